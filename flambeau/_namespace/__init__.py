@@ -1,1 +1,1 @@
-"""What the top level of torch is made of: settings, assertions, legacy types, symbolic numbers."""
+"""Parts of torch's top level: settings, assertions, legacy types, symbolic numbers."""

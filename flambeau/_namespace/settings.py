@@ -33,7 +33,7 @@ __all__ = [
 
 class _Chosen:
     deterministic = "default"  # or "warn", "error"
-    warn_only = False  # as it was asked for, with determinism or without
+    warn_only = False  # as requested, with determinism or without
 
 
 _DEBUG_MODES = ("default", "warn", "error")
@@ -86,8 +86,8 @@ def set_num_interop_threads(int: int) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """The same bits wherever a program begins: no operator goes over to a kernel after its first
-    calls, and no trainer to a compiled step when that is ready.
+    """Give the same bits wherever a program begins: no operator switches to a kernel after its
+    first calls, and no trainer to a compiled step when it is ready.
 
     >>> torch.use_deterministic_algorithms(True)
     >>> torch.are_deterministic_algorithms_enabled()
@@ -109,7 +109,7 @@ def _choose(mode: str) -> None:
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether they were asked for.
+    """Whether deterministic algorithms were requested.
 
     >>> torch.are_deterministic_algorithms_enabled()
     False
@@ -118,7 +118,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether they were asked for with warn_only.
+    """Whether deterministic algorithms were requested with warn_only.
 
     >>> torch.is_deterministic_algorithms_warn_only_enabled()
     False
@@ -154,11 +154,11 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """How much of float32 numbers must count in matrix products: all 24 bits, 16 or 8.
+    """Set how many bits of float32 numbers count in matrix products: all 24, 16 or 8.
 
-    With 'high' a number is taken as the sum of two bfloat16 numbers, with 'medium' as one, in large
-    products on processors that have a matrix unit for these (Intel's AMX). Elsewhere, and in
-    'highest', products are computed in float32.
+    'high' splits a number into two bfloat16 numbers, 'medium' rounds it to one, in large products
+    on processors with a matrix unit (Intel's AMX). Elsewhere, and with 'highest', products are
+    computed in float32.
 
     >>> torch.set_float32_matmul_precision("high")
     >>> torch.get_float32_matmul_precision()
@@ -173,7 +173,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """'highest' unless something else was asked for.
+    """The precision of matrix products; 'highest' by default.
 
     >>> torch.get_float32_matmul_precision()
     'highest'
@@ -193,7 +193,7 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 def set_warn_always(b: bool) -> None:
-    """Whether warnings that come once a process come each time, where Python's filters let them.
+    """Whether warnings that appear once per process appear every time, as Python's filters allow.
 
     >>> torch.set_warn_always(False)
     """
@@ -241,7 +241,7 @@ def _running_with_deploy() -> bool:
 
 
 def get_device_module(device_: Any = None) -> Any:
-    """The module torch.cpu, torch.cuda, ... for a device; RuntimeError where there is none.
+    """Return the module torch.cpu, torch.cuda, ... of a device. Raises RuntimeError without one.
 
     >>> torch.get_device_module("cpu") is torch.cpu
     True

@@ -55,7 +55,7 @@ def sym_float(a: Any) -> float:
 
 @_recordable
 def sym_max(a: Any, b: Any) -> Any:
-    """The greater number, as a float where one of the two is a float.
+    """The greater number, as a float if either is a float.
 
     >>> torch.sym_max(3, 2.5)
     3.0
@@ -65,7 +65,7 @@ def sym_max(a: Any, b: Any) -> Any:
 
 @_recordable
 def sym_min(a: Any, b: Any) -> Any:
-    """The smaller number, as a float where one of the two is a float.
+    """The smaller number, as a float if either is a float.
 
     >>> torch.sym_min(1, 2.5)
     1.0

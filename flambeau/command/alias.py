@@ -79,7 +79,7 @@ def _folder(user: bool, target: Path | None) -> Path:
     return Path(site.getusersitepackages())
 
 
-# ------------------------------------------------------------------- what is installed
+# ------------------------------------------------------------------- installed files
 
 
 def is_alias(package: Path) -> bool:
@@ -137,7 +137,8 @@ def _version(package: Path) -> str:
 def install(folder: Path, force: bool = False, constraints: Path | None = None) -> int:
     """Write the distribution torch into `folder`, in place of an older alias there.
 
-    AliasError where the real PyTorch is installed, unless `force`, or `folder` cannot be written.
+    Raises AliasError if the real PyTorch is installed, unless `force`, or if `folder` cannot be
+    written.
     """
     real = _real_files(folder)
     imported = imported_torch()
@@ -224,9 +225,9 @@ def _set_aside(folder: Path, real: list[Path]) -> None:
 
 
 def uninstall(folders: list[Path]) -> int:
-    """Remove the alias from each of `folders`, and put back what was set aside there.
+    """Remove the alias from each of `folders`, and restore the files set aside there.
 
-    Files that are no longer those that `install` wrote are left alone.
+    Files changed since `install` wrote them are left alone.
     """
     removed = False
     for folder in dict.fromkeys(folders):
@@ -278,7 +279,7 @@ def _put_back(folder: Path) -> bool:
 
 
 def status() -> int:
-    """Say what `import torch` means; the exit code is 0 where it means flambeau."""
+    """Say what `import torch` means; the exit code is 0 if it means flambeau."""
     imported = imported_torch()
     aliases = [info for folder in _search_path() for info in _own_metadata(folder)]
     if imported is not None and is_alias(imported):

@@ -81,9 +81,9 @@ def digest(data: bytes) -> str:
 
 
 def _stubs(flambeau: Path) -> Iterator[tuple[str, str]]:
-    """A file for each module, which tells editors what it exports; the finder loads flambeau's.
+    """Return a file per module that tells editors its exports; the finder loads flambeau's modules.
 
-    They are no `.pyi`: pyright warns of a stub that has no source beside it.
+    They are not `.pyi`: pyright warns about stubs without a source file.
     """
     modules = sorted({path.with_suffix("") for path in flambeau.rglob("*.py*")
                       if path.suffix in (".py", ".pyi")})

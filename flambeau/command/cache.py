@@ -1,4 +1,4 @@
-"""`flambeau cache`: where compiled code is stored, how much there is, and deleting it."""
+"""`flambeau cache`: show where compiled code is stored and its size, or delete it."""
 
 from __future__ import annotations
 

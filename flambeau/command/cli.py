@@ -39,7 +39,7 @@ program are the program's. In new code, `import flambeau as torch` does the same
 without this command. What flambeau lacks raises NotImplementedError or
 ModuleNotFoundError and says so."""
 
-# A subcommand is a module with `main(args) -> exit code`, imported only when it is asked for.
+# A subcommand is a module with `main(args) -> exit code`, imported on demand.
 SUBCOMMANDS = {
     "alias": "alias",
     "cache": "cache",
@@ -48,11 +48,11 @@ SUBCOMMANDS = {
     "explain": "explain",
 }
 _OWN_FILE = __file__
-_BROKEN_PIPE_CODE = 141  # what a shell says of a program that SIGPIPE ended
+_BROKEN_PIPE_CODE = 141  # a shell's exit code for a program ended by SIGPIPE
 # What `python -m` calls; the public run_module puts the old `__main__` back when it is done.
 _run_module = runpy._run_module_as_main  # type: ignore[attr-defined]
 _replaced: ModuleType | None = None  # the `__main__` before the program's
-_around: AbstractContextManager[Any] | None = None  # what the program runs inside of
+_around: AbstractContextManager[Any] | None = None  # contexts around the program
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -246,7 +246,7 @@ def _execute(source: bytes, filename: str, module: ModuleType) -> None:
 
 
 def _run(program: Callable[[], None]) -> int:
-    """Run it; what it raises ends the process as it would end `python`."""
+    """Run the program; its exceptions end the process as they would end `python`."""
     if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a worker of torchrun, which wants to know why
         from ..distributed.elastic.multiprocessing.errors import record_uncaught
 
@@ -258,7 +258,7 @@ def _run(program: Callable[[], None]) -> int:
             program()
     except SystemExit as error:
         if not sys.flags.inspect:
-            raise  # the interpreter knows what to do with it, and shows no frames
+            raise  # the interpreter handles it without showing frames
         _report(error)
     except BaseException as error:
         _report(error)

@@ -36,5 +36,5 @@ def start() -> None:
 
 
 def _is_model(module: Any) -> bool:
-    """Whether compiling pays: a module with modules of its own, which no loss or activation has."""
+    """Whether compiling pays: a module with submodules, unlike losses and activations."""
     return next(module.children(), None) is not None

@@ -28,7 +28,7 @@ def main(args: list[str]) -> int:
 
 
 def describe() -> dict[str, str]:
-    """What a bug report needs, as name: text."""
+    """Return what a bug report needs, as name: text."""
     import flambeau
 
     return {
@@ -84,7 +84,7 @@ def _target() -> str:
 
     try:
         target = host()
-    except Exception as error:  # llvmlite is absent or broken: a report says so and goes on
+    except Exception as error:  # llvmlite is absent or broken: say so and continue
         return f"unknown ({error})"
     l2_kb, llc_mb = target.l2_bytes >> 10, target.llc_bytes >> 20
     caches = f"{l2_kb} KB second-level, {llc_mb} MB last-level cache"

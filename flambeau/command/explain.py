@@ -1,4 +1,4 @@
-"""`flambeau explain ID`: what a check of the doctor looks for; without an id, all of them."""
+"""`flambeau explain ID`: describe a check of the doctor; without an id, list all checks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Python's own options before the program: `flambeau -u -W error script.py`.
 
-The interpreter reads them as it starts, and `sys.flags` cannot be changed later, so the command
-starts the interpreter once more with them (30 ms and another import of flambeau). `-m`, `-c` and
-`-` say where the program is and need no second start.
+The interpreter reads them at its start, and `sys.flags` cannot be changed later, so the command
+starts a second interpreter with them (30 ms and another import of flambeau). `-m`, `-c` and `-`
+say where the program is and need no second start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 _FLAGS = frozenset("bBdEiIOPqRsSuv")
 _WITH_ARGUMENT = frozenset("WX")
 _LONG_WITH_ARGUMENT = ("--check-hash-based-pycs",)
-# What the second interpreter runs: flambeau comes from where it is now, even where the options
+# What the second interpreter runs: it imports this flambeau, even if the options
 # (-E, -I, -s) hide that place.
 _RESTART = """\
 import sys
@@ -76,9 +76,9 @@ def _argument(option: str, rest: list[str]) -> str:
 
 
 def restart(line: CommandLine) -> int:
-    """Run the program in an interpreter with the options; it takes this process's place.
+    """Replace this process by an interpreter that has the options and runs the program.
 
-    Without a program Python reads one from standard input, or talks to the user.
+    Without a program Python reads standard input, or starts a prompt.
     """
     options, program = line
     if not program and sys.stdin.isatty():

@@ -1,8 +1,8 @@
-"""`flambeau --profile[=PAGE] PROGRAM`: where a program spends its time.
+"""`flambeau --profile[=PAGE] PROGRAM`: show where a program spends its time.
 
-Runs the program under `torch.profiler`, prints the operators that took longest to standard error,
-and writes a flame graph as a page that needs nothing else. Each operator call is kept, at about a
-kilobyte: for a long training, profile a few steps of it.
+Runs the program under `torch.profiler`, prints the slowest operators to standard error, and writes
+a flame graph as a self-contained page. Each operator call takes about a kilobyte: of a long
+training, profile a few steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PAGE = "profile.html"
 
 
 class Profiled:
-    """What the program runs inside of."""
+    """The context around the program."""
 
     def __init__(self, page: str) -> None:
         self.page = page

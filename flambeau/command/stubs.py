@@ -34,7 +34,7 @@ _BY_NAME = {
     "tensors": "Sequence[Tensor]", "requires_grad": "bool", "keepdim": "bool", "size": "Any",
     "out": "Any", "bias": "Tensor | None", "shape": "Any",
 }
-# Composite operators that do not give one tensor.
+# Composite operators that do not return one tensor.
 _NAMED = (
     "aminmax max min median nanmedian sort cholesky_ex eig eigh inv_ex ldl_factor ldl_factor_ex "
     "lobpcg lstsq lu lu_factor lu_factor_ex lu_unpack multi_head_attention_forward qr slogdet "
@@ -52,9 +52,9 @@ _RETURNS = {
     "__torch_function__": "Any", "__dlpack__": "Any", "__dlpack_device__": "Any",
     "numpy": "np.ndarray",
 }
-# Functions that return one tensor, or values and indices where they are told an axis.
+# Functions that return one tensor, or values and indices along an axis.
 _AXIS_OPTIONAL = ("max", "min", "median", "nanmedian")
-# What `**named` takes, where it takes few names.
+# The names that `**named` takes, if only a few.
 _NAMED_PARAMETERS = {
     **dict.fromkeys(("zeros", "ones", "empty", "rand", "randn", "new_empty", "new_zeros",
                      "new_ones"), ("size",)),
@@ -295,7 +295,7 @@ def package() -> str:
 
 
 def _member(name: str, value: Any) -> str:
-    """The line for a name of flambeau that is no operator."""
+    """Return the stub line for a name that is no operator."""
     if name in ("Any", "annotations") or name in PUBLIC["torch"]:
         return ""
     if name == "__version__":

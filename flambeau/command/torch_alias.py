@@ -1,4 +1,4 @@
-"""`import torch` means flambeau: a finder that gives flambeau's modules under torch's names.
+"""`import torch` imports flambeau: a finder that serves flambeau's modules under torch's names.
 
 Both names lead to the same module objects. The finder answers for the distribution `torch` too.
 `flambeau script.py` installs the finder for one process; the package that `flambeau alias install`
@@ -17,7 +17,7 @@ from typing import Any
 from .. import version
 
 TORCH_VERSION = version.__version__  # the release that flambeau follows
-# What the distribution's file INSTALLER says where `flambeau alias install` wrote it.
+# The content of the file INSTALLER written by `flambeau alias install`.
 INSTALLER = "flambeau"
 
 
@@ -65,7 +65,7 @@ class TorchFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
-        """The spec of flambeau's module; ModuleNotFoundError for one that flambeau lacks.
+        """Return the spec of flambeau's module. Raises ModuleNotFoundError if flambeau lacks it.
 
         It never leaves a torch name to other finders: they would load flambeau's files twice,
         or the real PyTorch.
@@ -76,7 +76,7 @@ class TorchFinder:
         for name in _SHADOWED_MODULES.get(fullname, ()):
             shadowed = importlib.import_module(f"{module.__name__}.{name}")
             sys.modules[f"{fullname}.{name}"] = shadowed
-        loader: Any = _SameModule(module)  # no importlib.abc.Loader: that is long to import
+        loader: Any = _SameModule(module)  # not an importlib.abc.Loader, which is slow to import
         spec = ModuleSpec(fullname, loader, is_package=hasattr(module, "__path__"))
         spec.origin = getattr(module, "__file__", None)
         spec.submodule_search_locations = getattr(module, "__path__", None)
@@ -89,14 +89,14 @@ class TorchFinder:
             module = importlib.import_module(target)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{target}.".startswith(error.name + "."):
-                raise  # flambeau has it, and it needs something that is not installed
+                raise  # flambeau has the module, but a dependency is not installed
             raise _lacking(fullname) from None
         above, _, last = target.rpartition(".")
         result = vars(sys.modules[above]).get(last) if above else module
         if result is None:  # an absent module, below a package that was imported after it
             setattr(sys.modules[above], last, module)
         elif result is not module:
-            # flambeau.tensor is a package of its own, torch.tensor a function: the import system
+            # flambeau.tensor is a package, but torch.tensor a function: the import system
             # would put the one in the other's place.
             raise _lacking(fullname)
         return module
@@ -104,7 +104,7 @@ class TorchFinder:
     def find_distributions(self, context: Any = None) -> Iterator[Any]:
         """The distribution `torch`, in the version whose behaviour flambeau has.
 
-        Nothing where the alias is installed in the environment: its files answer.
+        None if the alias is installed in the environment: its files answer.
         """
         if getattr(context, "name", None) in ("torch", None) and not _on_disk(context):
             yield _distribution()
@@ -188,10 +188,10 @@ def install() -> None:
 
 
 def replace_torch() -> None:
-    """Put flambeau in the place of the module `torch` that is being imported.
+    """Replace the module `torch` being imported by flambeau.
 
-    The package `torch` that `flambeau alias install` writes calls this and has nothing else in it.
-    Processes that are spawned find that package themselves.
+    The package `torch` that `flambeau alias install` writes only calls this. Spawned processes find
+    that package themselves.
     """
     if not installed():
         sys.meta_path.insert(0, TorchFinder())
@@ -200,7 +200,7 @@ def replace_torch() -> None:
 
 
 def uninstall() -> None:
-    """Make `import torch` mean PyTorch again, where it is installed."""
+    """Make `import torch` import PyTorch again, if installed."""
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, TorchFinder)]
     flambeau = sys.modules.get("flambeau")
     if flambeau is not None:

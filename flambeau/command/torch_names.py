@@ -54,7 +54,7 @@ class ProgramNames:
 
 
 class _FileNames(ast.NodeVisitor):
-    """The torch names of one file: what it imports, and the attribute chains that start there."""
+    """Return the torch names of a file: its imports, and the attribute chains that start there."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -102,9 +102,9 @@ class _FileNames(ast.NodeVisitor):
 
 
 def resolve(name: str) -> str | None:
-    """Why a torch name cannot be used; None where it can.
+    """Return why a torch name cannot be used, or None if it can.
 
-    A chain is resolved up to the first value that is no module and no class: what follows
+    A chain is resolved up to the first value that is neither module nor class: the rest
     (`torch.float32.itemsize`, `torch.ops.library.operator`) belongs to a value.
     """
     value: Any = import_module("torch")
@@ -130,7 +130,7 @@ def resolve(name: str) -> str | None:
 
 
 def _source_of(name: str, folder: Path, installed: bool) -> Path | None:
-    """The file of an imported module: beside the importing file, or of an installed package."""
+    """Return the file of an imported module: beside the importing file, or installed."""
     levels = len(name) - len(name.lstrip("."))
     parts = name.lstrip(".").split(".") if name.strip(".") else []
     for _ in range(levels - 1):

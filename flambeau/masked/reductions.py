@@ -32,7 +32,7 @@ def _highest(kind: Dtype) -> Any:
     return math.inf if kind.is_floating_point or kind.is_complex else types.iinfo(kind).max
 
 
-# What a masked-out element counts as, so that it does not count.
+# The neutral element of each operation: the value of masked-out elements.
 _NEUTRAL: dict[str, Callable[[Dtype], Any]] = {
     "sum": lambda kind: 0, "prod": lambda kind: 1, "amax": _lowest, "amin": _highest,
     "argmax": _lowest, "argmin": _highest, "logsumexp": _lowest, "median": lambda kind: math.nan,
@@ -49,7 +49,7 @@ def _fill(operation: str, input: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _reduction_identity(op_name: str, input: Tensor, *args: Any) -> Tensor | None:
-    """What an element has to be so that it changes no result; None where there is no such value."""
+    """Return the operation's neutral element, or None if there is none."""
     name = op_name.rpartition(".")[2]
     name = {"cumsum": "sum", "cumprod": "prod", "logaddexp": "logsumexp"}.get(name, name)
     if name in ("mean", "var", "std"):

@@ -1,4 +1,4 @@
-"""The functions that make nested tensors, and the one that pads them."""
+"""Construct nested tensors, and pad them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def nested_tensor(
 def as_nested_tensor(
     ts: Any, dtype: Any = None, device: Any = None, layout: Layout | None = None
 ) -> Tensor:
-    """A nested tensor of a list of tensors, or of the rows of one; gradients reach them.
+    """A nested tensor of a list of tensors, or of a tensor's rows; gradients reach them.
 
     >>> a, b = torch.ones(2, requires_grad=True), torch.ones(1)
     >>> torch.nested.as_nested_tensor([a, b], layout=torch.jagged).sum().backward()
@@ -83,7 +83,7 @@ def _rows_of(t: Tensor, dtype: Any, device: Any) -> Tensor:
 
 
 def _strided_rows_of(t: Tensor, dtype: Any) -> Tensor:
-    """The rows of a dense tensor, on its memory where it is contiguous."""
+    """The rows of a dense tensor, sharing its memory if it is contiguous."""
     buffer = t.reshape(-1)
     result: Tensor = StridedNestedTensor(
         buffer if dtype is None else buffer.to(dtype), [tuple(t.shape[1:])] * t.shape[0])
@@ -114,7 +114,7 @@ def nested_tensor_from_jagged(
 def narrow(
     tensor: Tensor, dim: int, start: Any, length: Any, layout: Layout = strided
 ) -> Tensor:
-    """From each row of a dense tensor a stretch, of its own start and length; a view.
+    """A slice of each row of a dense tensor, with its own start and length; a view.
 
     >>> x = torch.arange(6).reshape(2, 3)
     >>> torch.nested.narrow(x, 1, torch.tensor([0, 1]), torch.tensor([1, 2]), torch.jagged).unbind()

@@ -24,7 +24,7 @@ def linear(input: NestedTensor, weight: Tensor, bias: Tensor | None = None) -> N
 
 @rule("matmul", "__matmul__", "__rmatmul__")
 def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """Products of matrices, of which the rows' axis may be one."""
+    """Matrix products, also along the ragged axis."""
     a, b = input, other
     if isinstance(a, NestedTensor) and isinstance(b, NestedTensor):
         if a.dim() > 3 and b.dim() > 3 and ragged_sizes_match(a, b._size):
@@ -80,7 +80,7 @@ def where(condition: Any, input: Any, other: Any) -> NestedTensor:
 
 @rule()
 def broadcast_tensors(*tensors: Any) -> Sequence[Any]:
-    """Tensors of fewer axes than the first nested one, repeated over its rows."""
+    """Repeat tensors of lower rank than the first nested tensor over its rows."""
     nt = next(t for t in tensors if isinstance(t, NestedTensor))
     results = []
     for t in tensors:
@@ -151,7 +151,7 @@ def scaled_dot_product_attention(
     _check_attention(query, key, value, attn_mask)
     attend = _functional["scaled_dot_product_attention"]
     named = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
-    if query._ragged_idx == 1 and query.dim() > 3:  # the rows are batches of their own
+    if query._ragged_idx == 1 and query.dim() > 3:  # each row is a batch
         return query._like(attend(query._values, key._values, value._values, **named))
     rows = [attend(*parts, enable_gqa=enable_gqa, **named)
             for parts in zip(unbind(query), unbind(key), unbind(value), strict=True)]

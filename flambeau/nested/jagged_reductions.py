@@ -25,7 +25,7 @@ def _axes(dim: Any, nt: NestedTensor) -> list[int] | None:
 
 
 def _inner(nt: NestedTensor, axes: list[int]) -> list[int]:
-    """The axes of the values; batch and ragged axis are one."""
+    """Return the axes of the values, where batch and ragged axis are merged."""
     r = nt._ragged_idx
     return list(dict.fromkeys(r - 1 if a == 0 else a - 1 for a in axes))
 
@@ -92,7 +92,7 @@ def sum_(
 def mean(
     input: NestedTensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
-    """The mean over all elements, or over axes; over the ragged one each row's own."""
+    """The mean over all elements, or over axes; over the ragged axis per row."""
     if dim is None:
         return ops.mean(input._values, dtype=dtype)
     axes, r = _axes(dim, input) or [], input._ragged_idx
@@ -155,7 +155,7 @@ def _softmax_axis(input: NestedTensor, dim: Any, name: str) -> int:
 def softmax(
     input: NestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **named: Any
 ) -> NestedTensor:
-    """Softmax along an axis; along the ragged one, each row's own."""
+    """Softmax along an axis; along the ragged axis, per row."""
     axis, r = _softmax_axis(input, dim, "softmax"), input._ragged_idx
     if axis != r:
         return input._like(ops.softmax(input._values, axis - 1, dtype=dtype))
@@ -173,7 +173,7 @@ def softmax(
 def log_softmax(
     input: NestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **named: Any
 ) -> NestedTensor:
-    """The logarithm of softmax along an axis, not the ragged one."""
+    """The logarithm of softmax along an axis other than the ragged one."""
     axis = _softmax_axis(input, dim, "log_softmax")
     if axis == input._ragged_idx:
         raise RuntimeError("log_softmax(): not supported when reducing along the ragged dimension "
@@ -186,7 +186,7 @@ def layer_norm(
     input: NestedTensor, normalized_shape: Any, weight: Tensor | None = None,
     bias: Tensor | None = None, eps: float = 1e-5, *args: Any, **named: Any,
 ) -> NestedTensor:
-    """Layer normalization over trailing axes; over the ragged one, each row's own."""
+    """Layer normalization over trailing axes; over the ragged axis, per row."""
     if input.dim() <= 2:
         raise RuntimeError("layer_norm(): not supported for NestedTensor objects with 2 or fewer "
                            "dimensions")
@@ -213,7 +213,7 @@ def rms_norm(
     input: NestedTensor, normalized_shape: Any, weight: Tensor | None = None,
     eps: float | None = None,
 ) -> NestedTensor:
-    """Root mean square normalization over axes behind the ragged one."""
+    """Root mean square normalization over axes behind the ragged axis."""
     if len(normalized_shape) > input.dim() - input._ragged_idx - 1:
         raise ValueError("rms_norm(): Normalization over the ragged dim not supported for nested "
                          "tensors")

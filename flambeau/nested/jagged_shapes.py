@@ -36,7 +36,7 @@ def check_plain(nt: Any, signature: str) -> None:
 def inner_axis(
     nt: NestedTensor, dim: int, name: str, extra: int = 0, ragged: bool = False
 ) -> int:
-    """The axis of the values that `dim` is; RuntimeError for the batch and for the ragged one."""
+    """Return the axis of the values for `dim`. Raises RuntimeError for batch and ragged axis."""
     axis = nt.axis(dim, extra)
     if axis == nt._ragged_idx and not ragged:
         raise RuntimeError(f"{name}(): not supported for NestedTensor on ragged dim")
@@ -46,7 +46,7 @@ def inner_axis(
 
 
 def _flat(args: tuple) -> tuple:
-    """Sizes, also where they come as one sequence."""
+    """Return sizes passed as arguments or as one sequence."""
     return tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
 
 
@@ -55,7 +55,7 @@ def _flat(args: tuple) -> tuple:
 
 @rule("transpose", "swapaxes", "swapdims")
 def transpose(input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
-    """Two axes swapped, the ragged one possibly among them."""
+    """Swap two axes, possibly the ragged one."""
     a, b, r = input.axis(dim0), input.axis(dim1), input._ragged_idx
     if r in (a, b):
         if 0 in (a, b):
@@ -86,7 +86,7 @@ def permute(input: NestedTensor, *dims: Any) -> NestedTensor:
 
 @rule("view", "_unsafe_view")
 def view(input: NestedTensor, *sizes: Any) -> NestedTensor:
-    """The axes behind the ragged one, split or joined otherwise."""
+    """Reshape the axes behind the ragged axis."""
     size = _flat(sizes)
     if len(size) == 1 and not isinstance(size[0], (int, SymInt)):
         return input._like(input._values.view(size[0]))  # another dtype
@@ -117,7 +117,7 @@ def reshape(input: NestedTensor, *shape: Any) -> NestedTensor:
 
 @rule()
 def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> NestedTensor:
-    """Axes joined to one, neither the batch nor the ragged one among them."""
+    """Merge axes, excluding the batch and the ragged axis."""
     for dim in (start_dim, end_dim):
         inner_axis(input, dim, "flatten")
     first, last = input.axis(start_dim), input.axis(end_dim)
@@ -129,7 +129,7 @@ def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> Neste
 
 @rule()
 def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTensor:
-    """One axis split in several."""
+    """Split an axis into several."""
     axis = inner_axis(input, dim, "unflatten")
     moved = input._ragged_idx + (len(sizes) - 1 if axis < input._ragged_idx - 1 else 0)
     return input._like(input._values.unflatten(axis, tuple(sizes)), moved)
@@ -137,7 +137,7 @@ def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTens
 
 @rule()
 def expand(input: NestedTensor, *size: Any, implicit: bool = False) -> NestedTensor:
-    """Axes of length 1 behind the ragged one, repeated without a copy."""
+    """Expand axes of length 1 behind the ragged axis, without a copy."""
     wanted = _flat(size)
     if not ragged_sizes_match(input, wanted):
         raise RuntimeError(f"expand(): cannot expand shape {input._size} -> {wanted}")
@@ -147,7 +147,7 @@ def expand(input: NestedTensor, *size: Any, implicit: bool = False) -> NestedTen
 
 @rule()
 def expand_as(input: Tensor, other: NestedTensor) -> NestedTensor:
-    """A dense tensor repeated for each place of the rows; a nested one as `expand`."""
+    """Repeat a dense tensor for each position of the rows; expand a nested tensor."""
     if isinstance(input, NestedTensor):
         return expand(input, *other._size)
     return other._like(input.expand_as(other._values))
@@ -181,14 +181,14 @@ def unsqueeze(input: NestedTensor, dim: int) -> NestedTensor:
 
 @rule()
 def narrow(input: NestedTensor, dim: int, start: Any, length: int) -> NestedTensor:
-    """A stretch of one axis."""
+    """Slice an axis."""
     check_plain(input, "narrow(self: jt, dim: any, start: any, length: any)")
     return input._like(input._values.narrow(inner_axis(input, dim, "narrow"), start, length))
 
 
 @rule()
 def select(input: NestedTensor, dim: int, index: int) -> Tensor:
-    """One row, or one place of an axis."""
+    """Select a row, or a position of an axis."""
     if input.axis(dim) == 0:
         return unbind(input)[index]
     axis = inner_axis(input, dim, "select")
@@ -238,7 +238,7 @@ def index(input: NestedTensor, key: Any) -> Any:
 
 
 def _index_axis(nt: NestedTensor, axis: int, key: Any) -> tuple[Any, int]:
-    """The tensor after one key, and how many axes the key leaves behind."""
+    """Apply a key; return the tensor and the number of axes that the key leaves."""
     if key is None:
         return unsqueeze(nt, axis), 1
     if isinstance(key, slice):
@@ -258,7 +258,7 @@ def _index_axis(nt: NestedTensor, axis: int, key: Any) -> tuple[Any, int]:
 
 @rule("split", "split_with_sizes")
 def split(tensor: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
-    """Stretch of an axis behind the ragged one."""
+    """Slice an axis behind the ragged axis."""
     single = isinstance(split_size, int)
     signature = "split_tensor(self: jt, split_size: any, dim: any?)" if single else \
         "split_with_sizes_default(self: jt, split_sizes: any, dim: any?)"
@@ -283,7 +283,7 @@ def chunk(input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor,
 
 @rule("cat", "concat", "concatenate")
 def cat(tensors: Sequence[Any], dim: int = 0) -> NestedTensor:
-    """Tensors of the same rows, one behind the other along an axis."""
+    """Concatenate tensors of equal row lengths along an axis."""
     first = next(t for t in tensors if t.is_nested)
     nested = [t if t.is_nested else first._like(t.expand_as(first._values)) for t in tensors]
     axis = inner_axis(first, dim, "cat")
@@ -311,7 +311,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> NestedTensor:
 
 @rule()
 def clone(input: NestedTensor, *, memory_format: Any = preserve_format) -> NestedTensor:
-    """A copy; one in contiguous format has no holes."""
+    """A copy; in contiguous format without holes."""
     if input._lengths is not None and memory_format is contiguous_format:
         if input._ragged_idx != 1:
             raise AssertionError("NJT with ragged_idx != 1 not supported for contiguous clone")

@@ -1,7 +1,7 @@
 """NestedTensor: a tensor in jagged layout, rows of different lengths packed along one axis.
 
-`_values` has all axes but the batch; `_offsets` says where each row begins along the ragged one,
-`_lengths` how long it is where rows leave holes between them.
+`_values` has all axes but the batch; `_offsets` holds each row's start along the ragged axis,
+`_lengths` its length if there are holes between rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .packing import pack
 from .ragged_tensor import SHARED, RaggedTensor, Rules
 
 _numbers = itertools.count()
-_LENGTH = "_flambeau_ragged_length"  # where a tensor of offsets has what it stands for
+_LENGTH = "_flambeau_ragged_length"  # caches the symbolic length of an offsets tensor
 
 
 def get_tensor_symint(tensor: Tensor, *, coeff: int = 1) -> SymInt:
@@ -101,7 +101,7 @@ class NestedTensor(RaggedTensor):
             raise _mismatch(name, self, x)
         return pack(self, x)
 
-    # ------------------------------------------------------------------------------ what it is
+    # ---------------------------------------------------------------------------- properties
 
     _size = property(lambda self: self._array.shape)
     layout = property(lambda self: jagged)
@@ -117,7 +117,7 @@ class NestedTensor(RaggedTensor):
         return Size(self._size) if dim is None else self._size[self.axis(dim)]
 
     def stride(self, dim: int | None = None) -> Any:
-        """Its strides, or the one along `dim`."""
+        """The strides, or the stride along `dim`."""
         return self._strides if dim is None else self._strides[self.axis(dim)]
 
     def axis(self, dim: int, extra: int = 0) -> int:
@@ -138,7 +138,7 @@ class NestedTensor(RaggedTensor):
     nelement = numel
 
     def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
-        """Whether the values are, and leave no holes."""
+        """Whether the values are contiguous and without holes."""
         return self._lengths is None and self._values.is_contiguous(memory_format)
 
     def storage_offset(self) -> int:
@@ -160,7 +160,7 @@ class NestedTensor(RaggedTensor):
         return self._values.view_as(self._values)
 
     def offsets(self) -> Tensor:
-        """Where each row begins, and where the last one ends."""
+        """The start of each row, and the end of the last."""
         return self._offsets
 
     def lengths(self) -> Tensor | None:
@@ -301,7 +301,7 @@ def jagged_from_list(
     tensors: list[Tensor], offsets: Tensor | None, dtype: Any = None,
     device: Device | str | None = None,
 ) -> tuple[NestedTensor, Tensor]:
-    """The tensors packed along the one axis in which they differ, and the offsets."""
+    """Pack the tensors along the axis in which they differ; return the values and the offsets."""
     ragged = _ragged_axis(tensors)
     values = ops.cat(tensors, dim=ragged).to(**_settings(device, dtype))
     rows = [t.shape[ragged] for t in tensors]
@@ -317,7 +317,7 @@ def _settings(device: Any, dtype: Any) -> dict[str, Any]:
 
 
 def _ragged_axis(tensors: list[Tensor]) -> int:
-    """The axis in which the tensors differ; RuntimeError where they cannot be packed."""
+    """Return the axis in which the tensors differ. Raises RuntimeError if they cannot be packed."""
     if not tensors:
         raise RuntimeError("Cannot construct a nested tensor from an empty tensor list")
     same = "When constructing a nested tensor, all tensors in list must "

@@ -1,4 +1,4 @@
-"""Between rows packed one after the other and rows padded to one length."""
+"""Convert between packed rows and rows padded to one length."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pack(nt: NestedTensor, padded: Tensor) -> Tensor:
 
 
 def pad(nt: NestedTensor, padding: Any, length: int | None = None) -> Tensor:
-    """Fill the rows up to one length, as a dense tensor; longer rows are cut."""
+    """Pad the rows to one length, as a dense tensor; cut longer rows."""
     r = nt._ragged_idx
     longest = nt._get_max_seqlen()
     values = nt._values.movedim(r - 1, 0)

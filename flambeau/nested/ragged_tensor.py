@@ -1,9 +1,9 @@
 """What nested tensors of both layouts share: a dense tensor of values and its place in the graph.
 
-Autograd runs through the values: a function on a nested tensor is a function on its values, which
-records itself as ever; the result is nested anew. Each layout has a table of rules by the name of
-the public function; what has no rule and is elementwise runs on the values, and a composite runs
-as it is, so that what it calls comes here.
+Autograd runs through the values: a function on a nested tensor runs, and is recorded, on its
+values, and the result is nested again. Each layout has a table of rules by public function name;
+without a rule, elementwise functions run on the values, and composites run unchanged, so that the
+functions they call come here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ELEMENTWISE = frozenset("""
 """.split())
 
 
-# What functions are called inside, where that is not the public name.
+# Internal names that differ from the public name.
 _OTHER_NAMES = {"view_method": "view", "_tensor_backward": "backward", "_to": "to"}
 
 
@@ -79,7 +79,7 @@ class RaggedTensor(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """The rule of the function's name, or what the kind of function allows."""
+        """Return the rule of the function's name, or the default for its kind."""
         named = kwargs or {}
         name = getattr(func, "__name__", "")
         if name in ("__get__", "__set__", "__delete__"):
@@ -124,7 +124,7 @@ class RaggedTensor(Tensor):
     def grad(self) -> None:
         del self._values.grad
 
-    # ------------------------------------------------------------------------------ what it is
+    # ---------------------------------------------------------------------------- properties
 
     is_nested = property(lambda self: True)
     is_cpu = property(lambda self: self._values.is_cpu)
@@ -134,7 +134,7 @@ class RaggedTensor(Tensor):
     shape = property(lambda self: Size(self._array.shape))
 
     def dim(self) -> int:
-        """How many axes it has, the batch included."""
+        """The number of axes, including the batch."""
         return len(self._array.shape)
 
     ndimension = dim
@@ -143,7 +143,7 @@ class RaggedTensor(Tensor):
         return self._array.shape[0]
 
     def _is_view(self) -> bool:
-        """Whether its values are a view."""
+        """Whether the values are a view."""
         return self._base is not None
 
 
@@ -213,7 +213,7 @@ def _all_bare(xs: Any) -> Any:
 
 @shared
 def requires_grad_(self: RaggedTensor, requires_grad: bool = True) -> RaggedTensor:
-    """Has autograd record what is computed from it."""
+    """Have autograd record operations on the tensor."""
     self._values.requires_grad_(requires_grad)
     return self
 
@@ -233,7 +233,7 @@ def detach_(self: RaggedTensor) -> RaggedTensor:
 
 @shared
 def retain_grad(self: RaggedTensor) -> None:
-    """Keep the gradient of a tensor that is no leaf."""
+    """Keep the gradient of a non-leaf tensor."""
     self._values.retain_grad()
 
 
@@ -286,7 +286,7 @@ def equal(input: Any, other: Any) -> bool:
 
 @shared
 def allclose(input: Any, other: Any, *args: Any, **named: Any) -> bool:
-    """Whether the rows have the same lengths, and elements that are close."""
+    """Whether the rows have the same lengths and close elements."""
     parts, other_parts = input.unbind(), other.unbind()
     return len(parts) == len(other_parts) and all(
         a.shape == b.shape and a.allclose(b, *args, **named)

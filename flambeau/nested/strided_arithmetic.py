@@ -33,7 +33,7 @@ for _name in ("add", "sub"):
 
 @rule()
 def masked_fill(input: StridedNestedTensor, mask: Any, value: Any) -> Tensor:
-    """A number where a nested mask of the same sizes is True."""
+    """Fill with a number where a nested mask of the same sizes is True."""
     return map_rows(lambda x, m: x.masked_fill(m, value), input, mask)
 
 

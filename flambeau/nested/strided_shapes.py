@@ -130,7 +130,7 @@ def squeeze(input: StridedNestedTensor, dim: Any = None) -> Tensor:
 
 
 def _row_size(input: StridedNestedTensor, size: tuple, name: str, row: Shape) -> Shape:
-    """What a row of this size becomes under `view` or `reshape`; -1 inherits the old length."""
+    """Return a row's size under `view` or `reshape`; -1 inherits the old length."""
     rest, known = list(size[1:]), len(row)
     free = [i for i, n in enumerate(rest) if n == -1]
     behind = [i for i in free if i >= known]
@@ -176,7 +176,7 @@ def view(input: StridedNestedTensor, *sizes: Any) -> Tensor:
 
 @rule()
 def reshape(input: StridedNestedTensor, *shape: Any) -> Tensor:
-    """The rows, each of another shape, copied where they must be."""
+    """Reshape the rows, copying if needed."""
     wanted = _flat(shape)
     _check_view(input, wanted, "reshape")
     shapes = [_row_size(input, wanted, "reshape", n) for n in input._sizes]
@@ -257,7 +257,7 @@ def _parts(input: StridedNestedTensor, lengths: Sequence[int]) -> tuple[Tensor, 
 
 @rule("cat", "concat", "concatenate")
 def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
-    """The rows of all tensors, or rows joined along an axis behind the ragged one."""
+    """Concatenate the rows of all tensors, or the tensors along an axis behind the ragged axis."""
     if not all(t.is_nested for t in tensors):
         raise RuntimeError("cat(): expected each tensor in given list to be nested")
     if not all(t.is_contiguous() for t in tensors):
@@ -305,7 +305,7 @@ def contiguous(self: StridedNestedTensor, memory_format: Any = contiguous_format
 
 @rule("to", "type_as")
 def to(self: StridedNestedTensor, *args: Any, **named: Any) -> Tensor:
-    """The elements as another dtype; the tensor itself where it has it."""
+    """Cast the elements; return the tensor itself if it has the dtype."""
     args = tuple(a._values if isinstance(a, StridedNestedTensor) else a for a in args)
     values = self._values.to(*args, **named)
     return self if values is self._values else self._like(values)
@@ -343,7 +343,7 @@ def copy_(self: StridedNestedTensor, src: Any, non_blocking: bool = False) -> Te
 
 @rule()
 def fill_(self: StridedNestedTensor, value: Any) -> Tensor:
-    """Write one number everywhere."""
+    """Fill with a number."""
     if isinstance(value, Tensor) and value.dim() > 0:
         raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
                            f"{value.dim()} dimensions.")

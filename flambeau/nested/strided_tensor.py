@@ -1,7 +1,7 @@
-"""A nested tensor in strided layout: one buffer, and for each row a size, strides and a start.
+"""A nested tensor in strided layout: one buffer, and per row a size, strides and a start.
 
-The rows need not agree in any axis. Rows are views of the buffer, so that writes to them are writes
-to the tensor.
+The rows need not agree in any axis. Rows are views of the buffer, so writes to them write to the
+tensor.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StridedNestedTensor(RaggedTensor):
         cls: Any, values: Tensor, sizes: list[Shape], strides: list[Shape] | None = None,
         starts: list[int] | None = None,
     ) -> Any:
-        """Rows of these sizes in a one-dimensional buffer, one behind the other by default."""
+        """Rows of these sizes in a one-dimensional buffer, consecutive by default."""
         rank = len(sizes[0]) if sizes else 0
         columns = [set(column) for column in zip(*sizes, strict=True)]
         shape = (len(sizes), *[c.pop() if len(c) == 1 else -1 for c in columns])
@@ -93,17 +93,18 @@ class StridedNestedTensor(RaggedTensor):
             raise RuntimeError(f"{name} requires offsets to match when given NestedTensors")
         return x._values
 
-    # ------------------------------------------------------------------------------ what it is
+    # ---------------------------------------------------------------------------- properties
 
     layout = property(lambda self: strided)
 
     @property
     def shape(self) -> Any:
-        """RuntimeError: there is none."""
+        """Raise RuntimeError: rows have no common size."""
         return self.size()
 
     def size(self, dim: int | None = None) -> Any:
-        """Its length along `dim`; RuntimeError where the rows differ there, and without `dim`."""
+        """The length along `dim`. Raises RuntimeError if the rows differ there, or without `dim`.
+        """
         if dim is None:
             raise RuntimeError("Internal error: NestedTensorImpl doesn't support sizes. Please "
                                "file an issue.")
@@ -133,7 +134,7 @@ class StridedNestedTensor(RaggedTensor):
     nelement = numel
 
     def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
-        """Whether the rows are row-major and lie one behind the other."""
+        """Whether the rows are row-major and consecutive."""
         return self._starts == _dense_starts(self._sizes) and \
             self._row_strides == [contiguous_strides(n) for n in self._sizes]
 
@@ -162,7 +163,7 @@ class StridedNestedTensor(RaggedTensor):
         return ops.tensor(self._row_strides)
 
     def _nested_tensor_storage_offsets(self) -> Tensor:
-        """Where the rows start in the buffer."""
+        """The starts of the rows in the buffer."""
         return ops.tensor(self._starts)
 
     def rows(self) -> tuple[Tensor, ...]:
@@ -223,7 +224,7 @@ def rebuild_strided(
 
 
 def strided_from_rows(rows: Sequence[Tensor], dtype: Any = None) -> StridedNestedTensor:
-    """The rows copied one behind the other; their histories reach the buffer."""
+    """Copy the rows into a buffer, differentiably."""
     for i, (a, b) in enumerate(itertools.pairwise(rows)):
         if a.dim() != b.dim():
             raise RuntimeError(

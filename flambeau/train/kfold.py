@@ -1,4 +1,4 @@
-"""k-fold cross-validation: each part of the data validates once what was trained on the others."""
+"""k-fold cross-validation: each part of the data validates a net trained on the others."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .state.formatting import scalars, short
 class KFold:
     """Splits `n` samples into `k` parts: `split(n)` gives (training, validation) indices k times.
 
-    Shuffled with a generator of its own, so that a seed always means the same parts. With
-    `labels` each part has the classes in the proportion of the whole. Samples of one group, such
-    as a patient's, stay together with `groups`; groups are then dealt out, the largest first.
+    Shuffles with a private generator, so a seed always gives the same parts. With `labels` each
+    part has the classes in the proportion of the whole. `groups` keeps samples of a group, such
+    as a patient's, together; groups are dealt out, the largest first.
 
     >>> [validation for _, validation in KFold(3, shuffle=False).split(7)]
     [[0, 1, 2], [3, 4], [5, 6]]
@@ -127,12 +127,12 @@ def cross_validate(
     resume: Any = None,
     **options: Any,
 ) -> Folds:
-    """Train `k` trainers that `make()`, or `make(fold)`, makes; each validates on its own part.
+    """Train `k` trainers created by `make()` or `make(fold)`; each validates on its own part.
 
     `data` is a dataset or arrays (x, y); `labels` keep classes in proportion (True: the targets of
     the arrays), `groups` keep samples together. `seed + fold` seeds each fold before its net is
-    made; None leaves the random state alone. With `resume` each fold keeps itself in
-    `resume/fold-1`, ..., and a second call goes on where the first was killed. `options` go to
+    created; None leaves the random state alone. With `resume` each fold is saved in
+    `resume/fold-1`, ..., and a second call continues where the first was killed. `options` go to
     `fit`.
 
     >>> from flambeau.train import Trainer

@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _part(name: str) -> Any:
-    """A part of the step: when it is set, the step is made anew."""
+    """A part of the step: setting it rebuilds the step."""
 
     def change(trainer: Trainer, value: Any) -> None:
         setattr(trainer, name, value)
@@ -46,16 +46,16 @@ def _part(name: str) -> Any:
 class Trainer(Loop):
     """Trains `net`: batches are (input, target), a step lowers `loss(net(input), target)`.
 
-    `optimizer` is an optimiser, its name, or a dict of several; `loss` a function, a module or a
+    `optimizer` is an optimizer, its name, or a dict of several; `loss` a function, a module or a
     name in nn.functional; `metrics` whatever `flambeau.train.metrics.adapt` takes; `precision`
     float32, or bfloat16 or float16 for autocast. `accumulate` batches make one update; gradients
     are clipped to `clip_norm` or `clip_value`. With `weighted`, batches are (input, target, weight
-    of each sample). With `compile` the step is compiled where that is possible; handlers of
-    forward, backward and optim make it run operator by operator. With
-    `doctor`, the first fit is watched, operator by operator: `trainer.doctor.findings`.
+    of each sample). With `compile` the step is compiled if possible; handlers of forward, backward
+    and optim make it run eagerly. With `doctor`, the first fit is watched, and runs eagerly:
+    `trainer.doctor.findings`.
 
     Batches may be dicts: of named inputs with the target under "labels", "target" or "y". Without
-    a `loss`, the net gets all of the batch and its output has the loss, as models of transformers
+    a `loss`, the net gets the whole batch and its output has the loss, as transformers' models
     do: `model(**batch).loss`. A TrainableModule brings its own step and optimizers.
 
     >>> from flambeau.train import Trainer
@@ -107,7 +107,7 @@ class Trainer(Loop):
             self.doctor = Doctor()
         self.tracked: dict[str, Any] = {}
         self.averaged: Any = None  # the net that validation, tests and predictions use instead
-        self._sweeping: Measures | None = None  # of the evaluation that is under way
+        self._sweeping: Measures | None = None  # of the evaluation in progress
         self._eval_body: Callable[[Any], Any] = self.supervised.look
         self._valid_data: Any = None
         if isinstance(net, TrainableModule):
@@ -128,7 +128,7 @@ class Trainer(Loop):
 
     @property
     def optimizers(self) -> Mapping[str, Any]:
-        """The optimisers by name; a single one is called "optimizer"."""
+        """The optimizers by name; a single one is called "optimizer"."""
         stored = self.optimizer
         if stored is None:
             return {}
@@ -146,11 +146,11 @@ class Trainer(Loop):
 
     @property
     def _looks_by_itself(self) -> bool:
-        """Whether validation and tests are not the user's (`@trainer.eval_step`)."""
+        """Whether validation and tests are the default's, not the user's (`@trainer.eval_step`)."""
         return self._eval_body == self.supervised.look
 
     def take(self, step: Callable[[Any], Any]) -> None:
-        """Make `step` the trainer's, unless it has one of the user's."""
+        """Use `step`, unless the user has set one."""
         if not self._own_step:
             self._body = step
 
@@ -163,7 +163,7 @@ class Trainer(Loop):
             self.tracked[name] = tracked
 
     def step(self, function: F) -> F:
-        """Decorator: a step `(run, batch)` of one's own, which does all, updates included.
+        """Decorator: a custom step `(run, batch)`, which does everything, updates included.
 
         It may return a loss, a dict of numbers, or (loss, y_pred, y) to feed the metrics.
         """
@@ -289,7 +289,7 @@ class Trainer(Loop):
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        """Let the doctor, where one is asked for, watch the first fit."""
+        """Let the doctor, if requested, watch the first fit."""
         if self.doctor is None or self.doctor.session.ended:
             yield
             return
@@ -299,8 +299,8 @@ class Trainer(Loop):
             yield
 
     def exact(self, wanted: bool = True) -> None:
-        """Have the steps that follow be the same to the bit in every run; a step that is compiled
-        is compiled before it is used, not beside."""
+        """Make the following steps bit-exact in every run; a compiled step is compiled before it
+        is used, not in the background."""
         super().exact(wanted)
         self.supervised.renew()
 
@@ -310,7 +310,7 @@ class Trainer(Loop):
         self.supervised.look_kinds.load_state_dict({})
 
     def parts_heard(self) -> None:
-        """A step that is heard in its parts runs in parts."""
+        """Run the step in parts if its parts have listeners."""
         self.supervised.choose()
 
     def _begin_epoch(self) -> None:
@@ -330,7 +330,7 @@ class Trainer(Loop):
             self.state.metrics.update(self.measures.results())
 
     def train_on_batch(self, *batch: Any) -> dict[str, Any]:
-        """One step on a batch, (x, y) or as it comes; returns its numbers.
+        """Run a step on a batch, (x, y) or any other; return its numbers.
 
         The step's events fire, those of run and epoch do not.
         """
@@ -396,8 +396,8 @@ class Trainer(Loop):
     ) -> Any:
         """The net's outputs over arrays, a dataset or a loader, joined along the first axis.
 
-        Whether batches have a target, which is left aside, is guessed: those of two parts have,
-        unless `data` is arrays.
+        Targets in batches are ignored. Batches of two parts count as (input, target), unless
+        `data` is arrays.
         """
         if labelled is None:
             labelled = not is_arrays(data)
@@ -455,7 +455,7 @@ class Trainer(Loop):
     # ---- saving ----
 
     def save(self, path: Any) -> None:
-        """Write `state_dict()` to a file or URL (`s3://...`), from which `load` goes on.
+        """Write `state_dict()` to a file or URL (`s3://...`), for `load`.
 
         >>> from flambeau.train import Trainer
         >>> trainer = Trainer(nn.Linear(4, 2), "sgd", "mse", compile=False)
@@ -467,7 +467,7 @@ class Trainer(Loop):
         write_state(self.state_dict(), location_of(path))
 
     def load(self, path: Any) -> None:
-        """Read what `save` wrote; the next fit goes on from there."""
+        """Read what `save` wrote; the next fit continues from there."""
         from .checkpointing.storage import location_of, read_state
 
         self.load_state_dict(read_state(location_of(path)))
@@ -480,7 +480,7 @@ class Trainer(Loop):
         return collect_state(self, saved)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Restore a state; the next fit goes on from its position."""
+        """Restore a state; the next fit continues from its position."""
         restore_objects(self, saved)
         super().load_state_dict(saved["run"])
         self.measures.load_state_dict(saved["run"]["measures"])

@@ -1,4 +1,4 @@
-"""MaskedTensor: a tensor beside a mask that says which of its elements are there.
+"""MaskedTensor: a tensor with a mask of its valid elements.
 
 A wrapper class whose operators arrive in `__torch_dispatch__`: pointwise ones compute on the data
 and keep the mask, movements of elements move both, reductions are `torch.masked`'s.
@@ -35,7 +35,7 @@ MOVEMENTS = frozenset("""
 
 
 def is_masked_tensor(obj: Any, /) -> bool:
-    """Whether it is a MaskedTensor.
+    """Whether the object is a MaskedTensor.
 
     >>> torch.masked.is_masked_tensor(torch.ones(2))
     False
@@ -44,9 +44,9 @@ def is_masked_tensor(obj: Any, /) -> bool:
 
 
 class MaskedTensor(Tensor):
-    """A tensor some of whose elements are missing: where the mask is False.
+    """A tensor whose elements are missing where the mask is False.
 
-    The data and the mask have one shape; the mask is bool. Made by `masked_tensor` (a leaf) and
+    The data and the bool mask have one shape. Created by `masked_tensor` (a leaf) and
     `as_masked_tensor` (which keeps the data's history).
 
     >>> x = torch.masked.masked_tensor(torch.tensor([1., 2.]), torch.tensor([False, True]))
@@ -102,7 +102,7 @@ class MaskedTensor(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Reductions and `where` have derivatives of their own; the rest is dispatched."""
+        """Reductions and `where` define their derivatives here; the rest is dispatched."""
         name, named = getattr(func, "__name__", ""), kwargs or {}
         if name in REDUCE_NAMES and is_masked_tensor(args[0]):
             return _reduce(name, *args, **named)
@@ -301,7 +301,7 @@ class _Where(Function):
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
-        """The cotangent on either side; nothing is there on the other."""
+        """Return the cotangent of both sides: each is masked where the other is selected."""
         data, mask = _data_of(gs[0]), _mask_of(gs[0])
         if mask is None:
             mask = ops.ones_like(data, dtype=types.bool_)

@@ -1,4 +1,4 @@
-"""torch.ops.aten: operators by the names that PyTorch's dispatcher has for them.
+"""torch.ops.aten: operators by their names in PyTorch's dispatcher.
 
 `torch.ops.aten.add.Tensor(a, b)` is `torch.add(a, b)`: overloads are told apart by arguments.
 """
@@ -81,7 +81,7 @@ class Packet:
         return result
 
     def overloads(self) -> list[str]:
-        """The overloads' names: those that optimisers ask for, of which all work."""
+        """The names of the overloads that optimizers ask for; all work."""
         return ["Scalar", "List", "ScalarList", "Tensor", "default"]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a tensor is, asked as functions: torch.is_complex(x) and the like."""
+"""Properties of tensors as functions: torch.is_complex(x) and the like."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Autocast: which operators compute in a lower precision, in float32 or in their widest input's.
 
-The state is one a thread; `AUTOCAST.count`, how many threads' regions are open, is what operators
-look at, so that programs without autocast pay one attribute.
+The state is per thread; operators check `AUTOCAST.count`, the number of threads with open regions,
+so programs without autocast pay for one attribute.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _cast(value: Any, target: dtype) -> Any:
 def autocasting(
     name: str, function: Callable[..., Any], policy: Policy
 ) -> Callable[..., Any]:
-    """A composite operator that casts its inputs in an autocast region, and runs outside of it.
+    """A composite operator that casts its inputs in an autocast region, then runs outside of it.
 
     An argument that is no tensor raises PyTorch's TypeError, as `explaining` has it.
     """
@@ -101,7 +101,7 @@ def autocasting(
 
 
 def autocast_now() -> tuple | None:
-    """This thread's autocast dtype, as a tuple; None where it is off."""
+    """This thread's autocast dtype, as a tuple; None if autocast is off."""
     return (STATE.dtype,) if AUTOCAST.count and STATE.enabled else None
 
 

@@ -12,9 +12,9 @@ from ..native.pointwise import large
 
 
 def blockwise(body: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
-    """body(*arrays), for a body that treats elements one by one and keeps the dtype.
+    """Call an elementwise, dtype-preserving body block by block.
 
-    Arrays must have one shape. Small, strided and meta arrays are not cut up.
+    Arrays must have equal shapes. Small, strided and meta arrays are not blocked.
     """
     first = arrays[0]
     if first.size <= 2 * BLOCK_ELEMENTS or not all(

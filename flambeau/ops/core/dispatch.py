@@ -94,7 +94,7 @@ def straight(operator: Operator) -> frozenset[np.dtype]:
 
 
 class PointwiseCall(NamedTuple):
-    """What a closure of a pointwise operator computes; interception asks it by `pointwise_call`."""
+    """The operator behind a pointwise closure, for interception by `pointwise_call`."""
 
     operator: Operator
     swapped: bool  # the operands arrive in reverse: `__rsub__` and its like

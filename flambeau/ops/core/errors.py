@@ -32,7 +32,7 @@ class Overriding:
 
     @staticmethod
     def into(out: Any, answer: Any) -> Any:
-        """Put what was given into `out`, where a class can."""
+        """Convert the argument for `out`, if its class can."""
         return answer
 
 

@@ -1,7 +1,7 @@
 """torch._foreach_*: one operator on each tensor of a list, as third-party optimizers call them.
 
-Each applies the operator to one tensor after another, so recording, promotion and compilation work
-as for the operator. Twins that end in '_' write to the tensors and return the list they were given.
+Each applies the operator to the tensors in sequence, so recording, promotion and compilation work
+as for the operator. Twins that end in '_' write to the tensors and return the list passed in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UNARY = (
     "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 "
     "neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
 ).split()
-# By what else there is for each tensor: an operand, or two factors and a scale.
+# By the further arguments per tensor: an operand, or two factors and a scale.
 _BINARY = "add clamp_max clamp_min div maximum minimum mul pow sub".split()
 _SCALED = "addcdiv addcmul".split()
 _TAKING_NUMBERS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # the same, and with a twin

@@ -26,7 +26,7 @@ from .promotion import compute_pointwise
 from .operator import Kind, Operator, Promotion
 
 NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # of parameters, which PyTorch takes too
-# Operators of any number of axes that must be given one, if only an empty list.
+# Operators over any number of axes whose axes are required, if only an empty list.
 _NEEDING_AXES = frozenset(("flip",))
 _NAMES: dict[str, Any] = {
     "compute_pointwise": compute_pointwise, "explained": explain, "view_of": view_of, "wrap": wrap,
@@ -113,7 +113,7 @@ class _Signature:
     def _make_optional(self, parts: list[str], name: str) -> list[str]:
         at = parts.index(name)
         if any(p != "*" and "=" not in p and not p.startswith("*") for p in parts[at + 1 :]):
-            return parts  # a required parameter follows: no alias for this one
+            return parts  # a required parameter follows: no alias
         return [f"{p}=MISSING" if p == name else p for p in parts]
 
     def write_prologue(self) -> None:
@@ -177,7 +177,7 @@ class _Operand:
         return f"{n}._array"
 
     def is_tracked(self) -> str:
-        """The test for whether the tape wants to know: of a view, whether it requires grad now."""
+        """The test for whether to record: for a view, whether it requires grad now."""
         n = self.name
         if self.is_sequence:
             return f"any(v is not None and v._tracked for v in {n})"
@@ -256,7 +256,7 @@ class _Computation:
         return result
 
     def _compute_pointwise(self) -> list[str]:
-        """The computation: straight on arrays of one plain floating dtype, else with promotion."""
+        """The computation: directly on arrays of one plain floating dtype, else with promotion."""
         operator = self.operator
         tensors = "".join(f"{n}, " for n in operator.tensor_names)
         rest = [p for p in operator.parameters if p.name not in operator.tensor_names]

@@ -87,7 +87,7 @@ def _signature_in_place(operator: Operator) -> inspect.Signature:
 def _at_once(
     operator: Operator, direct: np.ufunc, kinds: frozenset[np.dtype], self: Tensor, args: tuple
 ) -> bool:
-    """Write a ufunc's result over `self`, where there is nothing to record or to convert."""
+    """Write a ufunc's result over `self` if there is nothing to record or convert."""
     array = self._array
     kind = array.dtype
     if not (kind is FLOAT32 or kind in kinds) or array.__class__ is not np.ndarray \
@@ -122,7 +122,7 @@ def _at_once(
 
 
 def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
-    """Run a pointwise operator in place by a kernel; False where there is none."""
+    """Run a pointwise operator in place by a kernel; return False if there is none."""
     if operator.kind.name != "POINTWISE" or array.__class__ is not np.ndarray \
             or not array.flags.writeable or (order := dense_order(array)) is None:
         return False
@@ -157,7 +157,7 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
 
 
 def _apart(operand: Any, array: Any) -> bool:
-    """Whether an operand is the array that is written, element for element, or lies elsewhere."""
+    """Whether an operand is exactly the written array, or does not overlap it."""
     if operand.__class__ is LazyWindow or array.__class__ is LazyWindow:
         return False
     same = operand.ctypes.data == array.ctypes.data and operand.shape == array.shape \
@@ -180,7 +180,7 @@ def _finish(direct: np.ufunc, array: np.ndarray, args: tuple) -> None:
 
 
 def _requires(arguments: Iterable[Any]) -> bool:
-    """Whether one of a call's arguments requires grad."""
+    """Whether an argument of a call requires grad."""
     for x in arguments:  # noqa: SIM110 sooner than `any`
         if isinstance(x, Tensor) and x._tracked and requires(x):
             return True

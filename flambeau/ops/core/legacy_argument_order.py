@@ -1,7 +1,7 @@
 """The order of arguments of PyTorch before 1.5, numbers first: `x.add_(2, y)`, `addmm(2, m, a, b)`.
 
-Old programs have it, PyTorch still takes it. Functions whose tensors may follow numbers have a
-starred parameter for what is too many, so that today's order pays nothing, and call `in_order`.
+Old programs use it and PyTorch still accepts it. Functions whose tensors may follow numbers have a
+starred parameter for excess arguments, so the current order costs nothing, and call `in_order`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OLD_ORDERED = frozenset(_FACTORS)
 
 
 class Notice:
-    """Whether the process was warned of the old order, and whether each call is to warn."""
+    """Whether the process was warned of the old order, and whether every call warns."""
 
     told = False
     always = False
@@ -38,8 +38,8 @@ class Notice:
 def in_order(function: Callable, name: str, positional: tuple, named: dict[str, Any]) -> Any:
     """Call `function`, known as `name`, with numbers that came before tensors by their names.
 
-    `positional` is all that came by position, `named` what came by name. TypeError where it is
-    not the old order either.
+    `positional` are the positional arguments, `named` the named ones. Raises TypeError if they are
+    not in the old order either.
     """
     plain = name.rstrip("_")
     factors, tensors = _FACTORS[plain], _TENSORS[plain]
@@ -62,7 +62,7 @@ def in_order(function: Callable, name: str, positional: tuple, named: dict[str, 
 def _split(
     args: tuple, factors: tuple[str, ...], tensors: tuple[str, ...]
 ) -> tuple[list[Any], dict[str, Any]] | None:
-    """The tensors and, by name, the numbers of a call in the old order; None where it is not."""
+    """Return the tensors and, by name, the numbers of a call in the old order, else None."""
     numbers = [_number(x) if i != len(args) - 1 else None for i, x in enumerate(args)]
     factor_count = len(args) - 1 - len(tensors)
     if not 1 <= factor_count <= len(factors):
@@ -79,7 +79,7 @@ def _split(
 
 
 def _number(x: Any) -> Any:
-    """A number, or the one in a tensor of no axes that nobody differentiates; else None."""
+    """Return a number, or the value of a 0-dim tensor that does not require grad; else None."""
     if isinstance(x, (bool, int, float, complex)):
         return x
     if isinstance(x, np.generic):

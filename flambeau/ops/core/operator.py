@@ -33,7 +33,7 @@ Number = bool | int | float | complex
 class Kind(Enum):
     """How an operator treats its inputs."""
 
-    POINTWISE = auto()  # one element of the result from one of each input, with broadcasting
+    POINTWISE = auto()  # a result element depends on one element of each input, with broadcasting
     VIEW = auto()  # the same memory, seen otherwise
     OPAQUE = auto()  # its own shape rule: reductions, matmul, sorting, ...
     COMPOSITE = auto()  # a body on tensors, made of other operators
@@ -57,14 +57,14 @@ PUBLIC: dict[str, dict[str, Any]] = {}
 
 
 class Operator:
-    """One operator: what was declared, and what the tape and the tests need of it."""
+    """An operator: its declaration, and what the tape and the tests need of it."""
 
     vjps: dict[str, Callable]  # by input
     plans: dict[int, Plan]  # by the inputs that require grad
     joint: Callable | None = None  # the vjp of all inputs at once
     jvp: Callable | None = None
-    batch: Callable | None = None  # what vmap does, where no fact below says it
-    twin: Any  # the in-place form, where there is one
+    batch: Callable | None = None  # the vmap rule, if no fact below implies it
+    twin: Any  # the in-place form, if any
     source: Any  # of the function that was written out for it
 
     def __init__(self, name: str, kind: Kind, body: Callable, options: dict[str, Any]) -> None:
@@ -102,9 +102,9 @@ class Operator:
         """Read the facts that few operators have: rare kinds of parameters, and linearity."""
         # A composite that takes NumPy's names, `axis` and `keepdims`, as all other kinds do.
         self.numpy_names: bool = options.pop("numpy_names", False)
-        # A composite that reads its arguments' attributes: it wears what explains a missing one.
+        # A composite that reads its arguments' attributes is wrapped to explain a missing one.
         self.explains: bool = options.pop("explains", False)
-        # What autocast does to the operator's floating inputs; None where it does nothing.
+        # Autocast's policy for the operator's floating inputs, or None.
         self.autocast: Policy | None = options.pop("autocast", None)
         # Parameters whose memory the body writes to.
         self.writes: tuple[str, ...] = options.pop("writes", ())
@@ -130,7 +130,7 @@ class Operator:
         self.examples: tuple[str, ...] = options.pop("examples", ())
         # A loss: a number for each element, which `reduction` adds up (0 not, 1 mean, 2 sum).
         self.reduces: bool = options.pop("reduces", False)
-        # The order in which a node shows its edges, where PyTorch's operator takes another one.
+        # The order of a node's edges, if PyTorch's operator takes another order.
         self.edges: tuple[str, ...] = options.pop("edges", ())
 
     def _read_signature(self, body: Callable) -> None:
@@ -182,7 +182,7 @@ class Operator:
         return tuple(result)
 
     def source_of(self, name: str) -> tuple[int, int]:
-        """Where a vjp's parameter comes from, by its name."""
+        """Return the source of a vjp's parameter, by its name."""
         if name in ("y", "ys"):
             return OUTPUT, 0
         if name == "needs":
@@ -222,7 +222,7 @@ class Operator:
         return None
 
     def declare_vjp(self, target: Any) -> Callable:
-        """`@op.vjp` for the only tensor input or for all at once; `@op.vjp("name")` for one."""
+        """`@op.vjp` for the only tensor input or for all inputs; `@op.vjp("name")` for an input."""
         if isinstance(target, str):
             names = target.split()
 
@@ -293,7 +293,7 @@ def publish(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> N
         document(function, names, namespaces)
     for space in namespaces:
         for name in names:
-            if "." in name:  # "special.expit": a name in a namespace of its own
+            if "." in name:  # "special.expit": a name in a namespace
                 home, short = name.rsplit(".", 1)
                 PUBLIC.setdefault(home, {})[short] = function
                 continue

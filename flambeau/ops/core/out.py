@@ -1,4 +1,4 @@
-"""`out=`: results written to tensors that are there already, resized where they are empty."""
+"""`out=`: write results to existing tensors, resized if they are empty."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _OUT_OF_ORDER = frozenset(
     "cat column_stack dstack gather hstack index_select kthvalue masked_select stack take "
     "vstack".split()
 )
-# Operators beside the pointwise ones that refuse an operand which is the output in part.
+# Operators beside pointwise ones that refuse an operand overlapping the output in part.
 _IN_ORDER = frozenset("cummax cummin cumprod cumsum logcumsumexp".split())
 
 
 def write_out(operator: Operator, result: Any, out: Any, operands: tuple = ()) -> Any:
-    """Write an operator's results into `out`, and give `out` back.
+    """Write an operator's results into `out`, and return `out`.
 
-    `operands`: what the operator read; RuntimeError where one overlaps the output in a way that
-    PyTorch refuses.
+    `operands`: what the operator read. Raises RuntimeError if one overlaps the output in a way
+    that PyTorch refuses.
     """
     pointwise = operator.kind.name == "POINTWISE"
     return write_result(operator.name, result, out, operands, pointwise)
@@ -42,7 +42,7 @@ def write_out(operator: Operator, result: Any, out: Any, operands: tuple = ()) -
 def write_result(
     name: str, result: Any, out: Any, operands: tuple = (), pointwise: bool = False
 ) -> Any:
-    """`write_out` for a function that is made of several operators."""
+    """`write_out` for a function composed of several operators."""
     if isinstance(result, Tensor):
         _check_overlap(name, out, operands, pointwise)
         _write_one(name, result, out)
@@ -78,7 +78,7 @@ def _write_one(name: str, y: Tensor, target: Any) -> None:
 
 
 def write_into(target: Tensor, result: np.ndarray) -> None:
-    """Write an array over a tensor, cast; resizes the tensor where the shape differs."""
+    """Write an array over a tensor, with a cast; resize the tensor if the shape differs."""
     if target._array.shape != result.shape:
         _resize(target, result.shape)
     array = target._array

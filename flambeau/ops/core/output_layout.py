@@ -1,8 +1,8 @@
-"""Where the elements of an operator's result lie: PyTorch's strides for permuted, expanded and
-sliced operands.
+"""The memory layout of an operator's result: PyTorch's strides for permuted, expanded and sliced
+operands.
 
-Row-major operands give row-major results, with nothing to work out. Otherwise a rule says which
-strides the result has; the answer is kept by shapes and strides. What lies elsewhere is copied.
+Row-major operands give row-major results without further work. Otherwise a rule decides the
+result's strides, cached by shapes and strides; results in another layout are copied.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _is_row_major(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def _same_order(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether strides agree wherever there is a second element to step to."""
+    """Whether strides agree on all axes longer than one."""
     return all(n == 1 or s == t for n, s, t in zip(shape, a, b, strict=True))
 
 
@@ -134,7 +134,7 @@ _answers: dict[tuple, Strides] = {}
 
 
 def lay_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
-    """A result with the strides that the rule asks for: `y` itself where it has them.
+    """Return the result with the rule's strides: `y` itself if it has them.
 
     `operands`: arrays, lists of arrays, and numbers, which count as tensors without axes.
     """

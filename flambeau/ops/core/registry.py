@@ -1,9 +1,8 @@
-"""The registry: one declaration an operator, from which everything else about it is derived.
+"""The registry: one declaration per operator, from which everything else is derived.
 
 A declaration is a body on NumPy arrays (its annotations say which parameters are tensors), its
-docstring, its derivative (`@op.vjp`; `@op.jvp` where forward mode needs one), what vmap does
-(`@op.batch`, where no declared fact says it), an oracle (`ref`) and inputs to test with
-(`samples`).
+docstring, its derivative (`@op.vjp`; `@op.jvp` if forward mode needs one), its vmap rule
+(`@op.batch`, if no declared fact implies it), an oracle (`ref`) and test inputs (`samples`).
 Derived: the function, the tensor method, the in-place twin, `out=`, `axis=`, the tape's node, the
 tests and the typing stub.
 """

@@ -31,7 +31,7 @@ class _Structure(tuple):
 
 
 def return_type(name: str, *fields: str) -> type:
-    """The result type called `name`, with these fields; the same one each time."""
+    """Return the result type called `name` with these fields, created once."""
     if name not in RETURN_TYPES:
         attributes: dict[str, Any] = {"__slots__": (), "_fields": fields}
         attributes |= {f: property(_item(i)) for i, f in enumerate(fields)}

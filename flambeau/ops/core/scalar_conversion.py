@@ -22,7 +22,7 @@ _CPP_NAMES = {
 
 
 def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
-    """A Python number as a 0-dimensional array; RuntimeError where it does not fit the dtype.
+    """Return a Python number as a 0-dim array. Raises RuntimeError if it does not fit the dtype.
 
     >>> convert_scalar(-1, np.dtype("uint8")), convert_scalar(1.7, np.dtype("int64"))
     (array(255, dtype=uint8), array(1))

@@ -13,7 +13,7 @@ import numpy as np
 
 @lru_cache(maxsize=1)
 def _blas() -> tuple[Any, Any] | None:
-    """OpenBLAS's (get, set) functions in NumPy's wheel, or None where they are not found."""
+    """OpenBLAS's (get, set) functions in NumPy's wheel, or None if not found."""
     root = os.path.dirname(os.path.dirname(np.__file__))
     for path in glob.glob(os.path.join(root, "numpy.libs", "*openblas*")):
         library = ctypes.CDLL(path)

@@ -15,8 +15,8 @@ import numpy as np
 class ValueRule:
     """Whether an operator takes the values of some of its parameters.
 
-    `holds` gets all arguments of the body. False where a value makes the operator raise; it is True
-    where something else does, such as a dtype. None where only the operator itself can tell.
+    `holds` gets all arguments of the body. It is False if a value makes the operator raise; True if
+    something else does, such as a dtype; None if only the operator itself can tell.
     """
 
     parameters: tuple[str, ...]
@@ -30,7 +30,7 @@ def are_below(index: np.ndarray, size: int) -> bool:
     """Whether all of an array of integers are from 0 to size - 1."""
     if index.dtype.kind not in "iu" or not index.size:
         return True
-    wide = index.view(f"u{index.itemsize}")  # in which negative ones are too large
+    wide = index.view(f"u{index.itemsize}")  # as unsigned, negative numbers are too large
     return bool(wide.item(wide.argmax()) < size)
 
 

@@ -31,7 +31,7 @@ class Panels(NamedTuple):
 
 
 def pack_panels(codes: np.ndarray) -> Panels | None:
-    """int8 weights (n, k) in panels; None where no kernel would be faster."""
+    """Pack int8 weights (n, k) into panels; None if no kernel would be faster."""
     from ...native.target.machine import host
 
     target = host()

@@ -17,7 +17,7 @@ _INT64 = np.dtype(np.int64)
 
 
 def _fits(table: Array, numbers: Array) -> bool:
-    """Whether every number is that of a row, and both lie as kernels read them."""
+    """Whether every index is in range, and both arrays are laid out as kernels read them."""
     return (
         table.__class__ is np.ndarray and table.ndim == 2 and table.dtype in FLOATS
         and table.flags.c_contiguous and numbers.dtype == _INT64 and numbers.flags.c_contiguous

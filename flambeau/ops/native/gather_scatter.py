@@ -63,10 +63,10 @@ def take(x: Array, at: int, index: Array) -> Array | None:
 
 
 def take_within(x: Array, at: int, index: Array) -> Array | None:
-    """As `take`, of numbers that nobody has looked at: None too where one is not of the axis.
+    """`take` with unchecked indices: also None if an index is out of range.
 
-    Rows are looked at as they are read; another pass over the numbers, by one thread, takes as
-    long as the work.
+    The kernel checks indices as it reads; a separate pass over them on one thread would take as
+    long as the gather.
     """
     x = put_in_order(x)
     apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)

@@ -1,4 +1,4 @@
-"""Group norm of large arrays in machine code; None until a kernel is there."""
+"""Group norm of large arrays by kernels; None until a kernel is compiled."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _Plan = tuple[int, tuple[int, ...], int]  # a kernel's address, its sizes, threa
 def large_product(
     a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """a @ b (+ bias) of two stacks of matrices of one shape and dtype, or None."""
+    """a @ b (+ bias) of two stacks of matrices of equal shape and dtype, or None."""
     shape = a.shape
     count = a.size * b.shape[-1]
     if count < MIN_PRODUCT_MULTIPLICATIONS or len(shape) < 2 or b.ndim != len(shape) \

@@ -1,6 +1,6 @@
-"""Pointwise operators on large arrays in machine code, made from what they do on one element.
+"""Pointwise operators on large arrays by kernels traced from the operators' bodies.
 
-`large` gives None until a kernel is there, and for what it does not serve: NumPy goes on then.
+`large` returns None until a kernel is compiled, and for unsupported calls; NumPy then computes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def min_kernel_elements(body: Any) -> int:
 def large(body: Any, *operands: Any) -> Array | None:
     """body(*operands) for operands of one dtype, in the shape of the first, or None.
 
-    Floats, and integers where the body is defined on them without division.
+    Serves floats, and integers if the body is defined on them without division.
     """
     first = operands[0]
     if first.__class__ is not _ndarray or not KernelPolicy.allowed:
@@ -90,8 +90,8 @@ def large(body: Any, *operands: Any) -> Array | None:
 
 
 def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
-    """Has a kernel found at once for arrays like these. Functions that are made anew for each call
-    are not kept by themselves."""
+    """Cache the kernel lookup for arrays like these. Functions created anew for each call are not
+    cached by identity."""
     known = body[0] if body.__class__ is tuple else body
     if getattr(known, "__closure__", None) is not None or len(_straight) >= MAX_POINTWISE_KERNELS:
         return
@@ -101,7 +101,7 @@ def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
 
 
 def _exact(body: Any) -> bool:
-    """Whether a body may run on integers: ufuncs that are listed, and what is written with them."""
+    """Whether a body may run on integers: listed ufuncs, and bodies composed of them."""
     return body in _EXACT or not isinstance(body, np.ufunc)
 
 
@@ -242,7 +242,7 @@ def serve(
     key = (settings_key(body), layouts)
     try:
         known = _ready.get(key)
-    except TypeError:  # a setting that is no plain number
+    except TypeError:  # a setting that is not a plain number
         return None
     if known.__class__ is not tuple:
         if not large and not _is_called_often(key, known):
@@ -276,7 +276,7 @@ def settings_key(body: Any) -> Any:
 
 
 def _is_called_often(key: tuple, calls: int | None) -> bool:
-    """Count a call of arrays of middle size; whether there were so many that a kernel pays."""
+    """Count a call on medium-sized arrays; return whether a kernel pays by now."""
     calls = calls or 0
     if calls < CALLS_BEFORE_USE and (calls or len(_ready) < MAX_POINTWISE_KERNELS) \
             and KernelPolicy.counts:
@@ -285,11 +285,11 @@ def _is_called_often(key: tuple, calls: int | None) -> bool:
 
 
 def _none() -> Any:
-    """No kernel: it is there already."""
+    """No request: the kernel exists."""
 
 
 def _is_brief(key: tuple) -> bool:
-    """Whether a kernel does so little at an element that NumPy's steps cost as much as asking."""
+    """Whether a kernel does so little per element that its lookup costs as much as NumPy's work."""
     function = request_kernel(("pointwise", *key), _none)
     if function is None:
         return False
@@ -306,8 +306,8 @@ def _is_brief(key: tuple) -> bool:
 
 def _request(key: tuple, match: int | None, formula: Callable, result: np.dtype | None
            ) -> tuple | None:
-    """(address, dtype of the result), when there is a kernel."""
-    if match is None:  # a setting may be another one at each call
+    """(address, dtype of the result), once there is a kernel."""
+    if match is None:  # a setting may differ at each call
         if len(_ready) >= MAX_POINTWISE_KERNELS:
             for once in [k for k, v in _ready.items() if v.__class__ is not tuple]:
                 del _ready[once]
@@ -331,7 +331,7 @@ def _request(key: tuple, match: int | None, formula: Callable, result: np.dtype 
 
 
 def _unstretch(operands: tuple) -> tuple:
-    """Arrays of one element along the axes along which they are stretched."""
+    """Return arrays with length 1 along their broadcast axes."""
     return tuple([
         a if a.__class__ is not _ndarray or 0 not in a.strides
         else a[tuple([slice(0, 1) if step == 0 else slice(None) for step in a.strides])]
@@ -433,7 +433,7 @@ def rows_apart(x: Array) -> tuple[int, int] | None:
 
 @native_route
 def rows_of_second(x: Array) -> tuple[int, int] | None:
-    """`rows_apart` of an array of which every second element of a row is looked at."""
+    """`rows_apart` of an array of which every second element of a row is used."""
     outer = x.ndim - 1
     if outer < 1 or x.strides[-1] != 2 * x.itemsize or x.strides[outer - 1] <= 0:
         return None
@@ -446,7 +446,7 @@ def rows_of_second(x: Array) -> tuple[int, int] | None:
 
 
 def _in_order(operands: tuple) -> tuple:
-    """Arrays copied where they do not lie as the result will, or a stretched one has gaps."""
+    """Copy arrays whose layout differs from the result's, and broadcast arrays with gaps."""
     from .transpose import put_in_order
 
     first = operands[0]

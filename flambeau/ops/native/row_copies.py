@@ -27,7 +27,7 @@ _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
 
 def fill(target: Array, source: Array) -> None:
-    """target[...] = source, of one dtype."""
+    """target[...] = source, of equal dtypes."""
     if target.nbytes >= MIN_THREADED_COPY_BYTES and _fill_natively(target, source):
         return
     if target.__class__ is Array is source.__class__:
@@ -37,9 +37,9 @@ def fill(target: Array, source: Array) -> None:
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """As np.zeros, of memory that is used at once: on all threads, if large.
+    """np.zeros for memory that is used at once: cleared on all threads if large.
 
-    What is larger than the memory that is kept comes from the system, zero already.
+    Arrays larger than the retained memory come zeroed from the system.
     """
     size = prod(shape) * dtype.itemsize
     if size < MIN_THREADED_COPY_BYTES or size >= RETAINED_BYTES or dtype.itemsize not in _BITS:
@@ -58,7 +58,7 @@ def large_copy(x: Array) -> Array | None:
 
 
 def join_rows(parts: Sequence[Array], axis: int, new: bool = False) -> Array | None:
-    """Large arrays of one dtype put one after another along an axis (a `new` one), or None."""
+    """Concatenate large arrays of one dtype along an axis (a `new` one), or return None."""
     first = parts[0]
     if any(a.__class__ is not Array or a.dtype != first.dtype for a in parts):
         return None
@@ -104,7 +104,7 @@ def _fill_natively(target: Array, source: Array) -> bool:
 
 
 def _repeat(target: Array, source: Array, bits: str) -> bool:
-    """Fill the target with one number on all threads."""
+    """Fill the target with a number on all threads."""
     kernel = kernels.COPY_NUMBER.address(bits)
     if kernel is None:
         return False
@@ -151,8 +151,8 @@ def _distance(axis: _Axis) -> int:
 
 
 def _nearest(axes: Sequence[_Axis], size: int) -> bool:
-    """Whether the elements of a row, in both arrays, lie nearer than those of any other axis; and
-    in one of them at a distance that kernels know."""
+    """Whether in both arrays a row's elements are closer than those of any other axis, and in one
+    of them at a distance that kernels support."""
     if axes[-1][1:] == (size, size):
         return True
     for field in (1, 2):

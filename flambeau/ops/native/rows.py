@@ -75,7 +75,7 @@ def call(address: int, arrays: Sequence[Array], *sizes: int) -> None:
 
 @native_route
 def fits(*arrays: Array) -> bool:
-    """Whether all are large, contiguous, of one float dtype and shape."""
+    """Whether all arrays are large, contiguous, of one float dtype and shape."""
     first = arrays[0]
     if first.size <= MAX_NUMPY_ROW_ELEMENTS or first.dtype not in _INSIDE:
         return False
@@ -103,7 +103,7 @@ def over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | None:
 
 @native_route
 def vector(v: Array | None, n: int, kind: np.dtype) -> bool:
-    """Whether these are n numbers of a dtype, side by side, or none at all."""
+    """Whether the array is None or n contiguous numbers of a dtype."""
     return v is None or (v.__class__ is _ndarray and v.size == n and v.dtype == kind
                          and v.flags.c_contiguous)
 
@@ -180,7 +180,7 @@ def _run_on_two(
 
 @native_route
 def column_squares(x: Array, mean: Array) -> Array | None:
-    """Each column's sum of squared distances from a number of its own."""
+    """Return each column's sum of squared distances from its own center."""
     return _with_vector(kernels.COLUMN_SQUARES, x, mean, x.shape[1], x.shape[1])
 
 
@@ -335,7 +335,7 @@ def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: 
             ) -> Array | None:
     """Reduce over axes that are not adjacent: the innermost by a kernel, the rest by NumPy.
 
-    For what is still much after that it is None.
+    None if much is left after the first reduction.
     """
     last = max(axes)
     first = last
@@ -405,7 +405,7 @@ def _whole(x: Array) -> bool:
 def sum_of(formula: Callable, *arrays: Array) -> Any:
     """The sum over all elements of a formula of large arrays, or None.
 
-    The formula is known by its code and what it encloses.
+    The formula is identified by its code and closure.
     """
     first = arrays[0]
     if first.__class__ is _ndarray and not all(a.flags.c_contiguous for a in arrays):

@@ -77,7 +77,7 @@ def _in_the_middle(ufunc: Any, x: Array, axis: int, new: tuple[Array, ...]) -> b
 
 
 def logcumsumexp(x: Array, axis: int) -> Array | None:
-    """log(cumsum(exp(x))) without overflow, in passes of which only one goes step by step.
+    """log(cumsum(exp(x))) without overflow, in passes of which only one is sequential.
 
     Sums are kept as multiples of exp of the greatest element so far, and scaled where that grows.
     """

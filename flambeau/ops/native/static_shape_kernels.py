@@ -33,7 +33,7 @@ def kernel_for(key: tuple, build: Callable[[], Any], request_at: int = 2, use_at
 
 
 def run_kernel(function: Any, arrays: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:
-    """Run a kernel on the memory of arrays, one for each buffer, and its sizes."""
+    """Run a kernel on arrays, one per buffer, and its sizes."""
     from ...native.runtime.thread_pool import run
 
     values = [*[a.ctypes.data for a in arrays], *sizes]

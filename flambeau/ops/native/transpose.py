@@ -58,8 +58,8 @@ def in_order(x: Array) -> Array | None:
 
 
 def _merge_axes(x: Array) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
-    """Extents and strides (in elements) with axes that lie one behind the other taken as one, and
-    the axis that lies innermost; None where that is the last one, or there is none.
+    """Extents and strides (in elements) with adjacent axes merged, and the innermost axis in
+    memory; None if that is the last axis, or there is none.
     """
     shape: list[int] = []
     strides: list[int] = []

@@ -14,11 +14,11 @@ from ..state.snapshot import copied
 
 
 class Averaging:
-    """What EMA and SWA share: a second net that takes in the first now and then.
+    """What EMA and SWA share: a second net that averages the weights of the first.
 
-    From its start on, validation, `evaluate` and `predict` use it (`evaluate=False`: they do not).
-    `net` is it, also after the run. Its state is saved with the run. Steps of one's own for
-    evaluation find it as `run.averaged`.
+    Once started, validation, `evaluate` and `predict` use it, unless `evaluate=False`. `net` is
+    the averaged net, also after the run. Its state is saved with the run. Custom evaluation steps
+    find it as `run.averaged`.
     """
 
     band = Band.CONTROL
@@ -31,7 +31,7 @@ class Averaging:
 
     @property
     def net(self) -> Module:
-        """The net of the averages. Raises RuntimeError before there is one."""
+        """The averaged net. Raises RuntimeError before the first average."""
         if self.average is None:
             raise RuntimeError(f"{type(self).__name__}: nothing has been averaged yet")
         return self.average.module
@@ -51,7 +51,7 @@ class Averaging:
         raise NotImplementedError(f"{type(self).__name__}.attach")
 
     def take(self, run: Any) -> None:
-        """Takes in the net as it is."""
+        """Add the current weights to the average."""
         assert self.average is not None
         self.average.update_parameters(run.net)
         self._show(run)
@@ -89,10 +89,10 @@ class Averaging:
 
 
 class EMA(Averaging):
-    """An exponential moving average of the weights: `decay` of it, and the rest of the new ones.
+    """An exponential moving average of the weights: `decay * average + (1 - decay) * weights`.
 
-    Taken after every `every`-th step from step `start` on. Buffers (running statistics) are those
-    of the net.
+    Updated after every `every`-th step from step `start` on. Buffers (running statistics) are
+    copied from the net.
 
     >>> from flambeau.train import Trainer
     >>> ema = EMA(0.9)

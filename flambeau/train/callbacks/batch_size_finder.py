@@ -1,4 +1,4 @@
-"""Which batch size to train with: the one with which most samples a second fit into memory."""
+"""Find the batch size with the highest throughput that fits into memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class Trial:
-    """What a batch size took: samples a second, and the memory of a step beside the net's."""
+    """Measurements of a batch size: samples per second, and a step's memory beyond the net's."""
 
     batch_size: int
     samples_per_s: float
@@ -32,7 +32,7 @@ class BatchSizes(list[Trial]):
 
     @property
     def suggestion(self) -> int | None:
-        """A batch size; None where not even the first one fitted."""
+        """The best batch size; None if not even the first fits."""
         fastest = max((trial.samples_per_s for trial in self), default=0.0)
         fast = [trial for trial in self if trial.samples_per_s >= 0.9 * fastest]
         return fast[0].batch_size if fast else None
@@ -59,11 +59,11 @@ class BatchSizes(list[Trial]):
 
 
 class BatchSizeFinder:
-    """Doubles the batch size from `low` to `high`, a few steps of each, then puts everything back.
+    """Doubles the batch size from `low` to `high`, runs a few steps of each, and restores the run.
 
-    Ends where the next size would take more than `share` of the memory that is left, where two
-    doublings in turn were no faster, or at the number of samples. Nobody's handlers are called.
-    Steps are timed operator by operator: a compiled step would cost a program for each size.
+    Ends when the next size would take more than `share` of the free memory, when two doublings in
+    a row were no faster, or at the number of samples. Handlers are not called. Steps are timed
+    eagerly: a compiled step would cost a program per size.
     Needs psutil (`pip install 'flambeau[memory]'`).
 
     >>> from flambeau.train import Trainer
@@ -121,7 +121,7 @@ class BatchSizeFinder:
         batches = list(itertools.islice(_forever(loader_of(data, size)), self.steps + 1))
         before, fastest = resident_bytes(), float("inf")
         with PeakMemory(0.001) as memory:
-            for batch in batches:  # the first one warms caches up, and counts as the others
+            for batch in batches:  # the first warms up caches, and counts like the others
                 trainer.measures.reset()
                 trainer.state.batch = batch
                 began = time.perf_counter()

@@ -9,11 +9,10 @@ from ..events.order import Band
 
 
 class GradientClipping:
-    """Clips gradients to a norm over all of them, to a value each, or both, before each update.
+    """Clips gradients by their total norm, by value, or both, before each update.
 
-    The usual step stays compiled, with the clipping in it; in a step of one's own the gradients
-    of each optimiser are clipped when its `step` is called. `Trainer(clip_norm=...)` is the same
-    for good.
+    The default step stays compiled, clipping included; in a custom step each optimizer's gradients
+    are clipped when its `step` is called. `Trainer(clip_norm=...)` does the same for every fit.
 
     >>> from flambeau.train import Trainer
     >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False,

@@ -1,4 +1,4 @@
-"""NaN and infinity: the run ends, and says where they came from."""
+"""End the run at NaN or infinity, and say where it came from."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..events.order import Band
 
 
 class TerminateOnNaN:
-    """Ends the run when a loss is NaN or infinite, and names the first thing that is.
+    """Ends the run when a loss is NaN or infinite, and names the first module that produced it.
 
-    The parameters are looked at too, at the end of each epoch. The run stops with a warning, and
+    Also checks the parameters at the end of each epoch. The run stops with a warning, and
     checkpoints keep the state before; `raises=True` raises FloatingPointError instead.
 
     >>> from flambeau.train import Trainer

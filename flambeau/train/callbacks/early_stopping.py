@@ -1,4 +1,4 @@
-"""Stopping when a number has not become better for a while, with the best weights put back."""
+"""Stop when a metric stops improving, and restore the best weights."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..state.snapshot import copied
 
 
 class EarlyStopping:
-    """Stops when `monitor` was not better by more than `min_delta` for `patience` epochs.
+    """Stops when `monitor` has not improved by more than `min_delta` for `patience` epochs.
 
-    Which way is better says `mode` ("min", "max"), or the metric itself. With `restore_best` the
-    net has its best epoch's weights when the run is over, also where all epochs were used up;
-    checkpoints hold the last ones. What it remembers is saved with the run: a resumed run stops
-    where an undisturbed one does, and one that was stopped does not go on.
+    `mode` ("min", "max") or the metric itself says which direction is better. With
+    `restore_best` the net ends the run with its best epoch's weights, even if all epochs were
+    used; checkpoints hold the last weights. Its state is saved with the run: a resumed run stops
+    where an uninterrupted one would, and a stopped run does not continue.
 
     >>> from flambeau.train import Loop, epoch
     >>> losses = iter([3.0, 2.0, 2.5, 2.25, 1.0])
@@ -55,14 +55,14 @@ class EarlyStopping:
         self.weights: dict[str, Any] | None = None
 
     def on_run_start(self, run: Any) -> None:
-        """Forget an earlier run; one that is resumed, and was stopped, is over at once."""
+        """Forget an earlier run; end a resumed run at once if it had been stopped."""
         if not run.state.resumed:
             self._begin()
         elif self.stopped:
             run.stop()
 
     def on_epoch_end(self, run: Any) -> None:
-        """Compare, and stop when it has waited long enough."""
+        """Compare, and stop once `patience` is used up."""
         value = self._monitor.value(run)
         if value is None:
             return
@@ -91,7 +91,7 @@ class EarlyStopping:
     on_run_end.band = Band.OUTER  # type: ignore[attr-defined]  # behind the last checkpoint
 
     def state_dict(self) -> dict[str, Any]:
-        """What it remembers, the best weights included."""
+        """The state to save, including the best weights."""
         return {
             "best": self.best, "best_epoch": self.best_epoch, "waited": self.waited,
             "stopped": self.stopped, "weights": self.weights,
@@ -103,6 +103,6 @@ class EarlyStopping:
 
 
 def _nets(run: Any) -> list[tuple[str, Any]]:
-    """The net, and the one of its averages, by which it is judged."""
+    """The net, and its averaged net, by which it is evaluated."""
     nets = [(name, getattr(run, name, None)) for name in ("net", "averaged")]
     return [(name, net) for name, net in nets if net is not None]

@@ -13,7 +13,7 @@ def callbacks_of_options(
     attached: Sequence[Any], progress: bool | str | None, max_steps: int | None,
     validate_every: int | None,
 ) -> list[Any]:
-    """The callbacks that options of a fit ask for. `attached`: those that it has already."""
+    """Return the callbacks that options of `fit` request. `attached`: those already attached."""
     result: list[Any] = []
     if max_steps is not None:
         result.append(StopAfterSteps(max_steps))

@@ -36,7 +36,7 @@ class Holding:
     band = Band.CONTROL
 
     def __init__(self) -> None:
-        self._frozen: dict[str, Any] = {}  # the parameters that this one froze
+        self._frozen: dict[str, Any] = {}  # the parameters that this callback froze
 
     def _hold(self, name: str, parameter: Any) -> None:
         if parameter.requires_grad:
@@ -59,11 +59,11 @@ class Holding:
 
 
 class Freeze(Holding):
-    """Keeps parameters as they are from epoch `start` until (without) epoch `until`.
+    """Freezes parameters from epoch `start` up to, but not including, epoch `until`.
 
-    They are named by module ("encoder"), by parameter, or by a pattern ("layer[12].*"). What was
-    not trainable before stays so. A frozen batch normalisation still counts its batches: its
-    statistics are no parameters.
+    Names are of modules ("encoder"), parameters, or patterns ("layer[12].*"). Parameters that were
+    not trainable before stay so. A frozen batch norm still updates its running statistics, which
+    are buffers.
 
     >>> from flambeau.train import Trainer, epoch
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
@@ -100,10 +100,9 @@ class Freeze(Holding):
 
 
 class Unfreeze(Holding):
-    """Trains more and more of the net: `{1: "head", 3: "layer4", 5: "*"}`, by epoch.
+    """Unfreezes the net in stages, by epoch: `{1: "head", 3: "layer4", 5: "*"}`.
 
-    Before the epoch under which it stands, a parameter is frozen; what stands under none is
-    frozen for the whole run.
+    A parameter is frozen until its epoch; parameters without an epoch stay frozen.
 
     >>> from flambeau.train import Trainer, epoch
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))

@@ -31,9 +31,9 @@ class StopAfterSteps:
 
 
 class ValidateEvery:
-    """Evaluates the validation data after every so many steps.
+    """Evaluates the validation data every `steps` steps.
 
-    The numbers are in `run.state.metrics` until the next evaluation replaces them.
+    The metrics are in `run.state.metrics` until the next evaluation replaces them.
     """
 
     band = Band.METRICS

@@ -25,7 +25,7 @@ from ..state.state import State
 class LearningRateSweep:
     """Rates, the losses of their steps, and their smoothed losses; `suggestion` is a rate.
 
-    It is where the smoothed loss falls fastest; None where it does not fall.
+    It is where the smoothed loss falls fastest; None if it never falls.
     """
 
     rates: list[float] = field(default_factory=list)
@@ -36,7 +36,7 @@ class LearningRateSweep:
     def suggestion(self) -> float | None:
         """The rate at which the loss falls fastest, before it is lowest."""
         count = len(self.rates)
-        reach = max(1, count // 25)  # slopes over a few steps: single ones are noise
+        reach = max(1, count // 25)  # slopes over a few steps; single steps are noise
         # The average of the first few losses is that of few batches.
         first = max(reach, count // 10)
         lowest = min(range(count), key=self.smoothed.__getitem__, default=0)
@@ -49,8 +49,8 @@ class LearningRateSweep:
         return None if steepest is None or slopes[steepest] >= 0 else self.rates[steepest]
 
     def plot(self, path: Any = None) -> Picture:
-        """The picture, which a notebook shows; saved as .html, .svg or .png where a path is
-        given."""
+        """Return the plot, which notebooks display; save it as .html, .svg or .png if given a
+        path."""
         lines = {
             "batch": list(zip(self.rates, self.losses, strict=True)),
             "smoothed": list(zip(self.rates, self.smoothed, strict=True)),
@@ -82,11 +82,11 @@ class LearningRateSweep:
 
 
 class LRFinder:
-    """Trains `steps` steps with rates from `low` to `high`, then puts everything back.
+    """Trains `steps` steps with rates from `low` to `high`, then restores the run.
 
-    Smith, 2017 (arXiv:1506.01186). The loss is smoothed as a moving average; the test ends where
-    it is `diverges` times its lowest. Nobody's handlers are called. Rates of several groups rise
-    in proportion to the first one's.
+    Smith, 2017 (arXiv:1506.01186). The loss is smoothed by a moving average; the test ends when
+    it reaches `diverges` times its minimum. Handlers are not called. Rates of several groups rise
+    in proportion to the first group's.
 
     >>> from flambeau.train import Trainer
     >>> net = nn.Linear(4, 1)
@@ -163,7 +163,7 @@ def untouched(trainer: Any, loader: Any) -> Iterator[None]:
 
 
 def _loss(trainer: Any, batch: Any) -> float:
-    """Make a step; its loss, or the sum of what it returned."""
+    """Run a step and return its loss, or the sum of what it returned."""
     trainer.measures.reset()
     trainer.state.batch = batch
     trainer.state.step += 1

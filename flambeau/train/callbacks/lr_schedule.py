@@ -19,11 +19,11 @@ _EACH = {"epoch": epoch.end, "step": step.end}
 class Schedule:
     """Steps a scheduler: at the end of each `"epoch"`, of each `"step"`, or at an event.
 
-    `scheduler` is one, or a function that makes it: of the optimiser, or of the optimiser and the
-    run, which knows how many steps there will be (`run.state.batches * run.state.epochs`).
-    OneCycleLR and CyclicLR are stepped each step unless `when` says otherwise. ReduceLROnPlateau
-    gets the number called `monitor`. Its state is saved with the run. An epoch that was cut short
-    by the end of the run is not counted: a resumed run goes on with it.
+    `scheduler` is a scheduler or a factory: `f(optimizer)`, or `f(optimizer, run)`, where the run
+    knows the number of steps (`run.state.batches * run.state.epochs`). OneCycleLR and CyclicLR
+    are stepped each step unless `when` says otherwise. ReduceLROnPlateau gets the metric called
+    `monitor`. The state is saved with the run. An epoch cut short by the end of the run is not
+    counted: a resumed run continues it.
 
     >>> from flambeau.optim.lr_scheduler import StepLR
     >>> from flambeau.train import Trainer
@@ -96,7 +96,7 @@ class Schedule:
         stored = list(run.optimizers.values())
         rates = [[copied({k: v for k, v in group.items() if k != "params"})
                   for group in element.param_groups] for element in stored]
-        if not resumed:  # or a second fit would begin where the first one's schedule ended
+        if not resumed:  # or a second fit would begin where the first schedule ended
             for item in stored:
                 for group in item.param_groups:
                     group["lr"] = group.get("initial_lr", group["lr"])

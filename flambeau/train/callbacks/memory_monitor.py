@@ -12,12 +12,12 @@ _MIB = 2**20
 
 
 class MemoryMonitor:
-    """Adds `memory_mb` and `memory_peak_mb` to each epoch's logs: what the process has, and the
-    most that it had in the epoch.
+    """Adds `memory_mb` and `memory_peak_mb` to each epoch's logs: the memory of the process, and
+    its peak in the epoch.
 
-    Warns once where less than `warn_below_mb` MiB are left, and once where memory has grown in
-    each of `leak_epochs` epochs: something is kept from step to step, a loss with its graph for
-    instance. Needs psutil (`pip install 'flambeau[memory]'`).
+    Warns once if less than `warn_below_mb` MiB are free, and once if memory has grown in each of
+    `leak_epochs` epochs: something is kept from step to step, such as a loss with its graph.
+    Needs psutil (`pip install 'flambeau[memory]'`).
 
     >>> from flambeau.train import Trainer
     >>> x, monitor = torch.zeros(4, 2), MemoryMonitor()

@@ -1,4 +1,4 @@
-"""Learning rates that rise from little to what they should be, under any schedule."""
+"""Learning-rate warmup under any schedule."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..events.scope import epoch, step
 class Warmup:
     """Multiplies the learning rates of the first `steps` steps, from `start` up to 1.
 
-    `epochs` counts in epochs instead. The rise is a straight line, or with shape="exponential" a
-    geometric one (`start` must then be above 0). Schedules do not see it: at the end of a step
-    the rates are what they would be without, when schedules step; then those of the next step.
+    `epochs` counts in epochs instead. The rise is linear, or geometric with shape="exponential"
+    (`start` must then be above 0). Schedules do not see the factor: it is taken out of the rates
+    at the end of a step, before schedules step, and applied again for the next step.
 
     >>> from flambeau.train import Trainer, step
     >>> net = nn.Linear(2, 1)
@@ -50,7 +50,7 @@ class Warmup:
             raise ValueError(f"Warmup: start is a share of the rate, up to 1, not {start}")
         self.steps, self.epochs, self.start = steps, epochs, start
         self.shape, self.name = shape, name
-        self._rates: list[Any] | None = None  # without the factor, while there is one
+        self._rates: list[Any] | None = None  # without the factor, during warmup
 
     def __call__(self, run: Any) -> Generator[Any, Any, None]:
         """The callback: lives through the run."""
@@ -61,7 +61,7 @@ class Warmup:
         ]
         if not run.state.resumed:
             self._rates = None
-        self._scale(run, length)  # of a resumed run the rates are scaled, where they were saved so
+        self._scale(run, length)  # a resumed run may have saved scaled rates
         try:
             yield
         finally:
@@ -77,7 +77,7 @@ class Warmup:
         return round(float(self.epochs or 0) * run.state.batches)
 
     def factor(self, done: int, length: int) -> float:
-        """What the rates of the step behind `done` steps are multiplied by."""
+        """Return the factor on the rates after `done` steps."""
         if done >= length:
             return 1.0
         share = done / length
@@ -101,7 +101,7 @@ class Warmup:
             self._rates = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The rates without the factor, while there is one."""
+        """Remove the factor from the rates, during warmup."""
         return {"rates": self._rates}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:

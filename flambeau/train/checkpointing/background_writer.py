@@ -1,4 +1,4 @@
-"""Files that a thread writes while the run goes on: one at a time, each whole or not at all."""
+"""Files written by a background thread, one at a time, each atomically."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from .storage import Location, duplicate, free_space, write_state
 
 
 class Writer:
-    """Writes one state after the other; what went wrong is said by the thread that asks next.
+    """Writes states in sequence; reports a failure at the next call from the training thread.
 
-    A disk that is full is a warning, because the file before is still there and the run can go on;
-    what cannot be pickled raises.
+    A full disk is a warning, because the previous file is still there and the run can continue; a
+    state that cannot be pickled raises.
     """
 
     def __init__(self, background: bool = True) -> None:
         self.background = background
         self.failed: tuple[Location, str, BaseException] | None = None
-        self.wrote = True  # whether the last state is on the disk
+        self.wrote = True  # whether the last state is on disk
         self._written: dict[Location, str] = {}
         self._thread: threading.Thread | None = None
 
     def write(
         self, state: Any, paths: Sequence[Location], label: str, obsolete: Sequence[Location] = ()
     ) -> None:
-        """Write `state` under each path in turn, then remove what is `obsolete`; waits for the one
-        before, whose failure is told."""
+        """Write `state` to each path, then remove `obsolete` files. Waits for the previous write
+        and reports its failure."""
         self.wait()
         if not self.background:
             self._work(state, paths, label, obsolete)
             self.tell()
             return
-        # No daemon: a program that ends waits for what it is writing.
+        # No daemon: a program that exits waits for its last write.
         self._thread = threading.Thread(
             target=self._work, args=(state, paths, label, obsolete), name="flambeau checkpoint"
         )
         self._thread.start()
 
     def wait(self) -> None:
-        """Until all is written; then tells what was not."""
+        """Wait for the write in progress, then report a failure."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -51,11 +51,11 @@ class Writer:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being written now."""
+        """Whether no write is in progress."""
         return self._thread is None or not self._thread.is_alive()
 
     def tell(self) -> None:
-        """Warn of a write that failed, or raise what was no matter of the disk."""
+        """Warn about a failed write; raise errors that the disk did not cause."""
         failed, self.failed = self.failed, None
         if failed is None:
             return
@@ -93,7 +93,7 @@ class Writer:
 
 
 def _unpicklable(tree: Any, place: str = "") -> str:
-    """Where in a state the first thing is that cannot be pickled; "" where there is none."""
+    """Return the path of the first entry of a state that cannot be pickled, or ""."""
     parts: Iterable[tuple[Any, Any]]
     if isinstance(tree, dict):
         parts = tree.items()

@@ -1,4 +1,4 @@
-"""Checkpoints of a run, the last and the best, written beside the training, whole or not at all."""
+"""Checkpoints of a run, the last and the best, written atomically in the background."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .storage import Location, is_remote, location_of
 
 
 class Checkpoint:
-    """Keeps `last.pt` in `folder`, and with `monitor` the best: `best.pt`, or `best=k` of them.
+    """Keeps `last.pt` in `folder`, and with `monitor` the best checkpoint, or the `best=k` best.
 
     Written at the end of every `epochs`-th epoch, every `steps` steps, every `minutes`, and when
-    the run ends. Each has all that `trainer.state_dict()` has, the weights under "net". The state
-    is copied, then a thread writes it beside the file that it replaces: a process that is killed,
-    or a full disk, leaves the one before. With best=3 the files are `best.pt` (the best of all)
+    the run ends. Each holds `trainer.state_dict()`, with the weights under "net". The state is
+    copied, then a thread writes it beside the file that it replaces, so a killed process or a
+    full disk leaves the previous file. With best=3 the files are `best.pt` (the best of all)
     and `best-epoch-0007.pt`, .... With `plot`, the learning curves are kept beside them. `folder`
     may be a URL that fsspec knows, `s3://bucket/run` (`pip install 'flambeau[remote]'`).
 
@@ -72,24 +72,24 @@ class Checkpoint:
         self._handles: list[Handle] = []
         self._next, self._saved = 0.0, -1
         self.entries: list[dict[str, Any]] = []  # epoch and value of each, best first
-        self._before: list[dict[str, Any]] = []  # the same, before what is being written
-        self._ranking: list[dict[str, Any]] | None = None  # the same, with what is to be written
+        self._before: list[dict[str, Any]] = []  # the entries before the write in progress
+        self._ranking: list[dict[str, Any]] | None = None  # the entries after the next write
 
     @property
     def last(self) -> Location:
-        """Where the last one is."""
+        """The path of the last checkpoint."""
         return self.folder / "last.pt"
 
     @property
     def best(self) -> Location:
-        """Where the best one is."""
+        """The path of the best checkpoint."""
         return self.folder / "best.pt"
 
     # ---- when ----
 
     def on_run_start(self, run: Any) -> None:
-        """A run from the beginning has nothing that is best. Raises NotADirectoryError where the
-        folder cannot be one: that is no matter of a disk that is full for a while."""
+        """Forget the best entries if the run starts from the beginning. Raises NotADirectoryError
+        if `folder` cannot be a folder, which waiting for disk space does not mend."""
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(
                 f"{self.name}: '{self.folder}' is a file, but a folder for checkpoints is wanted"
@@ -126,7 +126,7 @@ class Checkpoint:
             self.curves.on_epoch_end(run)
 
     def on_run_end(self, run: Any) -> None:
-        """Keep where the run ended, and wait until it is written."""
+        """Save the end of the run, and wait for the write."""
         try:
             if self._saved != run.state.step and run.state.step and not run.state.diverged:
                 self.save(run)
@@ -136,7 +136,7 @@ class Checkpoint:
             self._over()
 
     def on_run_error(self, run: Any) -> None:
-        """Waits for what is being written; the state of a step that failed is not kept."""
+        """Wait for the write in progress. The state of a failed step is not saved."""
         try:
             if self.curves is not None:
                 self.curves.on_run_error(run)
@@ -151,11 +151,11 @@ class Checkpoint:
     # ---- what ----
 
     def save(self, run: Any, names: tuple[str, ...] | list[str] = ()) -> None:
-        """Write the run as it is now to `last.pt`, and under further names."""
+        """Write the current state of the run to `last.pt` and to further names."""
         self._settle()
         state = run.state
         self._saved = state.step
-        # The last one at last: a process that is killed before it makes the best ones again.
+        # `last.pt` last: a process killed before it writes the best ones again.
         paths = [*(self.folder / name for name in names), self.last]
         label = f"epoch {state.epoch}, step {state.step}"
         self._before, ranking, self._ranking = self.entries, self._ranking, None
@@ -169,13 +169,13 @@ class Checkpoint:
         self._next = time.monotonic() + 60 * (self.minutes or 0)
 
     def _settle(self) -> None:
-        """Waits for what is being written; best ones that could not be are no best ones."""
+        """Wait for the write in progress; forget entries that could not be written."""
         self._writer.wait()
         if not self._writer.wrote:
             self.entries, self._writer.wrote = self._before, True
 
     def _ranked(self, run: Any) -> list[str]:
-        """The names under which this epoch is to be kept, as one of the best."""
+        """Return the names for this epoch if it is among the best."""
         monitor = self._monitor
         assert monitor is not None
         self._settle()

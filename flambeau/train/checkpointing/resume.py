@@ -1,4 +1,4 @@
-"""Going on where a run was when it was last saved, whatever ended it."""
+"""Continue a run from its last checkpoint, whatever ended it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .storage import Location, location_of, read_state, unfinished
 class Resume:
     """Loads the newest checkpoint in a folder, or a file, when the run starts.
 
-    With nothing in the folder the run starts from the beginning, so the same command serves for
-    the first time and for every time after a kill. From there on the run is exact: the steps that
-    follow are bit for bit those of a run that was not interrupted. A checkpoint that cannot be
-    read is left aside for the one before it, and named. `trainer.fit(..., resume=folder)` is this,
-    with a Checkpoint where there is none. `weights_only=False` unpickles what callbacks persist
-    even if it is more than numbers, tensors and containers; only for files that you trust.
+    With an empty folder the run starts from the beginning, so the same command starts and resumes.
+    The run is exact: the steps that follow equal those of an uninterrupted run bit for bit. An
+    unreadable checkpoint is named, and the one before it used. `trainer.fit(..., resume=folder)`
+    does this, and adds a Checkpoint if there is none. `weights_only=False` unpickles what
+    callbacks persist even if it is more than numbers, tensors and containers; only for files that
+    you trust.
 
     >>> from flambeau.train import Trainer
     >>> x = torch.zeros(4, 2)
@@ -42,11 +42,11 @@ class Resume:
 
     @property
     def is_file(self) -> bool:
-        """Whether it names a checkpoint rather than a folder of them."""
+        """Whether the location is a checkpoint rather than a folder of them."""
         return self.path.suffix in (".pt", ".pth", ".ckpt")
 
     def on_run_start(self, run: Any) -> None:
-        """Load; a run that was given a state by hand keeps that."""
+        """Load the checkpoint, unless the run already has a state loaded by hand."""
         run.exact(True)
         self._tidy()
         if run.state.resumed:
@@ -80,7 +80,7 @@ class Resume:
     # ---- files ----
 
     def candidates(self) -> list[Location]:
-        """The checkpoints there are, the one to take first."""
+        """Return the checkpoints, the preferred one first."""
         if self.is_file:
             if not self.path.is_file():
                 raise FileNotFoundError(f"there is no checkpoint {self.path}")
@@ -116,7 +116,7 @@ class Resume:
         return self.path, None
 
     def _tidy(self) -> None:
-        """Say, and remove, what a process left that was killed while it wrote."""
+        """Report and remove partial files of a process killed during a write."""
         for path in unfinished(self.path.parent if self.is_file else self.path):
             name = path.name[1:].partition(".pt.")[0] + ".pt"
             path.unlink(missing_ok=True)
@@ -129,7 +129,7 @@ class Resume:
 
 
 def resuming(path: Any, attached: list[Any], callbacks: list[Any]) -> list[Any]:
-    """The callbacks of `fit(resume=path)`: Resume first, and what it resumes from."""
+    """Return the callbacks of `fit(resume=path)`: Resume first, then Checkpoint."""
     single = path if isinstance(path, Resume) else Resume(path)
     folder = single.path.parent if single.is_file else single.path
     for callback in (*attached, *callbacks):

@@ -35,7 +35,7 @@ def collect_state(trainer: Trainer, position: dict[str, Any]) -> dict[str, Any]:
 def restore_objects(trainer: Trainer, saved: Mapping[str, Any]) -> None:
     """Restore modules, optimizers, tracked objects, the scaler and the kinds of batches.
 
-    Raises KeyError where the run has other optimizers or tracked objects than the state.
+    Raises KeyError if the run's optimizers or tracked objects differ from the state's.
     """
     for name, module in _stateful_modules(trainer).items():
         module.load_state_dict(saved[name])

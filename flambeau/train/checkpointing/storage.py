@@ -14,7 +14,7 @@ Location = Any  # a Path, or a UPath with the same methods
 
 
 def location_of(path: Any) -> Location:
-    """A Path, or for a URL a UPath. ImportError, with what to install, where that is lacking."""
+    """Return a Path, or a UPath for a URL. Raises ImportError that says what to install."""
     if isinstance(path, Path) or hasattr(path, "fs"):
         return path
     text = os.fspath(path)
@@ -29,13 +29,13 @@ def location_of(path: Any) -> Location:
 
 
 def is_remote(path: Location) -> bool:
-    """Whether it is read and written by fsspec."""
+    """Whether fsspec reads and writes the location."""
     return not isinstance(path, Path)
 
 
 def write_state(state: Any, path: Location) -> None:
-    """Save a state. A file of this machine is replaced once the new one is complete; object
-    stores do so by themselves, when an upload ends."""
+    """Save a state. A local file is replaced once the new one is complete; object stores do so
+    themselves when an upload ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if is_remote(path):
         with path.open("wb") as file:
@@ -78,7 +78,7 @@ def unfinished(folder: Location) -> list[Location]:
 
 
 def free_space(folder: Location) -> str:
-    """How much room there is, in words."""
+    """Describe the free space."""
     if is_remote(folder):
         return "it is remote"
     try:

@@ -1,4 +1,4 @@
-"""`@callback(...)`: what a generator callback says of itself, for `use` and `callbacks=`."""
+"""`@callback(...)`: declare a generator callback's scope and name, for `use` and `callbacks=`."""
 
 from __future__ import annotations
 

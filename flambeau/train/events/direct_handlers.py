@@ -1,7 +1,7 @@
-"""The handlers of an event that comes at every step, as functions of the run alone.
+"""The handlers of per-step events, as functions of the run alone.
 
-The loop goes through such a list with nothing but the calls. What is taken out meanwhile must not
-be called any more, so it is also taken out of the lists that are just gone through.
+The loop iterates over such a list and only calls. A handler detached during the iteration must not
+be called any more, so it is also replaced in the lists being iterated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Calls(list[Callable[[Any], Any]]):
 
 
 class Direct:
-    """What is called at an event: `calls`; None where some handlers are no functions of the run."""
+    """The handlers of an event: `calls`, or None if some are not functions of the run alone."""
 
     def __init__(self) -> None:
         self.calls: Calls | None = Calls(())
@@ -48,4 +48,4 @@ class Direct:
 
 
 def _ignore(run: Any) -> None:
-    """Instead of a handler that was taken out."""
+    """Replace a detached handler."""

@@ -10,15 +10,15 @@ Predicate = Callable[..., bool]
 
 
 class Event:
-    """A moment of a run; calling it filters it.
+    """A point in a run to listen to; call it to filter it.
 
-    `every=2` keeps each second one, `once=3` (or a collection) only those, `before=` and `after=`
-    exclude their own number; `every` counts from `after`. A function `(run, n)` decides freely
+    `every=2` keeps every second event, `once=3` (or a collection) only those numbers; `before=` and
+    `after=` are exclusive, and `every` counts from `after`. A function `(run, n)` decides freely
     (`event_filter=` is ignite's name for it).
-    `n` is the number of the event: of the epoch, of the step since the start of the run, or how
-    often an event of one's own was fired.
+    `n` is the number of the event: the epoch, the step since the start of the run, or how often a
+    custom event was fired.
 
-    Raises ValueError for numbers below one and TypeError for other things than numbers.
+    Raises ValueError for numbers below one and TypeError for anything but numbers.
 
     >>> from flambeau.train import epoch
     >>> epoch.end(every=2, after=3)

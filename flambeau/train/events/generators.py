@@ -1,7 +1,7 @@
 """Generator callbacks: functions that `yield` until an event, or until the end of their scope.
 
-One function spans several stages, and its locals are its state. What fails inside its scope is
-thrown into it where it waits, so `try`, `finally` and `with` work across stages.
+One function spans several stages, and its locals are its state. An error inside its scope is
+thrown into it at its `yield`, so `try`, `finally` and `with` work across stages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Callback = Generator[Any, Event | None, Any]
 
 
 def is_generator_callback(function: Any) -> bool:
-    """Whether calling it makes a generator: a generator function, or an object that calls one."""
+    """Whether a call returns a generator: of a generator function, or of such a `__call__`."""
     if inspect.isgeneratorfunction(function) or inspect.ismethod(function):
         return inspect.isgeneratorfunction(function)
     inner = getattr(function, "func", None)  # functools.partial
@@ -42,7 +42,7 @@ class Task:
         self.handlers, self.generator, self.handle = handlers, generator, handle
         self.band, self.sequence = entry.band, entry.sequence
         self.waits: dict[Event, Predicate | None] = {}  # none while running: the scope's end
-        self.entries: dict[Event, Entry] = {}  # one for every event that it ever waited for
+        self.entries: dict[Event, Entry] = {}  # an entry per event that it has waited for
         self.attached, self.running = True, False
 
     @property
@@ -52,7 +52,7 @@ class Task:
 
     @property
     def until_end(self) -> bool:
-        """Whether it waits for the end of its scope."""
+        """Whether the generator waits for the end of its scope."""
         return not self.waits and not self.running
 
     def call(self, n: int) -> None:
@@ -61,7 +61,7 @@ class Task:
             self.advance(None)
 
     def resume(self, event: Event, n: int) -> None:
-        """An event has come; goes on if this is what it waits for."""
+        """Resume the generator if it waits for this event."""
         if event not in self.waits:
             return
         predicate = self.waits[event]
@@ -122,7 +122,7 @@ class Task:
         self.entries.clear()
 
     def throw(self, error: BaseException) -> None:
-        """Raise `error` where it waits. It may clean up and catch it, but not stop it."""
+        """Raise `error` at its `yield`. It may clean up, but the error still propagates."""
         if not self.attached:
             return
         self._stop_waiting()
@@ -137,7 +137,7 @@ class Task:
         raise error
 
     def close(self) -> None:
-        """Its scope is over: what it still waits for does not come."""
+        """End the generator with its scope: the event it waits for will not come."""
         if self.running:  # it detached itself: closed when it yields
             return
         self._forget()

@@ -46,8 +46,8 @@ def form_of(function: Callable[..., Any]) -> str:
 def bind(
     function: Callable[..., Any], run: Any, number: str | None = None
 ) -> Callable[[int], Any]:
-    """`function` as one of the event's number alone. `number` names the part of the state that
-    stands for it, where that is not the event's own."""
+    """Adapt `function` to take the event's number alone. `number` names the state attribute to pass
+    instead of the event's own number."""
     form = form_of(function)
     if form == "":
         return lambda n: function()

@@ -1,7 +1,7 @@
-"""The one list of handlers of a run: who is called when, in which order.
+"""The handlers of a run: who is called when, in which order.
 
-Whatever way a handler came in, it is an Entry in the list of its event. Lists are put in order
-when something is attached or detached, not when an event fires.
+Every handler, however attached, is an Entry in the list of its event. Lists are sorted when a
+handler is attached or detached, not when an event fires.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ INSIDE = "parts of a step"  # in `live`: who listens to forward, backward or opt
 
 
 class Entry:
-    """A function in the list of an event. `call(n)` runs it, filters included; `of_run`, where
-    there is one, is the same as a function of the run, which saves a call."""
+    """A function in the list of an event. `call(n)` runs it, filters included; `of_run`, if any,
+    does the same as a function of the run, which saves a call."""
 
     __slots__ = (
         "attached", "band", "call", "event", "function", "leaving", "of_run", "sequence", "task",
@@ -42,12 +42,12 @@ class Entry:
 
     @property
     def entering(self) -> tuple[int, int]:
-        """Its place among what happens at an event that is no end."""
+        """The sort key at events other than ends."""
         return (self.band, self.sequence)
 
 
 class Frame:
-    """A scope that is open, and the generator callbacks that live in it."""
+    """An open scope, and the generator callbacks that live in it."""
 
     __slots__ = ("n", "scope", "tasks")
 
@@ -77,11 +77,11 @@ class Handle:
 
     @property
     def title(self) -> str:
-        """What it is called in messages."""
+        """The name for messages."""
         return getattr(self.function, "__qualname__", type(self.function).__qualname__)
 
     def detach(self) -> None:
-        """Take the handler out; a generator callback that is under way is closed."""
+        """Detach the handler; close a running generator callback."""
         if not self.attached:
             return
         self.attached = False
@@ -142,7 +142,7 @@ class Handlers:
         return handle
 
     def listen(self, scope: str, change: int) -> None:
-        """So many more listen to a scope, or fewer."""
+        """Add `change` to the number of listeners of a scope."""
         self.live[scope] = self.live.get(scope, 0) + change
         if scope in PARTS:
             self.live[INSIDE] += change
@@ -211,7 +211,7 @@ class Handlers:
         self.renew(name)
 
     def renew(self, name: str) -> None:
-        """The entries of an event, or what they call, have changed."""
+        """Rebuild the lists of an event whose entries changed."""
         direct = self.direct.get(name)
         if direct is not None:
             direct.renew(self.plans.get(name, ()))
@@ -255,7 +255,7 @@ class Handlers:
                 function(self.run)
 
     def open(self, scope: Scope, n: int) -> Frame:
-        """A frame for a scope that is about to start."""
+        """Return a frame for a scope that is about to start."""
         frame = Frame(scope, n)
         self.frames.append(frame)
         return frame
@@ -332,7 +332,7 @@ class Entered:
 
 
 def _ignore(n: int) -> None:
-    """What is left of an entry that was taken out, for the list that is just gone through."""
+    """Replace a detached entry in a list being iterated."""
 
 
 def _entering(entry: Any) -> Any:

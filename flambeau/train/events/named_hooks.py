@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .handlers import Handle
     from ..loop.loop import Loop
 
-# torchnet's key: where it is. (`t` counts finished steps, `maxepoch` is the number of epochs.)
+# torchnet's key: our attribute. (`t` counts finished steps, `maxepoch` is the number of epochs.)
 _STATE = {
     "network": ("run", "net"), "optimizer": ("run", "optimizer"), "iterator": ("state", "data"),
     "maxepoch": ("state", "epochs"), "epoch": ("state", "epoch"), "t": ("state", "step"),
@@ -22,7 +22,7 @@ _STATE = {
 
 
 class HookState(MutableMapping[str, Any]):
-    """The state as torchnet's dict: `state["sample"]`, `state["loss"]`, and keys of one's own."""
+    """The state as torchnet's dict: `state["sample"]`, `state["loss"]`, and custom keys."""
 
     def __init__(self, run: Loop) -> None:
         self._run = run
@@ -52,9 +52,9 @@ class HookState(MutableMapping[str, Any]):
 
 
 class Hooks(MutableMapping[str, Callable[[HookState], Any]]):
-    """A function for each hook's name; it gets the state as a dict. Setting one replaces it.
+    """One function per hook name; it gets the state as a dict. Setting a hook replaces it.
 
-    Raises KeyError, with the near names, for a name that is none.
+    Raises KeyError, with suggestions, for an unknown name.
     """
 
     def __init__(self, run: Loop) -> None:

@@ -1,5 +1,5 @@
-"""Other libraries' names for the same moments: ignite's Events, tnt's hooks, Poutyne's and Keras's
-methods; and what to say to a name that is none of them."""
+"""Other libraries' names for the same events: ignite's Events, tnt's hooks, Poutyne's and Keras's
+methods; and the error for an unknown name."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ TNT: dict[str, Event | Events] = {
     "on_end": scope.run.end | scope.test.end,
 }
 
-# Method: its event, and the part of the state that is its number where it is not the event's.
+# Method: its event, and the state attribute to pass if not the event's number.
 METHODS: dict[str, tuple[Event, str | None]] = {
     "on_train_begin": (scope.run.start, None),
     "on_train_end": (scope.run.end, None),
@@ -116,7 +116,7 @@ METHODS: dict[str, tuple[Event, str | None]] = {
 }
 
 
-# What other libraries call things of their engines: what it is here.
+# Other libraries' names of engine attributes: ours.
 ELSEWHERE = {
     "model": "the network is trainer.net", "network": "the network is trainer.net",
     "terminate": "run.stop() ends the run", "terminate_epoch": "run.stop(epoch) ends the epoch",
@@ -133,7 +133,7 @@ ELSEWHERE = {
 
 
 class Elsewhere:
-    """An attribute that there is not, under a name that others have: says what it is here."""
+    """Raise for a missing attribute; name our equivalent if another library has it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -149,7 +149,7 @@ class Elsewhere:
 def event_named(name: str) -> Event | Events:
     """The event of a name: "epoch.end", or ignite's "EPOCH_COMPLETED".
 
-    Raises ValueError, with the near names, for one that is neither.
+    Raises ValueError, with suggestions, for an unknown name.
     """
     if name in scope.EVENTS:
         return scope.EVENTS[name]

@@ -1,7 +1,7 @@
 """Scopes: the stages of a run, one inside the other, each with the events start, end and error.
 
     run > epoch > {train > {fetch, step > {forward, backward, optim}}, valid > step}
-    test > step, predict > step, where one evaluates or predicts
+    test > step, predict > step, when evaluating or predicting
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _BUILTIN_NAMES: set[str] = set()  # of the scopes below: their handlers would he
 
 
 class Scope:
-    """A stage of a run. `Scope("warm_up")` makes one of your own; `with run.scope(it):` enters it.
+    """A stage of a run. `Scope("warm_up")` creates your own; `with run.scope(it):` enters it.
 
     `scope.start`, `.end` and `.error` are its events. Calling it, with the arguments of an event,
-    filters it: a generator callback on `epoch(every=2)` lives through each second epoch. Raises
-    ValueError for the name of a scope that there is.
+    filters it: a generator callback on `epoch(every=2)` lives through every second epoch. Raises
+    ValueError for the name of a built-in scope.
 
     >>> Scope("warm_up").end
     warm_up.end
@@ -54,7 +54,7 @@ class Scope:
 
 
 class Stage(Scope):
-    """A scope that goes through data: it has steps of its own, `valid.step`.
+    """A scope that iterates over data: it has steps, `valid.step`.
 
     >>> from flambeau.train import valid
     >>> valid.step.end

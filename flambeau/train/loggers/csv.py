@@ -1,4 +1,4 @@
-"""Numbers as CSV: a line an epoch, and beside it, where asked for, a file with a line a step."""
+"""Log to CSV: a line per epoch, and optionally a second file with a line per step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .logger import Logger, should_log, resumes
 
 
 class Table:
-    """A CSV file whose columns may grow: then it is written anew, whole or not at all."""
+    """A CSV file whose columns may grow: it is then rewritten atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,9 +71,9 @@ class Table:
 
 
 class CSVLogger(Logger):
-    """Writes `path` with a line an epoch; with `every=n`, `<name>.steps.csv` with each n-th step.
+    """Writes `path` with a line per epoch; with `every=n`, `<name>.steps.csv` with every n-th step.
 
-    Metrics that turn up later get columns of their own.
+    Metrics that appear later get new columns.
 
     >>> from flambeau.train import Trainer
     >>> x, log = torch.zeros(4, 2), CSVLogger("log.csv")

@@ -1,4 +1,4 @@
-"""Numbers as JSON lines: one object a line, which tools read while the run goes on."""
+"""Log to JSON lines: an object per line, which tools can read during the run."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from ..events.scope import epoch, step
 
 
 class Logger:
-    """Writes the numbers of each epoch, and with `every=n` those of each n-th step.
+    """Logs the metrics of each epoch, and with `every=n` those of every n-th step.
 
-    A subclass says where they go: `open`, `write_epoch`, `write_step`, `close`, which is called
-    however the run ends. A resumed run goes on in the same place; what was written behind the
-    point from which it resumes is taken out (see `should_log`).
+    Subclasses define `open`, `write_epoch`, `write_step` and `close`, which is called however the
+    run ends. A resumed run continues in the same place; rows behind the point of resumption are
+    removed (see `should_log`).
     """
 
     band = Band.IO
@@ -48,13 +48,13 @@ class Logger:
             self.close()
 
     def open(self, run: Any) -> None:
-        """The run starts, or goes on where `run.state` says."""
+        """Start the log, or continue it at `run.state`."""
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
         """An epoch is over."""
 
     def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """A step is over that is to be logged."""
+        """Log a step."""
 
     def failed(self, error: Exception) -> None:
         """The run ends with an exception."""
@@ -64,17 +64,17 @@ class Logger:
 
 
 def resumes(run: Any) -> bool:
-    """Whether the run that starts goes on with an earlier one."""
+    """Whether the starting run continues an earlier one."""
     return run.state.step > 0 or bool(run.history)
 
 
 def should_log(run: Any, row: dict[str, Any]) -> bool:
-    """Whether a row of the earlier run stays: it is of what that run had done when it was saved."""
+    """Whether a row of the earlier run stays: it was written before that run was saved."""
     if row.get("kind") == "step":
         return int(row["step"]) <= run.state.step
     return int(row["epoch"]) in {entry["epoch"] for entry in run.history}
 
 
 def finite(value: float) -> float | str:
-    """A number as JSON knows it; NaN and infinite ones as words."""
+    """Return a number as JSON; NaN and infinities as strings."""
     return value if math.isfinite(value) else str(value)

@@ -10,7 +10,7 @@ from .logger import Logger
 
 
 def package(name: str, who: str) -> Any:
-    """The module `name`. Raises ImportError that says what to install."""
+    """Import the module `name`. Raises ImportError that says what to install."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -21,10 +21,10 @@ def package(name: str, who: str) -> Any:
 
 
 class MLflowLogger(Logger):
-    """Logs to MLflow: to the active run, or one that it starts and ends itself.
+    """Logs to MLflow: to the active run, or to a run that it starts and ends itself.
 
     `parameters` are logged once; `options` go to `mlflow.start_run`. Epochs are logged at their
-    step. Raises ImportError where mlflow is not installed.
+    step. Raises ImportError if mlflow is not installed.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class MLflowLogger(Logger):
 
 
 class WandbLogger(Logger):
-    """Logs to Weights & Biases: to the active run, or one that it starts and finishes itself.
+    """Logs to Weights & Biases: to the active run, or to a run that it starts and finishes itself.
 
-    `options` go to `wandb.init` (project, name, config, mode, ...). Raises ImportError where
+    `options` go to `wandb.init` (project, name, config, mode, ...). Raises ImportError if
     wandb is not installed.
     """
 

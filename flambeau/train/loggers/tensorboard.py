@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class TensorBoardLogger(Logger):
-    """Writes event files in `log_dir/train`, `log_dir/valid`, ..., one curve a metric.
+    """Writes event files in `log_dir/train`, `log_dir/valid`, ..., one curve per metric.
 
-    Epochs are drawn over their number, under the metric's name; steps (with `every=n`) under
-    `step/<name>`. `histograms=True` adds how weights are distributed, each epoch;
-    `hyperparameters` a row in the table of runs. `writer(stage)` gives the SummaryWriter, for
-    pictures and texts of one's own. A resumed run hides what it does again. Needs tensorboardX:
+    Epochs appear under the metric's name, steps (with `every=n`) under `step/<name>`.
+    `histograms=True` adds histograms of the weights each epoch; `hyperparameters` a row in the
+    table of runs. `writer(stage)` returns the SummaryWriter for custom images and texts. A resumed
+    run hides the steps it repeats. Needs tensorboardX:
     `pip install 'flambeau[tensorboard]'`.
 
     >>> import os
@@ -65,7 +65,7 @@ class TensorBoardLogger(Logger):
         return self._writers[stage]
 
     def open(self, run: Any) -> None:
-        """The run starts, or goes on."""
+        """Start the log, or continue it."""
         self._run = run
         self._resumed = resumes(run)
         if self._resumed:  # the event that hides comes before the first step

@@ -15,7 +15,7 @@ from ..events.scope import run as run_scope
 
 
 def listed(callbacks: Any) -> list[Any]:
-    """Callbacks as a list. Raises TypeError for one that stands alone."""
+    """Return callbacks as a list. Raises TypeError for a single callback."""
     if callbacks is None or callable(callbacks) or not isinstance(callbacks, Iterable):
         raise TypeError(f"callbacks is a list of callbacks, got {_shown(callbacks)}: [...]")
     if isinstance(callbacks, types.GeneratorType):
@@ -28,10 +28,10 @@ def _shown(callback: Any) -> str:
 
 
 def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
-    """Attach a callback, whatever its kind; one that persists gets back what was saved.
+    """Attach a callback of any kind; restore its state if it persists one.
 
     Raises ValueError for a method `on_...` that names no event, and for a second callback that
-    persists under the same name; TypeError for what is no callback.
+    persists under the same name; TypeError for an object that is no callback.
     """
     if isinstance(callback, type):
         raise TypeError(f"{callback.__name__} is a class: use {callback.__name__}(...)")
@@ -84,7 +84,7 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
 
 
 def _belongs(target: Any) -> str | None:
-    """What a thing is that is no callback, and where it goes."""
+    """Say what an object is that is no callback, and where it belongs."""
     if all(hasattr(target, name) for name in ("update", "compute", "reset")):
         return "a metric: Trainer(..., metrics=[...]) takes it"
     if hasattr(target, "get_last_lr"):
@@ -93,8 +93,8 @@ def _belongs(target: Any) -> str | None:
 
 
 def _does_nothing(method: Any) -> bool:
-    """Whether it is `pass`. Base classes have such a method for everything, and to listen to
-    forward or backward has its price."""
+    """Whether the body is `pass`. Base classes define such a method for every event, and listening
+    to forward or backward has a cost."""
     code = getattr(method, "__code__", None)
     if not isinstance(code, types.CodeType) or code.co_names or code.co_freevars:
         return False

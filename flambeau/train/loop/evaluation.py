@@ -38,7 +38,7 @@ def sweep(
     trainer: Trainer, stage: Stage, data: Any, body: Callable[[Any], Any],
     take: Callable[[Any], None],
 ) -> int:
-    """Call `body` on every batch, and `take` on what it returns; how many batches there were."""
+    """Call `body` on every batch and `take` on its result; return the number of batches."""
     state, handlers, live = trainer.state, trainer.handlers, trainer.handlers.live
     single, name, n = stage.step, stage.step.name, 0
     for n, batch in enumerate(data, 1):

@@ -1,7 +1,7 @@
-"""`Loop(step).run(data)`: epochs and steps over any data with any step; knows nothing of nets.
+"""`Loop(step).run(data)`: epochs and steps over any data with any step, independent of nets.
 
-What it adds to two `for`s: scopes and their events, handlers in every way they can come in,
-stopping, logs, and a position that can be saved and restored in the middle of an epoch.
+Adds to two `for` loops: scopes and their events, handlers of every kind, stopping, logs, and a
+position that can be saved and restored in the middle of an epoch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STEP, _START = scopes.step, scopes.step.start
 
 
 class MissingMetric(KeyError):
-    """A number that is monitored was not there; the message lists those that are.
+    """A monitored metric is missing; the message lists those that exist.
 
     >>> from flambeau.train import EarlyStopping, Loop
     >>> try:
@@ -81,7 +81,7 @@ class Loop:
         self._boundary: dict[str, Any] | None = None  # random state when training was done
         self._position: dict[str, Any] | None = None  # loaded, and not yet gone to
         self._counts: dict[str, int] = {}
-        self._inexact: int | None = None  # what was set before `exact`
+        self._inexact: int | None = None  # the setting before `exact`
         self._running = self._stepping = False
         if step is not None:
             self.step(step)
@@ -103,7 +103,7 @@ class Loop:
         return attach
 
     def attach(self, where: Any, function: Callable[..., Any], band: Any = None) -> Handle:
-        """The same without decorator; `detach()` of what it returns undoes it, or a `with`."""
+        """Attach without a decorator. Detach by `detach()` of the result, or use it in a `with`."""
         return self.handlers.attach(where, function, band)
 
     def use(self, callback: Any) -> Handle:
@@ -130,7 +130,7 @@ class Loop:
         return Entered(self.handlers, stage, self._count(stage.name) if n is None else n)
 
     def fire(self, event: Event, n: int | None = None) -> None:
-        """Fire an event of one's own."""
+        """Fire a custom event."""
         self.handlers.fire(event, self._count(event.name) if n is None else n)
 
     def _count(self, name: str) -> int:
@@ -156,18 +156,18 @@ class Loop:
 
     @property
     def ending(self) -> Scope | None:
-        """What `stop` asked to end, until it has: run, epoch or train."""
+        """What `stop` was asked to end, until it has ended: run, epoch or train."""
         return self._stopping
 
     @property
     def epoch_over(self) -> bool:
-        """Whether the epoch is behind it: false in an epoch that was cut short by the run's end,
-        which a resumed run goes on with."""
+        """Whether the epoch is complete: false in an epoch cut short by the run's end, which a
+        resumed run continues."""
         return self._stage == "done"
 
     def exact(self, wanted: bool = True) -> None:
-        """Have the steps that follow be the same to the bit in a process that goes on from here:
-        no kernel takes over, as with use_deterministic_algorithms. Resume asks for it."""
+        """Make the following steps bit-exact in a process that resumes from here: no kernel takes
+        over later, as with use_deterministic_algorithms. Resume calls it."""
         if wanted and self._inexact is None:
             self._inexact = settings.get_deterministic_debug_mode()
             settings.use_deterministic_algorithms(True)
@@ -176,10 +176,10 @@ class Loop:
             self._inexact = None
 
     def persist(self, name: str | None = None, /, **defaults: Any) -> Persisted:
-        """Attributes that are saved with the run and are there again when it is resumed.
+        """Return attributes that are saved with the run and restored when it resumes.
 
-        In a generator callback with a `name` of its own, that is the name. Raises ValueError
-        where another callback persists under it.
+        In a generator callback with a `name`, that name is used. Raises ValueError if another
+        callback persists under it.
         """
         return self.persistence.persist(name, self.handlers.current, defaults)
 
@@ -198,14 +198,14 @@ class Loop:
         return History({"epoch": number, **logs} for number, logs in self._rows)
 
     def plot(self, path: Any = None) -> Any:
-        """The learning curves so far, as a picture that a notebook shows; saved as .html, .svg or
-        .png where a path is given. Raises ValueError before the end of the first epoch."""
+        """Plot the learning curves so far, for a notebook to display; save as .html, .svg or .png
+        if given a path. Raises ValueError before the end of the first epoch."""
         from ..reporting.learning_curves import plot
 
         return plot(self, path)
 
     def monitor(self, name: str) -> None:
-        """Have it checked, at the end of the first epoch, that there is a number of this name."""
+        """Check at the end of the first epoch that this metric exists."""
         self.monitored.append(name)
 
     def metric(self, name: str) -> Any:
@@ -225,7 +225,7 @@ class Loop:
     ) -> History:
         """Go through `data` `epochs` times; returns `history`.
 
-        Counts from epoch 1, or goes on from where `load_state_dict` says. `callbacks` are
+        Starts at epoch 1, or continues from `load_state_dict`. `callbacks` are
         attached for this run only. Raises ValueError for data without a batch.
         """
         if self._body is None:
@@ -246,7 +246,7 @@ class Loop:
         handles: list[Handle] = []
         state.resumed = self._position is not None
         self._running, self._stopping = True, None
-        self.handlers.live["run"] += 1  # so that generators may join a run that is under way
+        self.handlers.live["run"] += 1  # so that generators may join a running run
         try:
             handles.extend(map(self.use, listed(callbacks)))
             with self.scope(scopes.run, 1):
@@ -361,9 +361,9 @@ class Loop:
             yield batch
 
     def _steps(self, iterator: Iterator[Any]) -> None:
-        """The inner loop. A scope that nobody listens to costs a look into a dict; one frame
-        serves all steps; who listens is looked up each time, since it may change. What opens and
-        leaves the scope is written out, since the calls would cost as much as the handlers."""
+        """The inner loop. A scope without listeners costs a dict lookup; one frame serves all
+        steps; listeners are looked up each time, since they may change. Entering and leaving the
+        scope is inlined, since the calls would cost as much as the handlers."""
         state, handlers = self.state, self.handlers
         live, plans, frames = handlers.live, handlers.plans, handlers.frames
         ends, every = handlers.direct["step.end"], Frame(_STEP, 0)
@@ -377,7 +377,7 @@ class Loop:
                     frames.append(every)
                     if "step.start" in plans:
                         handlers.fire(_START, n)
-                body = self._body  # looked up as what it is, not as a method
+                body = self._body  # looked up as a plain attribute, not as a method
                 state.output = body(batch)  # type: ignore[misc]
                 self._completed = number
                 if frame is None:
@@ -386,7 +386,7 @@ class Loop:
                 else:
                     if every.tasks or ends.calls is None:
                         handlers.leave(_STEP, n, every)
-                    else:  # the same where there is nothing but functions of the run
+                    else:  # the same, if all handlers are functions of the run
                         for function in ends.calls:
                             function(self)
                         if frames[-1] is every:
@@ -408,12 +408,12 @@ class Loop:
     # ---- saving ----
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run is: numbers, random states, logs and what callbacks persist.
+        """Return the position: numbers, random states, logs and what callbacks persist.
 
-        At the end of a step, or between steps, what it holds is enough to go on bit for bit.
+        Saved at the end of a step or between steps, it suffices to continue bit for bit.
         """
         state = self.state
-        begun = state.batch_number - self._completed  # 1 within a step that is not done
+        begun = state.batch_number - self._completed  # 1 within an unfinished step
         random = self._boundary if self._stage == "valid" else None
         order = self._order if self._stage == "train" else None
         return {

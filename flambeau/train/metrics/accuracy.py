@@ -12,12 +12,12 @@ from .metric import Metric, Value, array_of
 
 
 class Accuracy(Metric):
-    """The share of predictions that are right: multi-class, binary or multi-label.
+    """The share of correct predictions: multi-class, binary or multi-label.
 
     Scores (n, classes, ...) with targets (n, ...), or binary scores or labels of the targets' own
     shape. `threshold` is 0 for logits; give 0.5 for probabilities. A multi-label sample counts
-    label by label, or with `exact=True` only as a whole. Raises ValueError where the shapes do
-    not fit, or leave open what is meant: then say `task`.
+    label by label, or with `exact=True` only as a whole. Raises ValueError if the shapes do not
+    fit or are ambiguous: then pass `task`.
 
     >>> accuracy = Accuracy()
     >>> accuracy.update(torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), torch.tensor([1, 0, 0]))

@@ -28,7 +28,7 @@ from .regression import MAE, MSE, R2
 from .segmentation import MeanIoU
 from .text_overlap import BLEU, ROUGE
 
-# What a string may say. Losses of nn.functional go by their own names.
+# Names of metrics. Losses of nn.functional use their own names.
 NAMED: dict[str, Callable[..., MetricProtocol]] = {
     "accuracy": Accuracy,
     "acc": Accuracy,

@@ -56,7 +56,7 @@ class CohenKappa(_OfConfusion):
         super().__init__(task=task, threshold=threshold, ignore_index=ignore_index, name=name)
 
     def compute(self) -> Value:
-        """Kappa; NaN before the first batch, and where there is one class only."""
+        """Kappa; NaN before the first batch, and if there is only one class."""
         total = self.counts.sum()
         if not total:
             return self._undefined()

@@ -15,7 +15,7 @@ def ranks(scores: np.ndarray) -> np.ndarray:
     """Rank from 1, equal scores sharing the mean of theirs."""
     order = scores.argsort(kind="stable")
     ordered = scores[order]
-    # Where a new score begins, and one past the last.
+    # The start of each distinct score, and the end.
     edges = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True])
     means = (edges[:-1] + edges[1:] + 1) / 2
     result = np.empty(len(scores))
@@ -24,7 +24,7 @@ def ranks(scores: np.ndarray) -> np.ndarray:
 
 
 def area(scores: np.ndarray, positive: np.ndarray) -> float:
-    """The area for one class; NaN where only positives or only negatives are there."""
+    """The area for one class; NaN if there are only positives or only negatives."""
     positives = int(np.count_nonzero(positive))
     negatives = len(positive) - positives
     if not positives or not negatives or np.isnan(scores).any():
@@ -34,13 +34,13 @@ def area(scores: np.ndarray, positive: np.ndarray) -> float:
 
 
 class AUROC(Metric):
-    """The area under the ROC curve, over all scores seen (they are kept until `reset`).
+    """The area under the ROC curve over all scores seen (stored until `reset`).
 
     Binary scores (n,) or (n, 1) (or two columns), multi-class scores (n, classes) each class
     against the rest, multi-label scores and targets (n, labels). Multi-class rows that are not
-    probabilities are taken for logits and get a softmax. `average`: "macro", "weighted" or "none".
-    A class that is always or never there has no area: it is left out of the average, with a
-    warning.
+    probabilities are treated as logits and get a softmax. `average`: "macro", "weighted" or
+    "none". A class that is always or never present has no area: it is left out of the average,
+    with a warning.
 
     >>> auroc = AUROC()
     >>> auroc.update(torch.tensor([0.1, 0.4, 0.35, 0.8]), torch.tensor([0, 0, 1, 1]))
@@ -118,7 +118,7 @@ class AUROC(Metric):
 
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Rows that add up to 1: as they are where they do already, their softmax otherwise."""
+    """Return rows that add up to 1: unchanged if they already do, their softmax otherwise."""
     scores = wide(scores)
     if (scores >= 0).all() and np.allclose(scores.sum(1), 1, atol=1e-3):
         return scores

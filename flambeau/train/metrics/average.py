@@ -1,4 +1,4 @@
-"""Averages of what a function says of each batch: over the epoch, running, and at its end."""
+"""Averages of a function of each batch: over the epoch, running, and at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Function = Callable[[Any, Any], Any]
 
 
 def number(value: Any, who: str) -> float:
-    """A batch's value as a number. Raises where it is not one."""
+    """Return a batch's value as a number. Raises if it is not one."""
     if isinstance(value, Tensor):
         value = value._array
     size = getattr(value, "size", 1)
@@ -35,7 +35,7 @@ def number(value: Any, who: str) -> float:
 
 
 def named(function: Any, default: str) -> str:
-    """What a function calls itself."""
+    """The name of a function."""
     inner = getattr(function, "func", function)  # a functools.partial
     name = getattr(inner, "__name__", None) or type(inner).__name__
     return default if name == "<lambda>" else name
@@ -96,11 +96,11 @@ class Mean(Metric):
 
 
 class RunningAverage(Metric):
-    """An average that forgets: exponential with `momentum`, or over the last `window` batches.
+    """A running average: exponential with `momentum`, or over the last `window` batches.
 
     `source` is a function of (output, target) or a metric, whose value on each batch is averaged;
     without one, `update(value)` takes the numbers. The exponential average starts from the first
-    value. Two of them merge to the mean weighted by how many batches each has seen.
+    value. Two averages merge to their mean, weighted by the batches each has seen.
 
     >>> average = RunningAverage(window=2)
     >>> for value in (9.0, 1.0, 3.0):
@@ -166,7 +166,7 @@ class RunningAverage(Metric):
         return source(output, target)
 
     def merge(self, other: Any) -> RunningAverage:
-        """Join another one, as of another process; returns itself."""
+        """Merge another metric, as of another process, and return self."""
         count = self.count + other.count
         if count:
             self.value = (self.value * self.count + other.value * other.count) / count
@@ -184,7 +184,7 @@ class RunningAverage(Metric):
 class EpochMetric(Metric):
     """A function of all outputs and targets of the epoch, called once at its end.
 
-    Outputs and targets are kept (as NumPy arrays, joined along the first axis) until `reset`.
+    Outputs and targets are stored (as NumPy arrays, joined along the first axis) until `reset`.
     `function(output, target)` returns a number, or an array.
 
     >>> largest = EpochMetric(lambda output, target: abs(output - target).max(), name="largest")
@@ -220,7 +220,7 @@ class EpochMetric(Metric):
         self.targets.append(np.atleast_1d(array_of(target).copy()))
 
     def compute(self) -> Value:
-        """What the function says of everything; NaN before the first batch."""
+        """The function's value over everything; NaN before the first batch."""
         if not self.outputs:
             return self._undefined()
         value = self.function(np.concatenate(self.outputs), np.concatenate(self.targets))
@@ -229,7 +229,7 @@ class EpochMetric(Metric):
 
 
 class Select(Metric):
-    """A metric of one part of what the network returns: `choose(output, target)` gives the two.
+    """A metric of a part of the network's output: `choose(output, target)` returns the pair to use.
 
     >>> metric = Select(Mean(lambda y_pred, y: y_pred.mean()), lambda output, y: (output[0], y))
     >>> metric.update((torch.tensor([3.0]), "extra"), torch.tensor([0.0]))

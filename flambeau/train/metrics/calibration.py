@@ -11,9 +11,9 @@ from .metric import Metric, Value, array_of, wide
 
 
 def class_probabilities(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities (n, classes) and labels (n,) of a batch.
+    """Return probabilities (n, classes) and labels (n,) of a batch.
 
-    Scores (n,) or (n, 1) are binary. What is not a probability already is a logit.
+    Scores (n,) or (n, 1) are binary. Scores that are not probabilities are logits.
     """
     scores, labels = wide(array_of(output)), array_of(target)
     if scores.ndim == 2 and scores.shape[1] == 1:

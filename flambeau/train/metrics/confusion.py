@@ -1,4 +1,4 @@
-"""The confusion matrix: how often each class was taken for each other one."""
+"""The confusion matrix: how often each class was predicted as each other class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NORMALIZED = (None, "true", "pred", "all")
 
 
 def confusion(predicted: np.ndarray, wanted: np.ndarray, classes: int) -> np.ndarray:
-    """Count (classes, classes): row the wanted class, column the predicted one."""
+    """Count into a matrix (classes, classes): rows are target classes, columns predicted ones."""
     predicted, wanted = _as_integers(predicted), _as_integers(wanted)
     if predicted.size:
         lowest = min(int(predicted.min()), int(wanted.min()))
@@ -35,10 +35,10 @@ def _as_integers(labels: np.ndarray) -> np.ndarray:
 
 
 class ConfusionMatrix(Metric):
-    """Counts (classes, classes): row the wanted class, column the predicted one.
+    """Counts (classes, classes): rows are target classes, columns predicted classes.
 
-    `normalize` divides by the wanted class ("true"), the predicted ("pred") or all ("all").
-    The number of classes is that of the scores, or the highest label seen where labels come.
+    `normalize` divides by the target class ("true"), the predicted class ("pred") or all ("all").
+    The number of classes is that of the scores, or follows from the highest label seen.
 
     >>> matrix = ConfusionMatrix()
     >>> matrix.update(torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 1.0]]), torch.tensor([0, 1, 1]))

@@ -1,7 +1,7 @@
-"""Metrics of others in the engine's protocol: torchmetrics, torcheval, ignite, scikit-learn.
+"""Other libraries' metrics in the engine's protocol: torchmetrics, torcheval, ignite, scikit-learn.
 
-An object with update, compute and reset is used as it is; a function of scikit-learn is called
-once at the end of the epoch, with (y_true, y_pred) as NumPy arrays.
+An object with update, compute and reset is used directly; a scikit-learn function is called once
+at the end of the epoch, with (y_true, y_pred) as NumPy arrays.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SCORED = ("log_loss", "d2_log_loss_score")
 class Foreign(Metric):
     """An object with `update`, `compute` and `reset`, as torchmetrics', torcheval's, ignite's.
 
-    `update` is called with (output, target), or with the pair as one argument where it takes one.
-    Where the object is a module of an installed PyTorch, it gets PyTorch's tensors.
+    `update` is called with (output, target), or with the pair if it takes one argument. A module
+    of an installed PyTorch gets PyTorch's tensors.
 
     >>> class Count:
     ...     seen = 0
@@ -82,7 +82,7 @@ class Foreign(Metric):
         return plain(self.metric.compute())
 
     def __call__(self, output: Any, target: Any) -> Any:
-        """Add a batch; the value of the batch alone where the object knows it (`forward`)."""
+        """Add a batch; return the value of the batch alone if the object has one (`forward`)."""
         if self._paired or not has(self.metric, "forward"):
             raise NotImplementedError(f"{self.name}: the value of one batch")
         if self._torch is not None:
@@ -116,7 +116,7 @@ class Foreign(Metric):
             vars(inner).update(values)
 
     def merge(self, other: Any) -> Foreign:
-        """Merge where the object can (merge_state, merge)."""
+        """Merge, if the object can (merge_state, merge)."""
         for method in ("merge_state", "merge"):
             if has(self.metric, method):
                 join = getattr(self.metric, method)
@@ -129,14 +129,14 @@ class Foreign(Metric):
 
 
 def has(target: Any, name: str) -> bool:
-    """Whether there is such an attribute. ignite's metrics make something of every other name."""
+    """Whether `target` has the attribute itself: ignite's metrics answer any name dynamically."""
     return inspect.getattr_static(target, name, _MISSING) is not _MISSING
 
 
 def scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
-    """A function of scikit-learn as a metric: called at the end of the epoch.
+    """A scikit-learn function as a metric, called at the end of the epoch.
 
-    Its second parameter says what it takes: `y_pred` labels (scores (n, classes) become the best
+    Its second parameter names what it takes: `y_pred` labels (scores (n, classes) become the best
     class, binary logits are compared with 0; numbers stay numbers for real-valued targets),
     `y_score` and `y_proba` probabilities (the second column of two).
 
@@ -164,7 +164,7 @@ def scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
 
 
 def is_scikit(function: Any) -> bool:
-    """Whether it is a function of scikit-learn, perhaps with some arguments filled in."""
+    """Whether it is a scikit-learn function, perhaps a `partial` of one."""
     while isinstance(function, functools.partial):
         function = function.func
     return (getattr(function, "__module__", None) or "").partition(".")[0] == "sklearn"
@@ -227,7 +227,7 @@ def _arguments(function: Callable) -> int:
 
 
 def _real_torch(metric: Any) -> Any:
-    """The installed PyTorch where the object is one of its modules; None for flambeau's."""
+    """Return the installed PyTorch if the object is one of its modules, else None."""
     torch = sys.modules.get("torch")
     if torch is None or getattr(torch, "Tensor", Tensor) is Tensor:
         return None

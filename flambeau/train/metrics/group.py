@@ -1,4 +1,4 @@
-"""Several metrics that are fed, read and saved together: what a trainer holds."""
+"""Several metrics that are updated, computed and saved together, as a trainer holds them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class MetricGroup:
         return {name: metric.state_dict() for name, metric in self.metrics.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned. Raises KeyError where the names differ."""
+        """Restore what `state_dict` returned. Raises KeyError if the names differ."""
         if set(state) != set(self.metrics):
             raise KeyError(f"the state has metrics {sorted(state)}, the run {sorted(self.metrics)}")
         for name, metric in self.metrics.items():

@@ -1,6 +1,6 @@
-"""What a network puts out, read as classes: scores along an axis, a threshold, or labels as is.
+"""Read a network's output as classes: scores along an axis, a threshold, or labels.
 
-The task follows from the shapes where they leave no doubt; where they do, it has to be said.
+The task follows from the shapes if they are unambiguous; otherwise pass it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def class_axis(output: np.ndarray, target: np.ndarray) -> int | None:
 
 
 def check_task(task: str | None, who: str) -> None:
-    """Raise for a task that there is not."""
+    """Raise for an unknown task."""
     if task is not None and task not in TASKS:
         raise ValueError(f"{who}: task is one of {', '.join(TASKS)} or None, not {task!r}")
 

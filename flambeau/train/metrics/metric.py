@@ -1,7 +1,7 @@
-"""What a metric is: update with batches, compute a value, reset; its state saved, loaded, merged.
+"""The metric protocol: update with batches, compute a value, reset; save, load and merge state.
 
-A metric keeps its state in the attributes that `states` names. By default the states of two parts
-of the data add up (numbers and arrays by sum, lists by concatenation), which is what `merge` does.
+A metric keeps its state in the attributes that `states` names. By default `merge` adds the states
+of two parts of the data: numbers and arrays by sum, lists by concatenation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Value: TypeAlias = float | np.ndarray
 
 @runtime_checkable
 class MetricProtocol(Protocol):
-    """What the trainer asks of a metric; any object that has these will do.
+    """What the trainer needs of a metric; any object with these methods will do.
 
     >>> from flambeau.train.metrics import Accuracy
     >>> isinstance(Accuracy(), MetricProtocol)
@@ -99,7 +99,7 @@ class Metric:
     states: tuple[str, ...] = ()
     # Which way is better, for who stops or keeps by it; None: not known.
     higher_is_better: bool | None = None
-    # Whether `compute` is work that grows with the data: then it is done once an epoch.
+    # Whether the work of `compute` grows with the data: then it runs once per epoch.
     costly = False
 
     def update(self, output: Any, target: Any) -> None:
@@ -128,7 +128,7 @@ class Metric:
     def twin(self) -> Self:
         """Another one of the same kind, with nothing in it. Functions and options are shared."""
         twin = copy.copy(self)
-        for name in self.states:  # a `reset` that empties a list must not empty this one's
+        for name in self.states:  # a `reset` that empties a list must not empty this metric's
             state = getattr(self, name)
             setattr(twin, name, saved(state) if isinstance(state, Tensor) else copy.copy(state))
         twin.reset()
@@ -139,7 +139,7 @@ class Metric:
         return {name: saved(getattr(self, name)) for name in self.states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned. Raises KeyError for that of another metric."""
+        """Restore what `state_dict` returned. Raises KeyError for another metric's state."""
         if set(state) != set(self.states):
             raise KeyError(
                 f"the state of metric {self.name!r} has {sorted(state)}, "
@@ -156,7 +156,7 @@ class Metric:
         return self
 
     def _undefined(self) -> Value:
-        """The value before any batch: there is none."""
+        """The value before any batch."""
         return float("nan")
 
     def __repr__(self) -> str:
@@ -164,7 +164,7 @@ class Metric:
 
 
 def shown(metric: MetricProtocol) -> str:
-    """A metric's value as text, as far as there is one."""
+    """Return a metric's value as text, if it has one."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -197,7 +197,7 @@ def loaded(state: Any) -> Any:
 
 
 def added(a: Any, b: Any) -> Any:
-    """The sum of two states. Arrays of counts grow to the longer one, as classes turn up."""
+    """Add two states. Arrays of counts grow to the longer one as new classes appear."""
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.shape == b.shape:
         return a + b
     shape = tuple(max(pair) for pair in zip(a.shape, b.shape, strict=True))

@@ -60,7 +60,7 @@ class Perplexity(Metric):
         self.count += len(wanted)
 
     def compute(self) -> Value:
-        """The perplexity; NaN before the first token, inf where it is out of range."""
+        """The perplexity; NaN before the first token, inf if out of range."""
         if not self.count:
             return self._undefined()
         mean = self.loss / self.count

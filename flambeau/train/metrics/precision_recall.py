@@ -64,7 +64,7 @@ class _ByClass(Metric):
         self.actual = added(self.actual, counts[2])
 
     def merge(self, other: Any) -> Any:
-        """Add what another one has seen; returns itself."""
+        """Add another metric's counts, and return self."""
         super().merge(other)
         self.binary = bool(self.binary)
         return self
@@ -100,7 +100,7 @@ def _divided(a: Any, b: Any) -> np.ndarray:
 
 
 class Precision(_ByClass):
-    """Of what was taken for a class, the share that is of it.
+    """The share of the predictions of a class that are correct.
 
     >>> precision = Precision("none")
     >>> precision.update(torch.tensor([0, 1, 1, 1]), torch.tensor([0, 0, 1, 1]))
@@ -115,7 +115,7 @@ class Precision(_ByClass):
 
 
 class Recall(_ByClass):
-    """Of what is of a class, the share that was taken for it.
+    """The share of the samples of a class that are predicted as it.
 
     >>> recall = Recall("none")
     >>> recall.update(torch.tensor([0, 1, 1, 1]), torch.tensor([0, 0, 1, 1]))

@@ -82,7 +82,7 @@ class NDCG(Metric):
     """Normalized discounted cumulative gain of rows: scores and relevances (queries, documents).
 
     `k` counts the first documents only. Equal scores share their discounts (McSherry and Najork
-    2008). Relevances count as they are, without 2^relevance.
+    2008). Gains are the relevances themselves, not 2^relevance.
 
     >>> ndcg = NDCG()
     >>> ndcg.update(torch.tensor([[0.1, 0.2, 0.3]]), torch.tensor([[10.0, 0.0, 5.0]]))

@@ -94,11 +94,11 @@ class MAE(Metric):
 
 
 class R2(Metric):
-    """The share of the targets' variance that is explained: 1 - residual / total.
+    """The explained share of the targets' variance: 1 - residual / total.
 
-    Predictions and targets (n,), or (n, outputs), of which the mean is taken, or with
-    `average="none"` each. 1 is perfect, 0 is as good as the mean. The spread is updated as
-    batches come (Chan, Golub and LeVeque 1979), so that large offsets lose no digits.
+    Predictions and targets are (n,), or (n, outputs), which is averaged over outputs unless
+    `average="none"`. 1 is perfect, 0 as good as predicting the mean. The variance is updated per
+    batch (Chan, Golub and LeVeque 1979), so large offsets lose no digits.
 
     >>> r2 = R2()
     >>> r2.update(torch.tensor([2.5, 0.0, 2.0, 8.0]), torch.tensor([3.0, -0.5, 2.0, 7.0]))
@@ -134,7 +134,7 @@ class R2(Metric):
         self._join(len(b), mean, ((b - mean) ** 2).sum(0), ((a - b) ** 2).sum(0))
 
     def merge(self, other: Any) -> R2:
-        """Add what another one has seen; returns itself."""
+        """Add another metric's sums, and return self."""
         self._join(other.count, other.mean, other.spread, other.residual)
         return self
 

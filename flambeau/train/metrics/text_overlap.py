@@ -80,7 +80,7 @@ class BLEU(Metric):
 
 
 def _are_texts(references: Sequence[Any]) -> bool:
-    """Whether these are several references: strings with spaces, or lists of tokens."""
+    """Whether the value is several references: strings with spaces, or lists of tokens."""
     return not all(isinstance(r, str) for r in references) or any(" " in r for r in references)
 
 

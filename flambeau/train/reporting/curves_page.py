@@ -1,5 +1,5 @@
-"""Panels as a page, or as a part of a notebook: one below the other where it is narrow, with the
-values under the mouse. One file that needs nothing else."""
+"""Panels as a page or for a notebook: stacked when narrow, with the values under the mouse. A
+self-contained file."""
 
 from __future__ import annotations
 

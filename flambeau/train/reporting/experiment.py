@@ -1,5 +1,5 @@
-"""A folder for an experiment: what was asked (config), what ran (code, environment, seeds), and
-how it went. Written before the first step, so that a run that dies is documented too."""
+"""A folder for an experiment: its config, code, environment, seeds and outcome. Written before the
+first step, so a crashed run is documented too."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .provenance import code, environment
 
 
 class Experiment:
-    """Uses `folder`, which is made where it is not there, and seeds all random numbers.
+    """Creates `folder` if it does not exist, and seeds all random numbers.
 
-    Make it before the net, whose weights are drawn from the seed. As a callback it notes the
-    run's end. Files: `config.json`; `starts.jsonl`, a line for each start with its command,
+    Create it before the net, whose weights depend on the seed. As a callback it records the run's
+    end. Files: `config.json`; `starts.jsonl`, a line for each start with its command,
     commit, seed and the names of the files `code-*.diff` (what differs from the commit) and
     `environment-*.json` (Python, packages, processor); `status.json`.
 
-    Starting again in the same folder adds a start, so that a killed run can be resumed; with
-    another config it raises ValueError and says what differs. `Experiment.new(root, name)` makes
+    Starting again in the same folder adds a start, so that a killed run can be resumed; a
+    different config raises ValueError that says what differs. `Experiment.new(root, name)` makes
     a new numbered folder each time.
 
     >>> experiment = Experiment("runs/first", {"lr": 0.1}, seed=1)
@@ -63,7 +63,7 @@ class Experiment:
     def new(
         cls, root: str | os.PathLike[str], name: str = "", config: Any = None, **options: Any
     ) -> Self:
-        """An experiment in a folder of its own: `root/001-name`, `root/002-name`, ..."""
+        """Return an experiment in a new folder: `root/001-name`, `root/002-name`, ..."""
         root = Path(root)
         root.mkdir(parents=True, exist_ok=True)
         numbers = [int(p.name[:3]) for p in root.iterdir() if p.name[:3].isdigit()]
@@ -104,7 +104,7 @@ class Experiment:
         self._status("stopped" if run.stopping else "finished", run)
 
     def on_run_error(self, run: Any) -> None:
-        """Note what it died of."""
+        """Record the error that ended the run."""
         self._status("failed", run, repr(run.state.error or sys.exc_info()[1]))
 
     def _status(self, word: str, run: Any, error: str | None = None) -> None:
@@ -116,7 +116,7 @@ class Experiment:
             "time": _now(), "numbers": numbers,
         })
 
-    # ---- what is kept ----
+    # ---- files ----
 
     def _keep_config(self) -> None:
         path = self / "config.json"
@@ -152,7 +152,7 @@ class Experiment:
             file.write(json.dumps(line) + "\n")
 
     def _keep(self, stem: str, ending: str, data: bytes) -> str:
-        """Write data under a name made of its contents: the same twice is one file."""
+        """Write data under a name derived from its contents: equal data share a file."""
         name = f"{stem}-{hashlib.sha256(data).hexdigest()[:8]}{ending}"
         if not (self / name).exists():
             (self / name).write_bytes(data)
@@ -199,7 +199,7 @@ def differences(earlier: Any, now: Any, name: str = "") -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps(content, indent=2) + "\n")
     os.replace(fresh, path)

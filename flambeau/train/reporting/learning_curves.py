@@ -60,7 +60,7 @@ class Picture:
         return figure
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write .html, .svg or .png by the name's ending, whole or not at all."""
+        """Write .html, .svg or .png by the name's ending, atomically."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f".{path.name}.new")
@@ -77,9 +77,9 @@ class Picture:
 
 
 def plot(run: Any, path: str | os.PathLike[str] | None = None) -> Picture:
-    """The learning curves of a run, or of its history; saved where a path is given.
+    """Plot the learning curves of a run or its history; save them if given a path.
 
-    Raises ValueError while there is no epoch to show.
+    Raises ValueError before the first epoch.
 
     >>> history = [{"epoch": i, "loss": 1 / i, "valid_loss": 1.5 / i} for i in (1, 2, 3)]
     >>> plot(history).save("curves.html").name
@@ -119,7 +119,7 @@ def panels_of(history: list[dict[str, Any]]) -> list[Panel]:
 
 
 def _spans(lines: dict[str, Points]) -> bool:
-    """Whether values span more than two powers of ten, so that a straight axis hides most."""
+    """Whether values span more than two powers of ten, so a linear axis would hide most."""
     values = [y for points in lines.values() for _, y in points if y == y]
     return bool(values) and min(values) > 0 and max(values) > 100 * min(values)
 
@@ -211,7 +211,7 @@ class PlotCurves:
         self._drawn, self._cost = -math.inf, 0.0
 
     def on_epoch_end(self, run: Any) -> None:
-        """Draw, where it is due; the epoch that ends is not in the history yet."""
+        """Draw when due; the epoch that ends is not in the history yet."""
         due = time.perf_counter() - self._drawn >= self._cost / self.share
         if run.state.epoch % self.every == 0 and due:
             self._save([*run.history, {"epoch": run.state.epoch, **run.state.metrics}])

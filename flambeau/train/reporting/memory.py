@@ -1,4 +1,4 @@
-"""The memory of this process, through psutil: now, at its peak, and how much there is left."""
+"""The memory of this process, through psutil: current, peak, and free memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CGROUP = Path("/sys/fs/cgroup")  # a container's limit, which psutil does not k
 
 
 def psutil_for(who: str) -> Any:
-    """The package. Raises ImportError that says what to install."""
+    """Import psutil. Raises ImportError that says what to install."""
     try:
         import psutil
     except ImportError as error:
@@ -48,10 +48,10 @@ def available_bytes() -> int:
 
 
 class PeakMemory:
-    """The most memory that the process has between `start` and `stop`, in bytes: `peak`.
+    """The peak memory of the process between `start` and `stop`, in bytes: `peak`.
 
-    Exact where it is the most since the process began; otherwise a thread looks every
-    `interval_s` seconds, at 15 microseconds a look.
+    Exact if it is the peak since the process began; otherwise sampled by a thread every
+    `interval_s` seconds, at 15 microseconds per sample.
     """
 
     def __init__(self, interval_s: float = 0.002) -> None:

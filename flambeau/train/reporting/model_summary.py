@@ -18,7 +18,7 @@ _TITLES = ("layer", "output shape", "parameters", "multiply-adds")
 
 @dataclass(frozen=True)
 class Layer:
-    """A row: a module that has no modules of its own, or that has parameters of its own."""
+    """A row: a module without submodules, or with direct parameters."""
 
     name: str
     kind: str
@@ -30,7 +30,7 @@ class Layer:
 
 
 class ModelSummary:
-    """The rows, and what they add up to. Prints as a table; a notebook shows HTML."""
+    """The rows and their totals. Prints as a table; notebooks show HTML."""
 
     def __init__(self, net: Module, layers: list[Layer]) -> None:
         self.layers = layers
@@ -79,10 +79,10 @@ class ModelSummary:
 
 
 def summarize(net: Module, batch: Any = None) -> ModelSummary:
-    """The summary of a net. Shapes and multiply-adds need a batch of inputs to run it on.
+    """Summarize a net. Shapes and multiply-adds need a batch of inputs to run it on.
 
     `batch` is a tensor, a tuple of arguments, or a dict of named ones. The net runs once, without
-    gradients, in eval mode; its state and random numbers stay as they are.
+    gradients, in eval mode; its state and random numbers are unchanged.
     """
     from ...ops.creation.random import get_rng_state, set_rng_state
 

@@ -1,4 +1,4 @@
-"""A panel of a picture: lines over one pair of axes, and where their ticks are."""
+"""A panel of a plot: lines over one pair of axes, and their ticks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Panel:
         return [piece for piece in pieces if piece]
 
     def place(self, x: float, y: float) -> tuple[float, float] | None:
-        """A point in straight coordinates; None where there is none."""
+        """Return a point in linear coordinates, or None if it cannot be drawn."""
         if not (math.isfinite(x) and math.isfinite(y)):
             return None
         if (self.log_x and x <= 0) or (self.log_y and y <= 0):
@@ -58,12 +58,12 @@ class Panel:
         return left, right, low - room, high + room
 
     def x_ticks(self, count: int = 6) -> list[tuple[float, str]]:
-        """Where ticks of x are, in straight coordinates, and what they say."""
+        """Return the ticks of x: positions in linear coordinates and labels."""
         left, right, _, _ = self.limits()
         return log_ticks(left, right) if self.log_x else ticks(left, right, count, self.whole_x)
 
     def y_ticks(self, count: int = 5) -> list[tuple[float, str]]:
-        """Where ticks of y are, in straight coordinates, and what they say."""
+        """Return the ticks of y: positions in linear coordinates and labels."""
         _, _, low, high = self.limits()
         return log_ticks(low, high) if self.log_y else ticks(low, high, count, False)
 
@@ -91,7 +91,7 @@ def ticks(low: float, high: float, count: int, whole: bool) -> list[tuple[float,
 
 
 def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Powers of ten between the exponents `low` and `high`; 2 and 5 too where there are few."""
+    """Return powers of ten between the exponents `low` and `high`; with 2 and 5 too if few."""
     factors: Sequence[int] = (1,) if high - low > 2.5 else (1, 2, 5) if high - low > 0.7 else (
         1, 2, 3, 4, 5, 6, 7, 8, 9)
     stride = max(1, math.ceil((high - low) / 6))

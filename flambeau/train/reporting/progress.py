@@ -11,12 +11,11 @@ from ..state.formatting import duration, scalars, short, stage_of
 
 
 class Progress:
-    """Shows a bar while an epoch runs, and leaves a line behind with its numbers.
+    """Shows a bar while an epoch runs, and leaves a line with its metrics.
 
     `kind` is "terminal" or "notebook", both drawn by tqdm, or "log"; None chooses. A log gets a
-    line at the end of an epoch, and one a minute within long epochs. Progress costs at most a
-    hundredth of the time of the steps: it looks at the clock only every so many steps, and puts
-    off drawing.
+    line at the end of an epoch, and one a minute within long epochs. Progress costs at most 1 % of
+    the steps' time: it checks the clock only every few steps, and delays drawing.
 
     >>> import sys
     >>> from flambeau.train import Loop, epoch
@@ -89,7 +88,7 @@ class Progress:
         self._close()
 
     def on_run_error(self) -> None:
-        """End the display, so that what is printed of the exception can be read."""
+        """End the display, so that the traceback can be read."""
         self._close()
 
     # ---- the bar ----
@@ -147,7 +146,7 @@ class Progress:
 
 
 def running(run: Any) -> dict[str, float]:
-    """What is known of the epoch so far: the mean loss where the trainer adds it up, metrics."""
+    """The epoch's numbers so far: the mean loss, if the trainer accumulates it, and metrics."""
     measures = getattr(run, "measures", None)
     numbers: dict[str, float] = {}
     loss = getattr(run.state, "loss", None)

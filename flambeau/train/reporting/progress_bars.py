@@ -20,7 +20,7 @@ class LogLines:
         self.stream = stream
 
     def start(self, title: str, total: int | None) -> None:
-        """A stage begins, of `total` steps where that is known."""
+        """Start a stage of `total` steps, if known."""
         self.title, self.total = title, total
 
     def update(self, done: int, words: str) -> None:
@@ -29,7 +29,7 @@ class LogLines:
         self.line(f"{self.title}  {done}{of}  {words}")
 
     def finish(self) -> None:
-        """The stage is over; what was shown of it goes away."""
+        """End the stage and clear its display."""
 
     def line(self, words: str) -> None:
         """Write a line that stays."""
@@ -106,9 +106,8 @@ def check_kind(kind: str | None) -> None:
 
 
 def bar_for(kind: str | None, stream: TextIO | None = None) -> LogLines:
-    """The bar called `kind`; None chooses: a widget in a notebook, a bar in a terminal, else lines.
-
-    `stream` is stderr unless it is given.
+    """Return the bar called `kind`; None chooses: a widget in a notebook, a bar in a terminal, else
+    lines. `stream` defaults to stderr.
     """
     stream = sys.stderr if stream is None else stream
     check_kind(kind)
@@ -118,7 +117,7 @@ def bar_for(kind: str | None, stream: TextIO | None = None) -> LogLines:
 
 
 def in_notebook() -> bool:
-    """Whether a notebook's kernel runs this program."""
+    """Whether the program runs in a notebook kernel."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
 

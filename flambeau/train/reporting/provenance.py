@@ -1,4 +1,4 @@
-"""Where results come from: the version of the code, and what it ran on."""
+"""The provenance of results: the version of the code, and the machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from ..._namespace.settings import get_num_threads
 
-LONGEST = 20_000_000  # bytes of a difference that are kept
+LONGEST = 20_000_000  # bytes of a diff to keep
 _SETTINGS = ("FLAMBEAU_", "OMP_", "MKL_", "OPENBLAS_", "PYTHONHASHSEED")
 
 
@@ -44,7 +44,7 @@ def code(folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
 
 
 def _program() -> Path:
-    """The folder of the script that runs, or the current one."""
+    """Return the folder of the running script, or the current folder."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     return Path(script).resolve().parent if script else Path.cwd()
 
@@ -81,7 +81,7 @@ def environment() -> dict[str, Any]:
 
 
 def rounding() -> dict[str, Any]:
-    """What the last bits of results depend on beside the program."""
+    """Return what the last bits of results depend on beside the program."""
     return {"numpy": np.__version__, "processor": processor(), "threads": get_num_threads()}
 
 
@@ -98,7 +98,7 @@ def processor() -> str:
 
 
 def memory() -> float | None:
-    """The machine's memory in GiB; None where the system does not say."""
+    """Return the machine's memory in GiB, or None if unknown."""
     try:
         pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

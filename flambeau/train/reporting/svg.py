@@ -1,4 +1,4 @@
-"""Panels as an SVG of its own: labelled axes, lines named at their ends, the best point marked."""
+"""Panels as a standalone SVG: labelled axes, lines named at their ends, the best point marked."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LEFT, RIGHT, TOP, BOTTOM = 60, 108, 40, 40  # room around a panel's axes; names 
 INK, FAINT, GRID = "#3a3f45", "#7a828a", "#e6e8ea"
 COLORS = {"train": "#2166ac", "valid": "#d6604d", "test": "#1b7837", "lr": "#6a51a3"}
 SPARE = ("#2166ac", "#d6604d", "#1b7837", "#762a83", "#b8860b", "#35978f", "#c51b7d", "#525252")
-_LONG_NAME = 13  # letters that fit beside the axes at the usual size
+_LONG_NAME = 13  # letters that fit beside the axes at the default size
 FONT = "font-family='system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif'"
 
 
 def color_of(label: str, index: int) -> str:
-    """A stage's own colour, or the next one."""
+    """Return a stage's color, or the next free color."""
     return COLORS.get(label, SPARE[index % len(SPARE)])
 
 
@@ -122,7 +122,7 @@ def _dots(panel: Panel, label: str, color: str, at: At) -> list[str]:
 
 
 def _best(panel: Panel, label: str, color: str, at: At) -> list[str]:
-    """A ring around the best point, and its value where it is not the last one."""
+    """Mark the best point with a ring, and with its value if it is not the last point."""
     best = panel.best.get(label)
     place = None if best is None else panel.place(*best)
     if best is None or place is None:
@@ -141,7 +141,7 @@ def _best(panel: Panel, label: str, color: str, at: At) -> list[str]:
 
 
 def _names(names: list[list]) -> list[str]:
-    """The lines' names at their ends, in one size, pushed apart where they would overlap."""
+    """Draw the lines' names at their ends, pushed apart if they would overlap."""
     names.sort(key=lambda name: name[0])
     gap = 15
     for above, below in zip(names, names[1:], strict=False):

@@ -15,7 +15,7 @@ from ..events.scope import Scope, backward, epoch, fetch, forward, optim, step, 
 
 
 class Row:
-    """What was measured of one thing."""
+    """The measurements of a scope or handler."""
 
     __slots__ = ("began", "calls", "longest", "name", "seconds")
 
@@ -106,8 +106,8 @@ def _measured(row: Row) -> tuple[Callable[[], None], Callable[[], None]]:
 class HandlerProfile:
     """Measures every handler of a run: functions, methods of callbacks, generator callbacks.
 
-    `rows` has the figures by (event, handler), `table()` shows them, the dearest first, with
-    their share of the run. While there is no profile nothing is slower.
+    `rows` has the figures by (event, handler), `table()` shows them, the slowest first, with
+    their share of the run. Without a profile nothing is slower.
 
     >>> from flambeau.train import Loop, epoch
     >>> profile = HandlerProfile(show=False)
@@ -158,7 +158,7 @@ class HandlerProfile:
                 print(self.table(), file=self.stream or sys.stderr)
 
     def _watch(self, entry: Entry, handlers: Any) -> None:
-        """Has an entry measured; what a generator callback does later, through its generator."""
+        """Measure an entry; a generator callback is measured through its generator."""
         if entry.function is self or entry.task is not None:
             return
         title = title_of(entry.function)
@@ -209,7 +209,7 @@ class Watched:
         return self._timed(self._generator.send, value)
 
     def throw(self, error: BaseException) -> Any:
-        """Raise where it waits."""
+        """Raise at its `yield`."""
         return self._timed(self._generator.throw, error)
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ def title_of(function: Any) -> str:
 
 
 def table(heads: tuple[str, str], rows: list[tuple[Row, str]], total: float) -> str:
-    """Lines with calls, time, time a call, longest and share of the whole, aligned."""
+    """Return aligned lines with calls, total time, time per call, longest call and share."""
     lines = [(heads[0], heads[1], "total", "each", "longest", "share")]
     for row, name in rows:
         each = duration(row.seconds / row.calls) if row.calls else "-"

@@ -1,5 +1,5 @@
-"""What is trained on: loaders as they are, datasets and arrays through a DataLoader; and how a
-batch becomes the net's input and the target."""
+"""Training data: loaders directly, datasets and arrays through a DataLoader; and how a batch
+becomes the net's input and the target."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BATCH_SIZE = 32
 def loader_of(
     data: Any, batch_size: int | None = None, shuffle: bool | None = None, who: str = "fit"
 ) -> Any:
-    """An iterable of batches: a loader (or a list of batches) itself, a DataLoader of the rest.
+    """Return an iterable of batches: a loader (or a list of batches) itself, else a DataLoader.
 
     A dataset has `__getitem__` and `__len__`; arrays are a tensor, a NumPy array, or a tuple of
-    them with one length. NumPy's float64 becomes the default dtype. Raises ValueError for arrays
+    arrays of equal length. NumPy's float64 becomes the default dtype. Raises ValueError for arrays
     of different lengths, data without a batch, and a `batch_size` beside a loader.
     """
     if is_arrays(data):
@@ -51,7 +51,7 @@ def loader_of(
 
 
 def is_arrays(data: Any) -> bool:
-    """Whether it is a tensor, a NumPy array, or a tuple of them, with tuples inside."""
+    """Whether a value is a tensor, a NumPy array, or a (nested) tuple of them."""
     if isinstance(data, tuple):
         return bool(data) and all(isinstance(p, (Tensor, np.ndarray)) for p in leaves(data))
     return isinstance(data, (Tensor, np.ndarray))
@@ -65,7 +65,7 @@ def check_paired(data: Any, who: str) -> None:
 
 
 def is_loader(data: Any) -> bool:
-    """Whether iterating over it gives batches."""
+    """Whether iterating over a value gives batches."""
     return (
         isinstance(data, Iterable)
         and not isinstance(data, (Dataset, Mapping, str))

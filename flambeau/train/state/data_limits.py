@@ -32,7 +32,7 @@ class FirstBatches:
 
 
 def limit_batches(data: Any, limit: float | None) -> Any:
-    """The loader's first batches: `limit` of them, or that share where it is a float up to 1.
+    """Return the loader's first batches: `limit` of them, or that share if it is a float up to 1.
 
     Raises ValueError for a limit that is neither, and for a share of data of unknown length.
     """

@@ -12,7 +12,7 @@ from ..metrics.metric import batch_size
 
 
 class Outcome(NamedTuple):
-    """What a step may return: its loss, and the output and target that metrics compare.
+    """A step's result: its loss, and the output and target for the metrics.
 
     >>> from flambeau.train import Trainer
     >>> trainer = Trainer(nn.Linear(1, 1), "sgd", "mse", metrics="mae", compile=False)
@@ -59,7 +59,7 @@ class Measures:
         self.weights[name] = self.weights.get(name, 0) + size
 
     def take(self, state: Any, output: Any) -> None:
-        """Put what a step returned into the state, and add it up.
+        """Store a step's result in the state, and accumulate it.
 
         A tensor or number is the loss; a dict has several numbers; an Outcome, or a tuple
         (loss, y_pred, y), also feeds the metrics.
@@ -125,7 +125,7 @@ class Measures:
 
 
 def number(name: str, value: Any) -> float:
-    """A scalar as a float. Raises ValueError for more than one number."""
+    """Return a scalar as a float. Raises ValueError for more than one number."""
     if isinstance(value, Tensor):
         if value.numel() != 1:
             raise ValueError(

@@ -13,11 +13,11 @@ def training_loader(
     data: Any, batch_size: int | None, shuffle: bool | None, limit: float | None,
     overfit: int | None, is_paired: bool,
 ) -> Any:
-    """The batches to train on.
+    """Return the batches to train on.
 
     Args:
         shuffle: None shuffles datasets and arrays, unless the fit is to overfit a few batches.
-        limit: the number or share of the batches to use.
+        limit: the number or share of batches to use.
         overfit: the number of first batches to repeat.
         is_paired: whether samples must be (input, target).
     """

@@ -76,13 +76,13 @@ def learning_rates(run: Any) -> dict[str, float]:
 
 
 def of_step(run: Any) -> dict[str, float]:
-    """What is known after a step: the batch's loss, and the learning rate."""
+    """The numbers after a step: the batch's loss, and the learning rate."""
     loss = getattr(run.state, "loss", None)
     return {**({} if loss is None else scalars({"loss": loss})), **learning_rates(run)}
 
 
 def of_epoch(run: Any) -> dict[str, float]:
-    """What is known at the end of an epoch: its logs, and the learning rate."""
+    """The numbers at the end of an epoch: its logs, and the learning rate."""
     return {**learning_rates(run), **scalars(run.state.metrics)}
 
 

@@ -14,7 +14,7 @@ _HIGHER = ("accuracy", "acc", "f1", "precision", "recall", "auroc", "auc", "scor
 
 
 def higher_by_name(name: str) -> bool | None:
-    """Whether higher is better, by a metric's name; None where it does not say.
+    """Whether higher is better, by a metric's name; None if the name does not say.
 
     >>> higher_by_name("valid_loss"), higher_by_name("accuracy"), higher_by_name("size")
     (False, True, None)
@@ -26,7 +26,7 @@ def higher_by_name(name: str) -> bool | None:
 
 
 def higher_is_better(run: Any, name: str) -> bool | None:
-    """What the run's metric of this name says of itself; else what its name says."""
+    """Whether higher is better: as the run's metric declares, else by its name."""
     metrics = getattr(run, "metrics", {})
     _, metric = stage_of(name)
     for known in (name, metric, metric.partition("/")[0]):
@@ -41,8 +41,8 @@ class Monitor:
     """Reads the number called `name` at the end of epochs, and compares.
 
     `mode` is "min" or "max"; None asks the metric itself (`higher_is_better`), then its name.
-    Raises ValueError, at the first comparison, where neither says; MissingMetric for a number
-    that is not there.
+    Raises ValueError, at the first comparison, if neither says; MissingMetric if the metric does
+    not exist.
     """
 
     def __init__(self, name: str, mode: str | None = None, min_delta: float = 0.0) -> None:
@@ -64,7 +64,7 @@ class Monitor:
         return declared
 
     def value(self, run: Any) -> float | None:
-        """This epoch's number; None where the epoch was cut short."""
+        """Return this epoch's value, or None if the epoch was cut short."""
         if not run.epoch_over or (run.ending is not None and self.name not in run.state.metrics):
             return None
         result = scalars({self.name: run.metric(self.name)})

@@ -1,5 +1,5 @@
-"""NumPy's numbers and arrays in what is saved: as Python's and tensors, which every checkpoint can
-hold and load safely, and as arrays again when they come back."""
+"""NumPy's numbers and arrays in saved state: stored as Python numbers and tensors, which load
+safely from every checkpoint, and restored as arrays."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ class Persistence:
         self.waiting: dict[str, Any] = {}  # loaded before its object was attached
 
     def declare(self, callback: Any, handle: Any) -> str | None:
-        """The name under which a callback persists, which is taken from now on; None without.
+        """Reserve and return the name under which a callback persists, or None if it does not.
 
-        A callback persists that has a `state_dict`, or a generator callback with a `name`.
-        Raises ValueError where the name is taken.
+        Callbacks with a `state_dict` persist, and generator callbacks with a `name`. Raises
+        ValueError if the name is taken.
         """
         stateful = hasattr(callback, "state_dict") and hasattr(callback, "load_state_dict")
         name = getattr(callback, "name", None)
@@ -63,7 +63,7 @@ class Persistence:
             )
 
     def release(self, name: str, handle: Any) -> None:
-        """The callback was detached; what it persisted stays."""
+        """Forget a detached callback, but not what it persisted."""
         if self.owners.get(name) is handle:
             del self.owners[name]
         stored = self.objects.pop(name, None)

@@ -1,4 +1,4 @@
-"""Random state that can be put back: flambeau's, Python's, NumPy's, and a loader's generators."""
+"""Save and restore random state: flambeau's, Python's, NumPy's, and a loader's generators."""
 
 from __future__ import annotations
 

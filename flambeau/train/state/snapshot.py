@@ -1,4 +1,4 @@
-"""A copy of a state that nothing which runs on can change: what is written in the background."""
+"""Copy a state so that the continuing run cannot change it: for background writes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
 
 def copied(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
-    """Dicts, lists and tuples with copies of their tensors and arrays.
+    """Copy dicts, lists and tuples with their tensors and arrays.
 
-    Tensors that are the same memory stay one, as tied weights are.
+    Tensors that share memory, such as tied weights, stay shared.
 
     >>> weights = {"a": torch.ones(2)}
     >>> kept = copied(weights)

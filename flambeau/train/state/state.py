@@ -1,4 +1,4 @@
-"""The state of a run: where it is, and what the last step made. Handlers may add to it."""
+"""The state of a run: its position, and the last step's results. Handlers may add to it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..events.suggestions import suggest
 class State:
     """`epoch` and `step` count from 1 (0: not begun); a step is a batch.
 
-    `batch_number` counts the batches of the epoch, `batches` is how many it has (None: unknown).
+    `batch_number` counts the batches of the epoch, `batches` is their total (None: unknown).
     `batch`, `y_pred`, `y`, `loss` and `output` are of the last step; `metrics` are the numbers of
     this epoch so far. `training` is false in valid, test and predict. `resumed` is true while the
-    start events of an epoch that is resumed in its middle are fired again. `diverged` is true once
-    there was a NaN that ends the run. `error` is what `error` events are about.
+    start events of an epoch resumed in its middle fire again. `diverged` is true once a NaN ends
+    the run. `error` is the exception of `error` events.
 
     >>> from flambeau.train import Loop, epoch
     >>> loop = Loop(lambda batch: 1.0)

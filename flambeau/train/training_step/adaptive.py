@@ -1,8 +1,8 @@
-"""The compiled step where it is compiled beside the training: for frequent kinds of batches.
+"""The compiled step when compiled in the background: for frequent kinds of batches.
 
-To record a step costs several plain ones, and a smaller batch at each epoch's end comes once an
-epoch: it goes through the plain step until it has come often enough, unless an earlier process kept
-its program.
+Recording a step costs several plain steps, and the smaller batch at an epoch's end comes once per
+epoch: it uses the plain step until it has come often enough, unless an earlier process cached its
+program.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _SELDOM = 8  # batches of another kind than the first that are not worth a progr
 
 
 class Frequent:
-    """A compiled step that batches of seldom kinds (shapes, dtypes) are kept from.
+    """A compiled step for batches of frequent kinds (shapes, dtypes) only.
 
-    `first` is the one for the kind that came first, if that is another.
+    `first` is the step for the kind that came first, if it differs.
     """
 
     def __init__(self, compiled: Any, plain: Step, first: Any = None) -> None:
         self.compiled, self.plain = compiled, plain
         self.first = compiled if first is None else first
-        self.attempt = self.first.attempt  # what a program gives, where there is one
+        self.attempt = self.first.attempt  # the program's call, if there is one
         self._seen: dict[str, int] = {}  # kind: batches of it without a program
         self._is_cached: dict[str, bool] = {}  # whether an earlier process cached a rare kind
 

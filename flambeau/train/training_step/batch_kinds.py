@@ -12,17 +12,17 @@ class Kinds:
     """The kinds of batches (shapes and dtypes) that are compiled; saved with the run."""
 
     def __init__(self) -> None:
-        self.known: dict[str, int] = {}  # kind: how often its program was made anew
+        self.known: dict[str, int] = {}  # kind: how often its program was rebuilt
         self.plain: set[str] = set()  # kinds that stay eager
         self.compiled: set[str] = set()  # kinds that had a program, in this process or before
 
     def state_dict(self) -> dict[str, Any]:
-        """What is known of each kind, in words and numbers that a checkpoint can hold."""
+        """Return the facts about each kind as strings and numbers, for checkpoints."""
         return {"known": dict(self.known), "plain": sorted(self.plain),
                 "compiled": sorted(self.compiled)}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave; what is missing there is empty."""
+        """Restore what `state_dict` returned; missing entries are empty."""
         self.known = dict(saved.get("known", {}))
         self.plain = set(saved.get("plain", ()))
         self.compiled = set(saved.get("compiled", ()))

@@ -1,8 +1,8 @@
-"""The compiled step where every run must give the same bits: it is compiled before it is used.
+"""The compiled step when every run must give the same bits: compiled before it is used.
 
 Otherwise a program takes over when it is ready, sooner in one run than in another, and rounds the
-last bit in its own way. Here whether a step is compiled depends on the state of the training and
-on the batch alone, so a run that is resumed decides as the one that was not interrupted.
+last bit differently. Here whether a step is compiled depends only on the training state and the
+batch, so a resumed run decides like an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .step_function import Step, ask_for_compiled
 from .batch_kinds import Kinds, kind_of
 from ..state.random_state import random_state, set_random_state
 
-_AGAIN = 3  # how often a program that no longer holds is made anew
+_AGAIN = 3  # how often an invalidated program is rebuilt
 
 
 class ExactStep:
-    """A step of a batch that is run by its program wherever there can be one."""
+    """A step that is run by a program whenever there can be one."""
 
     def __init__(
         self, step: Step, parts: tuple[Any, ...], optimizers: tuple[Any, ...], kinds: Kinds
@@ -36,7 +36,7 @@ class ExactStep:
         self.compiled_kinds: set[str] = set()  # kinds that had a program in this process
 
     def attempt(self, *batch: Any) -> Any:
-        """What a program gives; MISS where there is none for this batch."""
+        """Run the batch's program, or return MISS if there is none."""
         compiled = self._compiled
         return compiled.attempt(*batch) if compiled.__class__ is Compiled else MISS
 
@@ -49,7 +49,7 @@ class ExactStep:
         return result if result is not MISS else self._first(batch)
 
     def _first(self, batch: tuple[Any, ...]) -> Any:
-        """A step for which there is no program yet."""
+        """Run a step that has no program yet."""
         kinds, kind = self.kinds, kind_of(batch)
         if kind not in kinds.known:
             if len(kinds.known) >= MAX_SPECIALIZATIONS:
@@ -65,9 +65,9 @@ class ExactStep:
         return self._rehearse(kind, batch)
 
     def _rehearse(self, kind: str, batch: tuple[Any, ...]) -> Any:
-        """Run the step until it is compiled, put everything back, and run the program.
+        """Run the step until it is compiled, restore everything, and run the program.
 
-        A step that makes state for an optimiser is a plain one: the next is another program.
+        A step that creates optimizer state is plain: the next step has another program.
         """
         before, shape = Before(self.modules, self.optimizers), shape_of(self.optimizers)
         try:
@@ -95,7 +95,7 @@ class ExactStep:
 
 
 class Before:
-    """What a step changes, as it was: parameters, buffers, optimisers, random numbers."""
+    """Save what a step changes: parameters, buffers, optimizers, random numbers."""
 
     def __init__(self, modules: list[Module], optimizers: tuple[Any, ...]) -> None:
         tensors = [t for m in modules for t in (*m.parameters(), *m.buffers())]

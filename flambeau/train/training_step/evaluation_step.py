@@ -1,8 +1,8 @@
-"""What an evaluation does with a batch: the net's output and its loss, compiled like the step.
+"""The evaluation step: the net's output and its loss, compiled like the training step.
 
-A few batches are not worth a program: it is asked for when there have been more, or at once when
-more are known to come, as in the validations of a training, or an earlier process kept it. In a run
-that can be resumed it is made at once, so that the bits do not depend on how many there were.
+A few batches do not pay for a program: it is requested after several batches, or at once if more
+are known to come, as in validations during training, or if an earlier process cached it. In a
+resumable run it is built at once, so the bits do not depend on the number of batches.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .step_function import Region, ask_for_compiled, call
 from .batch_kinds import Kinds
 
 _COMPILER = "flambeau.compiler.driver.compiled_function"
-_EAGER_BATCHES = 4  # batches before a program is asked for
-_LONG_RUN_BATCHES = 8  # batches for which it is asked for before
+_EAGER_BATCHES = 4  # batches before a program is requested
+_LONG_RUN_BATCHES = 8  # longer evaluations request it at once
 
 
 class Look:
@@ -48,13 +48,13 @@ class Look:
         self.predict = prediction if not compiled else Whole(prediction, (net,), kinds)
 
     def expect(self, batches: int) -> None:
-        """So many batches will be looked at."""
+        """Announce the number of batches to come."""
         if isinstance(self.look, Whole):
             self.look.expect(batches)
 
 
 class Whole:
-    """A function of a batch that is compiled when it has been called some times."""
+    """A function of a batch that is compiled after several calls."""
 
     def __init__(self, function: Callable[..., Any], parts: tuple[Any, ...], kinds: Kinds) -> None:
         self.function, self.parts, self.kinds = function, parts, kinds
@@ -63,7 +63,7 @@ class Whole:
         self._step: Callable[..., Any] | None = None
 
     def expect(self, batches: int) -> None:
-        """So many will come."""
+        """Announce the number of calls to come."""
         if batches > _LONG_RUN_BATCHES:
             self._calls = _EAGER_BATCHES
 
@@ -83,7 +83,7 @@ class Whole:
     def _request_compiled(self) -> Any:
         """Return the compiled function, creating it on the first call. Need not be called."""
         if self._compiled is None:
-            # Batches were seen, or trained on: what a net makes at its first call is there.
+            # The net has run already, so whatever its first call creates exists.
             self._compiled = ask_for_compiled(self.function, options={"settled": True})
         return self._compiled
 

@@ -1,7 +1,7 @@
-"""The training step for the usual batch, (x, y), with all it needs at hand.
+"""The training step for the usual batch, (x, y), with all that it needs in its closure.
 
-Every step of a training comes by here, and a call, or a look at the trainer, costs as much as the
-rest of it; what is unusual goes through `Supervised.step`.
+Every training step runs this, and a call or an attribute of the trainer would cost as much as the
+rest; unusual batches go through `Supervised.step`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Body = Callable[[Any], Any]
 
 
 def whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general: Body) -> Body:
-    """A step that is one call: what `attempt` gives, or, where that is `missed`, `make`."""
+    """A step that is one call: the result of `attempt`, or of `make` if that is `missed`."""
     state, metered = trainer.state, trainer.measures.metrics
 
     def step(batch: Any) -> tuple[Any, Any, Any]:

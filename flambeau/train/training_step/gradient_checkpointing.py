@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def blocks_of(net: Module, wanted: Any) -> list[Module]:
-    """The blocks to compute again: True for the layers of every ModuleList, or where there is none
-    of every outermost Sequential; a class, or names.
+    """Return the blocks to recompute: True for the layers of every ModuleList, or, without any, of
+    every outermost Sequential; a class, or names.
 
-    Raises ValueError where there is nothing of the kind.
+    Raises ValueError if there are none.
     """
     named: dict[str, Module] = dict(net.named_modules())
     actual: list[Module]

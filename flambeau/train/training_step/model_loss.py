@@ -1,4 +1,4 @@
-"""Losses that are not functions of output and target alone: the model's own, and weighted ones."""
+"""Losses that depend on more than output and target: the model's loss, and weighted losses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TARGETS = ("labels", "label", "targets", "target", "y")
 
 
 def find_loss(output: Any) -> Tensor | None:
-    """The loss in a model's output: its attribute or entry `loss`, or the output if it is a scalar.
+    """Return the loss in a model's output: its attribute or entry `loss`, or a scalar output.
 
-    Models of transformers return one where the batch has labels.
+    Models of transformers return a loss if the batch has labels.
     """
     if isinstance(output, Tensor):
         return output if output.ndim == 0 else None

@@ -1,7 +1,7 @@
-"""The training step as one function of the batch, compiled where that is possible.
+"""The training step as one function of the batch, compiled if possible.
 
-The function's closure holds the net, the loss and the optimisers themselves and nothing else, so
-that a compiler which follows it finds what belongs to the step, and not the trainer.
+The function's closure holds just the net, the loss and the optimizers, so the compiler sees what
+belongs to the step, and not the trainer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _warned = False
 
 
 def call(net: Any, x: Any) -> Any:
-    """The net of one input, of several (a tuple) or of named ones (a dict)."""
+    """Call the net on one input, several (a tuple) or named inputs (a dict)."""
     if type(x) is Tensor:
         return net(x)
     if isinstance(x, (tuple, list)):
@@ -91,7 +91,7 @@ def train_step_of(
 
 
 def _cut(tensor: Tensor) -> Tensor:
-    """The tensor without its history: itself, where only the caller has it; else another one."""
+    """Return the tensor without its history: itself if only the caller holds it, else a new one."""
     if sys.getrefcount(tensor) == _ALONE and tensor._node is not None and tensor._base is None:
         tensor._node = None
         tensor._requires_grad = tensor._tracked = False
@@ -118,11 +118,11 @@ def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], N
 
 
 def compiled_by_its_first_call(step: Step, adopt: Callable[[Step, float], None]) -> Step:
-    """A step whose first call tries the compiler; `adopt` gets the step to use from then on, and
-    how many seconds the call took.
+    """Return a step whose first call tries the compiler; `adopt` gets the step to use from then on,
+    and the seconds that the call took.
 
-    Where the compiler raises NotImplementedError, or gives the function back, that is the plain
-    one, and it is said once.
+    If the compiler raises NotImplementedError or returns the function unchanged, the plain step
+    is used, with one warning.
     """
 
     def first(*batch: Any) -> tuple[Any, Any]:
@@ -144,10 +144,10 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step, float], None])
 
 
 def ask_for_compiled(step: Step, **options: Any) -> Step:
-    """The step as flambeau.compile gives it; the same one, and it is said, where it does not."""
+    """Compile the step by flambeau.compile; return it unchanged, with a warning, if that fails."""
     why = "flambeau.compile returned it as it is"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that nothing is compiled is said below
+        warnings.simplefilter("ignore")  # the warning follows below
         try:
             compiled: Step = compiler.compile(step, **options)
         except NotImplementedError as error:

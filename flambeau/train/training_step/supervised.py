@@ -1,7 +1,7 @@
-"""The step that Trainer has unless it is given one: forward, loss, backward, update.
+"""Trainer's default step: forward, loss, backward, update.
 
-In one piece it is compiled. Where somebody listens to its parts (forward, backward, optim), or
-gradients are scaled (float16), it runs operator by operator.
+It is compiled as a whole. If its parts (forward, backward, optim) have listeners, or gradients are
+scaled (float16), it runs eagerly.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Supervised:
         self.region = region_of(self.fast)
         self.compiled = compiled
         self.kinds, self.look_kinds = Kinds(), Kinds()
-        self._looks: dict[tuple[int, bool], Look] = {}  # by net: averages have one of their own
-        self.hooked = False  # whether somebody's hook keeps all this from being compiled
-        self._handles = -1  # how many hooks were added or taken away, when that was looked at
+        self._looks: dict[tuple[int, bool], Look] = {}  # by net: averaged nets have their own
+        self.hooked = False  # whether a user's hook prevents compiling
+        self._handles = -1  # the count of hook changes at the last check
         self._whole: Step
         self.renew()
 
     def listen(self) -> None:
-        """Read the trainer's table of handlers, which may be another one now."""
+        """Read the trainer's current table of handlers."""
         self._live = self.trainer.handlers.live
         if "_whole" in vars(self):
             self.choose()
@@ -72,7 +72,7 @@ class Supervised:
     # ---- training ----
 
     def step(self, batch: Any) -> tuple[Any, Any, Any]:
-        """One batch: an update, or, accumulating, a part of one."""
+        """Run a batch: an update, or a part of one when accumulating."""
         x, y = self._parts(batch)
         if self.scaler is not None or self._live[INSIDE]:
             loss, y_pred = self._stages(x, y)
@@ -95,26 +95,26 @@ class Supervised:
         trainer, whole = self.trainer, self._whole
         attempt = getattr(whole, "attempt", None)
         if attempt is not None:
-            from ...compiler.runtime.guarded_call import MISS  # the compiler is there by now
+            from ...compiler.runtime.guarded_call import MISS  # the compiler is imported by now
 
             return whole_body(trainer, attempt, MISS, self._make, self.step)
         return whole_body(trainer, whole, None, self._make, self.step)
 
     def _make(self, *batch: Any) -> Any:
-        """Run the whole step, compiled or not. Hooks that were added since the last call are
-        looked for first: they have to be called."""
+        """Run the whole step, compiled or not. Checks first for hooks added since the last call,
+        which must be called."""
         if self.compiled and HANDLES.count != self._handles:
             self.attend()
         return self._whole(*batch)
 
     def choose(self) -> None:
-        """Give the trainer the quick step where nothing needs the general one."""
+        """Give the trainer the fast step if nothing needs the general step."""
         plain = self.accumulate == 1 and self.scaler is None and self.trainer.device is None
         plain = plain and not self.weighted and self.trainer.loss is not None
         self.trainer.take(self._quick() if plain and not self._live[INSIDE] else self.step)
 
     def _choose_criterion(self) -> Any:
-        """The trainer's loss; without one, the loss within the net's output."""
+        """Return the trainer's loss, or the loss in the net's output."""
         loss = self.trainer.loss
         if loss is None:
             return output_loss
@@ -181,8 +181,8 @@ class Supervised:
         return epochs * (state.batches or 0) - state.batch_number
 
     def attend(self) -> None:
-        """Look for hooks, which have to be called: before an epoch or an evaluation, and after
-        some were added."""
+        """Check for hooks, which must be called: before an epoch or an evaluation, and after hooks
+        were added."""
         if not self.compiled:
             return
         self._handles = HANDLES.count
@@ -222,7 +222,7 @@ class Supervised:
         return loss.detach(), detached(y_pred)
 
     def _tell(self) -> None:
-        """Say why the step is not compiled although that is wanted."""
+        """Warn why the step is not compiled although requested."""
         if self.scaler is not None:
             say("float16 scales its losses, and looks at the gradients before each update")
             return
@@ -255,7 +255,7 @@ class Supervised:
     # ---- looking ----
 
     def look(self, batch: Any) -> Outcome:
-        """One batch of an evaluation."""
+        """Evaluate a batch."""
         x, y = self._parts(batch)
         trainer, state, look = self.trainer, self.trainer.state, self._look()
         with trainer.scope(scope.forward, state.step):
@@ -269,7 +269,7 @@ class Supervised:
         return self.criterion if self.trainer.loss is not None else _loss_or_none
 
     def expect(self, batches: int) -> None:
-        """So many batches of evaluations will come."""
+        """Announce the number of evaluation batches to come."""
         self._look().expect(batches)
 
     def predict(self, x: Any) -> Any:
@@ -322,7 +322,7 @@ def precision_of(precision: Any) -> Any:
 
 
 def region_of(fast: Any) -> Region:
-    """What makes autocast's region, or one in which nothing is different."""
+    """Return the factory of autocast contexts, or of null contexts."""
     if fast is None:
         return contextlib.nullcontext
     return functools.partial(autocast, "cpu", dtype=fast)

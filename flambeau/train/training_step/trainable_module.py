@@ -26,9 +26,9 @@ class TrainableModule(Module):
     """A network with its training step and its optimizers: `Trainer(module).fit(data)`.
 
     `training_step(batch, batch_idx)` returns the loss, or a dict with it under "loss" and further
-    numbers; `configure_optimizers()` an optimizer, several, or the dict or pair of lists that
-    Lightning takes, schedulers included. The trainer clears gradients, goes backward, clips and
-    steps. The step is compiled like that of any Trainer; `self.log(...)` inside of it keeps it
+    numbers; `configure_optimizers()` returns an optimizer, several, or the dict or pair of lists
+    that Lightning takes, schedulers included. The trainer clears gradients, goes backward, clips
+    and steps. The step is compiled like that of any Trainer; `self.log(...)` inside of it keeps it
     eager, numbers that it returns do not. `on_train_epoch_end(self)` and the like are called as
     a callback's. With `automatic_optimization = False` the step does all of it, with
     `self.optimizers()` and `self.manual_backward(loss)`.
@@ -75,7 +75,7 @@ class TrainableModule(Module):
 
     @property
     def trainer(self) -> Trainer:
-        """The trainer. RuntimeError where the module has none."""
+        """The trainer. Raises RuntimeError if the module has none."""
         if self._flambeau_step is None:
             raise RuntimeError(f"{type(self).__name__} is not attached to a Trainer")
         return self._flambeau_step.trainer
@@ -87,14 +87,14 @@ class TrainableModule(Module):
 
     @property
     def global_step(self) -> int:
-        """How many steps there were before this one."""
+        """The number of steps before this one."""
         return max(self.trainer.state.step - 1, 0)
 
     def log(self, name: str, value: Any, **display: Any) -> None:
         """Add a number to the epoch's logs: within a step, its mean over the epoch.
 
-        `val_loss` becomes `valid_loss`, as everywhere in flambeau.train; Lightning's options of
-        display are taken and ignored.
+        `val_loss` becomes `valid_loss`, as everywhere in flambeau.train; Lightning's display
+        options are ignored.
         """
         step = self._flambeau_step
         if step is None:
@@ -131,7 +131,7 @@ class ModuleStep:
             for name in ("training_step", "validation_step", "test_step")
         }
         self._step: Step | None = None
-        self._settings = True, False  # whether the step is compiled, and to be exact
+        self._settings = True, False  # whether the step is compiled, and whether bit-exact
         trainer.attach(valid.start, lambda: self._begin(module.validation_step))
         trainer.attach(test.start, lambda: self._begin(module.test_step))
 
@@ -139,7 +139,7 @@ class ModuleStep:
         self._evaluation, self._looked = evaluation, 0
 
     def train(self, batch: Any) -> Any:
-        """One batch of training."""
+        """Train on a batch."""
         index = self.trainer.state.batch_number - 1
         supervised = self.trainer.supervised
         settings = supervised.compiled, are_deterministic_algorithms_enabled()
@@ -153,15 +153,15 @@ class ModuleStep:
         return self._collecting(lambda: step(arguments, first, last))
 
     def evaluate(self, batch: Any) -> Any:
-        """One batch of validation or test data."""
+        """Evaluate a batch of validation or test data."""
         index, self._looked = self._looked, self._looked + 1
         evaluation = self._evaluation
         arguments = self._arguments(evaluation.__name__, batch, index)
         return self._collecting(lambda: evaluation(*arguments))
 
     def _arguments(self, method: str, batch: Any, index: int) -> tuple[Any, ...]:
-        """What a step is called with. An index that its code never reads is always 0, so that
-        one program serves all batches."""
+        """Return a step's arguments. An index that its code never reads is always 0, so one program
+        serves all batches."""
         if self.trainer.device is not None:
             batch = moved(batch, self.trainer.device)
         takes = self._takes_index[method]
@@ -235,7 +235,7 @@ def module_step_of(
 def attach_module(trainer: Trainer, module: TrainableModule) -> None:
     """Make the module's steps the trainer's, and attach its hooks and schedulers."""
     step = ModuleStep(trainer, module)
-    module.__dict__["_flambeau_step"] = step  # no submodule, nothing that is saved
+    module.__dict__["_flambeau_step"] = step  # neither a submodule nor saved
     trainer.step(step.train)
     trainer.eval_step(step.evaluate)
     names = [name for name in dir(type(module)) if name in METHODS]
@@ -281,7 +281,7 @@ def _without_stage(name: str) -> str:
 
 
 def _reads_index(function: Callable[..., Any]) -> bool | None:
-    """Whether a step's code reads its second argument; None where it takes none."""
+    """Whether a step's code reads its second argument; None if it takes none."""
     parameters = list(inspect.signature(function).parameters.values())[1:]  # without self
     if len(parameters) < 2:
         varied = bool(parameters) and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL

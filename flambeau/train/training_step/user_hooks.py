@@ -1,4 +1,4 @@
-"""Hooks of the user: Python that is called in the middle of a step, as no compiled step does."""
+"""The user's hooks: Python called in the middle of a step, which a compiled step cannot do."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _PACKAGE = __name__.partition(".")[0] + "."
 
 
 def watched(parts: Iterable[Any], optimizers: Iterable[Any] = ()) -> str | None:
-    """Who has to see the step's parts: the doctor, or a module, a parameter or an optimiser with a
-    hook; None where nobody has. Hooks of flambeau's own (weight norm, say) are made of operators
-    alone, and count for nothing."""
+    """Return who must see the step's parts: the doctor, or a module, parameter or optimizer with a
+    hook; else None. flambeau's own hooks (weight norm, say) are operators and do not count."""
     doctor = sys.modules.get("flambeau.doctor")
     if doctor is not None and doctor.is_watching():
         return DOCTOR

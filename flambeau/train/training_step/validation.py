@@ -1,4 +1,4 @@
-"""What is checked before the first step, and what names stand for."""
+"""Checks before the first step, and the resolution of names."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def loss_named(loss: Any) -> Any:
 
 
 def check_loaded(optimizer: Any, name: str) -> None:
-    """That the state which an optimiser was given was one of its kind. Raises ValueError, since a
-    step would fail at the first option that is not there."""
+    """Check that an optimizer's loaded state is of its kind. Raises ValueError, since a step would
+    fail at the first missing option."""
     for group in getattr(optimizer, "param_groups", ()):
         lacking = [option for option in optimizer.defaults if option not in group]
         if lacking:
@@ -77,7 +77,7 @@ def check_loaded(optimizer: Any, name: str) -> None:
 
 
 def check_trainable(trainer: Trainer) -> None:
-    """That the default step has what it needs. Raises ValueError."""
+    """Check that the default step has what it needs. Raises ValueError."""
     for name in ("net", "optimizer"):  # a net's output may have the loss
         if getattr(trainer, name) is None:
             article = "an" if name == "optimizer" else "a"

@@ -1,8 +1,8 @@
 """Contractions with several row or depth axes: convolutions, and their two backward passes.
 
-Weights (`b`) are packed into panels of a register tile's width; a padded or turned image (`a`) is
-packed into scratch a few rows at a time, an image already padded is read where it lies. Tiles span
-as many row axes as it takes to fill the registers.
+Weights (`b`) are packed into panels of a register tile's width; a padded or transposed image (`a`)
+is packed into scratch a few rows at a time, an already padded image is read in place. Tiles span as
+many row axes as fill the registers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def emit_direct_conv(context: Context, contract: Contract) -> None:
 
 
 class _DirectConvEmitter:
-    """Emits one contraction."""
+    """Emits a contraction."""
 
     def __init__(self, context: Context, contract: Contract, cut: ConvPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
@@ -161,7 +161,7 @@ class _DirectConvEmitter:
     # ------------------------------------------------------------------- positions and packing
 
     def _each_block(self) -> Iterator[list[ir.Value | int]]:
-        """Where each block of the depth begins: code for full ones, and for a smaller last one."""
+        """Loop over blocks of the depth: code for full blocks, and for a smaller last block."""
         b, cut = self.b, self.cut
         extents, block = cut.depth_extents, cut.block
         k = max(k for k, (n, m) in enumerate(zip(extents, block, strict=True)) if n > m)

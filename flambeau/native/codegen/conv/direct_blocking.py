@@ -162,7 +162,7 @@ def _split_axis(total: int, each: int) -> list[tuple[int, int]]:
 
 
 def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
-    """Cycles of one tile, were caches and decoders no limit but for what is counted here."""
+    """Estimate a tile's cycles, with only the cache and decoder limits counted here."""
     loads = (rows + vectors) / 2
     step = max(rows * vectors / 2, loads, L2_TO_REGISTER_CYCLES * vectors, 2.0) + loads / 6
     return step * depth + rows * vectors * 2 + 20
@@ -201,7 +201,7 @@ def choose_tile_extents(extents: Sequence[int], columns: int, depth: int, lanes:
     return best[1]
 
 
-# -------------------------------------------------------------------------------- the whole cut
+# ----------------------------------------------------------------------------- the blocking
 
 
 @dataclass
@@ -226,7 +226,7 @@ class ConvPlan:
     unit: list[int] = field(default_factory=list)
     block: list[int] = field(default_factory=list)
     panels: int = 1
-    units_at_once: int = 1  # units whose sums are kept while the depth's blocks pass
+    units_at_once: int = 1  # units whose sums stay in scratch across the depth's blocks
     local: list[tuple[int, int]] = field(default_factory=list)
     scratch: int = 0  # elements that a packed `a` takes
     once: bool = False  # `a` is packed for all rows at the beginning
@@ -285,7 +285,7 @@ class ConvPlan:
         return 1 + sum(abs(c) * (spans[i] - 1) for i, c in line.terms) // step, step
 
     def spans(self) -> dict[Index, int]:
-        """The extents of every axis that one packing of `a` covers."""
+        """The extents of every axis that a packing of `a` covers."""
         if self.blocks > 1 or self.once:  # the packed weight serves all rows
             spans = {a.index: require_static(a.extent) for a in self.rows}
         else:
@@ -294,12 +294,12 @@ class ConvPlan:
         return spans
 
     def region(self) -> int:
-        """Elements of `a` that one unit and block read."""
+        """The elements of `a` that a unit and block read."""
         return prod(self.reach(line)[0] for line in self.lines)
 
 
 def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) -> ConvPlan:
-    """The blocking of a contraction, for one thread if `alone`. Raises Unsupported for other
+    """Plan a contraction's blocking, for one thread if `alone`. Raises Unsupported for other
     extents, strides or types.
     """
     type = sum_type(contract.a.type)
@@ -345,7 +345,7 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
 
 
 def _choose_panels(plan: ConvPlan, shares: int) -> None:
-    """How many panels are packed at a time, and units that so many threads can share."""
+    """Return the panels packed at a time, and units that the threads can share."""
     limit = ASSUMED_L2_BYTES if plan.blocks == 1 else ASSUMED_L2_BYTES // 4
     panel = plan.steps * plan.width * plan.type.size
     plan.panels = max(1, min(plan.count, limit // panel))
@@ -356,7 +356,7 @@ def _choose_panels(plan: ConvPlan, shares: int) -> None:
 
 
 def _narrow_for_threads(shape: TileExtents, rows: int, columns: int, lanes: int) -> TileExtents:
-    """Half as wide where one tile would be all there is, for one thread: two have a panel each."""
+    """Halve the width if there would be a single tile for one thread: then two threads share."""
     if shape.axis or shape.extent < rows or not lanes < columns <= shape.vectors * lanes:
         return shape
     return replace(shape, vectors=-(-shape.vectors // 2))
@@ -412,7 +412,7 @@ def _balance_units(plan: ConvPlan, threads: int) -> None:
 
 
 def _grow_unit(plan: ConvPlan, min_units: int) -> None:
-    """Take more rows into a unit while what it packs of `a` stays small, and so many are left."""
+    """Grow a unit's rows while its packed part of `a` stays small and `min_units` remain."""
     if plan.blocks > 1 or plan.once:
         return
     extents, size = plan.row_extents, plan.type.size
@@ -432,7 +432,7 @@ def _grow_unit(plan: ConvPlan, min_units: int) -> None:
 
 
 def _cut_depth(plan: ConvPlan) -> None:
-    """Blocks of the depth of a few hundred steps, of which what is read stays in the caches."""
+    """Choose depth blocks of a few hundred steps, whose operands stay in the caches."""
     size, extents = plan.type.size, plan.depth_extents
     for axis, extent in enumerate(extents):
         for parts in range(1, extent + 1):
@@ -447,9 +447,9 @@ def _cut_depth(plan: ConvPlan) -> None:
 
 
 def _place_local(plan: ConvPlan) -> None:
-    """Where a packed `a` lies in scratch: lines in order, the last one contiguous.
+    """Lay out a packed `a` in scratch: coordinates in order, the last contiguous.
 
-    Strides of many cache lines are made odd ones, or a tile's rows would share a set of the cache.
+    Large strides become an odd number of cache lines, or a tile's rows would share a cache set.
     """
     stride, line_elements = 1, 64 // plan.type.size
     for line in reversed(plan.lines):

@@ -1,4 +1,4 @@
-"""The image of a convolution: where a unit of rows reads it, packed into scratch if it must be."""
+"""The image of a convolution as a unit of rows reads it, packed into scratch if necessary."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ImageOperand:
         return a
 
     def pack(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
-        """Pack what a unit reads of `a`; the address that its first row and step have there."""
+        """Pack what a unit reads of `a`; return the address of its first row and step."""
         b, cut, load = self.b, self.cut, self.contract.a
         values = {a.index: v for a, v in zip(cut.rows, rows, strict=True)}
         values |= {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}

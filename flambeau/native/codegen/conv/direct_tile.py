@@ -1,4 +1,4 @@
-"""A convolution's register tile where it stands, and its epilogue: the contraction's body.
+"""A convolution's register tile at its position, and its epilogue: the contraction's body.
 
 The epilogue's lanes run over the columns, or, where its stores are nearer to one another along the
 rows, over the rows: squares of rows by columns are transposed for that.
@@ -39,7 +39,7 @@ def epilogue_accesses(contract: Contract) -> Iterator[Load | Store]:
 
 
 def _is_long(contract: Contract) -> bool:
-    """Whether an epilogue is long work, on elements that are not added up."""
+    """Whether an epilogue does much work on elements that are not summed."""
     stores = [statement for statement in contract.body if isinstance(statement, Store)]
     return not is_cheap_epilogue(contract.body) and all(
         store.buffer.parts is None for store in stores
@@ -52,7 +52,7 @@ def _is_shorter_step(x: Extent, y: Extent) -> bool:
 
 
 def runs_along_rows(contract: Contract, last: Index) -> bool:
-    """Whether an epilogue's stores are nearer to one another along the row axis `last`."""
+    """Whether an epilogue's stores are closer along the row axis `last`."""
     column = contract.column.index
     places = [s.at for s in contract.body if isinstance(s, Store)]
     return bool(places) and all(
@@ -62,7 +62,7 @@ def runs_along_rows(contract: Contract, last: Index) -> bool:
 
 
 class PlacedTile:
-    """One register tile where it stands: its first row, and its extent along the cut axis.
+    """A register tile at its position: its first row, and its extent along the cut axis.
 
     `start` is the first row of its unit.
     """
@@ -113,7 +113,7 @@ class ConvEpilogue:
         self.long_sums = not self.sideways and _is_long(contract)
 
     def _flat(self) -> bool:
-        """Whether a whole tile's rows are one run of memory for the epilogue."""
+        """Whether a whole tile's rows are contiguous for the epilogue."""
         axes = self.cut.rows[self.cut.shape.axis :]
         for place in epilogue_accesses(self.contract):
             strides = [place.at.stride(a.index) for a in axes]

@@ -46,7 +46,7 @@ class Im2colPacker:
     # ------------------------------------------------------------------- where columns are
 
     def place(self, first: Number, count: Number) -> None:
-        """Write down where the columns' windows begin, for `count` positions from `first` on."""
+        """Record the window starts of the columns, for `count` positions from `first` on."""
         b, image = self.b, self.image
         first = constant(first)
         number, at = b.udiv(first, self.each), b.urem(first, self.each)
@@ -205,7 +205,7 @@ class Im2colPacker:
         emit_loop(b, count, [self.image.start, place], channel)
 
     def _even(self, mask: ir.Value) -> list[ir.Value]:
-        """The masks of two vectors of memory, of which every second element is wanted."""
+        """The masks of two vectors of memory, of which every second element is used."""
         lanes = self.tile.lanes
         none = ir.Constant(mask.type, None)
         picks = ([part * lanes // 2 + i // 2 if i % 2 == 0 else lanes for i in range(lanes)]
@@ -231,13 +231,13 @@ class Im2colPacker:
         ]
 
     def _either(self, x: ir.Value, y: ir.Value) -> ir.Value:
-        """Two vectors, one of which is zero in each lane."""
+        """Combine two vectors, of which one is zero in each lane."""
         b = self.b
         bits = ir.VectorType(ir.IntType(8 * self.size), self.tile.lanes)
         return b.bitcast(b.or_(b.bitcast(x, bits), b.bitcast(y, bits)), x.type)
 
     def _gathered(self, start: Number, depth: Number, into: ir.Value) -> None:
-        """Each lane from a place of its own."""
+        """Load each lane from its own address."""
         b, tile, kind = self.b, self.tile, self.tile.type
         vectors = range(tile.vectors)
         wide = ir.VectorType(I64, tile.lanes)

@@ -54,7 +54,7 @@ class WindowedImage:
 def match_image(
     context: Any, statement: Contract, outputs: Sequence[Axis], entries: Sequence[Axis]
 ) -> WindowedImage:
-    """The image that a Contract of any size reads windows of; raises Unsupported where it is none.
+    """Return the image whose windows a dynamic Contract reads. Raises Unsupported for other loads.
 
     `outputs`: the axes of images and of the windows' positions; `entries`: those of channels and
     of places in a window.
@@ -114,7 +114,7 @@ def _mask_limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
 
 
 def _single_term(at: Affine, axes: Sequence[Axis]) -> tuple[Axis, Any]:
-    """The one of the axes that a position moves along, and its stride."""
+    """Return the axis that a position moves along, and its stride."""
     strides = dict(at.terms)
     terms = [(axis, strides[axis.index]) for axis in axes if axis.index in strides]
     if len(terms) != 1:

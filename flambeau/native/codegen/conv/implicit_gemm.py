@@ -61,7 +61,7 @@ class _Weights:
         self.taps = b.mul(image.rows.entries, image.columns.entries)
 
     def find_order(self, b: ir.IRBuilder) -> None:
-        """Emit the test whether they lie in the order of the depth."""
+        """Emit the test whether weights are in the order of the depth."""
         wanted = (self.taps, self.image.columns.entries, constant(1))
         self.in_order = all_equal(b, *zip(self.strides[1:], wanted, strict=True))
 
@@ -87,7 +87,7 @@ def _as_product(
 
 
 class _ResultLayout:
-    """Whether results lie in the order of positions, and the epilogue for when they do."""
+    """Whether results are in the order of positions, and the epilogue for that case."""
 
     def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
         line, store = image.columns, only_store(statement)
@@ -117,7 +117,7 @@ class ConvPacker(OperandPacker):
                 self._pack_weights(g0, g1, start, depth)
 
     def _pack_weights(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
-        """One weight after another, tap by tap."""
+        """Pack weights one by one, tap by tap."""
         b, p, rows, panel = self.builder, self.p, self.tile.rows, self.panel
         _, channel, down, right = self.weights.apart
         columns = self.weights.image.columns.entries
@@ -176,7 +176,7 @@ class PositionEpilogue(TileEpilogue):
     def finish(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
-        """Whole vectors where all of a tile's positions lie in a row, else one number at a time."""
+        """Store whole vectors if all of a tile's positions are in one row, else single numbers."""
         b = self.builder
         number, at = (f(constant(columns.first), self.each) for f in (b.udiv, b.urem))
         full = b.icmp_signed("==", constant(add(b, valid, columns.count)),

@@ -56,7 +56,7 @@ def emit_implicit_gemm_weight(context: Any, statement: Contract) -> None:
 
 
 class _Cotangent:
-    """Where the cotangent lies: bytes between channels, images, rows and places."""
+    """The cotangent's strides: bytes between channels, images, rows and positions."""
 
     def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
         b, self.image = context.builder, image
@@ -94,7 +94,7 @@ def _as_product(context: Any, statement: Contract, cotangent: _Cotangent) -> Pro
 
 
 class _WeightLayout:
-    """Whether weights lie as rows of the product do, and the epilogue for when they do."""
+    """Whether weights are laid out like rows of the product, and the epilogue for that case."""
 
     def __init__(
         self, context: Any, statement: Contract, cotangent: _Cotangent, workspace: Workspace
@@ -177,7 +177,7 @@ class GradientPacker(OperandPacker):
         self, image: ir.Value, first: ir.Value, position_count: ir.Value, count: Number,
         into: ir.Value,
     ) -> None:
-        """Some positions of an image, one number after another."""
+        """Pack positions of an image one by one."""
         b, kind, cotangent = self.builder, memory_type(self.p.type), self.cotangent
         line = cotangent.image.columns
 
@@ -223,7 +223,7 @@ class GradientTileKernel(TileKernel):
         self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
         work: DepthBlock,
     ) -> None:
-        """One tile: its sums over a block of positions, and what becomes of them."""
+        """Compute a tile: its sums over a block of positions, and their epilogue."""
         b, tile, p = self.builder, self.tile, self.p
         run, step = tile.columns * self.size, self.tile.columns * self.size
         local = subtract(b, group, work.first_group)
@@ -263,7 +263,7 @@ class WeightEpilogue(TileEpilogue):
     def finish(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
-        """Runs of rows where weights lie so, else one number at a time."""
+        """Store runs of rows if weights are laid out so, else single numbers."""
         b, slot = self.builder, self.workspace.tile_slot()
         self.partial_sums.store(tile, sums, slot)
         with b.if_else(self.layout.in_order) as (runs, other):

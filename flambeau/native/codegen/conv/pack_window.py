@@ -1,7 +1,7 @@
-"""Packing the window of `a` that a unit of rows reads, with zeros where it is padded.
+"""Pack the window of `a` that a unit of rows reads, with zeros for padding.
 
-The copy's axes follow one another as in the source, whose strides may be any: a tile broadcasts
-single elements, and does not care which axis is contiguous.
+The copy's axes are ordered as in the source, whose strides are arbitrary: a tile broadcasts single
+elements, so it does not matter which axis is contiguous.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WindowPacker:
         return self.lines[k].stride * self.reach[k][1]
 
     def _inside(self, k: int, at: ir.Value) -> ir.Value | None:
-        """Whether a round of a coordinate is not padding."""
+        """Whether an iteration of a coordinate is not padding."""
         line, step = self.lines[k], self.reach[k][1]
         if line.extent is None:
             return None
@@ -78,7 +78,7 @@ class WindowPacker:
                 self._zeros(target, width)
 
     def _joined(self) -> bool:
-        """Whether the two innermost coordinates are one run of memory, there and here."""
+        """Whether the two innermost coordinates are contiguous in source and copy."""
         k, last = len(self.lines) - 2, len(self.lines) - 1
         if k < 0 or self.lines[last].extent is not None or self.counts[k] is not None:
             return False
@@ -88,7 +88,7 @@ class WindowPacker:
         return self._apart(last) == 1 and self._apart(k) == extent == self.strides[k]
 
     def _line(self, source: ir.Value, target: ir.Value) -> None:
-        """The two innermost coordinates at once: zeros, what there is, zeros."""
+        """Pack the two innermost coordinates at once: zeros, data, zeros."""
         b, k = self.b, len(self.lines) - 2
         line, extent, each = self.lines[k], self.reach[k][0], self.strides[k] * self.size
         low, high = constant(0), constant(extent)

@@ -19,7 +19,7 @@ def all_equal(b: ir.IRBuilder, *pairs: tuple[ir.Value, ir.Value]) -> ir.Value:
 
 
 def only_store(contract: Contract) -> Store:
-    """The one statement of the epilogue."""
+    """Return the only statement of the epilogue."""
     (store,) = contract.body
     assert isinstance(store, Store)
     return store

@@ -23,7 +23,7 @@ from .masked_memory import masked_load, masked_store
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
 
-# What a value of a type is in a register, and what it is in memory where that differs.
+# A type's LLVM type in a register, and in memory if different.
 REGISTER: dict[Type, ir.Type] = {
     Type.BOOL: I1, Type.U8: I8, Type.I8: I8, Type.I16: I16, Type.I32: I32, Type.I64: I64,
     Type.U32: I32, Type.U64: I64, Type.F16: ir.HalfType(), Type.BF16: I16,
@@ -41,7 +41,7 @@ def vector(element: ir.Type, lanes: int) -> ir.Type:
 
 
 def _single_set_lane(mask: ir.Value | None) -> int | None:
-    """The one lane for which a mask is true, where that is known."""
+    """Return the only lane for which a mask is true, if known."""
     if isinstance(mask, Literal):
         lanes = [lane == "i1 1" for lane in mask.constant[1:-1].split(", ")]
     elif isinstance(mask, ir.Constant) and isinstance(mask.constant, (list, tuple)):
@@ -124,13 +124,13 @@ def _brain_bits(value: float) -> int:
 
 
 def vector_constant(numbers: Sequence[ir.Value]) -> ir.Value:
-    """Constants as the lanes of one."""
+    """Return constants as the lanes of a vector."""
     inside = ", ".join(f"{number.type} {number.get_reference()}" for number in numbers)
     return Literal(vector(numbers[0].type, len(numbers)), f"<{inside}>")
 
 
 class Module(ir.Module):  # type: ignore[misc]
-    """An LLVM module, its vector width in bytes, and whether every operation is rounded."""
+    """An LLVM module with its vector width in bytes, and whether every operation is rounded."""
 
     def __init__(self, name: str, vector_bytes: int, exact: bool = False) -> None:
         super().__init__(name)
@@ -314,7 +314,7 @@ class Builder(VectorBuilder):
         lanes = lanes_of(value)
         value = self.to_memory(value, type, lanes)
         if lanes > 1 and (only := _single_set_lane(mask)) is not None:
-            # LLVM for x86 makes one store of this, too wide where the value was narrowed before.
+            # LLVM for x86 merges this into one store, too wide if the value was narrowed before.
             value, lanes, mask = self.slice_lanes(value, only, 1), 1, None
             pointer = self.offset_elements(pointer, self.integer(only), type) if only else pointer
         if mask is None:
@@ -328,7 +328,7 @@ class Builder(VectorBuilder):
     def read_every_second(
         self, pointer: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None
     ) -> ir.Value:
-        """Elements 0, 2, 4, ... of which the last is the last that is read.
+        """Read elements 0, 2, 4, ... and nothing beyond the last of them.
 
         Two vectors of consecutive elements, the second of which begins one element sooner.
         """

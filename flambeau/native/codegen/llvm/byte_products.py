@@ -1,8 +1,8 @@
 """Products of bytes: four unsigned ones of x and four signed ones of y in a 32-bit lane, summed.
 
-VPDPBUSD does it in an instruction. AVX2 and AVX-512 without it multiply and add pairs in 16 bits,
-which saturates: exact while no byte of x is above 127. Larger ones are split into their low seven
-bits and the eighth, at twice the cost. Elsewhere LLVM makes what it can of shifts and products.
+VPDPBUSD is one instruction. AVX2 and AVX-512 without it multiply and add pairs in 16 bits, which
+saturates: exact while no byte of x is above 127. Larger bytes are split into their low seven bits
+and the eighth, at twice the cost. Elsewhere LLVM compiles shifts and products.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _QUADS = {32: "llvm.x86.avx512.vpdpbusd.256", 64: "llvm.x86.avx512.vpdpbusd.512"
 
 
 def dot_quads(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    """z + x . y in one instruction, which the processor must have."""
+    """z + x . y in one instruction, which the target must have."""
     name = _QUADS[4 * z.type.count]
     return b.call(declare(b, name, z.type, [z.type] * 3), [z, x, y])
 
@@ -29,7 +29,7 @@ def dot_quads(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Valu
 def dot_low_bytes_by_pairs(
     b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value
 ) -> ir.Value:
-    """z + x . y where no byte of x is above 127."""
+    """z + x . y, exact if no byte of x is above 127."""
     return b.add(z, _sum_pairs(b, x, y, 1))
 
 

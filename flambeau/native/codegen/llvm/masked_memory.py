@@ -1,4 +1,4 @@
-"""Masked loads and stores of consecutive elements, around LLVM's faults (versions 20 to 22).
+"""Masked loads and stores of consecutive elements, working around bugs of LLVM 20 to 22.
 
 AVX2: LLVM may find out late that a mask is false for a whole register of several; it then reads
 that register without the mask, or aborts. AVX-512: of a vector narrower than an XMM register LLVM

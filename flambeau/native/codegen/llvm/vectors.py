@@ -36,7 +36,7 @@ def widen(b: ir.IRBuilder, value: ir.Value, stored: Type, type: Type) -> ir.Valu
 
 
 def splat(b: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
-    """A vector of one value."""
+    """Broadcast a value to a vector."""
     if lanes == 1:
         vector = ir.VectorType(scalar.type, 1)
         return b.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(I32, 0))
@@ -56,7 +56,7 @@ def fma(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
 def load_vector(
     b: ir.IRBuilder, pointer: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None
 ) -> ir.Value:
-    """Contiguous elements as they are in memory; zero where the mask is false."""
+    """Load contiguous elements in their memory type; zero where the mask is false."""
     vector = ir.VectorType(memory_type(type), lanes)
     if mask is None:
         return b.load(pointer, typ=vector, align=type.size)
@@ -74,7 +74,7 @@ def store_vector(
 
 
 def first_lanes(b: ir.IRBuilder, count: Number, lanes: int) -> ir.Value | None:
-    """A mask of the first `count` lanes; None where that is known to be all of them."""
+    """A mask of the first `count` lanes; None if known to be all of them."""
     kind = ir.VectorType(I1, lanes)
     if isinstance(count, int):
         return None if count >= lanes else ir.Constant(kind, [i < count for i in range(lanes)])

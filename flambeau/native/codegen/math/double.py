@@ -1,7 +1,7 @@
 """Functions of float64 to 2 units in the last place (log2 and tan: 2.2).
 
-What a rounding leaves out goes along as a second number. exp is in exponential.py. Angles beyond
-FAR are the C library's, lane by lane.
+Rounding errors are carried as a second number. exp is in exponential.py. Angles beyond
+MAX_REDUCIBLE_ANGLE go to the C library, lane by lane.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def log(m: Lanes, x: Value) -> Value:
 
 
 def log1p(m: Lanes, x: Value) -> Value:
-    """log(1 + x): what the sum loses is added to the logarithm."""
+    """log(1 + x): the rounding error of the sum is added to the logarithm."""
     total = m.add(x, 1.0)
     back = m.sub(total, 1.0)
     lost = m.add(m.sub(1.0, m.sub(total, back)), m.sub(x, back))

@@ -31,7 +31,7 @@ EXPM1_NEAR = tuple(1 / f for f in (3628800, 362880, 40320, 5040, 720, 120, 24, 6
 def scale_by_power(m: Lanes, y: Value, n: Value, mantissa: int, zero: Value) -> Value:
     """y * 2**n for integers n, in two steps so that results may be denormal or infinite.
 
-    Where `zero` holds it is a product with 0: one that underflows takes a hundred times as long.
+    Where `zero` holds, multiplies by 0: a product that underflows takes a hundred times as long.
     """
     b = m.b
     half = b.ashr(n, m.integer(1))

@@ -88,7 +88,7 @@ def log1p_64(m: Lanes, x: Value) -> Value:
 
 
 def log1p_32(m: Lanes, x: Value) -> Value:
-    """log(1 + x) of float32: what the sum loses is added to the logarithm."""
+    """log(1 + x) of float32: the rounding error of the sum is added to the logarithm."""
     total = m.add(x, 1.0)
     back = m.sub(total, 1.0)
     lost = m.add(m.sub(1.0, m.sub(total, back)), m.sub(x, back))

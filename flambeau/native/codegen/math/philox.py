@@ -1,4 +1,4 @@
-"""Philox-4x32-10 on lanes of 64 bits, of which only the lower halves are looked at."""
+"""Philox-4x32-10 on lanes of 64 bits, of which only the lower halves count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..llvm.builder import I32, I64, Builder, lane_numbers, vector
 
 
 class _Words:
-    """Arithmetic on so many lanes."""
+    """Arithmetic on vectors of `lanes` lanes."""
 
     def __init__(self, b: Builder, lanes: int) -> None:
         self.b, self.lanes = b, lanes
@@ -23,8 +23,8 @@ class _Words:
         return self.b.splat(ir.Constant(I64, value), self.lanes)
 
     def upper(self, value: ir.Value) -> ir.Value:
-        """The upper half, below; what is above does not matter. Not by a shift, which has to wait
-        for the unit that multiplies."""
+        """Move the upper half down; the new upper half is arbitrary. Not by a shift, which competes
+        with the multiplications for their unit."""
         if self.lanes == 1:
             return self.b.lshr(value, self.half)
         kind = vector(I32, 2 * self.lanes)
@@ -71,8 +71,8 @@ def philox_word(b: Builder, values: Sequence[ir.Value], type: Type, lanes: int) 
 def consecutive_words(
     b: Builder, start: ir.Value, stream: ir.Value, key: ir.Value, lanes: int
 ) -> ir.Value:
-    """The words for `lanes` indices (whole sixteens) from `start` on, as i32: of a quarter as many
-    counters where `start` is whole sixteens too."""
+    """Return the words for `lanes` indices (a multiple of 16) from `start` on, as i32; from a
+    quarter as many counters if `start` is a multiple of 16 too."""
     aligned = b.icmp_unsigned("==", b.and_(start, b.integer(15)), b.integer(0))
     with b.if_else(aligned) as (quick, slow):
         with quick:

@@ -1,9 +1,9 @@
-"""Functions as polynomials by interval, whose coefficients a permutation picks: AVX-512 and AVX2.
+"""Functions as piecewise polynomials, whose coefficients a permutation selects: AVX-512 and AVX2.
 
 An odd function that levels off is 32 polynomials (16 in float64), one for each interval of equal
 width around a multiple of that width. Two registers hold a coefficient's values; one instruction
-finds those of 16 lanes (8). A third of the work of one formula for all arguments, and no division.
-AVX2 picks of one register: 8 wider intervals, for curves that polynomials follow so far.
+selects those of 16 (8) lanes. A third of the work of one formula for all arguments, and no
+division. AVX2 selects from one register: 8 wider intervals, for curves that polynomials follow.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PiecewiseTable32:
 
     @cached_property
     def columns(self) -> list[tuple[float, ...]]:
-        """For each coefficient, the constant one first, its values by interval."""
+        """For each coefficient, the constant first, its values by interval."""
         half = self.width / 2
         rows = [] if self.slope is None else [self._around_zero(half, self.slope)]
         for k in range(len(rows), self.count):
@@ -117,7 +117,7 @@ class PiecewiseTable64:
 
     @cached_property
     def columns(self) -> list[tuple[float, ...]]:
-        """For each coefficient, the constant one first, its values by interval."""
+        """For each coefficient, the constant first, its values by interval."""
         rows = [_economize(self.series(k * self.width), self.width / 2, self.degree)
                 for k in range(INTERVALS64)]
         rows[0][0] = 0.0

@@ -1,4 +1,4 @@
-"""The remainder of float32 numbers, computed in float64 where the quotient is small enough."""
+"""The remainder of float32 numbers, computed in float64 if the quotient is small enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of functions, and where there is none for a type, the C library's."""
+"""The table of functions; the C library's for types without one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FLOAT64_FUNCTIONS: dict[Scalar, Callable[..., ir.Value]] = {
 def emit_function(
     b: Builder, operation: Scalar, values: Sequence[ir.Value], type: Type, lanes: int
 ) -> ir.Value:
-    """A function on operands of one floating type, all of as many lanes."""
+    """Apply a function to operands of one floating type and lane count."""
     wide = type is Type.F64 and not b.module.exact
     table = FLOAT32_FUNCTIONS if type is Type.F32 else FLOAT64_FUNCTIONS if wide else {}
     formula = table.get(operation)

@@ -27,7 +27,7 @@ class Lanes:
         self.integers = vector(word, lanes) if lanes > 1 else word
 
     def number(self, value: Value) -> Value:
-        """A value as it is, a Python number in every lane."""
+        """Return a value unchanged, a Python number broadcast to every lane."""
         if isinstance(value, ir.Value):
             return value
         return self.b.splat(constant(self.type, float(value)), self.lanes)
@@ -130,7 +130,7 @@ class Lanes:
 
     @property
     def permute_width(self) -> int:
-        """Of how many float32 numbers an instruction picks one for each lane; 0 without such."""
+        """From how many float32 numbers an instruction selects one per lane; 0 without such."""
         return {64: 32, 32: 8}.get(self.b.vector_bytes, 0)
 
     def look_up(self, index: Value, values: Sequence[float]) -> Value:
@@ -169,7 +169,7 @@ class Lanes:
     def scale(self, y: Value, n: Value, tiny: Value) -> Value:
         """y * 2**n for whole floats n, and 0 where `tiny`: AVX-512.
 
-        A product that underflows takes a hundred times as long, so it is not made there.
+        A product that underflows takes a hundred times as long, so it is avoided there.
         """
         letters, width = ("ps", 16) if self.type is Type.F32 else ("pd", 8)
         name = f"llvm.x86.avx512.mask.scalef.{letters}.512"
@@ -222,7 +222,7 @@ class Lanes:
 
 
 def select_rare(m: Lanes, rare: Value, name: str, arguments: Sequence[Value], y: Value) -> Value:
-    """y, but where a condition holds, which is seldom, what a C function gives, lane by lane."""
+    """Return y; where a rare condition holds, a C function's result, lane by lane."""
     b = m.b
     some = rare if m.lanes == 1 else b.intrinsic("vector.reduce.or", I1, [rare], (), [rare.type])
     start = b.block

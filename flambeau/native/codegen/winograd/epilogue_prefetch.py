@@ -1,6 +1,6 @@
-"""Prefetches what the epilogue of a Winograd convolution reads and writes, while tiles multiply.
+"""Prefetch what a Winograd convolution's epilogue reads and writes, while tiles multiply.
 
-Outputs of a tile lie far apart in memory, so the epilogue would wait for each of them.
+Outputs of a tile are far apart in memory, so the epilogue would wait for each of them.
 """
 
 from __future__ import annotations

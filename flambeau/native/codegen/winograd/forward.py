@@ -1,7 +1,7 @@
 """Convolutions by Winograd's algorithm: 3 x 3 taps, 2 x 2 outputs from sixteen products a tile.
 
-A thread's weights and a batch of its tiles are brought into the sixteen places, each place is a
-matrix product, and the sums come back as outputs, on which the epilogue is done.
+A thread transforms its weights and a batch of tiles into sixteen positions, multiplies matrices
+per position, and transforms the sums into outputs, on which the epilogue runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .weight_panels import WeightPanels
 def emit_winograd(context: Context, contract: Contract) -> None:
     """Emit a convolution, split among the threads.
 
-    Raises Unsupported, before anything is emitted, for other forms and where it does not pay.
+    Raises Unsupported, before anything is emitted, for other forms and if it does not pay.
     """
     cut = plan_winograd(contract, context.target)
     if contract.a.indirect or contract.b.indirect or contract.b.mask is not None:
@@ -39,7 +39,7 @@ def emit_winograd(context: Context, contract: Contract) -> None:
 
 
 class _WinogradEmitter:
-    """Emits one convolution."""
+    """Emits a convolution."""
 
     def __init__(self, context: Context, contract: Contract, cut: WinogradPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut

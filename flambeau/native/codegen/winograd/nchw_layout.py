@@ -1,7 +1,7 @@
-"""Images with rows innermost in memory, for Winograd's algorithm: turned on the way in and out.
+"""NCHW images for Winograd's algorithm: transposed on the way in and out.
 
-Whole images are copied with their channels innermost and their border of zeros; outputs wait with
-their columns innermost, and are turned for the epilogue, whose lanes run along the rows.
+Whole images are copied with channels innermost and a border of zeros; outputs are stored with
+columns innermost, and transposed for the epilogue, whose lanes run along the rows.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class ChannelsLastImages:
         self.bytes = height * self.row
 
     def clear(self, b: Builder, target: ir.Value, images: int) -> None:
-        """Zero; what is packed later never covers the border."""
+        """Clear the scratch; packing never covers the border."""
         zero = ir.Constant(ir.VectorType(memory_type(Type.F32), 16), None)
         with b.counted_loop(0, images * self.bytes, 64) as at:
             store_vector(b, zero, offset_bytes(b, target, at), 4)
 
     def place(self, b: Builder, start: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
               ) -> ir.Value:
-        """Where a place's channels are."""
+        """The address of a position's channels."""
         for at, apart in ((image, self.bytes), (y, self.row), (x, self.line)):
             start = offset_bytes(b, start, b.mul(at, constant(apart)))
         return start
@@ -107,11 +107,11 @@ class TransposedOutputs:
 
     @staticmethod
     def needed(contract: Contract, sides: tuple[ImageAxis, ImageAxis]) -> bool:
-        """Whether the epilogue's stores are nearer along the rows than along the columns."""
+        """Whether the epilogue's stores are closer along the rows than along the columns."""
         return runs_along_rows(contract, sides[1].row.index)
 
     def _flat(self) -> bool:
-        """Whether an image's rows are one run of memory for the epilogue."""
+        """Whether an image's rows are contiguous for the epilogue."""
         down, right = self.sides
         strides = [(access.at.stride(down.row.index), access.at.stride(right.row.index))
                    for access in epilogue_accesses(self.contract)]

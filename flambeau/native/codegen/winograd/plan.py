@@ -1,7 +1,7 @@
-"""Which convolutions are made by Winograd's algorithm F(2 x 2, 3 x 3), and how they are cut.
+"""Which convolutions use Winograd's algorithm F(2 x 2, 3 x 3), and their blocking.
 
-Tiles of 2 x 2 outputs are made from 4 x 4 inputs with 16 multiplications instead of 36. Sums of up
-to four values come before and after; their rounding is of the size of the products' own.
+Tiles of 2 x 2 outputs take 16 multiplications of 4 x 4 inputs instead of 36, with sums of up to
+four values before and after, whose rounding errors are of the size of the products'.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ class WinogradPlan:
 
     @property
     def packed(self) -> bool:
-        """Whether images are turned first, since their rows are innermost."""
+        """Whether images are transposed first, since their rows are innermost."""
         return self.contract.a.at.stride(self.channel.index) != 1
 
     @property
     def images(self) -> int:
-        """Images of a unit, where units are whole images; else 0."""
+        """Images per unit if units are whole images, else 0."""
         each = self.sides[0].tiles * self.sides[1].tiles
         return max(1, self.batch // each) if self.packed or self.turned else 0
 
@@ -152,7 +152,7 @@ def padded_line_bytes(channels: int, lanes: int, size: int) -> int:
 
 
 def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
-    """The blocking of a convolution. Raises Unsupported for other forms and where it does not pay.
+    """Plan a convolution's blocking. Raises Unsupported for other forms and if it does not pay.
     """
     if contract.a.type is not Type.F32 or contract.b.type is not Type.F32:
         raise Unsupported("types")
@@ -259,8 +259,8 @@ def _choose_vectors(across: int, max_vectors: int) -> int:
 
 
 def _choose_batch(tiles: int, rows: int, each: int, shares: int) -> int:
-    """Tiles at a time: whole register tiles, a few at least, as many as the caches hold, in about
-    as many batches as so many threads can share."""
+    """Return the tiles per batch: whole register tiles, at least a few, as many as the caches hold,
+    with about as many batches as the threads can share."""
     min_tiles = 4 * rows
     max_tiles = max(min_tiles, min(12 * rows, (3 * ASSUMED_L2_BYTES // 4) // each))
     sizes = range(min_tiles, max_tiles + 1, rows)
@@ -270,7 +270,7 @@ def _choose_batch(tiles: int, rows: int, each: int, shares: int) -> int:
 
 
 def _winograd_cycles(cut: WinogradPlan) -> float:
-    """Of the whole, on one thread."""
+    """The cycles of the convolution on one thread."""
     across, deep = cut.count * cut.vectors, -(-cut.channels // cut.lanes)
     groups = -(-cut.count // cut.panels)
     tiles = cut.units * (-(-cut.span // cut.batch) * cut.batch)
@@ -281,6 +281,6 @@ def _winograd_cycles(cut: WinogradPlan) -> float:
 
 
 def _direct_cycles(cut: WinogradPlan) -> float:
-    """Of a direct convolution, on one thread."""
+    """The cycles of a direct convolution on one thread."""
     outputs = prod(require_static(a.extent) for a in cut.contract.rows)
     return 9 * outputs * (cut.channels + 2) * -(-cut.columns // cut.lanes) / 2

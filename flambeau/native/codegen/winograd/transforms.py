@@ -51,7 +51,7 @@ def transform_both_axes(square: Square, line: object) -> Square:
 
 
 class InputTiles:
-    """Numbered tiles of a convolution's images: where they are, and reading them."""
+    """Numbered tiles of a convolution's images: their addresses and loads."""
 
     def __init__(self, context: Context, load: Load, sides: tuple[ImageAxis, ImageAxis],
                  others: Sequence[Axis], channels: int) -> None:
@@ -108,7 +108,7 @@ class InputTiles:
                 self.channelwise(start, apart, channels, lanes, target, plane, inside)
 
     def _inside(self, side: ImageAxis, first: ir.Value) -> list[ir.Value | None]:
-        """Whether each of a tile's four positions is there; None where it always is."""
+        """Whether each of a tile's four positions is inside; None if always."""
         b, last = self.b, 2 * side.tiles - 2
         masks: list[ir.Value | None] = []
         for i in range(4):

@@ -1,8 +1,8 @@
 """Gradients of 3 x 3 weights by Winograd's algorithm: sixteen products for a tile of 2 x 2 outputs.
 
-A thread takes a rectangle of input channels by output channels. Batches of tiles of the image and
-of the outputs' gradient are brought into the sixteen places, where matrix products add them up;
-at the end the sums come back as nine taps.
+A thread computes a rectangle of input channels by output channels. Batches of tiles of the image
+and of the outputs' gradient are transformed into sixteen positions, where matrix products
+accumulate; at the end the sums are transformed into nine taps.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class WinogradWeightPlan:
 
 
 def plan_winograd_weight(contract: Contract, target: Target) -> WinogradWeightPlan:
-    """Cut a gradient. Unsupported where it is another contraction, or not worth it."""
+    """Plan a gradient. Raises Unsupported for other contractions, and if it does not pay."""
     a, b = contract.a, contract.b
     if a.type is not Type.F32 or b.type is not Type.F32 or b.indirect or b.mask is not None:
         raise Unsupported("types")
@@ -186,7 +186,7 @@ def _transform_sums(b: Builder, m: Square) -> Square:
 
 
 class _WinogradWeightEmitter:
-    """Emits one weight gradient."""
+    """Emits a weight gradient."""
 
     def __init__(self, context: Context, contract: Contract, cut: WinogradWeightPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
@@ -258,7 +258,7 @@ class _WinogradWeightEmitter:
         self._taps(channel, count, column, across)
 
     def _targets(self, tile: ir.Value) -> list[ir.Value]:
-        """Where a tile's inputs and gradients go."""
+        """The scratch addresses of a tile's inputs and gradients."""
         starts = zip((self.inputs, self.outputs), self.cut.lines, strict=True)
         return [offset_bytes(self.b, p, self.b.mul(tile, constant(line))) for p, line in starts]
 

@@ -1,1 +1,1 @@
-"""Kernels that draw random numbers: words, what is made of words, and the C library's functions."""
+"""Kernels that draw random numbers: generator words, distributions, the C library's functions."""

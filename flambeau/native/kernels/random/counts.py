@@ -1,5 +1,4 @@
-"""Counts that are drawn until one is accepted: Poisson's and the binomial ones, as the loops of
-tensor/random/rejection_sampling.py draw them."""
+"""Poisson and binomial counts by rejection sampling, as in tensor/random/rejection_sampling.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers: the Mersenne Twister's blocks of words, and what is made of words.
+"""Random numbers: the Mersenne Twister's blocks of words, and uniform numbers from words.
 
 Words come one by one (U32), or in pairs read as U64, the first word of a pair being the upper half
 of its number. Normal numbers are in normal.py.
@@ -28,7 +28,7 @@ def _operation(operation: Scalar, *operands: Expression) -> Expression:
 
 
 def _next_word(first: Expression, second: Expression, ahead: Expression) -> Expression:
-    """The next state's word, of the word at its place, the one after it, and one ahead."""
+    """Return the next state's word from the word at its position, its successor, and one ahead."""
     upper = _operation(Scalar.AND, first, _word(0x80000000))
     mixed = _operation(Scalar.OR, upper, _operation(Scalar.AND, second, _word(0x7FFFFFFF)))
     odd = _operation(Scalar.AND, second, _word(1))
@@ -39,7 +39,7 @@ def _next_word(first: Expression, second: Expression, ahead: Expression) -> Expr
 
 
 def _temper(y: Expression) -> Expression:
-    """The word that is given out."""
+    """Temper a state word into an output word."""
     y = _operation(Scalar.XOR, y, _operation(Scalar.SHR, y, _word(11)))
     for shift, mask in ((7, 0x9D2C5680), (15, 0xEFC60000)):
         y = _operation(
@@ -53,8 +53,8 @@ def _temper(y: Expression) -> Expression:
 def twist() -> Kernel:
     """key (624 words, in place), words, rest; groups of GROUP blocks, single blocks in `rest`.
 
-    A state is written behind the one that it is made of, and the last of a group is then moved to
-    the front: so every place has a word one and 397 places ahead of it.
+    A state is written behind its predecessor, and the last of a group then moves to the front, so
+    every position has a word 1 and 397 positions ahead of it.
     """
     key, words, rest = (Buffer(Type.U32, name) for name in ("key", "words", "rest"))
     line = Buffer(Type.U32, "line", local=(TWISTER_BLOCKS_PER_GROUP + 1) * STATE_WORDS)
@@ -132,7 +132,7 @@ class _DrawKernelBuilder:
 
 
 def _bits53(pairs: Value) -> Value:
-    """53 bits of two words, the first of which is the upper half."""
+    """Combine two words, the upper half first, into 53 bits."""
     number = apply(Scalar.OR, apply(Scalar.SHL, pairs, 32), apply(Scalar.SHR, pairs, 32))
     return apply(Scalar.AND, number, (1 << 53) - 1)
 
@@ -157,7 +157,7 @@ def unit(type: Type) -> Kernel:
 def uniform(type: Type) -> Kernel:
     """words, span, start, low, high, y; count: uniform numbers on [start, start + span).
 
-    What is rounded to `high` becomes `low`.
+    Numbers rounded to `high` become `low`.
     """
     draw, wide = _DrawKernelBuilder(), compute_type(type)
     number = _unit(draw, type)

@@ -1,7 +1,7 @@
-"""Normal numbers by Box and Muller's transform, to PyTorch's bits: tensor/normal.py in kernels.
+"""Normal numbers by the Box-Muller transform, bit for bit as in tensor/random/normal.py.
 
-Blocks of 16: 8 radii and 8 angles. float64 takes the C library's functions, which F64 operations of
-the loop IR are; what is narrower takes the polynomials of Cephes, with fused multiply-adds.
+Blocks of 16: 8 radii and 8 angles. float64 uses the C library's functions, as F64 operations of
+the loop IR do; narrower types use Cephes' polynomials, with fused multiply-adds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def normal(type: Type) -> Kernel:
 
 
 def _box_muller_libm(first: Value, second: Value) -> tuple[Value, Value]:
-    """Two standard normal numbers of two uniform ones, F64."""
+    """Return two standard normal numbers from two uniform ones, F64."""
     radius = apply(Scalar.SQRT, apply(Scalar.LOG, 1 - first) * -2.0)
     angle = second * (2 * math.pi)
     return radius * apply(Scalar.COS, angle), radius * apply(Scalar.SIN, angle)

@@ -1,7 +1,7 @@
-"""Numbers that are drawn until one is accepted: how many words an element spends depends on them.
+"""Rejection sampling: the number of words an element consumes depends on the words.
 
-An element takes uniform numbers from a buffer. One for which they do not suffice is not drawn: the
-kernel stops before it, and goes on there when it is called with more.
+An element consumes uniform numbers from a buffer. If too few are left, the kernel stops before the
+element, and continues there when called with more.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _THIRD, _SQUEEZE = float(np.float32(1 / 3)), float(np.float32(0.0331))
 class RejectionProgram(StatementProgram):
     """Draws `y` from `uniforms` (F64).
 
-    `place` (I64): uniform numbers spent, elements drawn, whether a normal number waits, how many
-    uniform numbers there are, how many elements. `waiting` (F64): that normal number.
+    `place` (I64): uniform numbers consumed, elements drawn, whether a normal number waits, the
+    count of uniform numbers, the count of elements. `waiting` (F64): that normal number.
     """
 
     def __init__(self, type: Type) -> None:
@@ -66,7 +66,7 @@ class RejectionProgram(StatementProgram):
 
     @contextmanager
     def with_uniforms(self, count: int) -> Iterator[list[Value]]:
-        """With statement: if there are so many left. They count as spent behind it."""
+        """A `with` block run if `count` numbers are left, which then count as consumed."""
         suffices = self.spent.now + count <= self.available.now
         has_enough = self.integer("enough", suffices.cast(Type.I64))
         with self.where(has_enough.now > 0):
@@ -90,7 +90,7 @@ class RejectionProgram(StatementProgram):
             self.waits.put(1)
 
     def kernel(self, name: str, others: list[Buffer]) -> Kernel:
-        """The kernel of what was written: place, waiting, uniforms, others, y."""
+        """Return the kernel of the recorded statements: place, waiting, uniforms, others, y."""
         for i, variable in enumerate((self.spent, self.element, self.waits)):
             self.write(Store(self.place, Affine(i), variable.now.expression))
         self.write(Store(self.waiting, Affine(), self.spare.now.expression))
@@ -130,7 +130,7 @@ def gamma(type: Type) -> Kernel:
 
 
 def _gamma_candidate(code: RejectionProgram, d: Variable, c: Variable) -> Variable:
-    """One try; what it gives counts if the state is DRAWN behind it."""
+    """A trial; its result counts if the state is then DRAWN."""
     x, y = code.real("x", 0.0), code.real("y", 0.0)
     with code.while_((code.state.now == TRYING) & (y.now <= 0)):
         code.normal(x)
