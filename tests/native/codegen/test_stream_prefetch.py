@@ -72,7 +72,8 @@ def test_every_line_of_a_round_is_asked_for_once() -> None:
 
 
 @pytest.mark.parametrize(("last", "most"), [
-    (8 << 20, 6 << 20), (AVX512.last, MIN_DRAM_STREAM_BYTES), (480 << 20, MIN_DRAM_STREAM_BYTES),
+    (8 << 20, 6 << 20), (AVX512.llc_bytes, MIN_DRAM_STREAM_BYTES),
+    (480 << 20, MIN_DRAM_STREAM_BYTES),
 ])
 @pytest.mark.parametrize("less", [True, False])
 def test_what_the_last_cache_holds_far_away_or_not_is_asked_for_sooner(
@@ -90,7 +91,7 @@ def test_what_the_last_cache_holds_far_away_or_not_is_asked_for_sooner(
 
 def test_loops_of_any_size_decide_when_they_run() -> None:
     text = emit(pointwise(lambda a: -a, [(Type.F32, FULL)]), AVX512)
-    assert f", {min(AVX512.last * 3 // 4, MIN_DRAM_STREAM_BYTES)}\n" in text
+    assert f", {min(AVX512.llc_bytes * 3 // 4, MIN_DRAM_STREAM_BYTES)}\n" in text
     assert re.search(
         rf"select .*i64 {FAR_PREFETCH_DISTANCE_BYTES // 4}, i64 {PREFETCH_DISTANCE_BYTES // 4}",
         text,
