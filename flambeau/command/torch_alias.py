@@ -54,7 +54,7 @@ _SHADOWED_MODULES = {
     "torch.ao.quantization": ("quantize",),
     "torch.autograd": ("gradcheck",),
     "torch.multiprocessing": ("spawn",),
-    "torch.nn.parallel": ("data_parallel",),
+    "torch.nn.parallel": ("data_parallel", "parallel_apply", "replicate"),
     "torch.nn.utils": ("spectral_norm", "weight_norm"),
 }
 

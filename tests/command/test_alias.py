@@ -120,6 +120,8 @@ def test_modules_behind_functions_of_their_name_can_be_imported(environment):
         from torch.autograd.gradcheck import GradcheckError
         from torch.multiprocessing.spawn import spawn
         from torch.nn.parallel.data_parallel import DataParallel
+        from torch.nn.parallel.parallel_apply import parallel_apply
+        from torch.nn.parallel.replicate import replicate
         from torch.nn.utils.spectral_norm import SpectralNorm
         from torch.nn.utils.weight_norm import WeightNorm
         from torch.ao.quantization.quantize import quantize

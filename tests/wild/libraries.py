@@ -121,7 +121,9 @@ def run_program(entry: dict, python: Path, out: Path, environment: dict, options
 
 def run_tests(entry: dict, python: Path, out: Path, environment: dict, settings: object) -> None:
     folder = source(entry, python)
+    environment["WILD_EVERY"] = str(entry.get("every", 1))
     options = "-q -p outcomes_plugin -p no:cacheprovider --timeout 60 -o addopts= -rN".split()
+    options += ["--continue-on-collection-errors"]
     if entry.get("installed"):
         # Beside the library lies flambeau's alias: on PyTorch's side that folder must stay behind
         # PyTorch's in sys.path. Without -c, pytest reads the settings of the project around it.
@@ -132,12 +134,14 @@ def run_tests(entry: dict, python: Path, out: Path, environment: dict, settings:
 
 
 def source(entry: dict, python: Path) -> Path:
-    """Where a library's tests lie: in the installed package, or in its source distribution."""
+    """Where a library's tests lie: in its package, its source distribution or its repository."""
     if entry.get("installed"):  # PyTorch's environment sees the libraries of the other one
         package = entry["paths"][0].partition("/")[0]
         program = f"import importlib.util; print(importlib.util.find_spec({package!r}).origin)"
         return Path(start([str(python), "-c", program], HERE, dict(os.environ), 60)[0].strip()
                     ).parent.parent
+    if "repository" in entry:
+        return checkout(entry["repository"], entry["ref"]) / entry.get("folder", ".")
     name = f"{entry['package']}-{entry['version']}"
     folder = CACHE / "sources" / name
     if not folder.exists():
@@ -147,6 +151,18 @@ def source(entry: dict, python: Path) -> Path:
                         ":all:", "--dest", str(folder.parent), wanted], check=True)
         with tarfile.open(folder.parent / f"{name}.tar.gz") as archive:
             archive.extractall(folder.parent, filter="data")
+    return folder
+
+
+def checkout(repository: str, ref: str) -> Path:
+    """A GitHub repository's files at a tag or commit."""
+    folder = CACHE / "sources" / f"{repository.partition('/')[2]}-{ref[:12]}"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        url = f"https://github.com/{repository}"
+        for command in (["init", "--quiet"], ["fetch", "--quiet", "--depth", "1", url, ref],
+                        ["checkout", "--quiet", "FETCH_HEAD"]):
+            subprocess.run(["git", *command], cwd=folder, check=True)
     return folder
 
 

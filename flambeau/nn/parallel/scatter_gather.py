@@ -1,0 +1,79 @@
+"""scatter and gather: split a batch over GPUs, and join the results.
+
+flambeau has no GPU: what holds no tensor is repeated for each device, and tensors are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tensor import Tensor
+
+
+def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
+    """Split the tensors of `inputs` along `dim` over GPUs, and repeat all else for each.
+
+    Raises RuntimeError for a tensor: there is no GPU.
+
+    >>> nn.parallel.scatter((1, "a"), [0, 1])
+    [(1, 'a'), (1, 'a')]
+    """
+    if isinstance(inputs, Tensor):
+        error = RuntimeError("Cannot access accelerator device when none is available.")
+        error.add_note("torch.chunk(input, len(devices), dim) splits a tensor on the CPU.")
+        raise error
+    if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
+        return [type(inputs)(*parts) for parts in _scatter_each(inputs, target_gpus, dim)]
+    if isinstance(inputs, (tuple, list)) and inputs:
+        kind = tuple if isinstance(inputs, tuple) else list
+        return [kind(parts) for parts in _scatter_each(inputs, target_gpus, dim)]
+    if isinstance(inputs, dict) and inputs:
+        return [type(inputs)(parts) for parts in _scatter_each(inputs.items(), target_gpus, dim)]
+    return [inputs for _ in target_gpus]
+
+
+def _scatter_each(values: Any, target_gpus: Sequence[Any], dim: int) -> Any:
+    return zip(*(scatter(value, target_gpus, dim) for value in values), strict=False)
+
+
+def scatter_kwargs(
+    inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, target_gpus: Sequence[Any],
+    dim: int = 0,
+) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
+    """Scatter positional arguments and keywords; the shorter of both is filled up with none.
+
+    >>> nn.parallel.scatter_gather.scatter_kwargs((1,), {"k": 2}, [0, 1])
+    (((1,), (1,)), ({'k': 2}, {'k': 2}))
+    """
+    parts = scatter(inputs, target_gpus, dim) if inputs else []
+    keywords = scatter(kwargs, target_gpus, dim) if kwargs else []
+    parts += [() for _ in range(len(keywords) - len(parts))]
+    keywords += [{} for _ in range(len(parts) - len(keywords))]
+    return tuple(parts), tuple(keywords)
+
+
+def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
+    """Join tensors of several GPUs along `dim`, inside dicts, lists and tuples too.
+
+    Raises AssertionError for tensors, which lie on the CPU, and ValueError for dicts of
+    different lengths.
+
+    >>> nn.parallel.gather([None, None], "cpu") is None
+    True
+    """
+    first = outputs[0]
+    if isinstance(first, Tensor):
+        error = AssertionError("Gather function not implemented for CPU tensors")
+        error.add_note("torch.cat(outputs, dim) joins tensors on the CPU.")
+        raise error
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        if any(len(first) != len(output) for output in outputs):
+            raise ValueError("All dicts must have the same number of keys")
+        return type(first)(
+            (key, gather([output[key] for output in outputs], target_device, dim)) for key in first
+        )
+    parts = [gather(part, target_device, dim) for part in zip(*outputs, strict=True)]
+    return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
