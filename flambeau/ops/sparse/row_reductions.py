@@ -21,6 +21,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
 
 def _reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     """The terms mat1[i, k] * mat2[k, j] of each row reduced as `reduce` says; 0 for empty rows."""
+    reduce = {"min": "amin", "max": "amax"}.get(reduce, reduce)
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got "
                            f"{reduce}")
