@@ -359,3 +359,27 @@ def test_operators_without_a_derivative(torch):
         with pytest.raises(NotImplementedError, match="Trying to use forward AD with .*does not"):
             torch.floor_divide(x, x)
         assert forward_ad.unpack_dual(torch.igamma(torch.ones(2), torch.ones(2))).tangent is None
+
+
+COMPOSITES = {
+    "eigenvalues": (lambda x: torch.linalg.eigvalsh(x + x.T, UPLO="U"), (4, 4)),
+    "statistics of groups": (
+        lambda x: torch.native_group_norm(x, None, None, 2, 4, 3, 2, 0.1)[1:], (2, 4, 3)),
+    "statistics of layers": (
+        lambda x: torch.native_layer_norm(x, (4,), None, None, 0.1)[1:], (3, 4)),
+    "no axes": (lambda x: torch.flip(x, ()) * 2, (3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_composites_take_the_way_with_derivatives(name: str) -> None:
+    """What a function leaves out where nothing requires gradients is there for tangents."""
+    function, shape = COMPOSITES[name]
+    torch.manual_seed(0)
+    x = rand(*shape)
+    with forward_ad.dual_level():
+        y = function(forward_ad.make_dual(x, torch.ones_like(x)))
+        parts = y if isinstance(y, tuple) else (y,)
+        assert all(forward_ad.unpack_dual(part).tangent is not None for part in parts)
+    assert torch.autograd.gradcheck(
+        function, (x.requires_grad_(),), check_forward_ad=True, check_backward_ad=False)

@@ -131,7 +131,7 @@ def call_with(operator: Operator, values: list[Any]) -> Any:
         if parameter.kind is parameter.KEYWORD_ONLY:
             named[parameter.name] = value
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            args.extend(value)
+            args.extend(value or ((),))  # no axes at all, as of flip
         else:
             args.append(value)
     return operator.function(*args, **named)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.tangents import LEVELS
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.operator import Array
@@ -117,7 +118,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
     >>> torch.linalg.eigvalsh(torch.tensor([[2., 0.], [0., 1.]]))
     tensor([1., 2.])
     """
-    if not A._tracked:
+    if not A._tracked and not LEVELS.active:
         return _eigvalsh(A, UPLO, out=out)
     y = _eigh(A, UPLO)[0]
     return y if out is None else write_result("eigvalsh", y, out)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
+from ...autograd.tangents import LEVELS
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
@@ -232,7 +233,7 @@ def native_group_norm(
     torch.Size([2, 2])
     """
     y, mean, rstd = _group(input, group, weight, bias, eps)
-    if MODE.grad and input.requires_grad:
+    if LEVELS.active or MODE.grad and input.requires_grad:
         _, mean, rstd = (v.squeeze(2) if i else v for i, v in enumerate(
             normalize(input.reshape(N, group, C // group * HxW), [2], eps)))
     return y, mean, rstd

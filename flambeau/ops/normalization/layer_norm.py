@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
+from ...autograd.tangents import LEVELS
 from ...tensor.dtypes import FLOAT32, HALF, finfo
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
@@ -245,7 +246,7 @@ def native_layer_norm(
     normalized = tuple(normalized_shape)
     y, mean, rstd = _layer(input, normalized, weight, bias, eps)
     n = len(normalized)
-    if MODE.grad and input.requires_grad:
+    if LEVELS.active or MODE.grad and input.requires_grad:
         _, mean, rstd = normalize(input, list(range(-n, 0)), eps)
         return y, mean, rstd
     shape = (*input.shape[: input.dim() - n], *(1,) * n)
