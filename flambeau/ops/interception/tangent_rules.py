@@ -126,7 +126,8 @@ def _has_complex(values: Sequence[Any]) -> bool:
 
 def call_with(operator: Operator, values: list[Any]) -> Any:
     """Call the operator with all its arguments, given in order."""
-    args, named = [], {}
+    args: list[Any] = []
+    named: dict[str, Any] = {}
     for parameter, value in zip(operator.parameters, values, strict=True):
         if parameter.kind is parameter.KEYWORD_ONLY:
             named[parameter.name] = value
