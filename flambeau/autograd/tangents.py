@@ -119,6 +119,8 @@ def hide(tensor: Tensor, levels: Sequence[int], source: Tensor | None = None) ->
 def _window_of(tangent: Tensor, start: int, view: Tensor) -> Tensor:
     """Return the part that `view` covers of the tangent of memory from element `start` on."""
     offset = _lowest(view).storage_offset() - start
+    if not offset and tangent.shape == view.shape and tangent.stride() == view.stride():
+        return tangent
     return _strided(tangent, tuple(view.shape), view.stride(), offset)
 
 

@@ -167,3 +167,14 @@ def test_views_in_place_turn_the_tangent_too(torch, name, args):
 def test_a_dual_is_not_resized(torch):
     with pytest.raises(RuntimeError, match="cannot resize variables that has a forward grad"):
         torch.func.jvp(lambda x: (x * 2).resize_(1), (torch.ones(2),), (torch.ones(2),))
+
+
+def test_a_base_and_its_views_share_the_tangent(torch):
+    forward_ad = torch.autograd.forward_ad
+    base = torch.zeros(2, 2)
+    same, turned = base.view_as(base), base.t()
+    with forward_ad.dual_level():
+        turned.copy_(forward_ad.make_dual(torch.ones(2, 2), torch.ones(2, 2)))
+        tangents = [forward_ad.unpack_dual(x).tangent for x in (base, same, turned)]
+        assert tangents[2]._base is tangents[0]
+        assert tangents[1] is tangents[0] or tangents[1]._base is tangents[0]
