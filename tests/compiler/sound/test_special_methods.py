@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import abc
+import collections
 import collections.abc
 import types
 import typing
 
 import pytest
 
+import flambeau as torch
 
 from .scenario import compare
 from .state_scenes import MOSTLY_SLOW, Scenes
@@ -314,6 +316,25 @@ def a_repr_of_an_object():
 
     scale = Scale()
     return lambda: float(repr(scale)), lambda: setattr(scale, "value", 3.0)
+
+
+@pytest.mark.parametrize("base", [object, collections.namedtuple("Pair", "x y")])
+def test_an_object_made_in_the_step_runs_its_del_on_every_call(base):
+    deaths = []
+
+    class Guard(base):
+        pass
+
+    def step(x):
+        Guard(*(1, 2) if base is not object else ())
+        return x * 2
+
+    step = torch.compile(step, options={"mode": "now"})
+    for call in range(8):
+        if call == 4:
+            Guard.__del__ = lambda self: deaths.append(1)
+        step(torch.ones(3))
+    assert len(deaths) == 4
 
 
 @pytest.mark.parametrize(("mode", "change_at"), MOSTLY_SLOW)
