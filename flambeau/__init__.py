@@ -92,9 +92,9 @@ newaxis = None
 
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
-    "_C", "__config__", "__future__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor",
-    "_ops",
-    "_subclasses", "_tensor_str", "_utils", "_vmap_internals", "accelerator", "amp", "ao",
+    "_C", "__config__", "__future__", "_custom_ops", "_decomp", "_dynamo", "_export",
+    "_higher_order_ops", "_inductor", "_ops", "_subclasses", "_tensor_str", "_utils",
+    "_vmap_internals", "accelerator", "amp", "ao",
     "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "doctor", "export",
     "fft", "func", "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked",
     "monitor", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",
@@ -102,6 +102,7 @@ _SUBMODULES = frozenset((
     "special", "storage", "testing", "torch_version", "train", "types", "utils", "version", "xpu",
 ))
 _ELSEWHERE = {
+    "cond": "_higher_order_ops.cond",
     **dict.fromkeys(("AcceleratorError", "OutOfMemoryError"), "accelerator"),
     **dict.fromkeys(("GradScaler", "autocast"), "amp"),
     **dict.fromkeys((

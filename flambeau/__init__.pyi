@@ -808,7 +808,9 @@ from . import _C as _C
 from . import __config__ as __config__
 from . import __future__ as __future__
 from . import _custom_ops as _custom_ops
+from . import _decomp as _decomp
 from . import _dynamo as _dynamo
+from . import _export as _export
 from . import _higher_order_ops as _higher_order_ops
 from . import _inductor as _inductor
 from . import _ops as _ops
@@ -878,6 +880,7 @@ from .amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_
 from .amp.autocast_mode import autocast_increment_nesting as autocast_increment_nesting
 from .amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
 from .compiler import compile as compile
+from ._higher_order_ops.cond import cond as cond
 from .jit import fork as fork
 from .amp.device_names import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from .amp.autocast_mode import get_autocast_dtype as get_autocast_dtype

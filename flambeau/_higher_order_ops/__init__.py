@@ -1,4 +1,4 @@
-"""torch._higher_order_ops: operators on functions, which only PyTorch's compiler has a use for."""
+"""torch._higher_order_ops: operators on functions, which are graphs in exported programs."""
 
 from ..tensor.absent import lacking
 

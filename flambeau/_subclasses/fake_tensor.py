@@ -1,22 +1,151 @@
-"""torch._subclasses.fake_tensor: programs ask whether a tensor is a fake one; here none is."""
+"""FakeTensor: a tensor with a device but without values, on which programs run for their shapes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..tensor.absent import Lacking
+from ..ops.core.operator import PUBLIC
+from ..tensor.devices import device as _device
+from ..tensor.devices import get_default_device
+from ..tensor.size import Size
+from ..tensor.tensor import Tensor
+from ..utils import _pytree as pytree
+from ..utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["FakeTensor", "FakeTensorMode", "is_fake"]
+__all__ = ["DataDependentOutputException", "FakeTensor", "FakeTensorMode",
+           "UnsupportedFakeTensorException", "is_fake"]
 
-FakeTensor: Any = Lacking("torch._subclasses.fake_tensor.FakeTensor")
-FakeTensorMode: Any = Lacking("torch._subclasses.fake_tensor.FakeTensorMode")
+_VALUES = frozenset(("item", "_local_scalar_dense", "equal", "nonzero", "masked_select"))
+
+
+class UnsupportedFakeTensorException(RuntimeError):
+    """An operator that fake tensors do not have."""
+
+
+class DataDependentOutputException(RuntimeError):
+    """An operator whose result depends on values, which fake tensors lack. `func`: the operator."""
+
+    def __init__(self, func: Any) -> None:
+        super().__init__(str(func))
+        self.func = func
+
+
+class FakeTensor(Tensor):
+    """A tensor of a FakeTensorMode. `fake_mode`: the mode; `fake_device`: where it seems to be."""
+
+    fake_mode: FakeTensorMode
+    fake_device: Any
+    _elem: Tensor
+    _sizes: tuple[Any, ...] | None
+
+    @staticmethod
+    def __new__(cls: Any, fake_mode: FakeTensorMode, elem: Tensor, device: Any = None,
+                sizes: tuple[Any, ...] | None = None, **options: Any) -> Any:
+        """A fake of a tensor on the meta device. `sizes`: its shape, where that is symbolic."""
+        make: Any = Tensor._make_wrapper_subclass
+        result = make(cls, tuple(map(int, elem.shape)), dtype=elem.dtype,
+                      device=_device("cpu" if device is None else device),
+                      requires_grad=elem.requires_grad)
+        result.__dict__.update(fake_mode=fake_mode, _elem=elem, _sizes=sizes,
+                               fake_device=result.device)
+        return result
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        pass
+
+    @property
+    def shape(self) -> Size:
+        """Its shape, in which lengths may be symbolic."""
+        sizes = self.__dict__.get("_sizes")
+        return self._elem.shape if sizes is None else tuple.__new__(Size, sizes)
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
+        sizes = ", ".join(map(str, self.shape))
+        kind = "" if str(self.dtype) == "torch.float32" else f", dtype={self.dtype}"
+        return f"FakeTensor(..., size=({sizes}{',' if len(self.shape) == 1 else ''}){kind})"
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operator for its shapes."""
+        values = pytree.tree_leaves((args, kwargs or {}))
+        mode = next(v.fake_mode for v in values if isinstance(v, FakeTensor))
+        return mode.run(func, args, kwargs or {})
+
+
+class FakeTensorMode(TorchDispatchMode):
+    """A context in which all new tensors are fake. `from_tensor` gives the fake of a real one.
+
+    >>> from flambeau._subclasses import FakeTensorMode
+    >>> with FakeTensorMode():
+    ...     x = torch.empty(3, 4)
+    >>> x @ x.T
+    FakeTensor(..., size=(3, 3))
+    """
+
+    def __init__(
+        self, *, allow_fallback_kernels: bool = True, allow_non_fake_inputs: bool = False,
+        shape_env: Any = None, static_shapes: bool | None = None, export: bool = False,
+    ) -> None:
+        super().__init__()
+        self.allow_non_fake_inputs, self.shape_env = allow_non_fake_inputs, shape_env
+        self.static_shapes, self.export = static_shapes, export
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator for its shapes."""
+        return self.run(func, args, kwargs or {})
+
+    def from_tensor(self, tensor: Tensor, **options: Any) -> FakeTensor:
+        """The fake of a tensor."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        fake: FakeTensor = FakeTensor(self, _on_meta(tensor), tensor.device)
+        return fake
+
+    def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The result of an operator as fakes. DataDependentOutputException for one that depends on
+        values."""
+        name = getattr(func, "overloadpacket", func).__name__
+        if name in _VALUES:
+            raise DataDependentOutputException(func)
+        values = pytree.tree_leaves((args, kwargs))
+        fakes = [v for v in values if isinstance(v, FakeTensor)]
+        place = kwargs.get("device")
+        if place is None:
+            place = fakes[0].device if fakes else get_default_device()
+        originals: dict[int, Any] = {}
+
+        def plain(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            elem = value._elem if isinstance(value, FakeTensor) else _on_meta(value)
+            originals[id(elem)] = value
+            return elem
+
+        def wrapped(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            known = originals.get(id(value))
+            return FakeTensor(self, value, place) if known is None else known
+
+        args, kwargs = pytree.tree_map(plain, (args, kwargs))
+        if "device" in kwargs or not any(isinstance(v, Tensor) for v in values):
+            kwargs = {**kwargs, "device": "meta"}
+        return pytree.tree_map(wrapped, func(*args, **kwargs))
+
+
+def _on_meta(tensor: Tensor) -> Tensor:
+    empty: Any = PUBLIC["torch"]["empty"]
+    result: Tensor = empty(tuple(tensor.shape), dtype=tensor.dtype, device="meta")
+    return result
 
 
 def is_fake(x: object) -> bool:
-    """False: tensors without values are those on the meta device.
+    """Whether a value is a fake tensor.
 
     >>> from flambeau._subclasses.fake_tensor import is_fake
     >>> is_fake(torch.ones(2))
     False
     """
-    return False
+    return isinstance(x, FakeTensor)

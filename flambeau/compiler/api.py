@@ -114,7 +114,7 @@ def is_exporting() -> bool:
     >>> torch.compiler.is_exporting()
     False
     """
-    activity = sys.modules.get("flambeau.export.activity")
+    activity = sys.modules.get("flambeau._higher_order_ops.active_export")
     return activity is not None and activity.is_exporting()
 
 

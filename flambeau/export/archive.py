@@ -93,6 +93,10 @@ def _spec(spec: Any) -> dict[str, Any]:
 
 
 def _node(node: Node) -> dict[str, Any]:
+    if node.op == "get_attr":
+        raise NotImplementedError(
+            f"torch.export.save: {node.target}, a function of torch.cond or map"
+        )
     target = node.target if isinstance(node.target, str) else _name(node)
     stack = [[key, path, str(kind)]
              for key, (path, kind) in node.meta.get("nn_module_stack", {}).items()]

@@ -8,6 +8,7 @@ from typing import Any
 from ..fx.qualified_names import method_name, qualified_name
 from ..ops.core.aten import _lookup, aten
 from ..ops.core.operator import PUBLIC
+from ..tensor.devices import get_default_device
 from ..tensor.tensor import Tensor
 
 __all__ = ["ATEN_FORMS", "OVERLOADS", "aten_call", "getitem_steps"]
@@ -151,6 +152,21 @@ def _new(name: str) -> Form:
     return form
 
 
+def _factory(name: str) -> Form:
+    """A new tensor, of the size that is written as one list."""
+
+    def form(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+             **options: Any) -> Any:
+        if options or requires_grad or not size:
+            return None
+        sizes = list(size[0]) if isinstance(size[0], (tuple, list)) else list(size)
+        words = {} if dtype is None else {"dtype": dtype}
+        place = get_default_device() if device is None else device
+        return name, [sizes], words | {"device": place, "pin_memory": False}
+
+    return form
+
+
 def _transposed(self: Any) -> Any:
     order = list(range(self.ndim))[::-1]
     return "permute", [self, order], {}
@@ -168,6 +184,7 @@ ATEN_FORMS: dict[str, Any] = {
     **{f"{space}.{n}": _varying(n) for n in ("view", "reshape", "permute", "expand", "repeat")
        for space in ("torch", "torch.Tensor")},
     "torch.Tensor.__rdiv__": _rdiv, "T": _transposed,
+    **{f"torch.{n}": _factory(n) for n in ("zeros", "ones", "empty", "rand", "randn")},
     "torch.Tensor.new_zeros": _new("zeros"), "torch.Tensor.new_ones": _new("ones"),
 }
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..fx.graph import Graph
+from ..fx.node import Node
 from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from .dynamic_shapes import Dim
-from .sizes import SpecializationError
+from .sized_example import SizedExample
+from .sizes import SpecializationError, SymbolicSize
 from .symbolic_expressions import INFINITE, Expression, Symbol, SymbolTable
 
 __all__ = ["DimensionSymbols"]
@@ -113,6 +116,26 @@ class DimensionSymbols:
                 dims = self.dims.get(i, {})
                 result[label] = [self._bound(dims.get(d), int(n)) for d, n in enumerate(leaf.shape)]
         return result
+
+    def show(self, graph: Graph, names: list[str]) -> None:
+        """Give inputs with dynamic dimensions, by name, an example whose shape names them."""
+        nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+        for i, dims in self.dims.items():
+            node = nodes[names[i]]
+            value = node.meta["val"]
+            sizes: list[Any] = list(value.shape)
+            for d, dim in dims.items():
+                sizes[d] = self._size(dim, int(sizes[d]), node, d)
+            node.meta["val"] = SizedExample(value, tuple(sizes))
+
+    def _size(self, dim: Any, n: int, node: Node, d: int) -> SymbolicSize:
+        symbol = self.symbols[_root(dim, n)[0]]
+        other = dim.fn(symbol.other) if isinstance(dim, Dim) else symbol.other
+
+        def make() -> Node:
+            raise RuntimeError(f"the size {symbol.name} of an exported program that is finished")
+
+        return SymbolicSize(n, other, make, _expression(dim, symbol), SymbolTable())
 
     def _bound(self, dim: Any, n: int) -> list[Any]:
         if dim is None:

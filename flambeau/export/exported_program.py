@@ -9,7 +9,7 @@ from typing import Any
 from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
-from ..fx.module_paths import assign_attribute, has_attribute
+from ..fx.module_paths import assign_attribute, copy_attribute, has_attribute
 from ..fx.node import Node
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
@@ -137,6 +137,9 @@ class ExportedProgram:
         for node in [n for n in inputs if n.name in paths and n.users]:
             values[node] = graph.create_node("get_attr", paths[node.name])
         values.update({n: None for n in inputs if n not in values})  # nothing reads these
+        for node in self.graph.nodes:
+            if node.op == "get_attr":  # the graph of a branch, or of a body
+                copy_attribute(self.graph_module, root, str(node.target))
         result = graph.graph_copy(self.graph, values)
         graph.output(result)
         graph._codegen = _PyTreeCodeGen(_PyTreeInfo(self._names, self._in_spec, self._out_spec))
@@ -194,13 +197,19 @@ class ExportedProgram:
         ...  if n.op == "call_function"]
         ['aten.permute.default', 'aten.addmm.default']
         """
-        values = self._example_values()
+        values = self._example_values() | {
+            node: getattr(self.graph_module, str(node.target))
+            for node in self.graph.nodes if node.op == "get_attr"
+        }
         is_dynamic = any(length is None for dims in self._bounds.values() for length, *_ in dims)
         decomposer = Decomposer(values, is_dynamic, decomp_table)
         graph = decomposer.copy(self.graph)
         result = copy.copy(self)
         result._graph_module = GraphModule(self.graph_module, graph)
         result._graph_signature = copy.deepcopy(self.graph_signature)
+        for old, new in zip(self.graph.nodes, graph.nodes, strict=False):
+            if old.op == new.op == "placeholder":
+                new.meta["val"] = old.meta.get("val")
         before, after = (pytree.tree_leaves(g.output_node().args) for g in (self.graph, graph))
         names = {old.name: new.name for old, new in zip(before, after, strict=True)
                  if isinstance(old, Node)}

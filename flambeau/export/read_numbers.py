@@ -6,23 +6,48 @@ from __future__ import annotations
 from typing import Any
 
 from ..fx.node import Node
+from ..fx.trace_errors import explain
 from ..ops.core.aten import aten
 from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
+from .errors import UserError, UserErrorType
 from .sizes import SymbolicBool, SymbolicFloat, SymbolicSize
 from .symbolic_expressions import INFINITE, Expression
 
-__all__ = ["is_counted", "read_number", "read_numbers", "recounted"]
+__all__ = ["is_counted", "lifted_constant", "read_number", "read_numbers", "recounted", "refuse"]
 
 # What gives as many rows as the values say.
 _COUNTED = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"))
+
+
+def refuse(name: str) -> None:
+    """A value decides over the program: RuntimeError that names the line."""
+    error = UserError(
+        UserErrorType.ANTI_PATTERN,
+        f"Could not guard on data-dependent expression: the program asks for the value of a "
+        f"tensor ({name.strip('_')}), which an exported graph does not know"
+    )
+    explain(error, "Compute with tensors instead: torch.where for a branch, a mask for a "
+                   "selection.")
+    raise error
+
+
+def lifted_constant(recorder: Any, func: Any, args: Any, kwargs: Any) -> Tensor:
+    """A tensor of numbers that the program's text holds: a constant, copied on each call."""
+    value: Tensor = func(*args, **kwargs)
+    source = recorder.lift(value)
+    node = recorder.graph.call_function(aten.lift_fresh_copy.default, (source,))
+    recorder.note(node)
+    recorder.know(value, node)
+    recorder.fixed |= {source, node}
+    return value
 
 
 def read_number(recorder: Any, tensor: Tensor) -> Any:
     """The value of a tensor's only element, as a number that varies."""
     value = tensor.item()
     if isinstance(value, complex):
-        recorder.refuse("item")
+        refuse("item")
     node: Node = recorder.add(aten.item.default, [tensor], {}, value)
     recorder.unbacked.add(node)
     result: Any
@@ -43,7 +68,7 @@ def read_numbers(recorder: Any, tensor: Tensor) -> Any:
     if not tensor.ndim:
         return read_number(recorder, tensor)
     if isinstance(recorder.shape_of(tensor)[0], SymbolicSize):
-        recorder.refuse("tolist")
+        refuse("tolist")
     parts = recorder.record(PUBLIC["torch"]["unbind"], (tensor,), {})
     return [read_numbers(recorder, part) for part in parts]
 

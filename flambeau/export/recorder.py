@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import linecache
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from .._higher_order_ops.active_export import recording
 from ..fx import traceback as fx_traceback
 from ..fx.graph import Graph
+from ..fx.graph_module import GraphModule
 from ..fx.node import _RANDOM, Node
 from ..fx.trace_errors import explain, user_frame
 from ..fx.qualified_names import qualified_name
@@ -19,8 +22,10 @@ from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .aten_calls import aten_call, getitem_steps
-from .errors import UserError, UserErrorType
-from .read_numbers import is_counted, read_number, read_numbers, recounted
+from .control_flow import choose, map_over
+from .read_numbers import (
+    is_counted, lifted_constant, read_number, read_numbers, recounted, refuse,
+)
 from .sizes import (
     SpecializationError, SymbolicBool, SymbolicFloat, SymbolicSize, plain, twin,
 )
@@ -58,6 +63,9 @@ class Recorder(TorchFunctionMode):
         self.graph, self.lift, self.twins, self.step = graph, lift, twins, step
         self.table = SymbolTable()
         self.table.note = self.note
+        self.numbers: dict[int, tuple[Any, Node]] = {}  # by id: those that a subgraph takes
+        self.subgraph_of: Any = None  # what a subgraph takes its inputs from
+        self.subgraphs: dict[str, GraphModule] = {}
         self.unbacked: set[Node] = set()  # those whose sizes depend on a tensor's values
         self.calls: dict[str, int] = {}  # of functions, by name
         # By id; the tensor is stored too, so that its id is not given to another one.
@@ -78,12 +86,17 @@ class Recorder(TorchFunctionMode):
         """What stands for a value in the graph."""
         if isinstance(value, Tensor):
             entry = self.known.get(id(value))
+            if entry is None and self.subgraph_of is not None:
+                return self.subgraph_of.take(value)
             if entry is None:
                 node = self.lift(value)
                 self.fixed.add(node)
                 self.known[id(value)] = entry = value, node, value
             return entry[1]
         symbolic = isinstance(value, (SymbolicSize, SymbolicFloat, SymbolicBool))
+        if symbolic and self.subgraph_of is not None and value.node.graph is not self.graph:
+            known = self.numbers.get(id(value))
+            return self.subgraph_of.take(value) if known is None else known[1]
         return value.node if symbolic else value
 
     def twin_of(self, value: Any) -> Any:
@@ -115,6 +128,16 @@ class Recorder(TorchFunctionMode):
         return lambda: self.graph.create_node(
             "call_function", aten.sym_size.int, (node, dim), {}, "sym_size_int")
 
+    # ---------------------------------------------------------------- subgraphs
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """A region whose calls are recorded."""
+        with recording(self), self:
+            yield
+
+    choose, map_over = choose, map_over
+
     # ---------------------------------------------------------------- calls
 
     def __torch_function__(
@@ -133,7 +156,7 @@ class Recorder(TorchFunctionMode):
             if entry is None or entry[1] in self.fixed:
                 return func(*args, **kwargs)
             if name in _VALUES or self.step is None:
-                self.refuse(name)
+                refuse(name)
             read = read_number if name == "item" else read_numbers
             return read(self, args[0])
         if name in _OPENED:
@@ -174,22 +197,11 @@ class Recorder(TorchFunctionMode):
             count = length * count
         return count
 
-    def refuse(self, name: str) -> None:
-        """A value decides over the program: RuntimeError that names the line."""
-        error = UserError(
-            UserErrorType.ANTI_PATTERN,
-            f"Could not guard on data-dependent expression: the program asks for the value of a "
-            f"tensor ({name.strip('_')}), which an exported graph does not know"
-        )
-        explain(error, "Compute with tensors instead: torch.where for a branch, a mask for a "
-                       "selection.")
-        raise error
-
     def record(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a call, and add the nodes that compute it."""
         name = getattr(func, "__name__", "")
         if name in _CONSTANTS and self.step is not None and _is_constant((args, kwargs)):
-            return self.constant(func, args, kwargs)
+            return lifted_constant(self, func, args, kwargs)
         if name == "__getitem__":
             steps = getitem_steps(args[0], args[1])
             steps = steps or [(operator.getitem, list(args), {})]
@@ -212,16 +224,6 @@ class Recorder(TorchFunctionMode):
                 self.unbacked.add(node)
             node.meta["torch_fn"] = _origin(func, self.calls)
             value = self.receive(value, other, node)
-        return value
-
-    def constant(self, func: Any, args: Any, kwargs: Any) -> Tensor:
-        """A tensor of numbers that the program's text holds: a constant, copied on each call."""
-        value = func(*args, **kwargs)
-        source = self.lift(value)
-        node = self.graph.call_function(aten.lift_fresh_copy.default, (source,))
-        node.meta["nn_module_stack"] = dict(self.stack)
-        self.know(value, node)
-        self.fixed |= {source, node}
         return value
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -296,7 +298,8 @@ def _origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:
     """Which call of a public function a node comes from. `counts`: the calls so far, by name."""
     path = func if isinstance(func, str) else qualified_name(func)
     name = path.rpartition(".")[2].strip("_")
-    kind = "method_descriptor" if path.startswith("torch.Tensor.") else "function" \
+    kind = "method_descriptor" if func is getattr(Tensor, f"__{name}__", None) \
+        or path.startswith("torch.Tensor.") else "function" \
         if path.startswith(("torch.nn.functional.", "torch.functional.")) \
         else "builtin_function_or_method"
     counts[name] = counts.get(name, 0) + 1

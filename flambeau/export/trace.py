@@ -8,6 +8,8 @@ from typing import Any
 
 from ..native.foundation.public_names import class_of
 from ..autograd.mode import no_grad
+from .._higher_order_ops.active_export import exporting
+from .._subclasses.fake_tensor import is_fake
 from ..fx._pytree import tree_flatten_spec
 from ..fx.codegen import _PyTreeCodeGen
 from ..fx.graph import Graph
@@ -21,7 +23,6 @@ from ..nn.module import Module
 from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from .activity import exporting
 from .dimension_symbols import DimensionSymbols
 from .dynamic_shapes import dynamic_dims
 from .errors import UserError, UserErrorType
@@ -117,7 +118,7 @@ class _Export:
         try:
             with no_grad(), Patcher() as patcher, exporting():
                 self.calls.follow(patcher, recorder)
-                with recorder:
+                with recorder.active():
                     result = self.compute()
         finally:
             with no_grad():
@@ -125,7 +126,10 @@ class _Export:
                     b.copy_(buffers[name])
         program = self.finish(recorder, result)
         if self.dims:
-            self.verify(program, self.symbols.others)
+            if not any(map(is_fake, (*self.leaves, *self.state.values()))):
+                self.verify(program, self.symbols.others)
+            names = [s.arg.name for s in self.inputs if s.kind is InputKind.USER_INPUT]
+            self.symbols.show(program.graph, names)
         return program
 
     def compute(self) -> Any:
@@ -213,8 +217,8 @@ class _Export:
         self.symbols.check()
         signature = ExportGraphSignature(self.inputs, outputs)
         program = ExportedProgram(
-            GraphModule({}, self.graph), signature, self.state, self.constants, self.in_spec,
-            out_spec, self.names, self.symbols.bounds(self.labels, self.leaves),
+            GraphModule(recorder.subgraphs, self.graph), signature, self.state, self.constants,
+            self.in_spec, out_spec, self.names, self.symbols.bounds(self.labels, self.leaves),
             (self.args, self.kwargs),
         )
         program._module_aliases = self.calls.aliases

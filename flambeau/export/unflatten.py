@@ -245,6 +245,9 @@ class _Unflattening:
             return self.enter(frame, position, depth, *calls[depth])
         args, kwargs = map_arg((node.args, node.kwargs), lambda n: self.value(frame, n))
         copied = frame.graph.create_node(node.op, node.target, args, kwargs, node.name)
+        if node.op == "get_attr":  # the graph of a branch, or of a body
+            module = getattr(self.program.graph_module, str(node.target))
+            _module_at(self.root, frame.path).add_module(str(node.target), module)
         copied.meta = node.meta.copy()
         frame.values[node] = copied
         return position + 1

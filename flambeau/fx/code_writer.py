@@ -325,7 +325,7 @@ class CodeWriter:
                 + self.paint("blue", _in_brackets(value.shape))
                 + self.paint("dim_blue", stride) + self.paint("dim_green", place)
             )
-            plain = type(value) is Tensor or type(value).__name__ == "FakeTensor"
+            plain = type(value) is Tensor or type(value).__name__ in ("FakeTensor", "SizedExample")
             return f': "{core}"' if plain else f': "{type(value).__name__}({core})"'
         if isinstance(value, _SYMBOLIC):
             return f': "Sym({self.codegen._sym_repr(value)})"'

@@ -130,7 +130,8 @@ class _Signature:
                     f"    raise TypeError('{operator.name}() missing 1 required positional "
                     f"arguments: \"{n}\"')")
             add(f"if {n} is None:", f"    {n} = {n}_",
-                f"if len({n}) == 1 and {n}[0].__class__ in SEQUENCES:", f"    {n} = tuple({n}[0])")
+                f"if len({n}) == 1 and ({n}[0].__class__ in SEQUENCES"
+                f" or isinstance({n}[0], list)):", f"    {n} = tuple({n}[0])")
         for name, alias in self.aliases:
             add(f"if {alias} is not MISSING:", f"    {name} = {alias}")
         if "dtype" in operator.names:

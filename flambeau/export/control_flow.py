@@ -1,0 +1,170 @@
+"""Functions in an exported program that become graphs: branches of torch.cond, bodies of map."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..fx.graph import Graph
+from ..fx.graph_module import GraphModule
+from ..fx.node import Node
+from ..ops.interception import torch_function
+from ..tensor.tensor import Tensor
+from ..utils import _pytree as pytree
+from .errors import UserError, UserErrorType
+from .sizes import SymbolicFloat, SymbolicSize
+
+__all__ = ["Subgraph", "choose", "map_over"]
+
+
+@contextmanager
+def _unrecorded() -> Iterator[None]:
+    """A region whose calls no recorder sees but those that are made active in it."""
+    before = torch_function.STATE.modes[:]
+    torch_function.STATE.modes[:] = []
+    try:
+        yield
+    finally:
+        torch_function.STATE.modes[:] = before
+
+
+class Subgraph:
+    """The graph of a function, which takes its operands, and what it reads beside them."""
+
+    def __init__(self, recorder: Any, function: Callable[..., Any], operands: Any) -> None:
+        self.outer = recorder
+        self.graph = Graph()
+        self.inner = type(recorder)(self.graph, self.lift, recorder.twins, recorder.step)
+        self.inner.table, self.inner.stack = recorder.table, recorder.stack
+        self.inner.subgraph_of = self
+        self.operands: list[Any] = []  # what the outer program has for each input
+        for leaf in pytree.tree_leaves(operands):
+            if isinstance(leaf, (Tensor, SymbolicSize, SymbolicFloat)):
+                self.take(leaf)
+        with _unrecorded(), self.inner.active():
+            self.result = function(*operands)
+        self.leaves, self.spec = pytree.tree_flatten(self.result)
+
+    def take(self, value: Any) -> Node:
+        """Add an input for a value of the outer program."""
+        outer = self.outer.node_of(value)
+        first = next((n for n in self.graph.nodes if n.op != "placeholder"), self.graph._root)
+        with self.graph.inserting_before(first):
+            node = self.graph.placeholder(outer.name)
+        node.meta["val"] = value
+        self.operands.append(value)
+        if isinstance(value, Tensor):
+            self.inner.know(value, node, self.outer.twin_of(value))
+            if outer in self.outer.unbacked:
+                self.inner.unbacked.add(node)
+        else:
+            self.inner.numbers[id(value)] = value, node
+        return node
+
+    def lift(self, value: Tensor) -> Node:
+        """Add an input for a tensor that the function takes from outside."""
+        return self.take(value)
+
+    def finish(self, inputs: list[Any]) -> GraphModule:
+        """The graph as a module of these values of the outer program."""
+        missing = [v for v in inputs if not any(v is w for w in self.operands)]
+        for value in missing:
+            self.take(value)
+        order = [next(n for n, w in zip(self.placeholders(), self.operands, strict=True) if w is v)
+                 for v in inputs]
+        self.graph.output(tuple(self.inner.node_of(leaf) for leaf in self.leaves))
+        body = Graph()
+        values = {node: body.node_copy(node) for node in order}
+        body.output(body.graph_copy(self.graph, values))
+        return GraphModule(self.inner.subgraphs, body)
+
+    def placeholders(self) -> list[Node]:
+        """The graph's inputs."""
+        return [n for n in self.graph.nodes if n.op == "placeholder"]
+
+
+def _added(recorder: Any, name: str, module: GraphModule) -> Node:
+    """The node of a function's graph, which becomes an attribute of the outer graph's module."""
+    path = f"{name}_{sum(key.startswith(f'{name}_') for key in recorder.subgraphs)}"
+    recorder.subgraphs[path] = module
+    node: Node = recorder.graph.create_node("get_attr", path, (), {}, path)
+    recorder.note(node)
+    node.meta["val"] = module
+    return node
+
+
+def _inputs(parts: list[Subgraph]) -> list[Any]:
+    """What any of the graphs takes, once."""
+    result: list[Any] = []
+    for part in parts:
+        result += [v for v in part.operands if not any(v is w for w in result)]
+    return result
+
+
+def choose(recorder: Any, function: Any, pred: Any, branches: tuple[Callable, Callable],
+           operands: tuple[Any, ...]) -> Any:
+    """Record torch.cond: both branches as graphs, of which one is taken now."""
+    parts = [Subgraph(recorder, branch, operands) for branch in branches]
+    _compare(parts)
+    inputs = _inputs(parts)
+    nodes = [_added(recorder, name, part.finish(inputs))
+             for name, part in zip(("true_graph", "false_graph"), parts, strict=True)]
+    is_true = bool(pred._array if isinstance(pred, Tensor) else pred.value)
+    taken = parts[0 if is_true else 1]
+    return _received(recorder, function, (pred, *nodes, inputs), taken)
+
+
+def map_over(recorder: Any, function: Any, f: Callable[..., Any], leaves: list[Tensor], spec: Any,
+             args: tuple[Any, ...]) -> Any:
+    """Record map: the body as a graph of one slice."""
+    slices = [x[0] for x in leaves]
+    body = Subgraph(recorder, lambda *parts: f(pytree.tree_unflatten(list(parts), spec), *args),
+                    tuple(slices))
+    outer = [v for v in body.operands if not any(v is s for s in slices)]
+    graph = body.finish([*slices, *outer])
+    node = _added(recorder, "body_graph", graph)
+    with _unrecorded():
+        values = function(graph, leaves, outer)
+        others = values
+        if any(recorder.twin_of(x) is not x for x in (*leaves, *outer)):
+            others = function(graph, [recorder.twin_of(x) for x in leaves],
+                              [recorder.twin_of(x) for x in outer])
+    call = recorder.add(function, [node, list(leaves), outer], {}, values)
+    recorder.receive(values, others, call)
+    return pytree.tree_unflatten(list(values), body.spec)
+
+
+def _compare(parts: list[Subgraph]) -> None:
+    """Raise UserError unless two branches give the same kind of thing."""
+    first, second = parts
+    alike = first.spec == second.spec and all(
+        isinstance(a, Tensor) == isinstance(b, Tensor)
+        and (not isinstance(a, Tensor) or (a.ndim, a.dtype) == (b.ndim, b.dtype))
+        for a, b in zip(first.leaves, second.leaves, strict=True)
+    )
+    if not alike:
+        raise UserError(
+            UserErrorType.INVALID_OUTPUT,
+            "torch.cond: both branches must return the same nested structure of tensors of one "
+            f"rank and dtype, but they give {first.result!r} and {second.result!r}"
+        )
+
+
+def _received(recorder: Any, function: Any, args: tuple, taken: Subgraph) -> Any:
+    """Add the call's node; its results are those of the branch that is taken now."""
+    call = recorder.add(function, list(args), {}, tuple(taken.leaves))
+    results = []
+    for i, leaf in enumerate(taken.leaves):
+        if not isinstance(leaf, Tensor):
+            results.append(leaf)
+            continue
+        value = leaf.detach() if any(leaf is v for v in taken.operands) else leaf
+        item = recorder.graph.call_function(operator.getitem, (call, i))
+        recorder.note(item)
+        if call in recorder.unbacked:
+            recorder.unbacked.add(item)
+        recorder.know(value, item, taken.inner.twin_of(leaf))
+        results.append(value)
+    return pytree.tree_unflatten(results, taken.spec)

@@ -1,0 +1,119 @@
+"""Questions about sizes that may be symbolic, by the names of PyTorch's symbolic_shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...export.errors import GuardOnDataDependentSymNode
+from ...export.sizes import SpecializationError, SymbolicBool, SymbolicSize, plain
+from ...tensor.symbolic_length import SymBool, SymFloat, SymInt
+from ...tensor.tensor import Tensor
+from ...utils import _pytree as pytree
+
+__all__ = [
+    "ConstraintViolationError", "GuardOnDataDependentSymNode", "ShapeEnv", "constrain_range",
+    "definitely_false", "definitely_true", "free_symbols", "guard_int", "guard_or_false",
+    "guard_or_true", "guard_size_oblivious", "has_free_symbols", "hint_int", "is_concrete_bool",
+    "is_concrete_float", "is_concrete_int", "is_symbolic", "statically_known_true",
+]
+
+ConstraintViolationError = SpecializationError
+
+
+class ShapeEnv:
+    """The setting of a FakeTensorMode, whose sizes are numbers here. Options are accepted."""
+
+    def __init__(self, **options: Any) -> None:
+        self.settings = options
+
+
+def is_symbolic(val: Any) -> bool:
+    """Whether a number or condition has no fixed value.
+
+    >>> from flambeau.fx.experimental.symbolic_shapes import is_symbolic
+    >>> is_symbolic(3)
+    False
+    """
+    return isinstance(val, (SymInt, SymFloat, SymBool))
+
+
+def is_concrete_int(a: Any) -> bool:
+    """Whether an integer has a fixed value."""
+    return not is_symbolic(a)
+
+
+is_concrete_bool = is_concrete_float = is_concrete_int
+
+
+def hint_int(a: Any, fallback: Any = None) -> int:
+    """The value of a size in the example."""
+    value: int = plain(a)
+    return value
+
+
+def guard_int(a: Any) -> int:
+    """A size as a number. UserError for one that varies: the program would hold for one value."""
+    if isinstance(a, SymbolicSize):
+        raise SpecializationError(
+            f"Constraints violated: the program turns the dynamic size {a!r} into a number"
+        )
+    return int(a)
+
+
+def _answer(condition: Any, otherwise: bool) -> bool:
+    if isinstance(condition, SymbolicBool):
+        known = condition.known()
+        return otherwise if known is None else known
+    return bool(condition)
+
+
+def statically_known_true(x: Any) -> bool:
+    """Whether a condition is known to hold; False if it is open.
+
+    >>> from flambeau.fx.experimental.symbolic_shapes import statically_known_true
+    >>> statically_known_true(2 > 1)
+    True
+    """
+    return _answer(x, False)
+
+
+definitely_true = guard_or_false = statically_known_true
+
+
+def guard_or_true(a: Any) -> bool:
+    """Whether a condition may hold: True if it is open."""
+    return _answer(a, True)
+
+
+def definitely_false(a: Any) -> bool:
+    """Whether a condition is known not to hold."""
+    return not _answer(a, True)
+
+
+def guard_size_oblivious(expr: Any) -> bool:
+    """Whether a condition on sizes holds; open ones are taken as for lengths of 2 and more."""
+    return _answer(expr, False)
+
+
+def constrain_range(a: Any, *, min: int, max: int | None = None) -> None:
+    """State bounds of a number. ValueError for a fixed number outside of them."""
+    for condition in (a >= min, True if max is None else a <= max):
+        if isinstance(condition, SymbolicBool):
+            condition.state()
+        elif not condition:
+            raise ValueError(f"Invalid value {a} for range [{min}:{max}]")
+
+
+def free_symbols(val: Any) -> set[str]:
+    """The names of the symbols in a number, a tensor's shape, or a container of such."""
+    names: set[str] = set()
+    for leaf in pytree.tree_leaves(val):
+        for size in leaf.shape if isinstance(leaf, Tensor) else [leaf]:
+            if isinstance(size, SymbolicSize):
+                names |= {symbol.name for symbol, _ in size.expression.terms}
+    return names
+
+
+def has_free_symbols(val: Any) -> bool:
+    """Whether there are symbols in a number, a shape, or a container of such."""
+    return bool(free_symbols(val))
