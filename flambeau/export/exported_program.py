@@ -143,7 +143,16 @@ class ExportedProgram:
         result = graph.graph_copy(self.graph, values)
         graph.output(result)
         graph._codegen = _PyTreeCodeGen(_PyTreeInfo(self._names, self._in_spec, self._out_spec))
-        for spec in self.graph_signature.input_specs:  # state that no node reads is there too
+        module = self._with_all_state(root, graph, paths)
+        if check_guards:
+            module.register_forward_pre_hook(self._check_sizes, with_kwargs=True)
+        module.train = _refuse_train
+        module.eval = _refuse_eval
+        return module
+
+    def _with_all_state(self, root: Module, graph: Graph, paths: dict[str, str]) -> GraphModule:
+        """The graph's module, with the state that no node reads too. `paths`: by input."""
+        for spec in self.graph_signature.input_specs:
             if spec.arg.name in paths and not any(
                 n.op == "get_attr" and n.target == spec.target for n in graph.nodes
             ):
@@ -157,10 +166,6 @@ class ExportedProgram:
             if node.op == "get_attr" and not node.users:
                 graph.erase_node(node)
         module.recompile()
-        if check_guards:
-            module.register_forward_pre_hook(self._check_sizes, with_kwargs=True)
-        module.train = _refuse_train
-        module.eval = _refuse_eval
         return module
 
     def _check_sizes(self, module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
