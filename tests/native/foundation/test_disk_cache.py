@@ -159,7 +159,7 @@ def test_several_processes_write_and_read(folder: Path) -> None:
         "for i in range(30):\n"
         "    for k in range(10):\n"
         "        key = cache.make_key(str(k)); body = str(k).encode() * 5000\n"
-        "        cache.put(key, body)\n"
+        "        cache.store(key, body)\n"
         "        assert cache.get(key) == body, (i, k)\n"
     )
     root = Path(__file__).resolve().parents[3]
