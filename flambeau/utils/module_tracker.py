@@ -24,10 +24,9 @@ class ModuleTracker:
     The first module called is named by its class, those in it by their attributes. A module's
     backward runs from the gradients of its outputs to those of its inputs.
 
-    >>> from torch.utils.module_tracker import ModuleTracker
-    >>> layer = torch.nn.Linear(1, 1)
-    >>> with ModuleTracker() as tracker:
-    ...     handle = layer.register_forward_hook(lambda *args: print(sorted(tracker.parents)))
+    >>> layer = nn.Linear(1, 1)
+    >>> with torch.utils.module_tracker.ModuleTracker() as tracker:
+    ...     hook = layer.register_forward_pre_hook(lambda *args: print(sorted(tracker.parents)))
     ...     y = layer(torch.ones(1))
     ['Global', 'Linear']
     """

@@ -159,9 +159,6 @@ def capture(
             _recorders.current = None
             restore_all()
         _conclude(recorder, states, flatten((args, kwargs)))
-        if watcher is not None:
-            trace.proof = watcher.conclude(recorder.public, recorder.container_ids)
-            note_arrays(trace)
         return result, trace
     finally:
         _capturing.release()
@@ -180,7 +177,20 @@ def _defer(recorder: Recorder, like: Precedent, watcher: Watcher | None) -> None
 
 
 def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:
-    """Add the call's effects to the trace. `states`: existing tensors' state before it."""
+    """Add the call's effects and its proof to the trace. If that fails, the Python of the call has
+    run nevertheless: compute its operators as well. `states`: existing tensors' state before it."""
+    try:
+        _add_effects(recorder, states, leaves)
+        if recorder.watcher is not None:
+            recorder.trace.proof = recorder.watcher.conclude(
+                recorder.public, recorder.container_ids)
+            note_arrays(recorder.trace)
+    except BaseException:
+        recorder.compute()
+        raise
+
+
+def _add_effects(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:
     trace, existing = recorder.trace, recorder.held[0][0]
     for problem in recorder.awaited.values():
         trace.add_problem(f"{problem} outside of it: compile the whole step, backward included", "")

@@ -18,10 +18,11 @@ def parallel_apply(
 
     Raises AssertionError where the counts differ, else RuntimeError: there is no GPU.
 
-    >>> nn.parallel.parallel_apply([nn.Identity()], [torch.ones(2)])
-    Traceback (most recent call last):
-        ...
-    RuntimeError: Cannot access accelerator device when none is available.
+    >>> try:
+    ...     nn.parallel.parallel_apply([nn.Identity()], [torch.ones(2)])
+    ... except RuntimeError as error:
+    ...     print(error)
+    Cannot access accelerator device when none is available.
     """
     for name, values in {"inputs": inputs, "kwargs_tup": kwargs_tup, "devices": devices}.items():
         if values is not None and len(values) != len(modules):

@@ -13,10 +13,11 @@ def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> 
 
     Raises AssertionError: there is no GPU.
 
-    >>> nn.parallel.replicate(nn.Linear(2, 2), [0, 1])
-    Traceback (most recent call last):
-        ...
-    AssertionError: Broadcast function not implemented for CPU tensors
+    >>> try:
+    ...     nn.parallel.replicate(nn.Linear(2, 2), [0, 1])
+    ... except AssertionError as error:
+    ...     print(error)
+    Broadcast function not implemented for CPU tensors
     """
     error = AssertionError("Broadcast function not implemented for CPU tensors")
     error.add_note("Use the module itself, or copy.deepcopy(module).")

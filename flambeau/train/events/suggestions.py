@@ -11,7 +11,7 @@ _MAX_LISTED = 20  # names that are listed when none is near
 def suggest(name: str, known: Iterable[str]) -> str:
     """The end of an error message: the names near `name`, or all there are.
 
-    >>> near("valid_los", ["loss", "valid_loss"])
+    >>> suggest("valid_los", ["loss", "valid_loss"])
     ". Did you mean 'valid_loss'? There are: loss, valid_loss"
     """
     names = list(dict.fromkeys(known))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.compiler.capture import capture
 from flambeau.compiler.capture.lazy_call import Deferred, _Computation
 from flambeau.native.runtime import page_prefault
 from flambeau.native.runtime.page_prefault import PagePrefaulter
@@ -123,6 +124,21 @@ def test_the_first_call_runs_no_operator_and_has_the_bits_of_a_cold_one(
         assert len(step._programs) == 1
     assert not computed
     same(*outcomes)
+
+
+@pytest.mark.parametrize("name", ["_find_holders", "_compare_states", "describe_returned"])
+def test_an_interrupt_after_the_call_leaves_what_the_call_leaves(steps, computed, name):
+    """Its Python has run, the optimizer's counts included, so its operators have to run too."""
+    net, optimizer, step = steps.training()
+    step(*batch())
+    expected = left(net, optimizer)
+    net, optimizer, step = steps.training()
+    step = torch.compile(step, options={"mode": "now"})
+    with mock.patch.object(capture, name, side_effect=KeyboardInterrupt), \
+            pytest.raises(KeyboardInterrupt):
+        step(*batch())
+    assert computed
+    same(left(net, optimizer), expected, 1e-5)
 
 
 @pytest.mark.parametrize("change", ["twice", "shown"])

@@ -11,7 +11,8 @@ from typing import Any
 
 from ..... import ops
 from .....nn import functional as F
-from .....nn import init, modules
+from .....nn import init
+from .....nn import modules as float_modules
 from .....nn.modules import ReLU
 from .....nn.parameter import Parameter
 from .....nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
@@ -73,7 +74,7 @@ class _WithNorm:
         super().__init__(  # type: ignore[call-arg]
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bool(bias),
             padding_mode, qconfig=qconfig)
-        kind = getattr(modules, f"BatchNorm{len(self.kernel_size)}d")
+        kind = getattr(float_modules, f"BatchNorm{len(self.kernel_size)}d")
         self.bn = kind(out_channels, eps, momentum)
         self.reset_bn_parameters()
         if freeze_bn:
