@@ -91,9 +91,11 @@ class Specializations:
                                      for a, b in itertools.pairwise(last)}) and len(steps) == 1
 
     def differ_in_numbers(self) -> bool:
-        """Whether specializations differ only in plain arguments, and none recurs often enough."""
+        """Whether specializations differ only in plain arguments, and no program served a call
+        after the one it was built from."""
         kinds = {specialization.tensors for specialization in self._table.values()}
-        return not self.programs and 2 * len(kinds) <= len(self._table)
+        recurs = any(program.calls for program in self.programs)
+        return not recurs and 2 * len(kinds) <= len(self._table)
 
     def register(self, program: Program) -> None:
         """Dispatch calls to a program before all others."""

@@ -64,7 +64,7 @@ class FloatFunctional(Module):
 
 
 def _plain(x: Any) -> Any:
-    return x.dequantize() if x.is_quantized else x
+    return x.dequantize() if isinstance(x, Tensor) and x.is_quantized else x
 
 
 class FXFloatFunctional(FloatFunctional):
