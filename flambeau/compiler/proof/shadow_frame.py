@@ -42,6 +42,10 @@ class CallState:
     performed: bool = False  # the program performs this call; nothing inside it is watched
 
 
+# Python 3.12 wraps each generator's body and each `yield from` in a handler.
+HANDLERS_OF_EVERY_GENERATOR = ("CALL_INTRINSIC_1", "CLEANUP_THROW")
+
+
 @dataclass(eq=False)
 class ShadowFrame:
     """What is known about a running frame."""
@@ -58,6 +62,7 @@ class ShadowFrame:
     keyword_names: tuple[str, ...] = ()
     call: CallState | None = None
     result: Provenance | None = None
+    is_suspended: bool = False  # a generator's, at a `yield`
 
     @classmethod
     def of(
@@ -87,6 +92,16 @@ class ShadowFrame:
                 self.stack += [exception_slot() for _ in range(entry.lasti + 1)]
                 return
         raise NotProvedError("control went another way than the watcher expects")
+
+    def cleans_up(self) -> bool:
+        """Whether the user's code handles an exception at the last instruction, as when a generator
+        is dropped within `try` or `with`."""
+        assert self.code is not None
+        return any(
+            entry.start <= self.last < entry.end
+            and self.instructions[entry.target].opname not in HANDLERS_OF_EVERY_GENERATOR
+            for entry in exception_entries(self.code)
+        )
 
 
 def exception_slot() -> Provenance:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...nn import functional
@@ -85,9 +85,17 @@ class Watcher:
         call = self._root.call
         self._result = None if call is None else call.result
         self.stores = [*self.facts.stores.values()]
+        self._refuse_cleanups()
         self.shadows.clear()
         self._outside = outside_containers(self.facts)
         self.facts.forget()
+
+    def _refuse_cleanups(self) -> None:
+        """Refuse a generator that waits within `try` or `with`: its handlers run when it dies,
+        after what is watched."""
+        for frame, shadow in [*self.shadows.items()]:
+            if shadow.is_suspended and shadow.cleans_up():
+                self._refuse_at(frame, "a generator is dropped before its `try` or `with` ends")
 
     def conclude(self, public: Iterable[str] = (), container_ids: Sequence[int] = ()) -> Proof:
         """Check all guards again after the call and return the proof. `public`: names of the public
@@ -164,7 +172,7 @@ class Watcher:
         if shadow is None:
             if above is None and self._is_served(frame, caller):
                 return None  # called internally by the library
-            if self._is_performed(caller):
+            if _is_performed(self.shadows, caller):
                 return None
             shadow = self._attempt(frame, lambda: self._begin(frame, above))
             if shadow is None:
@@ -190,15 +198,6 @@ class Watcher:
         while caller is not None and caller not in self.shadows:
             if in_library(caller.f_code):
                 return is_served(frame)
-            caller = caller.f_back
-        return False
-
-    def _is_performed(self, caller: Any) -> bool:
-        """Whether this frame runs on behalf of a call that the program performs."""
-        while caller is not None:
-            shadow = self.shadows.get(caller)
-            if shadow is not None:
-                return shadow.call is not None and shadow.call.performed
             caller = caller.f_back
         return False
 
@@ -335,8 +334,9 @@ class Watcher:
         """Handle a watched function that returns or yields."""
         result = shadow.result or Provenance(Kind.PLAIN)
         if result.tainted:
-            self._taint_caller(frame)
-        if shadow.instructions[frame.f_lasti].opname == "YIELD_VALUE":
+            _taint_caller(self.shadows, frame)
+        shadow.is_suspended = shadow.instructions[frame.f_lasti].opname == "YIELD_VALUE"
+        if shadow.is_suspended:
             return
         if result.value is UNKNOWN:
             result = self.facts.resolve(result, arg)
@@ -348,13 +348,24 @@ class Watcher:
         if call is not None and (call.code is shadow.code or call.runs_code):
             call.result = result
 
-    def _taint_caller(self, frame: Any) -> None:
-        caller = frame.f_back
-        while caller is not None and caller not in self.shadows:
-            caller = caller.f_back
-        shadow = self.shadows.get(caller)
-        if shadow is not None and shadow.call is not None:
-            shadow.call.taints = True
+
+def _taint_caller(shadows: Mapping[Any, ShadowFrame], frame: Any) -> None:
+    caller = frame.f_back
+    while caller is not None and caller not in shadows:
+        caller = caller.f_back
+    shadow = shadows.get(caller)
+    if shadow is not None and shadow.call is not None:
+        shadow.call.taints = True
+
+
+def _is_performed(shadows: Mapping[Any, ShadowFrame], caller: Any) -> bool:
+    """Whether a frame that `caller` starts runs on behalf of a call that the program performs."""
+    while caller is not None:
+        shadow = shadows.get(caller)
+        if shadow is not None:
+            return shadow.call is not None and shadow.call.performed
+        caller = caller.f_back
+    return False
 
 
 def _function_of(member: Any, code: types.CodeType) -> Any:

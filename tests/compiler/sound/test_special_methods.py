@@ -1,4 +1,4 @@
-"""Special methods that a step runs unseen: of metaclasses, operators, truth, text and iteration."""
+"""Special methods that a step runs unseen: of classes, operators, truth, text, iteration, death."""
 
 from __future__ import annotations
 
@@ -335,6 +335,64 @@ def test_an_object_made_in_the_step_runs_its_del_on_every_call(base):
             Guard.__del__ = lambda self: deaths.append(1)
         step(torch.ones(3))
     assert len(deaths) == 4
+
+
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize("wraps", ["finally", "with", "yield from"])
+def test_a_dropped_generator_cleans_up_in_every_call(wraps, follow):
+    closed = []
+
+    class Scope:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            closed.append(1)
+
+    scope = Scope()
+
+    def guarded(x):
+        try:
+            while True:
+                x = x * 2
+                yield x
+        finally:
+            closed.append(1)
+
+    def scoped(x):
+        with scope:
+            yield x * 2
+            yield x * 4
+
+    def delegated(x):
+        yield from guarded(x)
+
+    generator = {"finally": guarded, "with": scoped, "yield from": delegated}[wraps]
+
+    def step(x):
+        values = generator(x)
+        return next(values) + next(values)
+
+    step = torch.compile(step, options={"mode": "now", "follow": follow})
+    for _ in range(8):
+        assert step(torch.ones(3)).tolist() == [6.0] * 3
+    assert len(closed) == 8
+
+
+def test_a_dropped_generator_that_has_nothing_to_clean_up_is_proved():
+    def values(x):
+        while True:
+            x = x * 2
+            yield x
+
+    def step(x):
+        source = values(x)
+        return next(source) + next(source)
+
+    step = torch.compile(step, options={"mode": "now"})
+    for _ in range(4):
+        assert step(torch.ones(3)).tolist() == [6.0] * 3
+    assert "Python is skipped" in step.explain()
 
 
 @pytest.mark.parametrize(("mode", "change_at"), MOSTLY_SLOW)

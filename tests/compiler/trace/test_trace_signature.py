@@ -204,7 +204,7 @@ def test_writing_to_an_argument_has_no_precedent(tmp_path):
         for k in range(4):
             assert compiled(x).tolist() == [2.0 * (k + 1)] * 5
         assert compiled._programs
-        assert not compiled.is_kept(x)
+        assert not compiled.is_cached(x)
 
 
 def test_a_function_without_a_file_has_no_precedent():
