@@ -167,7 +167,9 @@ def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: A
     if sparse_first and not isinstance(other, SparseTensor):
         if not _is_number(other) and input.layout is not other.layout \
                 and isinstance(input._array, CompressedArray):
-            return getattr(input.to_dense(), name)(other, alpha=alpha)
+            if name == "add":  # as in PyTorch, alpha scales the sparse operand wherever it stands
+                return other.add(input.to_dense(), alpha=alpha)
+            return input.to_dense().sub(other, alpha=alpha)
         raise RuntimeError(
             "add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     if _is_number(input):
@@ -181,7 +183,8 @@ def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: A
 
 @implements("add", "__add__")
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
-    """input + alpha * other: dense where `input` is."""
+    """input + alpha * other: dense where `input` is. A compressed input plus a dense tensor is
+    alpha * input + other, as in PyTorch."""
     return _sum_of("add", _add, input, other, alpha, out)
 
 

@@ -35,6 +35,7 @@ h.sparse_dim()
 u.to_dense() | h.to_dense() | d.to_sparse() | d.to_sparse(1) | d.to_sparse_csr() | d.to_sparse_csc()
 torch.eye(4).to_sparse_bsc((2, 2)).to_dense() | r.to_sparse_coo() | r.to_sparse_csc() | r.to_dense()
 u + u | c + c | s + c | d + s | d - s | torch.add(s, s, alpha=3) | h + h | r + r | d + r | r + d
+torch.add(r, d, alpha=3) | torch.add(r.to_sparse_csc(), d, alpha=3) | torch.add(d, r, alpha=3)
 u * 2 | 2 * u | u / 2 | u * c | c * c | d * u | u * d | u / tensor(2.) | r * 2 | r * r | d * r
 -u | u.abs() | c.sqrt() | u.sin() | u.pow(2) | u.relu() | torch.tanh(c) | r.abs() | c.isnan()
 u.t() | u.T | u.transpose(0, 1) | u.permute(1, 0) | r.t() | h.unsqueeze(1) | u.unsqueeze(0)
