@@ -122,9 +122,11 @@ def test_gradients_through_the_view(torch):
 
 
 def test_large_negative_views(torch):
+    torch.manual_seed(0)
     x = torch.randn(300, 300, dtype=torch.complex64)
     part, wanted = x.conj().imag, -x.imag
-    assert torch.equal(part.exp(), wanted.exp())
+    # Strided and contiguous tensors may take kernels that round otherwise.
+    assert torch.allclose(part.exp(), wanted.exp(), rtol=3e-7, atol=0)
     assert torch.equal(part + part, wanted + wanted)
     assert torch.allclose(part @ part, wanted @ wanted, rtol=1e-3, atol=1e-3)
     assert torch.equal(part.sum(0), wanted.contiguous().sum(0)) or \

@@ -128,7 +128,7 @@ def test_places(requests, monkeypatch, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_tangents_of_maxima(made, monkeypatch, n: int) -> None:
+def test_tangents_of_maxima(requests, monkeypatch, n: int) -> None:
     """Of equal maxima the first one's tangent counts."""
     rng = np.random.default_rng(9)
     x = flambeau.tensor(rng.integers(0, 4, (2, 3, *(9,) * n)).astype(np.float32))
