@@ -52,7 +52,7 @@ LARGE_FOLDERS = {
 }
 # Files that import one another, by folder. fx has PyTorch's files, which do.
 CIRCLES = {"flambeau.fx": 1}
-MOST_CONSTANTS = 72  # module-level numbers outside the machine description; the goal is 60
+MOST_CONSTANTS = 60  # module-level numbers outside the machine description; the goal is 60
 FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
 ALLOWED = {

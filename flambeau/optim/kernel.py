@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from flambeau.native.loop_ir import ir
-from flambeau.native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS
+from flambeau.native.target.eager_costs import MAX_SINGLE_THREAD_ELEMENTS
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Index, Load, Loop, LoopKind, ReduceOp, Size, Statement,
     Store, Type,

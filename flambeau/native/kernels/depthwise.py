@@ -17,12 +17,11 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, If, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
 )
+from ..target.eager_costs import DEPTHWISE_COPY_LANES as LANES
+from ..target.eager_costs import DEPTHWISE_FLAT_LANES as FLAT_LANES
+from ..target.eager_costs import MAX_DEPTHWISE_IMAGES, MAX_DEPTHWISE_TAPS
 from .pool import all_of, compare
 
-LANES = 32  # columns copied at a time
-FLAT_LANES = 64  # results computed at a time
-MAX_TAPS = 1024
-MAX_GROUP_IMAGES = 16  # images computed together
 MAX_TILE_ELEMENTS = {4: 6144, 8: 3584}  # elements of blocks with their padding, by their size
 MAX_BLOCK_ELEMENTS = {4: 4096, 8: 2560}  # results of blocks
 
@@ -93,9 +92,9 @@ class DepthwiseSizes(NamedTuple):
 
 
 _UPPER_BOUNDS = {
-    "taps": MAX_TAPS,
+    "taps": MAX_DEPTHWISE_TAPS,
     "flats": MAX_BLOCK_ELEMENTS[4] // FLAT_LANES,
-    "group": MAX_GROUP_IMAGES,
+    "group": MAX_DEPTHWISE_IMAGES,
 }
 
 

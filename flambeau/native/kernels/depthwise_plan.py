@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..loop_ir.ir import Kernel
+from ..target.eager_costs import DEPTHWISE_COPY_LANES as LANES
+from ..target.eager_costs import DEPTHWISE_FLAT_LANES as FLAT_LANES
+from ..target.eager_costs import MAX_DEPTHWISE_IMAGES, MAX_DEPTHWISE_TAPS
 from . import depthwise
 from .conv_static import Geometry
-from .depthwise import (
-    FLAT_LANES, LANES, MAX_BLOCK_ELEMENTS, MAX_GROUP_IMAGES, MAX_TAPS, MAX_TILE_ELEMENTS,
-    DepthwiseSizes,
-)
+from .depthwise import MAX_BLOCK_ELEMENTS, MAX_TILE_ELEMENTS, DepthwiseSizes
 
 Pair = tuple[int, int]
 
@@ -54,7 +54,7 @@ class _Block(NamedTuple):
         return max(
             1,
             min(
-                MAX_GROUP_IMAGES,
+                MAX_DEPTHWISE_IMAGES,
                 images,
                 MAX_TILE_ELEMENTS[size] // tile,
                 MAX_BLOCK_ELEMENTS[size] // room,
@@ -170,7 +170,7 @@ def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> d
 def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | None:
     """A pass over windows of the input."""
     block = _block(g.type.size, g.output, _reach(g), g.stride, (1, 1))
-    if block is None or g.kernel[0] * g.kernel[1] > MAX_TAPS:
+    if block is None or g.kernel[0] * g.kernel[1] > MAX_DEPTHWISE_TAPS:
         return None
     sizes = _images(g, True) | _output_sizes(block, g.output) | _input_sizes(
         block, g.spatial, g.padding, g.stride)
@@ -194,7 +194,7 @@ def backward_data(g: Geometry) -> DepthwiseCall | None:
     """Plan the input gradient on gy, offsets, weight, zeros, gx."""
     reach = _reach(g)
     block = _block(g.type.size, g.spatial, reach, (1, 1), g.stride)
-    if block is None or g.kernel[0] * g.kernel[1] > MAX_TAPS:
+    if block is None or g.kernel[0] * g.kernel[1] > MAX_DEPTHWISE_TAPS:
         return None
     offsets = np.array([(reach[0] - i) * block.pitch + reach[1] - j for i, j in _taps(g)], np.int64)
     before = (reach[0] - g.padding[0], reach[1] - g.padding[1])  # places of the first block

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..target.eager_costs import MAX_SINGLE_THREAD_ELEMENTS
 from . import thread_pool_ir
 from .thread_pool import POOL
 from .thread_pool import run as run_cells
@@ -134,8 +135,6 @@ bad:
   ret ptr null
 }
 """
-# most elements for which one thread finishes before another could wake up
-MAX_SINGLE_THREAD_ELEMENTS = 1 << 16
 _FASTCALL = 0x80  # METH_FASTCALL
 _DATA = ("PyLong_Type", "_Py_NoneStruct", "PyExc_TypeError")
 

@@ -16,11 +16,8 @@ import numpy as np
 
 from ..jit.elf_loader import load
 from ..loop_ir.ir import Type
+from ..target.cost_model import MIN_PEAK_BURSTS, PEAK_COPY_BYTES, PEAK_MULTIPLY_ADD_ROUNDS
 from ..target.machine import host
-
-_MULTIPLY_ADD_ROUNDS = 200_000
-_COPY_BYTES = 1 << 26  # bytes
-_MIN_BURSTS = 4  # measurements of each peak, however busy the machine
 
 
 @lru_cache(maxsize=2)
@@ -61,7 +58,7 @@ def _measure_rate(
     def run(tid: int) -> None:
         together.wait()
         start, total, rounds = time.perf_counter(), 0.0, 0
-        while time.perf_counter() < start + seconds or rounds < _MIN_BURSTS:
+        while time.perf_counter() < start + seconds or rounds < MIN_PEAK_BURSTS:
             rounds += 1
             began = time.perf_counter()
             amount = work(tid)
@@ -89,18 +86,16 @@ def measure_flops_per_s(
     memory = [ctypes.create_string_buffer(64 * 32) for _ in range(threads)]
 
     def work(tid: int) -> float:
-        function(memory[tid], memory[tid], _MULTIPLY_ADD_ROUNDS)
-        return amount * _MULTIPLY_ADD_ROUNDS
+        function(memory[tid], memory[tid], PEAK_MULTIPLY_ADD_ROUNDS)
+        return amount * PEAK_MULTIPLY_ADD_ROUNDS
 
     return _measure_rate(threads, seconds, work, sustained)
 
 
 def measure_bandwidth_bytes_per_s(threads: int = 1, seconds: float = 0.3) -> float:
     """Return the bytes per second that `threads` threads read and write, copying large arrays."""
-    arrays = [
-        (np.ones(_COPY_BYTES // threads, np.uint8), np.full(_COPY_BYTES // threads, 2, np.uint8))
-        for _ in range(threads)
-    ]
+    size = PEAK_COPY_BYTES // threads
+    arrays = [(np.ones(size, np.uint8), np.full(size, 2, np.uint8)) for _ in range(threads)]
 
     def work(tid: int) -> float:
         source, target = arrays[tid]

@@ -44,6 +44,12 @@ MIN_LONG_SUM_ITERATIONS = 1024  # from here on a float32 sum is computed in bloc
 ITERATIONS_PER_PARTIAL_SUM = 128  # of a long float32 sum, before it is added to a float64 total
 MIN_PARTIAL_SUM_ITERATIONS = 16  # shorter inner loops get no separate partial sum
 
+# ----------------------------------------------------------------------- measuring the roofline
+
+PEAK_MULTIPLY_ADD_ROUNDS = 200_000
+PEAK_COPY_BYTES = 1 << 26
+MIN_PEAK_BURSTS = 4  # measurements of each peak, however busy the machine
+
 # -------------------------------------------------------------------------------- thread split
 
 MIN_ITERATIONS_TO_SPLIT = 16  # of outer loops; with these, threads are busy without row splits

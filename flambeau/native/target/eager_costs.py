@@ -14,6 +14,10 @@ ELEMENTS_PER_PARTIAL_SUM = 1 << 12  # summed into one partial sum, before those 
 SCANNED_ROWS = 4  # scanned together: steps of one row depend on each other
 SAMPLED_POINTS_PER_BLOCK = 256  # grid points whose taps a thread holds at a time
 POOLED_LANES = 32  # columns, or channels where these are innermost, computed at a time
+DEPTHWISE_COPY_LANES = 32  # columns of a depthwise convolution copied at a time
+DEPTHWISE_FLAT_LANES = 64  # its results computed at a time
+MAX_DEPTHWISE_TAPS = 1024
+MAX_DEPTHWISE_IMAGES = 16  # computed together
 MAX_INSERTION_SORT_LENGTH = 16  # elements that introsort leaves to insertion sort
 
 # ------------------------------------------------------------------------ blocks that fit a cache
@@ -118,3 +122,7 @@ MIN_COPIED_ROW_BYTES = 128  # of a row copied in one iteration
 MAX_KEYS_SORTED_WHOLE = 1 << 10  # up to here sorting all keys costs least
 MAX_HEAP_ELEMENTS = 32  # up to here a heap finds the least elements of a row fastest
 MIN_GRID_ROW_POINTS = 32  # in a row; shorter rows are joined
+
+# -------------------------------------------------------------------------------------- threads
+
+MAX_SINGLE_THREAD_ELEMENTS = 1 << 16  # one thread finishes before another could wake up

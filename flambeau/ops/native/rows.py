@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
-from ...native.runtime.fast_call import MAX_SINGLE_THREAD_ELEMENTS, FastCalls, call_kernel
+from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.eager_kernels import EagerKernel
 from ...native.target.eager_costs import (
+    MAX_SINGLE_THREAD_ELEMENTS,
     CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, ELEMENTS_PER_PARTIAL_SUM, MAX_COUNTED_ROW_ELEMENTS,
     MAX_NUMPY_ROW_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MIN_REDUCED_RATIO,
 )

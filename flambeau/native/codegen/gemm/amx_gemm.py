@@ -12,14 +12,13 @@ from typing import Any
 
 from llvmlite import ir
 
+from ...target.amx import SIDE, TILE_BYTES
 from ...loop_ir.ir import Contract, Type
 from ..llvm.address import add, constant, multiply, offset_bytes, subtract
 from ..llvm.loop import emit_loop
 from ..llvm.types import I64, Number
 from .amx_split import SplitOperand, count_bf16_terms, declare_fallback, declare_packer
-from .amx_tiles import (
-    SIDE, TILE_BYTES, configured_tiles, count_tile_steps, declare_multiplier, term_products,
-)
+from .amx_tiles import configured_tiles, count_tile_steps, declare_multiplier, term_products
 from .blocking import GemmPlan, GemmProblem
 from .macro_kernel import MacroKernel
 from .micro_kernel import MicroTile, Sums

@@ -17,13 +17,14 @@ from functools import partial
 
 from llvmlite import ir
 
+from ...target.amx import DEPTH_PER_TILE, SIDE, TILE_BYTES
 from ...loop_ir.ir import Type
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.transpose import transpose_block
 from ..llvm.types import F32, I1, I16, I32, I64, POINTER, Number
 from ..llvm.vectors import first_lanes, fma, load_vector, splat, store_vector, widen
-from .amx_tiles import DEPTH_PER_TILE, SIDE, TILE_BYTES, count_tile_steps
+from .amx_tiles import count_tile_steps
 
 _WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
     ir.VectorType(I16, 2 * SIDE)

@@ -11,14 +11,11 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
+from ...target.amx import DEPTH_PER_TILE, ROW_BYTES, SIDE, TILE_BYTES
 from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
 from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.types import BYTE, I64, POINTER, Number
 
-SIDE = 16  # rows and columns of a tile of sums
-DEPTH_PER_TILE = 32  # depth of one instruction
-TILE_BYTES = 1024
-_ROW_BYTES = 64  # bytes of a tile's row
 _A, _B = 4, 6  # the tiles after the four of sums
 _ZERO, _LOAD, _STORE = "tilezero", "tileloadd64", "tilestored64"
 
@@ -38,7 +35,7 @@ def _declare_tile_shape(module: ir.Module) -> ir.GlobalVariable:
     variable = module.globals.get("tile_shape")
     if variable is not None:
         return variable
-    configuration = [1, *[0] * 15, *[_ROW_BYTES, 0] * 8, *[0] * 16, *[SIDE] * 8, *[0] * 8]
+    configuration = [1, *[0] * 15, *[ROW_BYTES, 0] * 8, *[0] * 16, *[SIDE] * 8, *[0] * 8]
     kind = ir.ArrayType(BYTE, len(configuration))
     constant_configuration = ir.GlobalVariable(module, kind, "tile_shape")
     (
@@ -114,12 +111,12 @@ class _SumTiles:
 
     def each(self, b: ir.IRBuilder, name: str) -> None:
         """Zero, load or store all of them."""
-        line = self.columns * _ROW_BYTES
+        line = self.columns * ROW_BYTES
         for i in range(self.rows):
             for j in range(self.columns):
                 operands = [_tile_number(2 * i + j)]
                 if name != _ZERO:
-                    at = offset_bytes(b, self.pointer, i * SIDE * line + j * _ROW_BYTES)
+                    at = offset_bytes(b, self.pointer, i * SIDE * line + j * ROW_BYTES)
                     operands += [at, constant(line)]
                 _call_intrinsic(b, name, operands)
 
@@ -138,7 +135,7 @@ def _emit_step(
                 loaded[side] = pair[side]
                 for i in range(count):
                     at = offset_bytes(b, pointer, (2 * pair[side] + i) * TILE_BYTES)
-                    _call_intrinsic(b, _LOAD, [_tile_number(first + i), at, constant(_ROW_BYTES)])
+                    _call_intrinsic(b, _LOAD, [_tile_number(first + i), at, constant(ROW_BYTES)])
         for i in range(tiles[0]):
             for j in range(tiles[1]):
                 operands = [_tile_number(2 * i + j), _tile_number(_A + i), _tile_number(_B + j)]
