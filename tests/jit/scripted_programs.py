@@ -121,7 +121,27 @@ def encoder():
     return nn.TransformerEncoder(layer, 2)
 
 
+class Parametric(nn.Module):
+    """Loops over parameters, which are unrolled as those over modules are."""
+
+    def __init__(self):
+        super().__init__()
+        self.scales = nn.ParameterList([*torch.arange(1.0, 4.0)[:, None]])
+        self.shifts = nn.ParameterDict({"a": torch.tensor([5.0]), "b": torch.tensor([7.0])})
+        self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+
+    def forward(self, x):
+        for i, scale in enumerate(self.scales):
+            x = x * scale.abs() + i * scale.sum()
+        for layer, scale in zip(self.layers, self.scales):  # noqa: B905  # as programs write it
+            x = layer(x) * scale
+        for _, shift in self.shifts.items():
+            x = x + shift
+        return x + self.scales[-1] * self.shifts["b"]
+
+
 CASES = {
+    "parametric": (Parametric, lambda: torch.randn(3, 2)),
     "perceptron": (Perceptron, lambda: torch.randn(2, 4)),
     "convolutional": (Convolutional, lambda: torch.randn(2, 3, 8, 8)),
     "recurrent": (Recurrent, lambda: torch.randint(0, 7, (2, 5))),
@@ -136,6 +156,22 @@ def doubled(x, times: int = 2):
     for _ in range(times):
         x = bounded(x * 2, -100.0, 100.0)
     return x
+
+
+class Reversed(nn.ModuleList):
+    def __iter__(self):
+        return reversed(list(super().__iter__()))
+
+
+class LoopsOverAClassOfItsOwn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = Reversed([nn.Linear(2, 2), nn.ReLU()])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
 
 
 class Caught(nn.Module):
@@ -170,4 +206,5 @@ class Unpacks(nn.Module):
 
 
 REFUSED = {"Try in": Caught, "stays Python": CallsIgnored,
+           "a loop over a Reversed": LoopsOverAClassOfItsOwn,
            "type object from outside": ReadsAnObject, r"\*args": Unpacks}

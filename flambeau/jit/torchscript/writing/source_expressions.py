@@ -9,15 +9,14 @@ import textwrap
 from typing import Any, NoReturn, Protocol
 
 from ....export.aten_functions import number_of_dtype
-from ....nn import ModuleDict
 from ....nn.module import Module
 from ....tensor.devices import device
 from ....tensor.dtypes import dtype
 from ....tensor.layout import layout, memory_format
 from ....tensor.tensor import Tensor
 from .annotations import type_text
-from .classes import attribute_read, literal
-from .static_values import Scope, Static
+from .classes import literal
+from .static_values import Scope, Static, elements_of, loop_over
 
 __all__ = ["SourceExpressions", "Unit"]
 
@@ -123,7 +122,7 @@ class SourceExpressions(ast.NodeTransformer):
         static = static or self.scope.find(node)
         if static is None:
             self.refuse(node, f"the name {node.id}")
-        if isinstance(static.value, Module) and static.text is not None:
+        if isinstance(static.value, (Module, Tensor)) and static.text is not None:
             return ast.parse(static.text, mode="eval").body
         if isinstance(static.value, Tensor):
             return ast.parse(self.unit.constant(static.value), mode="eval").body
@@ -145,9 +144,9 @@ class SourceExpressions(ast.NodeTransformer):
         return self._known(node, static)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        """Resolve an element of a module container."""
-        static = self.scope.find(node)
-        if static is not None and isinstance(static.value, Module) and static.text is not None:
+        """Resolve an element of a container of modules or parameters."""
+        static = self.scope.find(node) or self.scope.find_parameter(node)
+        if static is not None and isinstance(static.value, (Module, Tensor)) and static.text:
             return ast.parse(static.text, mode="eval").body
         if isinstance(node.ctx, ast.Load) and static is not None:
             return self._known(node, static)
@@ -203,13 +202,13 @@ class SourceExpressions(ast.NodeTransformer):
         return ast.List(result)
 
     def _modules_of(self, node: ast.expr) -> list[list[Static]] | None:
-        """Return what a loop over a module container iterates over, or None."""
+        """Return what a loop over a container of modules or parameters goes through, or None."""
         container = self.scope.find(node)
         if container is not None and isinstance(container.value, Module):
-            names = list(container.value._modules)
-            if isinstance(container.value, ModuleDict):
-                return [[Static(n)] for n in names]
-            return [[self._child(container, n)] for n in names]
+            items = loop_over(container)
+            if items is None:
+                self.refuse(node, f"a loop over a {type(container.value).__name__}")
+            return [[item] for item in items]
         if not isinstance(node, ast.Call):
             return None
         name = node.func.id if isinstance(node.func, ast.Name) else None
@@ -224,17 +223,14 @@ class SourceExpressions(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute):
             owner = self.scope.find(node.func.value)
             if owner is not None and isinstance(owner.value, Module):
-                names = list(owner.value._modules)
+                elements = elements_of(owner)
                 if node.func.attr in ("values", "children"):
-                    return [[self._child(owner, n)] for n in names]
+                    return [[x] for x in elements.values()]
                 if node.func.attr in ("items", "named_children"):
-                    return [[Static(n), self._child(owner, n)] for n in names]
+                    return [[Static(name), x] for name, x in elements.items()]
                 if node.func.attr == "keys":
-                    return [[Static(n)] for n in names]
+                    return [[Static(name)] for name in elements]
         return None
-
-    def _child(self, owner: Static, name: str) -> Static:
-        return Static(owner.value._modules[name], attribute_read(owner.text or "self", name))
 
 
 def _parse(text: str) -> ast.stmt:

@@ -12,11 +12,12 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
+from ....nn import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
 from .classes import attribute_read
 
-__all__ = ["Scope", "Static"]
+__all__ = ["Scope", "Static", "elements_of", "loop_over"]
 
 _COMPARE = {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
             ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_,
@@ -28,10 +29,37 @@ _LOOKS = (len, isinstance, hasattr, getattr, range, issubclass, tuple, list, min
 
 @dataclass
 class Static:
-    """A known value. For modules, `text` is the TorchScript expression that reads it."""
+    """A known value. For modules and their parameters, `text` is the TorchScript expression that
+    reads it."""
 
     value: Any
     text: str | None = None
+
+
+def elements_of(container: Static) -> dict[str, Static]:
+    """Return what a container of modules or of parameters holds, by name."""
+    owner = container.value
+    if isinstance(owner, ParameterList):
+        elements = {str(i): owner[i] for i in range(len(owner))}
+    elif isinstance(owner, ParameterDict):
+        elements = dict(owner.items())
+    else:
+        elements = owner._modules
+    return {
+        name: Static(x, attribute_read(container.text or "self", name)
+                     if isinstance(x, (Module, Tensor)) else None)
+        for name, x in elements.items()
+    }
+
+
+def loop_over(container: Static) -> list[Static] | None:
+    """Return what a loop over a container goes through; None if that is for its class to say."""
+    iterates = getattr(type(container.value), "__iter__", None)
+    if iterates in (ModuleDict.__iter__, ParameterDict.__iter__):
+        return [Static(name) for name in elements_of(container)]
+    if iterates in (Sequential.__iter__, ModuleList.__iter__, ParameterList.__iter__):
+        return list(elements_of(container).values())
+    return None
 
 
 class Scope:
@@ -58,7 +86,8 @@ class Scope:
 
     def _name(self, node: ast.Name) -> Static | None:
         if node.id in self.known:
-            return self.known[node.id]
+            static = self.known[node.id]
+            return None if static.text and isinstance(static.value, Tensor) else static
         if node.id in self.locals or node.id not in self.outer:
             return None
         return Static(self.outer[node.id])
@@ -85,17 +114,19 @@ class Scope:
         if owner is None or key is None:
             return None
         if isinstance(owner.value, Module):
-            names = list(owner.value._modules)
-            if isinstance(key.value, int):
-                name = names[key.value]
-            elif isinstance(key.value, str):
-                name = key.value
-            else:
-                return None
-            return Static(owner.value._modules[name], attribute_read(owner.text or "self", name))
+            static = _element(owner, key.value)
+            return None if static is None or isinstance(static.value, Tensor) else static
         if isinstance(owner.value, (tuple, list, dict)):
             return Static(owner.value[key.value])
         return None
+
+    def find_parameter(self, node: ast.Subscript) -> Static | None:
+        """Return an element of a container of parameters: where it is, not what it holds."""
+        owner, key = self.find(node.value), self.find(node.slice)
+        if owner is None or key is None or not isinstance(owner.value, Module):
+            return None
+        static = _element(owner, key.value)
+        return static if static is not None and isinstance(static.value, Tensor) else None
 
     def _unaryop(self, node: ast.UnaryOp) -> Static | None:
         inner = self.find(node.operand)
@@ -153,3 +184,10 @@ class Scope:
                  ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
                  ast.Mod: operator.mod, ast.Pow: operator.pow}.get(type(node.op))
         return None if apply is None else Static(apply(left.value, right.value))
+
+
+def _element(owner: Static, key: Any) -> Static | None:
+    elements = elements_of(owner)
+    if isinstance(key, int):
+        return list(elements.values())[key]
+    return elements[key] if isinstance(key, str) else None
