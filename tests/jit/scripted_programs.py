@@ -205,6 +205,32 @@ class Unpacks(nn.Module):
         return parts[0]
 
 
+class SetsAProperty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = 5
+
+    @property
+    def limit(self):
+        return self.a
+
+    @limit.setter
+    def limit(self, value):
+        self.a = max(value, 0)
+
+    def forward(self, x, limit: int):
+        self.limit = limit
+        return x * self.limit
+
+
+class ReadsAPropertyOfWhatItSets(SetsAProperty):
+    def forward(self, x, limit: int):
+        self.a = limit
+        return x * self.limit
+
+
 REFUSED = {"Try in": Caught, "stays Python": CallsIgnored,
+           "the property limit": SetsAProperty,
+           "the property limit, whose": ReadsAPropertyOfWhatItSets,
            "a loop over a Reversed": LoopsOverAClassOfItsOwn,
            "type object from outside": ReadsAnObject, r"\*args": Unpacks}

@@ -130,6 +130,7 @@ class SourceExpressions(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Inline settings; keep reads of module attributes."""
+        self._check_property(node)
         if isinstance(node.ctx, ast.Store):
             return ast.Attribute(self.visit(node.value), node.attr)
         static = self.scope.find(node)
@@ -142,6 +143,18 @@ class SourceExpressions(ast.NodeTransformer):
                 return ast.Attribute(base, node.attr)
             return ast.Attribute(self.visit(node.value), node.attr)
         return self._known(node, static)
+
+    def _check_property(self, node: ast.Attribute) -> None:
+        """Refuse properties whose value may change; others are settings."""
+        owner = self.scope.find(node.value)
+        member = getattr(type(owner.value), node.attr, None) if owner is not None \
+            and isinstance(owner.value, Module) else None
+        code = getattr(getattr(member, "fget", None), "__code__", None)
+        if isinstance(member, property) and (
+            isinstance(node.ctx, ast.Store)
+            or code is not None and self.written.intersection(code.co_names)
+        ):
+            self.refuse(node, f"the property {node.attr}, whose value the function changes")
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         """Resolve an element of a container of modules or parameters."""
