@@ -126,8 +126,8 @@ class Parametric(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.scales = nn.ParameterList([*torch.arange(1.0, 4.0)[:, None]])
-        self.shifts = nn.ParameterDict({"a": torch.tensor([5.0]), "b": torch.tensor([7.0])})
+        self.scales = nn.ParameterList([*torch.arange(1.0, 4.0)[:, None] / 4])
+        self.shifts = nn.ParameterDict({"a": torch.tensor([0.5]), "b": torch.tensor([0.7])})
         self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
 
     def forward(self, x):
