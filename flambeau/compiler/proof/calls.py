@@ -158,9 +158,11 @@ def parameters(
     at = len(own)
     if code.co_flags & _STAR:
         more = args[count:]
+        facts.need(*more)
         tainted = any(p.tainted for p in more)
         bound[names[at]] = Provenance(Kind.FRESH, items=more, tainted=tainted, type=tuple)
         at += 1
+    facts.need(*rest.values())
     if code.co_flags & _STARS:
         tainted = any(p.tainted for p in rest.values())
         bound[names[at]] = Provenance(Kind.FRESH, tainted=tainted, type=dict)

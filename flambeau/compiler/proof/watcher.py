@@ -17,13 +17,13 @@ from ..trace.host_numbers import Read
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
 from .call_results import settle
 from .calls import find_function, invoke, runs_unwatched
+from .consumption import handle, returns_to_stack
 from .contents import guard_if_container
 from .declarations import (
     READS_VALUES, UNGUARDED, in_library, in_standard_library, is_served,
 )
 from .facts import Facts, outside_containers
 from .guards import Proof, Test
-from .opcodes import HANDLERS
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Variable
 from .shadow_frame import ShadowFrame
 from .stores import Store, replace_numbers
@@ -325,10 +325,7 @@ class Watcher:
             self.mismatches += self._oracle(frame, shadow)
         shadow.last = instruction.offset
         self.facts.line = frame.f_code.co_filename, frame.f_lineno
-        handler = HANDLERS.get(instruction.opname)
-        if handler is None:
-            raise NotProvedError(f"the watcher does not know the opcode {instruction.opname}")
-        handler(self.facts, frame, shadow, instruction)
+        handle(self.facts, frame, shadow, instruction)
 
     def _leave(self, frame: Any, shadow: ShadowFrame, arg: Any) -> None:
         """Handle a watched function that returns or yields."""
@@ -342,7 +339,7 @@ class Watcher:
             result = self.facts.resolve(result, arg)
         above = self.shadows.get(frame.f_back)
         call = None if above is None else above.call
-        if call is None or call.keeps_slot or call.decides:  # unwatched code receives it
+        if not returns_to_stack(call, shadow, above, self._root):
             self.facts.need(result)
             guard_if_container(self.facts, result)
         if call is not None and (call.code is shadow.code or call.runs_code):

@@ -1,0 +1,45 @@
+"""Consumption: a value from outside is guarded once anything but a variable takes it.
+
+A few opcodes move values, or say themselves which ones they consume. A value that any other opcode
+takes from the stack is consumed, and so is one that the caller of the step or unwatched code gets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .facts import Facts
+from .opcodes import HANDLERS
+from .provenance import NotProvedError
+from .shadow_frame import CallState, ShadowFrame
+
+_CARRYING = frozenset((
+    "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_DEREF",
+    "STORE_GLOBAL", "STORE_ATTR", "STORE_SUBSCR", "BINARY_OP", "RETURN_VALUE",
+))
+_CALLS = frozenset(("CALL", "CALL_KW"))
+
+
+def handle(facts: Facts, frame: Any, s: ShadowFrame, instruction: Any) -> None:
+    """Run an instruction's handler; guard the values that it took from the stack."""
+    handler = HANDLERS.get(instruction.opname)
+    if handler is None:
+        raise NotProvedError(f"the watcher does not know the opcode {instruction.opname}")
+    reads = [p for p in s.stack if p.guard is not None or p.increment is not None]
+    handler(facts, frame, s, instruction)
+    if reads and instruction.opname not in _CARRYING and not _binds(s, instruction.opname):
+        left = {*map(id, s.stack)}
+        facts.need(*(p for p in reads if id(p) not in left))
+
+
+def _binds(s: ShadowFrame, name: str) -> bool:
+    """Whether an opcode calls a Python function: its parameters have their arguments' guards."""
+    return name in _CALLS and s.call is not None and s.call.code is not None
+
+
+def returns_to_stack(call: CallState | None, s: ShadowFrame, above: ShadowFrame | None,
+                     root: ShadowFrame) -> bool:
+    """Whether a watched function that returns was called by a watched opcode, whose result it is;
+    not by unwatched code or by the caller of the step."""
+    return (call is not None and call.code is s.code and above is not root
+            and not call.keeps_slot and not call.decides)
