@@ -98,7 +98,7 @@ def test_downloads_show_their_share_where_tqdm_is_not_installed(capsys, monkeypa
 
 OPTIONAL = """
 try:
-    from torch.utils.data.datapipes.iter import Batcher
+    from torch.utils.data.datapipes.dataframe import CaptureDataFrame
     from torch._jit_internal import _copy_to_script_wrapper
     found = True
 except ImportError:

@@ -41,10 +41,10 @@ def test_methods():
 
 
 def test_an_absent_name_says_so():
-    import flambeau.utils.data.datapipes.iter.callable as module
+    import flambeau.utils.data.datapipes.dataframe as module
 
     with pytest.raises(NotImplementedError, match=r"torch\.utils\.data\.datapipes\.\S* is not imp"):
-        module.MapperIterDataPipe()
+        module.CaptureDataFrame()
     with pytest.raises(NotImplementedError, match=r"torch.package.PackageExporter is not impl"):
         flambeau.package.PackageExporter("file")
     with pytest.raises(NotImplementedError, match=r"torch.Tensor.to_mkldnn is not implemented"):

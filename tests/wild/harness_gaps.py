@@ -36,7 +36,7 @@ _higher_order_ops.register_hook _logging _logging._internal _logging.scribe _pri
 _prims_common.wrappers _refs _refs._conversions _refs.fft _refs.linalg _refs.nn
 _refs.nn.functional _refs.special _utils_internal _vmap_internals ao ao.nn ao.nn.quantized
 ao.quantization backends.xnnpack jit._logging jit.frontend jit.quantized utils._device
-utils._foreach_utils utils._mode_utils utils._triton utils.cpp_extension utils.weak
+utils._foreach_utils utils._mode_utils utils._triton utils.cpp_extension
 """.split()
 )
 # Parts of the harness that test what flambeau does not have.

@@ -131,7 +131,8 @@ def main() -> None:
     torch.set_num_threads(1)
     outcomes = Outcomes(arguments.out, arguments.seconds, arguments.only)
     options = f"""-q -p no:cacheprovider -o addopts= -W ignore -c {os.devnull} --tb=native -rN
-        --noconftest --no-header --timeout {TIMEOUT_S[arguments.backend]} --timeout-method signal"""
+        --noconftest --no-header --continue-on-collection-errors
+        --timeout {TIMEOUT_S[arguments.backend]} --timeout-method signal"""
     code = pytest.main([str(file), *options.split(), "--rootdir", str(arguments.tests)], [outcomes])
     if code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
         os._exit(int(code))  # within a test, which counts as one that crashed

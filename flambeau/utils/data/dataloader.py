@@ -20,6 +20,7 @@ from .iterator import (
     _MultiProcessingDataLoaderIter,
     _SingleProcessDataLoaderIter,
 )
+from .pipe_loading import is_pipe, loadable
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
@@ -90,7 +91,7 @@ class DataLoader(Generic[_T_co]):
         in_order: bool = True,
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
-        self.dataset = dataset
+        self.dataset = loadable(dataset, shuffle)
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
@@ -112,6 +113,8 @@ class DataLoader(Generic[_T_co]):
     ) -> None:
         """Set up the samplers: order and batch size."""
         iterable = isinstance(self.dataset, IterableDataset)
+        if iterable and is_pipe(self.dataset):
+            shuffle = None  # the pipe's own shufflers do it
         (_check_stream if iterable else _check_order)(shuffle, sampler, batch_sampler)
         _check_batches(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map

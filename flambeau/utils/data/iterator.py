@@ -17,6 +17,8 @@ from ._utils.fetch import _DatasetKind
 from ._utils.worker import (
     _OUT_OF_MEMORY, _RESUME, WorkerSettings, _IterableDatasetStopIteration, _worker_loop,
 )
+from .datapipes.datapipe import IterDataPipe
+from .pipe_loading import SharedSeed, is_pipe, seed_stream, shard, worker_start
 from .sampler import draw_seed
 from .workers.batch_message import Unreadable
 from .workers.worker_pool import WorkerPool
@@ -30,6 +32,8 @@ class _BaseDataLoaderIter:
 
     def __init__(self, loader: DataLoader) -> None:
         self._dataset = loader.dataset
+        self._flambeau_seeds = SharedSeed() if isinstance(self._dataset, IterDataPipe) else None
+        self._flambeau_seed_stream(loader)
         self._dataset_kind = loader._dataset_kind
         self._index_sampler = loader._index_sampler
         self._num_workers = loader.num_workers
@@ -42,6 +46,12 @@ class _BaseDataLoaderIter:
             )
         self._sampler_iter = iter(self._index_sampler)
         self._base_seed = draw_seed(loader.generator)
+
+    def _flambeau_seed_stream(self, loader: DataLoader) -> None:
+        """Draw the seed of a datapipe's shufflers for an epoch."""
+        seeds = self._flambeau_seeds
+        self._shared_seed = None if seeds is None else seeds.draw(loader.generator)
+        seed_stream(self._dataset, self._shared_seed)
 
     def __iter__(self) -> _BaseDataLoaderIter:
         return self
@@ -56,6 +66,7 @@ class _BaseDataLoaderIter:
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
         self._flambeau_announced_length = loader._flambeau_announced_length
+        self._flambeau_seed_stream(loader)
 
     def _next_data(self) -> Any:
         raise NotImplementedError
@@ -90,6 +101,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         super().__init__(loader)
         if loader.timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter requires timeout == 0")
+        if is_pipe(self._dataset):
+            shard(self._dataset)
         self._dataset_fetcher = _DatasetKind.create_fetcher(
             self._dataset_kind, self._dataset, loader._auto_collation, loader.collate_fn,
             loader.drop_last,
@@ -116,9 +129,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             )
         self._timeout, self._in_order = loader.timeout, loader.in_order
         self._persistent_workers = loader.persistent_workers
+        start = loader.worker_init_fn
         settings = WorkerSettings(
             self._dataset_kind, self._dataset, loader._auto_collation, loader.collate_fn,
-            loader.drop_last, self._base_seed, loader.worker_init_fn, self._num_workers,
+            loader.drop_last, self._base_seed,
+            worker_start(start) if is_pipe(self._dataset) else start, self._num_workers,
+            seed_stream, self._shared_seed,
         )
         self._flambeau_pool = WorkerPool(_worker_loop, settings, loader.multiprocessing_context)
         self._workers = self._flambeau_pool.processes
@@ -135,7 +151,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             for worker in range(self._num_workers):
                 if not self._workers_status[worker]:
                     pool.watch(worker)
-                pool.send(worker, _RESUME, None)
+                pool.send(worker, _RESUME, self._shared_seed)
         self._workers_status = [True] * self._num_workers
         self._workers_num_tasks = [0] * self._num_workers
         self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))

@@ -69,6 +69,8 @@ class WorkerSettings:
     base_seed: int
     init_fn: Callable[[int], None] | None
     num_workers: int
+    seed_stream: Callable[[Any, int | None], None]
+    shared_seed: int | None
 
     def fetcher(self) -> Any:
         """Return a fetcher for the dataset; streams start from the beginning."""
@@ -115,6 +117,7 @@ class _Worker:
     def start(self) -> None:
         """Call `worker_init_fn` and open the dataset."""
         try:
+            self._settings.seed_stream(self._settings.dataset, self._settings.shared_seed)
             if self._settings.init_fn is not None:
                 self._settings.init_fn(self._id)
             self._fetcher = self._settings.fetcher()
@@ -133,14 +136,15 @@ class _Worker:
             task, indices, released = pickle.loads(message)
             self._arena.release(released)
             if task == _RESUME:
-                self._resume()
+                self._resume(indices)
             elif not self._ended:
                 self._answer(task, indices)
 
-    def _resume(self) -> None:
+    def _resume(self, shared_seed: int | None) -> None:
         self._epoch += 1
         self._ended = False
         try:
+            self._settings.seed_stream(self._settings.dataset, shared_seed)
             self._fetcher = self._settings.fetcher()
         except Exception:
             self._failure = self._wrapped()

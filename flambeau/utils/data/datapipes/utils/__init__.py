@@ -1,0 +1,1 @@
+"""What datapipes share: files and streams, decoders, snapshots."""
