@@ -22,7 +22,7 @@ from ...ops.core import inplace as in_place
 from ...ops.core import out
 from ...ops.core.operator import DERIVATIVES
 from ...ops.creation import copies, interchange
-from ...ops.indexing import index
+from ...ops.indexing import index, value_shapes
 from ...ops.interception.code_patching import FOLLOWING_STUB_FILE, STUB_FILE
 from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
@@ -148,11 +148,14 @@ def _setitem(r: Recorder, original: Callable, self: Any, item: Any, value: Any) 
     basic, rest = index.split_index(self, item)
     target = self if basic is None or index._whole(basic, rest) else index._view(self, basic)
     if rest is not None:
-        index.put_at(target, index._like(source, target), rest, False, "index_put_")
+        if value is source:
+            index._check_dtypes(self, source, rest)
+        values = index._like(value_shapes.without_leading_ones(source), target)
+        index.put_at(target, values, rest, False, "index_put_")
         return
-    while source.ndim > target.ndim:  # drop leading dimensions of size 1
-        source = source.squeeze(0)
-    target.copy_(source)
+    if not value_shapes.is_broadcastable(source, target):
+        original(self, item, value)  # raises eager mode's error
+    target.copy_(value_shapes.without_leading_axes(source, target))
 
 
 def _as_value(r: Recorder, original: Callable, self: Any, value: Any) -> Any:

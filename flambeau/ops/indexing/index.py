@@ -26,7 +26,6 @@ from ...tensor.narrow_dtypes import NARROW, narrowed
 from ...tensor.overlap import check_no_internal_overlap, check_put
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, view_of, wrap
-from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
 from ..core.operator import Array, Positions
@@ -37,6 +36,10 @@ from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
 from ..native.row_copies import fill, zeros
 from ..view.slices import basic_index, select
+from .value_shapes import (
+    check_axes, check_leading_axes, describe_mismatch, values_mismatch, without_leading_axes,
+    without_leading_ones,
+)
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
 _BASIC = (slice, type(None), type(Ellipsis))
@@ -428,14 +431,8 @@ def _(g: Tensor, src_shape: tuple[int, ...], src_dtype: Any) -> Tensor:
 def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     """Write `src` over all of `self`, recorded."""
     check_writable(self, name)
-    src = _without_leading(src, self)
+    src = without_leading_axes(src, self)
     return assign(self, _overwrite(before_write(self, False), src), name)
-
-
-def _without_leading(source: Tensor, target: Tensor) -> Tensor:
-    """A value without the axes, of length one, that it has before those of the target."""
-    more = source._array.ndim - target._array.ndim
-    return source.reshape(source._array.shape[more:]) if more > 0 else source
 
 
 def _writes_at_positions(input: Array, values: Array, where: Positions, *_: Any) -> bool:
@@ -448,6 +445,7 @@ def _writes_at_positions(input: Array, values: Array, where: Positions, *_: Any)
 def _index_put(input: Array, values: Array, where: Positions, accumulate: bool) -> Array:
     """A copy of `input` with `values` written, or added, at positions."""
     result = input.copy()
+    check_axes(input, values, where)
     try:
         if accumulate:
             np.add.at(result, where, values.astype(result.dtype))
@@ -456,6 +454,8 @@ def _index_put(input: Array, values: Array, where: Positions, accumulate: bool) 
     except IndexError:
         check_positions(input, where)
         raise
+    except ValueError:
+        raise values_mismatch(input, values, where) from None
     return result
 
 
@@ -484,6 +484,7 @@ def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: s
     if self._array.__class__ is not MetaArray:
         source = values._array
         check_put(self._array, source, where)
+        check_axes(self._array, source, where)
         if accumulate:
             np.add.at(self._array, where, source.astype(self._array.dtype))
         else:
@@ -523,7 +524,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     try:
         if not (MODE.grad and (self._tracked or source._tracked)):
             target = self._array if basic is None else self._array[basic]
-            _check_size(target, source._array, rest)
+            check_leading_axes(target, source._array, rest)
             supplied = source._array
             if self._array.__class__ is MetaArray:
                 return
@@ -543,44 +544,20 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             return
         target = self if basic is None or _whole(basic, rest) else _view(self, basic)
         if rest is not None:
-            _write_back(target, _like(source, target), check_version(rest, index, self, source))
+            _write_back(target, source, check_version(rest, index, self, source))
         elif requires(self) or (source._tracked and requires(source)):
             overwrite(target, source, "setitem")
         else:  # a broadcast value may alias the target, as in PyTorch
             same = source._array.shape == target._array.shape
-            target.copy_(source if same else _without_leading(source, target).clone())
+            target.copy_(source if same else without_leading_axes(source, target).clone())
     except IndexError as error:
         raise _basic_error(self, basic or (), error, rest) from None
     except ValueError:
-        raise _value_mismatch(self, basic, rest, source) from None
+        raise describe_mismatch(self, basic, rest, source) from None
 
 
-def _value_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> RuntimeError:
-    """The error for a value that does not broadcast to the indexed elements."""
-    target = self._array if basic is None else self._array[basic]
-    if rest is None:
-        shape, value_shape = target.shape, source._array.shape
-        text = broadcast_mismatch([shape, value_shape])
-        if len(value_shape) > len(shape) or text is None:
-            return RuntimeError(
-                f"shape mismatch: value tensor of shape {list(value_shape)} cannot be broadcast to "
-                f"indexing result of shape {list(shape)}"
-            )
-        axis = int(text.rsplit(" ", 1)[1])
-        n, m = shape[axis], value_shape[axis - len(shape) + len(value_shape)]
-        return RuntimeError(
-            f"The expanded size of the tensor ({n}) must match the existing size ({m}) at "
-            f"non-singleton dimension {axis}.  Target sizes: {list(shape)}.  Tensor sizes: "
-            f"{list(value_shape)}"
-        )
-    return RuntimeError(
-        f"shape mismatch: value tensor of shape {list(source.shape)} cannot be broadcast to "
-        f"indexing result of shape {list(target[rest].shape)}"
-    )
-
-
-def _write_back(target: Tensor, values: Tensor, where: tuple) -> None:
-    put_at(target, values, where, False, "index_put_")
+def _write_back(target: Tensor, source: Tensor, where: tuple) -> None:
+    put_at(target, _like(without_leading_ones(source), target), where, False, "index_put_")
 
 
 def _check_dtypes(target: Tensor, source: Tensor, where: tuple) -> None:
@@ -628,13 +605,6 @@ def _whole(basic: tuple, rest: Any) -> bool:
     return rest is None and all(
         b is Ellipsis or (b.__class__ is slice and b == slice(None)) for b in basic
     )
-
-
-def _check_size(target: np.ndarray, source: np.ndarray, rest: Any) -> None:
-    if rest is None and source.ndim > target.ndim:
-        extra = source.shape[: source.ndim - target.ndim]
-        if any(n != 1 for n in extra):
-            raise ValueError(f"{list(source.shape)} has more axes than {list(target.shape)}")
 
 
 def _like(source: Tensor, target: Tensor) -> Tensor:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-
-
 CASES = [
     (lambda t, x: t.index_select(x, 1, t.tensor([5])), RuntimeError,
      "INDICES element is out of DATA bounds, id=5 axis_dim=3"),
@@ -35,6 +33,15 @@ CASES = [
     (lambda t, x: x.__setitem__(slice(2), t.ones(3, 3)), RuntimeError,
      "The expanded size of the tensor (2) must match the existing size (3) at non-singleton "
      "dimension 0.  Target sizes: [2, 3].  Tensor sizes: [3, 3]"),
+    (lambda t, x: x.index_put_((t.tensor([0, 1]),), t.ones(1, 1, 3)), RuntimeError,
+     "shape mismatch: value tensor of shape [1, 1, 3] cannot be broadcast to indexing result of "
+     "shape [2, 3]"),
+    (lambda t, x: x.index_put_((t.tensor([0, 1]),), t.ones(1, 1, 3), accumulate=True),
+     RuntimeError, "shape mismatch: value tensor of shape [1, 1, 3] cannot be broadcast to "
+     "indexing result of shape [2, 3]"),
+    (lambda t, x: (x.requires_grad_() * 1).__setitem__(t.tensor([0, 1]), t.ones(2, 1, 3)),
+     RuntimeError, "shape mismatch: value tensor of shape [2, 1, 3] cannot be broadcast to "
+     "indexing result of shape [2, 3]"),
     (lambda t, x: x.__delitem__(0), TypeError, "Tensor does not support deleting items"),
     (lambda t, x: t.masked_select(x, t.ones(3, 3, dtype=t.uint8)), RuntimeError,
      "masked_select: expected BoolTensor for mask"),
@@ -48,6 +55,13 @@ def test_texts(torch, call, kind, text):
     with pytest.raises(kind) as caught:
         call(torch, torch.ones(3, 3))
     assert str(caught.value) == text
+
+
+def test_leading_axes_of_an_assigned_value_have_a_gradient(torch):
+    x, y = torch.zeros(3, 3).requires_grad_() * 1, torch.ones(1, 1, 3).requires_grad_()
+    x[torch.tensor([0, 1])] = y
+    x.sum().backward()
+    assert y.grad.tolist() == [[[2, 2, 2]]]
 
 
 def test_uint8_masks_warn(torch):

@@ -1,0 +1,75 @@
+"""Shapes of the values that are assigned to indexed elements: which fit, and the error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+from ..core.errors import broadcast_mismatch
+
+
+def is_broadcastable(source: Tensor, target: Tensor) -> bool:
+    """Whether a value fits what it is written to; leading axes of length 1 may be dropped."""
+    shape, axes = target._array.shape, source._array.shape
+    more = max(len(axes) - len(shape), 0)
+    common = axes[more:]
+    return all(n == 1 for n in axes[:more]) and all(
+        n in (1, m) for n, m in zip(common[::-1], shape[::-1], strict=False))
+
+
+def check_leading_axes(target: np.ndarray, source: np.ndarray, rest: Any) -> None:
+    """ValueError if a value has more axes than its target and they are longer than 1."""
+    if rest is None and source.ndim > target.ndim:
+        extra = source.shape[: source.ndim - target.ndim]
+        if any(n != 1 for n in extra):
+            raise ValueError(f"{list(source.shape)} has more axes than {list(target.shape)}")
+
+
+def check_axes(target: np.ndarray, values: np.ndarray, where: tuple) -> None:
+    """RuntimeError if values have more axes than what they are written to."""
+    if values.ndim > 1 and values.shape[0] == 1 and values.ndim > target[where].ndim:
+        raise values_mismatch(target, values, where)
+
+
+def values_mismatch(target: np.ndarray, values: np.ndarray, where: tuple) -> RuntimeError:
+    """The error for values that do not broadcast to the elements at positions."""
+    return RuntimeError(
+        f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
+        f"indexing result of shape {list(target[where].shape)}"
+    )
+
+
+def describe_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> RuntimeError:
+    """The error for a value that does not broadcast to the indexed elements."""
+    target = self._array if basic is None else self._array[basic]
+    if rest is None:
+        shape, value_shape = target.shape, source._array.shape
+        text = broadcast_mismatch([shape, value_shape])
+        if len(value_shape) > len(shape) or text is None:
+            return RuntimeError(
+                f"shape mismatch: value tensor of shape {list(value_shape)} cannot be broadcast to "
+                f"indexing result of shape {list(shape)}"
+            )
+        axis = int(text.rsplit(" ", 1)[1])
+        n, m = shape[axis], value_shape[axis - len(shape) + len(value_shape)]
+        return RuntimeError(
+            f"The expanded size of the tensor ({n}) must match the existing size ({m}) at "
+            f"non-singleton dimension {axis}.  Target sizes: {list(shape)}.  Tensor sizes: "
+            f"{list(value_shape)}"
+        )
+    return values_mismatch(target, source._array, rest)
+
+
+def without_leading_axes(source: Tensor, target: Tensor) -> Tensor:
+    """A value without the axes of length 1 that it has before those of its target."""
+    more = source._array.ndim - target._array.ndim
+    return source.reshape(source._array.shape[more:]) if more > 0 else source
+
+
+def without_leading_ones(source: Tensor) -> Tensor:
+    """A value without its leading axes of length 1, as PyTorch assigns it to indexed elements."""
+    shape = source._array.shape
+    more = next((axis for axis, n in enumerate(shape) if n != 1), len(shape))
+    return source.reshape(shape[more:]) if more else source
