@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import sys
 import weakref
 from importlib import import_module
@@ -216,6 +217,14 @@ class _Functions(_Builtins):
         return where, kind, blocking, kwargs.get("memory_format")
 
 
+    def __getattr__(self, name: str) -> Any:
+        """Padding has a function for each mode and number of axes."""
+        padding = re.fullmatch(r"(reflection|replication)_pad[123]d", name)
+        if padding is None:
+            return super().__getattr__(name)
+        mode = {"reflection": "reflect", "replication": "replicate"}[padding[1]]
+        return lambda input, padding: self.pad(input, padding, mode)
+
     @staticmethod
     def pad_sequence(*args: Any, **kwargs: Any) -> Tensor:
         """torch.nn.utils.rnn's."""
@@ -228,7 +237,7 @@ class _Functions(_Builtins):
 
 
 _functions = import_module(f"{__package__}.autograd._functions")
-_nn = _Functions("nn.functional", renamed={"log_sigmoid": "logsigmoid"})
+_nn = _Functions("nn.functional", renamed={"log_sigmoid": "logsigmoid", "nll_loss2d": "nll_loss"})
 _linalg, _fft = _Builtins("linalg", "linalg_"), _Builtins("fft", "fft_")
 _special = _Builtins("special", "special_")
 sys.modules[f"{__name__}._profiler"] = _profiler  # `from torch._C._profiler import ...`

@@ -53,6 +53,34 @@ def test_devices_and_dtypes_that_it_cannot_serve():
         torch.autocast("meta")
 
 
+def test_losses_and_borders_by_pytorchs_lists(torch):
+    f = torch.nn.functional
+    x = torch.rand(3, 4, dtype=torch.bfloat16)
+    images = torch.rand(2, 3, 4, 4, dtype=torch.bfloat16)
+    ones = torch.ones(3, dtype=torch.bfloat16)
+    full = [
+        lambda: torch.poisson_nll_loss(x, x, True, False, 1e-8, 1),
+        lambda: torch.kl_div(x, x, 1),
+        lambda: torch.cosine_embedding_loss(x, x, ones),
+        lambda: torch.hinge_embedding_loss(x, torch.ones(4)),
+        lambda: torch.margin_ranking_loss(ones, ones, ones),
+        lambda: torch.triplet_margin_loss(x, x, x),
+        lambda: torch.binary_cross_entropy_with_logits(x, x),
+        lambda: f.pad(images[0], (1, 1), mode="reflect"),
+        lambda: f.pad(images, (1, 1, 1, 1), mode="replicate"),
+        lambda: torch._C._nn.reflection_pad1d(images[0], (1, 1)),
+    ]
+    same = [lambda: f.pad(images, (1, 1, 1, 1), mode="circular"), lambda: f.pad(images, (1, 1)),
+            lambda: f.pad(images[:, None], (1, 1, 1, 1, 1, 1), mode="reflect")]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert [str(loss().dtype) for loss in full] == ["torch.float32"] * len(full)
+        assert [str(border().dtype) for border in same] == ["torch.bfloat16"] * len(same)
+        w = torch.rand(4, 4)
+        assert torch._addmm_activation(w, w, w, use_gelu=True).dtype is torch.bfloat16
+    product = torch.addmm(w, w, w)
+    torch.testing.assert_close(torch._addmm_activation(w, w, w), f.relu(product))
+
+
 def _step(scaler, gradient):
     w = nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([w], lr=1.0)

@@ -45,7 +45,7 @@ class _LegacyStorage(type):
             kind = cls.dtype.numpy
             array = (
                 np.zeros(supplied, kind)
-                if isinstance(supplied, int)
+                if isinstance(supplied, (int, np.integer))
                 else np.asarray(supplied, kind)
             )
             wrap_storage = UntypedStorage(array.view(np.uint8))

@@ -11,6 +11,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..ops.attention.whole_layers import (
+    native_multi_head_attention, transformer_encoder_layer,
+)
 from ..ops.core.operator import PUBLIC
 from ..tensor import dtypes
 from ..tensor.devices import device
@@ -290,54 +293,6 @@ def _in_place_by_copy(name: str) -> Callable[..., Any]:
     return call
 
 
-def _attention_layer(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any,
-                     proj_weight: Any, proj_bias: Any, use_gelu: bool, norm_first: bool,
-                     eps: float, norm1_weight: Any, norm1_bias: Any, norm2_weight: Any,
-                     norm2_bias: Any, ffn1_weight: Any, ffn1_bias: Any, ffn2_weight: Any,
-                     ffn2_bias: Any, mask: Any = None, mask_type: Any = None) -> Any:
-    """A layer of a transformer's encoder, as one operator in PyTorch."""
-    f = _functional()
-
-    def attend(x: Any) -> Any:
-        return _multi_head(x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight,
-                           proj_bias, mask, False, True, mask_type)[0]
-
-    def feed(x: Any) -> Any:
-        y = f.linear(x, ffn1_weight, ffn1_bias)
-        return f.linear(f.gelu(y) if use_gelu else f.relu(y), ffn2_weight, ffn2_bias)
-
-    def norm(x: Any, weight: Any, bias: Any) -> Any:
-        return f.layer_norm(x, (embed_dim,), weight, bias, eps)
-
-    if norm_first:
-        x = src + attend(norm(src, norm1_weight, norm1_bias))
-        return x + feed(norm(x, norm2_weight, norm2_bias))
-    x = norm(src + attend(src), norm1_weight, norm1_bias)
-    return norm(x + feed(x), norm2_weight, norm2_bias)
-
-
-def _multi_head(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any,
-                qkv_bias: Any, proj_weight: Any, proj_bias: Any, mask: Any = None,
-                need_weights: bool = True, average_attn_weights: bool = True,
-                mask_type: Any = None) -> Any:
-    """Attention with several heads over (batch, time, width), and its weights if wanted."""
-    f = _functional()
-    weights = qkv_weight.chunk(3)
-    biases = qkv_bias.chunk(3)
-    heads = [f.linear(x, w, b).unflatten(-1, (num_head, embed_dim // num_head)).transpose(1, 2)
-             for x, w, b in zip((query, key, value), weights, biases, strict=True)]
-    scores = heads[0] @ heads[1].transpose(-2, -1) / (embed_dim // num_head) ** 0.5
-    if mask is not None:
-        wide = mask[:, None, None, :] if mask_type == 1 and mask.dim() == 2 else mask
-        scores = scores.masked_fill(wide, float("-inf")) if str(wide.dtype) == "torch.bool" \
-            else scores + wide
-    attention = scores.softmax(-1)
-    result = f.linear((attention @ heads[2]).transpose(1, 2).flatten(2), proj_weight, proj_bias)
-    if not need_weights:
-        return result, None
-    return result, attention.mean(1) if average_attn_weights else attention
-
-
 def _list_of_sizes(self: Any, *dim: int) -> Any:
     return self.shape[dim[0]] if dim else list(self.shape)
 
@@ -405,7 +360,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "is_same_size": lambda self, other: self.shape == other.shape,
     "requires_grad_": lambda self, requires_grad=True: self.requires_grad_(requires_grad),
     "backward": lambda self, *args, **kwargs: self.backward(*args, **kwargs),
-    "_transformer_encoder_layer_fwd": _attention_layer, "_native_multi_head_attention": _multi_head,
+    "_transformer_encoder_layer_fwd": transformer_encoder_layer,
+    "_native_multi_head_attention": native_multi_head_attention,
     **{name: _loss("nll_loss", "input target weight reduction ignore_index")
        for name in ("nll_loss", "nll_loss2d", "nll_loss_nd")},
     "cross_entropy_loss": _loss(

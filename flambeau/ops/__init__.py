@@ -40,7 +40,7 @@ FAMILIES = {
     ),
     "normalization": "batch_norm group_norm layer_norm",
     "recurrent": "elman gru lstm",
-    "attention": "multihead scaled_dot_product",
+    "attention": "multihead scaled_dot_product whole_layers",
     "loss": "binary cross_entropy ctc elementwise linear_cross_entropy margin",
     "fft": "fft stft window_functions",
     "sparse": "entry",

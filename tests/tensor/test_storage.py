@@ -105,3 +105,9 @@ def test_deepcopy_keeps_sharing_with_storages(torch):
     assert typed[0] == 1 and a[0] == 0
     assert untyped.data_ptr() == x.data_ptr() != a.data_ptr()
     assert other.data_ptr() == y.data_ptr() != b.data_ptr()
+
+
+def test_a_storages_size_is_a_numpy_integer(torch):
+    import numpy as np
+
+    assert torch.FloatStorage(np.int16(3)).size() == 3

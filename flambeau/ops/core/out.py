@@ -16,6 +16,7 @@ from ...tensor.overlap import check_no_internal_overlap, check_operands
 from ...tensor.promotion import check_cast, legacy_name
 from ...tensor.tensor import Tensor
 from ..native.row_copies import fill
+from .return_types import written_type
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -52,7 +53,7 @@ def write_result(
     for y, target in zip(result, out, strict=True):
         _check_overlap(name, target, operands, pointwise)
         _write_one(name, y, target)
-    return type(result)(*out) if hasattr(type(result), "_fields") else out
+    return written_type(type(result))(*out) if hasattr(type(result), "_fields") else out
 
 
 def _check_overlap(name: str, out: Any, operands: tuple, pointwise: bool) -> None:

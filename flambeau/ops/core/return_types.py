@@ -31,8 +31,13 @@ class _Structure(tuple):
 
 
 def return_type(name: str, *fields: str) -> type:
-    """Return the result type called `name` with these fields, created once."""
+    """Return the result type called `name` with these fields, created once.
+
+    `name_out` is the type of results that were written into `out`.
+    """
     if name not in RETURN_TYPES:
+        if not name.endswith("_out") and name != "histogramdd":  # which takes no `out`
+            return_type(f"{name}_out", *fields)
         attributes: dict[str, Any] = {"__slots__": (), "_fields": fields}
         attributes |= {f: property(_item(i)) for i, f in enumerate(fields)}
         attributes |= {"n_fields": len(fields), "n_sequence_fields": len(fields)}
@@ -40,6 +45,11 @@ def return_type(name: str, *fields: str) -> type:
         result.__module__ = "torch.return_types"
         RETURN_TYPES[name] = result
     return RETURN_TYPES[name]
+
+
+def written_type(result_type: type) -> type:
+    """Return the type of results of this type that were written into `out`."""
+    return RETURN_TYPES.get(f"{result_type.__name__}_out", result_type)
 
 
 def _item(index: int) -> Any:

@@ -54,6 +54,9 @@ def ldl_factor_ex(
     return _ldl_factor_ex(A, hermitian, check_errors, out=out)
 
 
+_FACTOR = return_type("linalg_ldl_factor", "LD", "pivots")
+
+
 @linalg_function()
 def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
     """L and D of A = L D L^T (L^H if hermitian) in one array, and LAPACK's pivots.
@@ -63,7 +66,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
             [0.5000, 2.5000]])
     """
     LD, pivots, _ = _ldl_factor_ex(A, hermitian, True, "torch.linalg.ldl_factor")
-    result = return_type("linalg_ldl_factor", "LD", "pivots")(LD, pivots)
+    result = _FACTOR(LD, pivots)
     return result if out is None else write_out(_ldl_factor_ex.operator, result, out)
 
 

@@ -188,6 +188,9 @@ def lu_factor_ex(
     return _lu_factor_ex(A, pivot, check_errors, out=out)
 
 
+_FACTOR = return_type("linalg_lu_factor", "LU", "pivots")
+
+
 @linalg_function()
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """L and U in one array, and the row exchanges, from 1; RuntimeError for a zero pivot.
@@ -197,8 +200,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
             [ 0.5000, -1.0000]])
     """
     LU, pivots, _ = _lu_factor_ex(A, pivot, True, "torch.linalg.lu_factor")
-    kind = return_type("linalg_lu_factor", "LU", "pivots")
-    result = kind(LU, pivots)
+    result = _FACTOR(LU, pivots)
     return result if out is None else write_out(_lu_factor_ex.operator, result, out)
 
 
@@ -215,6 +217,9 @@ def lu_legacy(
     LU, pivots, info = _lu_factor_ex(A, pivot, not get_infos, "torch.linalg.lu_factor")
     result = (LU, pivots, info) if get_infos else (LU, pivots)
     return result if out is None else write_out(_lu_factor_ex.operator, result, tuple(out))
+
+
+_UNPACKED = return_type("lu_unpack", "P", "L", "U")
 
 
 @composite(expose=("torch",), explains=True)
@@ -245,7 +250,7 @@ def lu_unpack(
         eye = wrap(np.eye(m, k, dtype=data.dtype))
         L = tril(LU_data.narrow(-1, 0, k), -1) + eye
         U = triu(LU_data.narrow(-2, 0, k))
-    result = return_type("lu_unpack", "P", "L", "U")(P, L, U)
+    result = _UNPACKED(P, L, U)
     return result if out is None else write_out(_lu_factor_ex.operator, result, out)
 
 
@@ -405,6 +410,9 @@ def det_legacy(input: Tensor) -> Tensor:
     return det(input)
 
 
+_SLOGDET = return_type("slogdet", "sign", "logabsdet")
+
+
 @composite(name="slogdet")
 def slogdet_legacy(input: Tensor, *, out: Tensor | Sequence[Tensor] | None = None) -> Any:
     """Signs of determinants and logarithms of their magnitudes.
@@ -414,7 +422,7 @@ def slogdet_legacy(input: Tensor, *, out: Tensor | Sequence[Tensor] | None = Non
     sign=tensor(-1.),
     logabsdet=tensor(0.6931))
     """
-    result = return_type("slogdet", "sign", "logabsdet")(slogdet(input))
+    result = _SLOGDET(slogdet(input))
     return result if out is None else write_out(slogdet.operator, result, out)
 
 

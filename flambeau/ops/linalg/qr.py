@@ -108,6 +108,9 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Tensor | Sequence[Tensor] | Non
     return _qr(A, mode, out=out)
 
 
+_LEGACY = return_type("qr", "Q", "R")
+
+
 @composite(name="qr")
 def qr_legacy(
     input: Tensor, some: bool = True, *, out: Tensor | Sequence[Tensor] | None = None
@@ -118,7 +121,7 @@ def qr_legacy(
     >>> torch.allclose(Q @ R, torch.tensor([[3., 1.], [4., 2.]])), R.shape
     (True, torch.Size([2, 2]))
     """
-    result = return_type("qr", "Q", "R")(_qr(input, "reduced" if some else "complete"))
+    result = _LEGACY(_qr(input, "reduced" if some else "complete"))
     return result if out is None else write_out(_qr.operator, result, out)
 
 

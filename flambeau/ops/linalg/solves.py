@@ -12,7 +12,7 @@ from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
-from ..core.return_types import return_type
+from ..core.return_types import return_type, written_type
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..view.triangles import tril, triu
@@ -319,6 +319,9 @@ def solve_triangular(
     return _solve_triangular(A, B, upper, left, unitriangular, out=out)
 
 
+_TRIANGULAR = return_type("triangular_solve", "solution", "cloned_coefficient")
+
+
 @composite(explains=True)
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
@@ -334,7 +337,6 @@ def triangular_solve(
     >>> torch.triangular_solve(torch.tensor([[4.], [8.]]), A).solution.flatten()
     tensor([1., 2.])
     """
-    kind = return_type("triangular_solve", "solution", "cloned_coefficient")
     check_square(A._array, "triangular_solve")
     check_matrix(input._array, "triangular_solve", "b")
     check_equation(A._array, input._array, "triangular_solve", True, input.shape[-2:])
@@ -346,5 +348,5 @@ def triangular_solve(
     if out is not None:
         for target, y in zip(out, result, strict=True):
             _place(y, target)
-        return kind(*out)
-    return kind(*result)
+        return written_type(_TRIANGULAR)(*out)
+    return _TRIANGULAR(*result)

@@ -16,7 +16,7 @@ from ...tensor.tensor import Tensor
 from .elementwise import _kind, _reduce
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import large
-from ..core.autocast import Policy
+from ..core.autocast import Policy, autocasting
 from ..core.operator import Array, publish
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
@@ -278,7 +278,8 @@ def _torch_bce_logits(
     return _bce_logits(input, target, weight, pos_weight, reduction)
 
 
-publish(_torch_bce_logits, ("binary_cross_entropy_with_logits",), ("torch",))
+publish(autocasting("binary_cross_entropy_with_logits", _torch_bce_logits, Policy.FULL),
+        ("binary_cross_entropy_with_logits",), ("torch",))
 
 
 @composite(expose=("nn.functional",), explains=True)

@@ -16,8 +16,7 @@ from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY, int64
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.autocast import Policy
-from ..core.errors import explaining
+from ..core.autocast import Policy, autocasting
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
@@ -266,7 +265,7 @@ def _ctc_loss(
     return losses.sum()
 
 
-publish(explaining("ctc_loss", _ctc_loss), ("ctc_loss",), ("torch",))
+publish(autocasting("ctc_loss", _ctc_loss, Policy.FULL), ("ctc_loss",), ("torch",))
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))

@@ -19,10 +19,10 @@ from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import large_with
-from ..core.autocast import Policy
+from ..core.autocast import Policy, autocasting
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
-from ..core.errors import broadcast_mismatch, explaining
+from ..core.errors import broadcast_mismatch
 from ..core.operator import Array, Number, publish
 from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import Rng, Sample
@@ -410,7 +410,7 @@ def _torch_kl_div(
     return _kl_div(input, target, reduction, log_target)
 
 
-publish(explaining("kl_div", _torch_kl_div), ("kl_div",), ("torch",))
+publish(autocasting("kl_div", _torch_kl_div, Policy.FULL), ("kl_div",), ("torch",))
 
 
 def _poisson(
@@ -439,7 +439,7 @@ def _poisson(
     return reduce_tensor(y, reduction)
 
 
-publish(explaining("poisson_nll_loss", _poisson), ("poisson_nll_loss",), ("torch",))
+publish(autocasting("poisson_nll_loss", _poisson, Policy.FULL), ("poisson_nll_loss",), ("torch",))
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
@@ -577,7 +577,8 @@ def _hinge_embedding(
     return reduce_tensor(y, reduction)
 
 
-publish(explaining("hinge_embedding_loss", _hinge_embedding), ("hinge_embedding_loss",), ("torch",))
+publish(autocasting("hinge_embedding_loss", _hinge_embedding, Policy.FULL),
+        ("hinge_embedding_loss",), ("torch",))
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))

@@ -8,8 +8,7 @@ from typing import Any
 from ...tensor.dtypes import int64
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.autocast import Policy
-from ..core.errors import explaining
+from ..core.autocast import Policy, autocasting
 from ..core.operator import publish
 from ..core.registry import composite
 from ..linalg.vector_distance import pairwise_distance
@@ -36,7 +35,8 @@ def _margin_ranking(
     return reduce_tensor((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
-publish(explaining("margin_ranking_loss", _margin_ranking), ("margin_ranking_loss",), ("torch",))
+publish(autocasting("margin_ranking_loss", _margin_ranking, Policy.FULL), ("margin_ranking_loss",),
+        ("torch",))
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
@@ -87,8 +87,8 @@ def _cosine_embedding(
     return reduce_tensor(y, reduction)
 
 
-publish(explaining("cosine_embedding_loss", _cosine_embedding), ("cosine_embedding_loss",),
-        ("torch",))
+publish(autocasting("cosine_embedding_loss", _cosine_embedding, Policy.FULL),
+        ("cosine_embedding_loss",), ("torch",))
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
@@ -246,7 +246,8 @@ def _torch_triplet(
     return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
 
 
-publish(explaining("triplet_margin_loss", _torch_triplet), ("triplet_margin_loss",), ("torch",))
+publish(autocasting("triplet_margin_loss", _torch_triplet, Policy.FULL), ("triplet_margin_loss",),
+        ("torch",))
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))

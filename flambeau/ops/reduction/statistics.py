@@ -212,6 +212,9 @@ def _check_weight(input: Array, weight: Array | None) -> None:
                            "weight tensor should have the same dtype")
 
 
+_HISTOGRAM = return_type("histogramdd", "hist", "bin_edges")
+
+
 @composite(expose=("torch",), explains=True)
 def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
@@ -248,8 +251,7 @@ def histogramdd(
         low, high = (None, None) if range is None else range[2 * i : 2 * i + 2]
         edges.append(_edges(points[:, i], b, low, high))
     counts = _count(points, edges, None if weight is None else weight._array, density)
-    return return_type("histogramdd", "hist", "bin_edges")(
-        wrap(counts), tuple(wrap(e) for e in edges))
+    return _HISTOGRAM(wrap(counts), tuple(wrap(e) for e in edges))
 
 
 # -------------------------------------------------------------------------------- gradients

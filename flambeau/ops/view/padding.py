@@ -16,6 +16,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ..core.autocast import AUTOCAST, Policy, cast_inputs
 from ..core.operator import Array, Number
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -233,6 +234,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
             "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
         )
     _check_borders(input, pad, mode)
+    if AUTOCAST.count and (mode == "replicate" or (mode == "reflect" and axes < 3)):
+        (input,) = cast_inputs(Policy.FULL, (input,))
     return _padded(input, pad, mode)
 
 
