@@ -35,6 +35,7 @@ class _Levels(threading.local):
         self.active: list[int] = []
         self.public = False  # enter_dual_level was called
         self.enabled = True
+        self.tape: Any = None  # where operators note their calls while a formula is derived
         self.has_late = False  # a write gave a tangent to memory that other tensors may share
 
 

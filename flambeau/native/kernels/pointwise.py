@@ -17,9 +17,9 @@ SECOND = "second"
 
 def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
               result: Type | None = None) -> Kernel:
-    """Buffers: the operands, the result. Sizes: n; or rows, columns where an operand has either.
+    """Buffers: the operands, the result, or all results of a formula that gives a tuple.
 
-    `result`: its type, if not what the formula gives. ROW: one for all rows; COLUMN: an element
+    Sizes: n; or rows, columns where an operand has either. `result`: its type, if not what the formula gives. ROW: one for all rows; COLUMN: an element
     for each row; NUMBER: one element; APART: rows with gaps between them, whose distances are
     further sizes; SECOND: the same, and elements two apart.
     """
@@ -39,15 +39,17 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
         Value(Load(b, gapped.get(k) or places[layout])).cast(compute_type(b.type))
         for k, (b, (_, layout)) in enumerate(zip(buffers, operands, strict=True))
     ]
-    value = formula(*values)
-    if not isinstance(value, Value):
-        raise NotImplementedError(f"{formula} gave {value.__class__.__name__}")
-    if result is None and operands[0][0] in HALVES and value.type is Type.F32:
+    computed = formula(*values)
+    several = computed if isinstance(computed, tuple) else (computed,)
+    if any(not isinstance(value, Value) for value in several):
+        raise NotImplementedError(f"{formula} gave {computed.__class__.__name__}")
+    if result is None and operands[0][0] in HALVES and several[0].type is Type.F32:
         result = operands[0][0]
     if result is not None:
-        value = value.cast(result)
-    y = Buffer(value.type, "y")
-    body: list[Statement] = [Store(y, places[FULL], value.expression)]
+        several = tuple(value.cast(result) for value in several)
+    ys = [Buffer(value.type, f"y{k}" if k else "y") for k, value in enumerate(several)]
+    body: list[Statement] = [Store(y, places[FULL], value.expression)
+                             for y, value in zip(ys, several, strict=True)]
     if plain:
         body, sizes = [Loop(column, columns, body, LoopKind.PARALLEL)], [columns]
     else:
@@ -56,4 +58,4 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
             [Loop(row, rows, [inner], LoopKind.PARALLEL)],
             [rows, columns, *steps.values()],
         )
-    return Kernel("pointwise", [*buffers, y], body, sizes)
+    return Kernel("pointwise", [*buffers, *ys], body, sizes)

@@ -29,7 +29,7 @@ from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
 from ..indexing import index
 from ..view.slices import basic_index
-from . import tangent_rules
+from . import fused_tangents, tangent_rules
 from .lingering_stubs import LingeringStubs
 
 
@@ -164,12 +164,20 @@ def push(
     level = None
     if LEVELS.enabled:
         level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
+    elif LEVELS.tape is not None:
+        y = original(*args, **kwargs)
+        LEVELS.tape.note(operator, bound(operator, args, kwargs, reflected), y)
+        return y
     if level is None:
         y = original(*args, **kwargs)
         return _hide_views(y, (), args) if operator.kind is Kind.VIEW else y
     if kwargs.get("out") is not None:
         raise RuntimeError(f"Trying to use forward AD with {operator.name.strip('_')}_out that "
                            "does not support it because it is an out= function")
+    if operator.kind is Kind.POINTWISE and len(LEVELS.active) == 1:
+        fused = fused_tangents.push_large(operator, bound(operator, args, kwargs, reflected), level)
+        if fused is not None:
+            return fused
     primals = _primals_at(args, level)
     named = map_leaves_of(Tensor, lambda x: primal_at(x, level), kwargs) if kwargs else kwargs
     if len(LEVELS.active) == 1:

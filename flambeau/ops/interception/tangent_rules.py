@@ -32,13 +32,13 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
     has_tangents, requires = _find_histories((*values, *tangents))
     if has_tangents:  # of an outer level: kernels without a derivative would drop them
         with enable_grad():
-            return _apply_rule(operator, values, tangents, y)
+            return apply_rule(operator, values, tangents, y)
     if requires and is_grad_enabled():
-        return _apply_rule(operator, values, tangents, y)
+        return apply_rule(operator, values, tangents, y)
     enabled, LEVELS.enabled = LEVELS.enabled, False  # nothing below carries a tangent
     try:
         with no_grad():
-            return _apply_rule(operator, values, tangents, y)
+            return apply_rule(operator, values, tangents, y)
     finally:
         LEVELS.enabled = enabled
 
@@ -57,7 +57,8 @@ def _find_histories(values: Iterable[Any]) -> tuple[bool, bool]:
     return has_tangents, requires
 
 
-def _apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+def apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
+    """Return what `push` returns, in the current modes."""
     if operator.jvp is not None:
         return _push_declared(operator, values, tangents, y)
     if operator.kind is Kind.VIEW:

@@ -1,0 +1,103 @@
+"""Pointwise operators on large arrays compute value and tangent in one kernel."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau.func import jvp
+from flambeau.nn import functional as F
+from flambeau.ops.interception import fused_tangents
+
+LARGE, SMALL = 40_000, 64  # elements: on the kernel, and by the rule alone
+
+FUNCTIONS = {
+    "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "exp": torch.exp,
+    "elu": F.elu, "leaky_relu": F.leaky_relu, "softplus": F.softplus, "mish": F.mish,
+    "square": lambda x: x**2, "abs": torch.abs, "hardswish": F.hardswish, "log": torch.log1p,
+    "clamp": lambda x: x.clamp(-0.5, 0.5), "scaled": lambda x: x * 2.5, "from_one": lambda x: 1 - x,
+    "product": lambda x, y: x * y, "ratio": lambda x, y: x / (2 + y), "sum": lambda x, y: x + y,
+    "power": lambda x, y: (1 + x) ** y, "difference": lambda x, y: torch.sub(x, y, alpha=3),
+}
+
+
+@pytest.fixture(autouse=True)
+def formulas():
+    """The formulas, empty before and after."""
+    fused_tangents.FORMULAS.clear()
+    yield fused_tangents.FORMULAS
+    fused_tangents.FORMULAS.clear()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_kernel_agrees_with_the_rule(name, formulas):
+    f = FUNCTIONS[name]
+    count = f.__code__.co_argcount if name in ("product", "ratio", "sum", "power", "difference") \
+        else 1
+    torch.manual_seed(0)
+    primals = [torch.rand(LARGE, dtype=torch.float64) - 0.5 * (name != "log") for _ in range(count)]
+    tangents = [torch.randn(LARGE, dtype=torch.float64) for _ in range(count)]
+    for _ in range(3):  # counted, derived and compiled, used
+        y, dy = jvp(f, tuple(primals), tuple(tangents))
+    assert any(formulas.values())
+    few = jvp(f, tuple(x[:SMALL] for x in primals), tuple(t[:SMALL] for t in tangents))
+    torch.testing.assert_close((y[:SMALL], dy[:SMALL]), few, rtol=1e-12, atol=1e-12)
+
+
+def test_nan_and_infinities(formulas):
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0]).repeat(LARGE // 5)
+    t = torch.arange(5.0).repeat(LARGE // 5)
+    for f in (F.relu, F.gelu, torch.tanh, torch.exp):
+        for _ in range(3):
+            y, dy = jvp(f, (x,), (t,))
+        few = jvp(f, (x[:5],), (t[:5],))
+        torch.testing.assert_close((y[:5], dy[:5]), few, equal_nan=True)
+    assert all(formulas.values())
+
+
+def test_what_reads_values_has_no_formula(formulas):
+    """Its rule is not a function of single elements: it sorts, or looks at the numbers."""
+    x, t = torch.rand(LARGE), torch.rand(LARGE)
+
+    def f(x):
+        return torch.special.zeta(x + 1.5, torch.full_like(x, 2.0))
+
+    for _ in range(3):
+        with pytest.raises(NotImplementedError):
+            jvp(f, (x,), (t,))
+    assert not any(known for key, known in formulas.items() if "zeta" in key[0].name)
+
+
+def test_nested_levels_and_gradients_take_the_rule():
+    x, t = torch.rand(LARGE, dtype=torch.float64), torch.rand(LARGE, dtype=torch.float64)
+    for _ in range(3):
+        _, second = jvp(lambda x: jvp(torch.sin, (x,), (t,))[1], (x,), (t,))
+    torch.testing.assert_close(second, -torch.sin(x) * t * t)
+    x.requires_grad_()
+    for _ in range(3):
+        dy = jvp(torch.sin, (x,), (t,))[1]
+    (g,) = torch.autograd.grad(dy.sum(), x)
+    torch.testing.assert_close(g, -torch.sin(x.detach()) * t)
+
+
+def test_other_layouts_take_the_rule():
+    x = torch.rand(200, 200, dtype=torch.float64)
+    t = torch.rand(200, 200, dtype=torch.float64)
+    for _ in range(3):
+        y, dy = jvp(torch.sin, (x.t(),), (t.t(),))
+    torch.testing.assert_close(dy, torch.cos(x.t()) * t.t())
+    assert y.stride() == dy.stride() == (1, 200)
+
+
+def test_writes_to_the_value_are_seen():
+    forward_ad = torch.autograd.forward_ad
+    x, t = torch.rand(LARGE), torch.ones(LARGE)
+    for _ in range(3):
+        with forward_ad.dual_level():
+            y = torch.sin(forward_ad.make_dual(x, t))
+            y.mul_(2)
+            value, tangent = forward_ad.unpack_dual(y)
+            torch.testing.assert_close(value, 2 * torch.sin(x))
+            torch.testing.assert_close(tangent, 2 * torch.cos(x))
+            assert value._version == y._version == 1
