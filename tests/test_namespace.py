@@ -218,6 +218,10 @@ def test_make_tensor():
     x = make((2, 3), dtype=torch.float32, low=1, high=2, noncontiguous=True)
     assert x.shape == (2, 3)
     assert not x.is_contiguous()
+    torch.manual_seed(0)
+    wide = make(2, 6, dtype=torch.float32)
+    torch.manual_seed(0)
+    assert torch.equal(make(2, 3, dtype=torch.float32, noncontiguous=True), wide[:, 1::2])
     assert bool(((x >= 1) & (x < 2)).all())
     assert bool((make(50, dtype=torch.int64, low=0, high=2, exclude_zero=True) == 1).all())
     assert make(2, dtype=torch.complex64).dtype is torch.complex64

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from math import prod
 from typing import Any
 
 from .. import ops
@@ -79,7 +78,7 @@ def make_tensor(
             f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor(). To "
             "request support, file an issue at: https://github.com/pytorch/pytorch/issues"
         )
-    noncontiguous = noncontiguous and prod(shape) > 1
+    noncontiguous = noncontiguous and math.prod(shape) > 1
     if noncontiguous:  # every second element of twice as many
         shape = (*shape[:-1], 2 * shape[-1])
     low, high = _limits(dtype, low, high)

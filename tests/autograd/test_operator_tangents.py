@@ -74,7 +74,7 @@ def test_tangents_of_all_operators(pushed):
 @pytest.mark.parity
 @pytest.mark.slow
 def test_tangents_lie_on_difference_quotients(pushed):
-    """As closely as PyTorch's do: quotients of operators with steps or with state are not slopes."""
+    """As closely as PyTorch's: quotients of operators with steps or state are no slopes."""
     theirs, ours = pushed
     for name, samples in ours.items():
         for a, b in zip(theirs[name], samples, strict=True):

@@ -19,9 +19,10 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
               result: Type | None = None) -> Kernel:
     """Buffers: the operands, the result, or all results of a formula that gives a tuple.
 
-    Sizes: n; or rows, columns where an operand has either. `result`: its type, if not what the formula gives. ROW: one for all rows; COLUMN: an element
-    for each row; NUMBER: one element; APART: rows with gaps between them, whose distances are
-    further sizes; SECOND: the same, and elements two apart.
+    Sizes: n; or rows, columns where an operand has either. `result`: its type, if not what the
+    formula gives. ROW: one for all rows; COLUMN: an element for each row; NUMBER: one element;
+    APART: rows with gaps between them, whose distances are further sizes; SECOND: the same, and
+    elements two apart.
     """
     plain = all(layout in (FULL, NUMBER) for _, layout in operands)
     row, column = Index("row"), Index("column")
