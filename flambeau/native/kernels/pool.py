@@ -9,6 +9,8 @@ just-stored data cannot be reloaded at other offsets at once. pool_nhwc.py serve
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from functools import cache
 from math import inf
 from typing import NamedTuple
@@ -68,7 +70,7 @@ def number(value: int, type: Type = Type.I64) -> Constant:
 
 def all_of(*conditions: Expression) -> Expression:
     """Whether all conditions hold."""
-    return conditions[0] if len(conditions) == 1 else Apply(Scalar.AND, conditions, Type.BOOL)
+    return functools.reduce(lambda a, b: Apply(Scalar.AND, (a, b), Type.BOOL), conditions)
 
 
 def compare(how: Scalar, a: Expression, b: Expression) -> Expression:
@@ -173,10 +175,10 @@ class _StripNest:
         high = Apply(Scalar.SUB, (SizeValue(self.sizes["width"]), self.column), Type.I64)
         return all_of(compare(Scalar.GE, at, low), compare(Scalar.LT, at, high))
 
-    def input_element(self, mask: Expression) -> Load:
-        """Return the element of x in a window's row."""
+    def input_element(self, mask: Expression, buffer: Buffer | None = None) -> Load:
+        """Return the element of x, or of a buffer of its shape, in a window's row."""
         at = self.at((self.image, "x_image"), *self.strip())
-        return Load(self.x, at, ((self.row, 1), (self.column, 1)), mask)
+        return Load(buffer or self.x, at, ((self.row, 1), (self.column, 1)), mask)
 
     def cell(self, local: Buffer) -> tuple[Load, Expression | None]:
         """Return the reduced row's element under a window column, and whether it exists."""
@@ -204,6 +206,10 @@ class _StripNest:
 
     def local(self, name: str, type: Type | None = None) -> Buffer:
         return Buffer(type or self.type, name, MAX_POOL_STRIP_ELEMENTS + 3 * POOLED_LANES)
+
+    def only_at(self, place: Expression, wanted: Expression, value: Expression) -> Expression:
+        """Return a value, or -inf if its place is not the wanted one."""
+        return self.or_lowest(compare(Scalar.EQ, place, wanted), value)
 
     def or_lowest(self, mask: Expression | None, value: Expression) -> Expression:
         """Return a value, or -inf if it does not exist."""
@@ -261,7 +267,17 @@ def maxima(type: Type, step: int | None) -> Kernel:
     return s.kernel("pool_maxima", [s.x, *s.tables, s.y], body)
 
 
-def _column_maxima(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
+# Further statements, from the place of a loop's element and the least place of a maximum.
+Then = Callable[[Expression, Accumulator], list[Statement]]
+
+
+def _nothing(element: Expression, best: Accumulator) -> list[Statement]:
+    return []
+
+
+def _column_maxima(
+    s: _StripNest, cells: Buffer, rows: Buffer, then: Then = _nothing
+) -> Statement:
     """Compute each column's maximum, and the first row of x that has it."""
     top, row = (
         Accumulator(ReduceOp.MAXIMUM, s.type, "top"),
@@ -275,10 +291,11 @@ def _column_maxima(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
         Begin(top), s.taps([Update(top, value)]), Begin(row), s.taps([Update(row, place)]),
         Store(cells, s.strip_position, top),
         Store(rows, s.strip_position, Apply(Scalar.WHERE, (inside, row, nowhere), Type.I32)),
+        *then(cast(s.row, Type.I32), row),
     ])
 
 
-def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: list[Statement],
+def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: Then,
                    top: Accumulator, place: Accumulator) -> Statement:
     """Compute each window's maximum, and its first place in the image's order."""
     load, mask = s.cell(cells)
@@ -296,7 +313,8 @@ def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: list[Statem
         at = Apply(Scalar.WHERE, (mask, at, number(NO_PLACE, Type.I32)), Type.I32)
     return s.columns("vectors", [
         Begin(top), s.window([Update(top, value)]),
-        Begin(place), s.window([Update(place, first_of_equals(value, top, at))]), *then,
+        Begin(place), s.window([Update(place, first_of_equals(value, top, at))]),
+        *then(at, place),
     ])
 
 
@@ -311,23 +329,34 @@ def places(type: Type, step: int | None) -> Kernel:
         Store(s.y, s.place, top, mask=s.column_exists),
         Store(where, s.place, cast(place, Type.I64), mask=s.column_exists),
     ]
-    across = _window_maxima(s, cells, rows, then, top, place)
+    across = _window_maxima(s, cells, rows, lambda *_: then, top, place)
     body = s.each_row(_column_maxima(s, cells, rows), across)
     return s.kernel("pool_places", [s.x, *s.tables, s.y, where], body)
 
 
 @cache
-def tangents(type: Type, step: int | None) -> Kernel:
-    """Buffers x, tables, t, yt: the elements of t at the places of x's maxima."""
-    s, t = _StripNest(type, step), Buffer(type, "t")
-    cells, rows = s.local("cells"), s.local("rows", Type.I32)
+def maxima_with_tangents(type: Type, step: int | None) -> Kernel:
+    """Buffers x, tables, t, y, yt: maxima, and the elements of t at their places.
+
+    t is reduced as x is, to the element whose place won: of columns first, then of windows.
+    """
+    s, t, yt = _StripNest(type, step), Buffer(type, "t"), Buffer(type, "yt")
+    cells, rows, cells_t = s.local("cells"), s.local("rows", Type.I32), s.local("cells_t")
     top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
                   Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))
-    taken = Load(t, s.at((s.image, "x_image")), ((cast(place, Type.I64), 1),), s.column_exists)
-    then: list[Statement] = [Store(s.y, s.place, taken, mask=s.column_exists)]
-    across = _window_maxima(s, cells, rows, then, top, place)
-    body = s.each_row(_column_maxima(s, cells, rows), across)
-    return s.kernel("pool_tangents", [s.x, *s.tables, t, s.y], body)
+    chosen = Accumulator(ReduceOp.MAXIMUM, type, "chosen")
+    element_t, cell_t = s.input_element(s.inside, t), s.cell(cells_t)[0]
+    across = _window_maxima(s, cells, rows, lambda at, best: [
+        Begin(chosen), s.window([Update(chosen, s.only_at(at, best, cell_t))]),
+        Store(s.y, s.place, top, mask=s.column_exists),
+        Store(yt, s.place, chosen, mask=s.column_exists),
+    ], top, place)
+    down = _column_maxima(s, cells, rows, lambda row, best: [
+        Begin(chosen), s.taps([Update(chosen, s.only_at(row, best, element_t))]),
+        Store(cells_t, s.strip_position, chosen),
+    ])
+    return s.kernel("pool_maxima_with_tangents", [s.x, *s.tables, t, s.y, yt],
+                    s.each_row(down, across))
 
 
 @cache
@@ -354,7 +383,8 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
         gx, s.at((s.image, "x_image")), Load(s.y, share, mask=exists), ((there, 1),),
         mask=exists, add=True)])
     body: list[Statement] = [
-        _column_maxima(s, cells, rows), _window_maxima(s, cells, rows, keep, top, place),
+        _column_maxima(s, cells, rows),
+        _window_maxima(s, cells, rows, lambda *_: keep, top, place),
         s.rows_of_group(spread),
     ]
     for index, extent in ((s.group, "groups"), (s.block, "blocks")):

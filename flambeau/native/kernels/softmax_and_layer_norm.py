@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 
 from ..loop_ir.ir import (
@@ -210,6 +212,31 @@ def layer_norm_backward(type: Type, weight: bool) -> Kernel:
     along, total = r.sweep([(ReduceOp.SUM, part * hat), (ReduceOp.SUM, part)])
     r.sweep(stores=[(gx, (part - (hat * (along * share) + total * share)) * rstd)])
     return r.kernel("layer_norm_backward")
+
+
+def layer_norm_tangent(
+    type: Type, of_input: bool, weight: bool, of_weight: bool, of_bias: bool
+) -> Kernel:
+    """x, (t), (weight), (weight_t), (bias_t), mean, rstd, 1 / columns, y: layer_norm's tangent.
+
+    t, weight_t and bias_t are the tangents of x, weight and bias.
+    """
+    r = RowKernelBuilder(type)
+    x = r.matrix("x")
+    t = r.matrix("t") if of_input else None
+    w, w_t, b_t = (r.of_columns(name) if is_read else None for name, is_read in
+                   (("weight", weight), ("weight_t", of_weight), ("bias_t", of_bias)))
+    mean, rstd, share, y = r.of_rows("mean"), r.of_rows("rstd"), r.number("share"), r.buffer("y")
+    hat = (x - mean) * rstd
+    terms: list[Value] = []
+    if t is not None:
+        along, total = r.sweep([(ReduceOp.SUM, t * hat), (ReduceOp.SUM, t)])
+        hat_t = (t - (hat * (along * share) + total * share)) * rstd
+        terms.append(hat_t if w is None else hat_t * w)
+    terms += [] if w_t is None else [hat * w_t]
+    terms += [] if b_t is None else [b_t]
+    r.sweep(stores=[(y, functools.reduce(operator.add, terms))])
+    return r.kernel("layer_norm_tangent")
 
 
 def layer_norm_sums(type: Type) -> Kernel:

@@ -63,6 +63,7 @@ class Operator:
     plans: dict[int, Plan]  # by the inputs that require grad
     joint: Callable | None = None  # the vjp of all inputs at once
     jvp: Callable | None = None
+    value_and_jvp: Callable | None = None
     batch: Callable | None = None  # the vmap rule, if no fact below implies it
     twin: Any  # the in-place form, if any
     source: Any  # of the function that was written out for it
@@ -253,6 +254,15 @@ class Operator:
             if name.removesuffix("_t") not in self.tensor_names:
                 self.source_of(name)
         self.jvp = rule
+        return rule
+
+    def declare_value_and_jvp(self, rule: Callable) -> Callable:
+        """`@op.value_and_jvp`: result and tangent in one pass over plain arrays, or None.
+
+        The rule takes arrays: `<input>_t`, the input's tangent or None, and parameters by name. It
+        only saves time: `@op.jvp` and the body say the same.
+        """
+        self.value_and_jvp = rule
         return rule
 
     def declare_batch(self, rule: Callable) -> Callable:

@@ -33,6 +33,7 @@ class Declared(Protocol):
     def vjp(self, target: Rule) -> Rule: ...
 
     def jvp(self, rule: Rule) -> Rule: ...
+    def value_and_jvp(self, rule: Rule) -> Rule: ...
 
     def batch(self, rule: Rule) -> Rule: ...
 
@@ -51,6 +52,7 @@ def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
         function.operator = operator
         if kind is not Kind.COMPOSITE:
             function.vjp, function.jvp = operator.declare_vjp, operator.declare_jvp
+            function.value_and_jvp = operator.declare_value_and_jvp
         function.batch = operator.declare_batch
         publish(function, (name, *operator.aliases), operator.expose)
         declared: Declared = function

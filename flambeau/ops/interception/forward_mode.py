@@ -174,8 +174,9 @@ def push(
     if kwargs.get("out") is not None:
         raise RuntimeError(f"Trying to use forward AD with {operator.name.strip('_')}_out that "
                            "does not support it because it is an out= function")
-    if operator.kind is Kind.POINTWISE and len(LEVELS.active) == 1:
-        fused = fused_tangents.push_large(operator, bound(operator, args, kwargs, reflected), level)
+    if len(LEVELS.active) == 1 and (
+            operator.kind is Kind.POINTWISE or operator.value_and_jvp is not None):
+        fused = fused_tangents.push_fused(operator, bound(operator, args, kwargs, reflected), level)
         if fused is not None:
             return fused
     primals = _primals_at(args, level)

@@ -1,8 +1,8 @@
-"""Pointwise operators that compute value and tangent in one kernel.
+"""Operators that compute value and tangent in one kernel.
 
-The formula of both is derived: operator and rule run once on tensors without memory, and the tape
-of the operators that they call is replayed on the kernel's elements. What the two share, such as
-the error function in gelu and its slope, is computed once.
+Some declare how (`@op.value_and_jvp`). For pointwise operators the formula is derived: operator and
+rule run once on tensors without memory, and the tape of the operators that they call is replayed on
+the kernel's elements. What the two share, such as gelu's error function, is computed once.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import numpy as np
 
 from ...autograd import no_grad
 from ...autograd.tangents import LEVELS, attach, primal_at, same_history, tangent_at
-from ...native.target.eager_costs import (
-    MAX_NUMPY_POINTWISE_ELEMENTS, MAX_POINTWISE_KERNELS,
-)
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_POINTWISE_KERNELS
 from ...tensor.dtypes import FLOATS
 from ...tensor.meta import meta_array
 from ...tensor.tensor import Tensor, wrap
@@ -25,9 +23,9 @@ from ..native.pointwise_pair import serve_pair
 from . import tangent_rules
 
 _SETTINGS = (float, int, bool, str, type(None))
-# By operator, settings and what has a tangent: the formula, None where there is none, or False
-# after the first call, whose settings may never come again.
-FORMULAS: dict[tuple, Callable | bool | None] = {}
+# By operator, settings and what has a tangent: the formula, None where there is none.
+FORMULAS: dict[tuple, Callable | None] = {}
+_called_once: set[tuple] = set()  # with settings that may never come again
 
 
 class Tape:
@@ -66,32 +64,16 @@ def _apply_body(operator: Operator, values: list[Any]) -> Any:
     return (operator.ufunc or operator.body)(*args, **named)
 
 
-def push_large(operator: Operator, values: list[Any], level: int) -> Tensor | None:
+def push_fused(operator: Operator, values: list[Any], level: int) -> Tensor | None:
     """Return the operator's result with its tangent at `level`, the only one there is, or None
-    where the arguments are not large plain arrays of one shape."""
-    arrays: list[np.ndarray] = []
-    key: list[Any] = [operator]
-    for value in values:
-        if value.__class__ is Tensor:
-            primal, tangent = primal_at(value, level), tangent_at(value, level)
-            array = primal._array
-            if array.__class__ is not np.ndarray or array.size <= MAX_NUMPY_POINTWISE_ELEMENTS:
-                return None
-            if primal._tracked or (tangent is not None and tangent._tracked):
-                return None
-            arrays.append(array)
-            if tangent is not None:
-                arrays.append(tangent._array)
-            key.append(tangent is not None)
-        elif value.__class__ in _SETTINGS:
-            key += (value if value else repr(value), value.__class__)
-        else:
-            return None
-    if not arrays or not _are_alike(arrays):
+    where the arguments are not large plain arrays, or an operator has no such kernel."""
+    if operator.kind is Kind.POINTWISE:
+        pair = _push_pointwise(operator, values, level)
+    elif operator.value_and_jvp is not None:
+        pair = _push_declared(operator, operator.value_and_jvp, values, level)
+    else:
         return None
-    formula = _formula_of(tuple(key), operator, values, level)
-    pair = formula and serve_pair(tuple(key), formula, arrays)
-    if not pair:
+    if pair is None:
         return None
     y, dy = map(wrap, pair)
     dual = same_history(y)
@@ -99,29 +81,88 @@ def push_large(operator: Operator, values: list[Any], level: int) -> Tensor | No
     return dual
 
 
+def _plain_arrays(x: Tensor, level: int) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Return the arrays of a tensor and of its tangent, or None unless both are plain and have no
+    history."""
+    primal, tangent = primal_at(x, level), tangent_at(x, level)
+    if primal._array.__class__ is not np.ndarray or primal._tracked:
+        return None
+    if tangent is None:
+        return primal._array, None
+    if tangent._array.__class__ is not np.ndarray or tangent._tracked:
+        return None
+    return primal._array, tangent._array
+
+
+def _push_declared(
+    operator: Operator, rule: Callable, values: list[Any], level: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    arrays: list[Any] = list(values)
+    tangents: list[Any] = [None] * len(values)
+    for i in operator.tensor_positions:
+        if values[i].__class__ is Tensor:
+            both = _plain_arrays(values[i], level)
+            if both is None:
+                return None
+            arrays[i], tangents[i] = both
+        elif values[i] is not None:
+            return None
+    read = [arrays[operator.names.index(name)] if position is None else tangents[position]
+            for name, position in tangent_rules.parameters_of(rule, operator)]
+    result: tuple[np.ndarray, np.ndarray] | None = rule(*read)
+    return result
+
+
+def _push_pointwise(
+    operator: Operator, values: list[Any], level: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    arrays: list[np.ndarray] = []
+    key: list[Any] = [operator]
+    for value in values:
+        if value.__class__ is Tensor:
+            both = _plain_arrays(value, level)
+            if both is None or both[0].size <= MAX_NUMPY_POINTWISE_ELEMENTS:
+                return None
+            arrays += [a for a in both if a is not None]
+            key.append(both[1] is not None)
+        elif value.__class__ in _SETTINGS:
+            key += (value if value else repr(value), value.__class__)
+        else:
+            return None
+    if not arrays or not _are_alike(arrays):
+        return None
+    formula = _formula_of(tuple(key), operator, values, level)
+    return None if formula is None else serve_pair(tuple(key), formula, arrays)
+
+
 def _formula_of(key: tuple, operator: Operator, values: list[Any], level: int) -> Callable | None:
     """Return the formula of elements and their tangents, from the second call with these settings
     on; None if there is none."""
-    known = FORMULAS.get(key)
-    if known is None and key not in FORMULAS:
-        if len(FORMULAS) >= MAX_POINTWISE_KERNELS:
+    try:
+        return FORMULAS[key]
+    except KeyError:
+        pass
+    if key not in _called_once:
+        if len(FORMULAS) + len(_called_once) >= MAX_POINTWISE_KERNELS:
+            _called_once.clear()
             FORMULAS.clear()
-        FORMULAS[key] = False
-    elif known is False:
-        known = FORMULAS[key] = _derive(operator, values, level)
-    return known or None
+        _called_once.add(key)
+        return None
+    formula = FORMULAS[key] = _derive(operator, values, level)
+    return formula
 
 
 def _derive(operator: Operator, values: list[Any], level: int) -> Callable | None:
     """Run the operator and its rule on tensors without memory; return the tape as a formula."""
-    probes, tangents, inputs = list(values), [None] * len(values), []
+    probes, inputs = list(values), []
+    tangents: list[Tensor | None] = [None] * len(values)
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
-            probes[i] = _probe(value)
-            inputs.append(probes[i])
+            probes[i] = probe = _probe(value)
+            inputs.append(probe)
             if tangent_at(value, level) is not None:
-                tangents[i] = _probe(value)
-                inputs.append(tangents[i])
+                tangents[i] = probe = _probe(value)
+                inputs.append(probe)
     tape = LEVELS.tape = Tape()
     enabled, LEVELS.enabled = LEVELS.enabled, False
     try:

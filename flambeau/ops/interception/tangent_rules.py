@@ -101,7 +101,7 @@ def _reduces(operator: Operator) -> bool:
 def _push_declared(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
     """Apply the operator's declared rule; its parameter names say which values it reads."""
     read = []
-    for name, position in _parameters(operator.jvp, operator):
+    for name, position in parameters_of(operator.jvp, operator):
         if position is None:
             source = operator.source_of(name)
             read += _read_values(operator, [source], values, y, ())
@@ -111,7 +111,7 @@ def _push_declared(operator: Operator, values: list[Any], tangents: list[Any], y
 
 
 @functools.cache
-def _parameters(rule: Any, operator: Operator) -> list[tuple[str, int | None]]:
+def parameters_of(rule: Any, operator: Operator) -> list[tuple[str, int | None]]:
     """Return a declared rule's parameters as (name, position of the input if it is a tangent)."""
     result: list[tuple[str, int | None]] = []
     for name in inspect.signature(rule).parameters:

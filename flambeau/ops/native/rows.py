@@ -148,6 +148,26 @@ def layer_norm_backward(
 
 
 @native_route
+def layer_norm_tangent(
+    t: Array | None, x: Array, weight: Array | None, mean: Array, rstd: Array,
+    weight_t: Array | None, bias_t: Array | None
+) -> Array | None:
+    """The tangent of normalised rows, of those of x, weight and bias, of which at least one is."""
+    rows, n = x.shape
+    columns = (weight if t is not None else None, weight_t, bias_t)
+    if not (fits(x) if t is None else fits(x, t)) \
+            or not all(vector(v, n, mean.dtype) for v in columns):
+        return None
+    result = kernel(kernels.LAYER_NORM_TANGENT, x, t is not None, *(v is not None for v in columns))
+    if result is None:
+        return None
+    y, share = np.empty(x.shape, x.dtype), np.array((1 / n,), mean.dtype)
+    parts = [v for v in (t, *columns) if v is not None]
+    call(result, (x, *parts, mean, rstd, share, y), rows, n)
+    return y
+
+
+@native_route
 def moments(x: Array) -> tuple[Array, Array] | None:
     """The mean of each row, and the sum of squared distances from it."""
     rows, n = x.shape

@@ -20,8 +20,8 @@ from ...native.target.eager_costs import (
 from ..core.operator import Array
 from ..native.pointwise import large
 from ..native.rows import (
-    centred_products, column_products, column_squares, layer_norm, layer_norm_backward, moments,
-    reduce_axes,
+    centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
+    layer_norm_tangent, moments, reduce_axes,
 )
 from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS
 
@@ -188,9 +188,11 @@ def rows_tangent(
     t: Array | None, x: Array, weight: Array | None, mean: Array, rstd: Array,
     weight_t: Array | None, bias_t: Array | None,
 ) -> Array:
-    """The tangent of rows_forward's result, of those of x, weight and bias: two passes, one for the
-    sums of rows and one for the rest."""
+    """The tangent of rows_forward's result, of those of x, weight and bias."""
     rows, n = x.shape
+    if x.size > MAX_NUMPY_ROW_ELEMENTS and (
+            y := layer_norm_tangent(t, x, weight, mean, rstd, weight_t, bias_t)) is not None:
+        return y
     ends = np.zeros(n, x.dtype)
     ones = np.ones(n, x.dtype)
     parameters = (_column(rstd), _column(-mean * rstd), ends if weight_t is None else weight_t,

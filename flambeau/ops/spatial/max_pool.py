@@ -20,7 +20,8 @@ from ..core.sample_inputs import Rng, Sample
 from ..pointwise.selection import where as select
 from .conv_reference import Window
 from .max_pool_reference import (
-    find_maxima, find_maxima_and_indices, gather_at_maxima, gather_tangent, scatter_to_maxima,
+    find_maxima, find_maxima_and_indices, find_maxima_with_tangents, gather_at_maxima,
+    gather_tangent, scatter_to_maxima,
 )
 from .pool_window import key_of, pooling_window
 
@@ -122,6 +123,8 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
     def _(input_t: Tensor, input: Tensor, window: Window) -> Tensor:
         return _gather_tangent(input_t, pool_both(input.detach(), window)[1], n) if MODE.grad \
             else _tangent(input_t, input, window)
+
+    pool_values.value_and_jvp(find_maxima_with_tangents)
 
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME, examples=("input",),
             name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),

@@ -202,13 +202,25 @@ def gather_tangent(t: Array, input: Array, window: Window) -> Array:
     """Take the elements of t at the places of the windows' maxima, before these are known."""
     n = len(window.kernel)
     spatial = input.shape[-n:]
-    native = pool_native.tangents(t, input, n, windows, window, spatial)
+    native = pool_native.maxima_with_tangents(input, t, n, windows, window, spatial)
     if native is not None:
-        return native
+        return native[1]
     indices = find_maxima_and_indices(input, window)[1]
     flat = t.reshape(*t.shape[:-n], -1)
     taken = np.take_along_axis(flat, indices.reshape(*flat.shape[:-1], -1), -1)
     return taken.reshape(indices.shape)
+
+
+def find_maxima_with_tangents(
+    input: Array, input_t: Array, window: Window
+) -> tuple[Array, Array] | None:
+    """The maxima, laid out as by `find_maxima`, and input_t's elements at their places, in one
+    pass; None without a kernel."""
+    n = len(window.kernel)
+    if not input.flags.c_contiguous:
+        return None
+    return pool_native.maxima_with_tangents(
+        input, input_t, n, windows, window, input.shape[-n:])
 
 
 def gather_at_maxima(u: Array, input: Array, maxima: Array, window: Window) -> Array:

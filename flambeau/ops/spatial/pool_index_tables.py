@@ -125,13 +125,14 @@ def _combine(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
 def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     """Tables for rows innermost; None where windows are too many to be held.
 
-    For `maxima`, a row of padding is another of the window's once more.
+    For `maxima`, a row of padding is the first of the window's once more.
     """
     *outer, last = axes
     rows = _combine(outer, [item.length for item in outer])
-    first_row = rows.max(1, initial=-1, keepdims=True)
-    whole = bool((first_row >= 0).all() and (last.indices.max(1, initial=-1) >= 0).all())
+    whole = all((table.max(1, initial=-1) >= 0).all() for table in (rows, last.indices))
     if maxima:
+        last_row = rows.max(1, initial=-1, keepdims=True)
+        first_row = np.where(rows < 0, last_row, rows).min(1, initial=1 << 62, keepdims=True)
         rows = np.where(rows < 0, first_row, rows)
     lanes = lanes_of(last.step)
     result = _blocks(last, lanes)

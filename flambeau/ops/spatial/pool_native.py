@@ -161,19 +161,21 @@ def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, 
     return y.astype(call.input_dtype, copy=False), where
 
 
-def tangents(t: Array, x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
-    """The elements of t at the places of the windows' maxima in x."""
+def maxima_with_tangents(
+    x: Array, t: Array, n: int, axes: Callable, *settings: object
+) -> tuple[Array, Array] | None:
+    """Maxima of windows, and the elements of t at their places, rows innermost."""
     if not _fits(x) or t.dtype != x.dtype:
         return None
     call = _Call(x, n, True, axes, settings, last=False)
     if not call or not call.tables.whole:
         return None
-    function = kernels.POOL_TANGENTS.address(call.kind, call.tables.step)
+    function = kernels.POOL_MAXIMA_WITH_TANGENTS.address(call.kind, call.tables.step)
     if function is None:
         return None
-    y = call.empty(call.output)
-    call.run(function, call.laid_out(x), *call.steps, call.laid_out(t), y)
-    return y.astype(call.input_dtype, copy=False)
+    y, yt = call.empty(call.output), call.empty(call.output)
+    call.run(function, call.laid_out(x), *call.steps, call.laid_out(t), y, yt)
+    return y.astype(call.input_dtype, copy=False), yt.astype(call.input_dtype, copy=False)
 
 
 def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *settings: object

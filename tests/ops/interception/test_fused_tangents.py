@@ -7,6 +7,7 @@ import pytest
 import flambeau as torch
 from flambeau.func import jvp
 from flambeau.nn import functional as F
+from flambeau.ops.core.operator import OPERATORS
 from flambeau.ops.interception import fused_tangents
 
 LARGE, SMALL = 40_000, 64  # elements: on the kernel, and by the rule alone
@@ -101,3 +102,70 @@ def test_writes_to_the_value_are_seen():
             torch.testing.assert_close(value, 2 * torch.sin(x))
             torch.testing.assert_close(tangent, 2 * torch.cos(x))
             assert value._version == y._version == 1
+
+
+@pytest.mark.parametrize(("size", "settings"), [
+    ((8, 32, 28, 28), {"kernel_size": 2}),
+    ((4, 16, 29, 31), {"kernel_size": 3, "stride": 2, "padding": 1}),
+    ((4, 16, 28, 30), {"kernel_size": 3, "stride": 1, "padding": 1}),
+    ((4, 16, 28, 30), {"kernel_size": 3, "stride": 3, "dilation": 2, "padding": 2}),
+    ((4, 16, 29, 30), {"kernel_size": 2, "ceil_mode": True}),
+    ((4, 8, 40, 40), {"kernel_size": (2, 3), "stride": (1, 2)}),
+    ((4, 8, 4000), {"kernel_size": 5, "stride": 3}),
+])
+def test_max_pooling_takes_the_tangent_where_the_maximum_is(size, settings):
+    """Also of ties, of which the first one counts: zeros behind a relu, -inf."""
+    torch.manual_seed(0)
+    pool = F.max_pool2d if len(size) == 4 else F.max_pool1d
+    t = torch.randn(size)
+    for x in (torch.randn(size), torch.randn(size).relu(), torch.full(size, -float("inf"))):
+        for _ in range(3):
+            y, dy = jvp(lambda x: pool(x, **settings), (x,), (t,))
+        values, where = pool(x.double(), return_indices=True, **settings)
+        n = len(size) - 2
+        taken = t.flatten(-n).gather(-1, where.flatten(-n)).reshape(where.shape)
+        assert torch.equal(y, values.float())
+        assert torch.equal(dy, taken)
+
+
+def test_max_pooling_has_one_kernel(monkeypatch):
+    calls = []
+    rule = OPERATORS["_max_pool2d"].value_and_jvp
+    monkeypatch.setattr(OPERATORS["_max_pool2d"], "value_and_jvp",
+                        lambda input_t, input, window: calls.append(
+                            rule(input_t, input, window)) or calls[-1])
+    x = torch.randn(8, 32, 28, 28)
+    for _ in range(3):
+        jvp(lambda x: F.max_pool2d(x, 2), (x,), (x,))
+    assert calls[-1] is not None
+
+
+@pytest.mark.parametrize("which", ["x", "xw", "xb", "xwb", "w", "b", "wb"])
+@pytest.mark.parametrize("has_weight", [True, False])
+def test_layer_norm_has_one_kernel_for_its_tangent(which, has_weight):
+    torch.manual_seed(0)
+    double = torch.float64
+    values = {"x": torch.randn(64, 512, dtype=double), "w": torch.randn(512, dtype=double),
+              "b": torch.randn(512, dtype=double)}
+    if not has_weight and "w" in which:
+        pytest.skip("no weight has no tangent")
+    primals = tuple(values[k] for k in which)
+    tangents = tuple(torch.randn_like(p) for p in primals)
+
+    def parts(args):
+        x, w, b = (dict(zip(which, args, strict=True)).get(k, values[k]) for k in "xwb")
+        return x, w if has_weight else None, b
+
+    def layer(*args):
+        x, w, b = parts(args)
+        return F.layer_norm(x, (512,), w, b)
+
+    def by_hand(*args):
+        x, w, b = parts(args)
+        apart = x - x.mean(-1, keepdim=True)
+        y = apart / ((apart * apart).mean(-1, keepdim=True) + 1e-5).sqrt()
+        return (y if w is None else y * w) + b
+
+    for _ in range(3):
+        result = jvp(layer, primals, tangents)
+    torch.testing.assert_close(result, jvp(by_hand, primals, tangents))
