@@ -124,8 +124,6 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
         return _gather_tangent(input_t, pool_both(input.detach(), window)[1], n) if MODE.grad \
             else _tangent(input_t, input, window)
 
-    pool_values.value_and_jvp(find_maxima_with_tangents)
-
     @opaque(layout=Layout.CHANNELS_LAST if n < 3 else Layout.VOLUME, examples=("input",),
             name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),
             ref=_reference, samples=_sample_windows(n))
@@ -183,6 +181,7 @@ def _publish_functions(n: int) -> None:
     """Publish max_pool of one rank: in torch, in nn.functional, and with indices."""
     name = f"max_pool{n}d"
     pool_values, pool_both = _declare_operators(n)
+    pool_values.value_and_jvp(find_maxima_with_tangents)
 
     def read_window(input: Tensor, *settings: Any) -> Window:
         try:
