@@ -179,6 +179,13 @@ def push(
         fused = fused_tangents.push_fused(operator, bound(operator, args, kwargs, reflected), level)
         if fused is not None:
             return fused
+    return _push_by_rule(operator, reflected, original, args, kwargs, level)
+
+
+def _push_by_rule(
+    operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any],
+    level: int
+) -> Any:
     primals = _primals_at(args, level)
     named = map_leaves_of(Tensor, lambda x: primal_at(x, level), kwargs) if kwargs else kwargs
     if len(LEVELS.active) == 1:

@@ -217,9 +217,8 @@ def _publish_functions(n: int) -> None:
         f.__name__ = f.__qualname__ = path
     publish(pool, (name,), ("nn.functional",))
     publish(torch_pool, (name,), ("torch",))
-    publish(with_indices, (f"{name}_with_indices",), ("nn.functional",))
-    if n == 1:
-        publish(with_indices, ("max_pool1d_with_indices",), ("torch",))
+    spaces = ("nn.functional", "torch") if n == 1 else ("nn.functional",)
+    publish(with_indices, (f"{name}_with_indices",), spaces)
 
 
 for _n in (1, 2, 3):
