@@ -207,7 +207,7 @@ def _events(recorder: Recorder) -> EventList:
             (begin - recorder.began_ns) / 1e3, (end - recorder.began_ns) / 1e3,
             input_shapes=shapes, stack=lines, scope=scope, is_user_annotation=scope == _LABEL,
             sequence_nr=details.sequence, flops=details.flops,
-            concrete_inputs=list(details.arguments), strides=details.strides,
+            concrete_inputs=list(details.arguments), strides=details.strides, dtypes=details.dtypes,
         ))
     result.extend(_attribute_memory(recorder, nested(result), threads))
     nested(result)

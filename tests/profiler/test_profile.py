@@ -271,3 +271,29 @@ def test_tables_are_laid_out_like_pytorchs():
         assert titles[0] == titles[1]
         row, other = (next(x for x in text if "label" in x).split() for text in (ours, theirs))
         assert len(row) == len(other)
+
+
+def test_files_hold_all_arguments_of_an_operator(torch: Any, tmp_path: Path) -> None:
+    with torch.profiler.profile(record_shapes=True) as prof:
+        a = torch.ones((2, 3), dtype=torch.float32)
+        torch.cat([a, a]).sum(0, keepdim=True)
+        torch.add(a, a[0])
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    rows = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    calls = {row["name"]: row["args"] for row in rows if row.get("cat") == "cpu_op"}
+    ones, cat, add = calls["aten::ones"], calls["aten::cat"], calls["aten::add"]
+    assert ones["Input type"] == ["ScalarList", "Scalar", "", "", "Scalar"]
+    assert ones["Concrete Inputs"] == ["[2, 3]", "6", "", "", "False"]
+    assert cat["Input Dims"] == [[[2, 3], [2, 3]], []]
+    assert cat["Input type"] == ["TensorList", "Scalar"]
+    assert add["Input Strides"] == [[3, 1], [1], []]
+    assert calls["aten::sum"]["Concrete Inputs"][2:] == ["True", ""]
+
+
+def test_memory_of_a_factory_is_that_of_empty_within(torch: Any) -> None:
+    with torch.profiler.profile(profile_memory=True) as prof:
+        torch.rand(10, 10)
+    by_name = {event.key: event for event in prof.key_averages()}
+    assert by_name["aten::empty"].self_cpu_memory_usage == 400
+    assert by_name["aten::rand"].cpu_memory_usage == 400
+    assert by_name["aten::rand"].self_cpu_memory_usage == 0

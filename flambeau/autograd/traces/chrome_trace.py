@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .argument_texts import kind_of, text_of
 from .recorder import Recorder
 
 _FORWARD, _BACKWARD = 0, 1  # scopes
@@ -61,8 +62,8 @@ def _call(event: Any, pid: int, began_us: float) -> dict[str, Any]:
         args["Input Dims"] = event.input_shapes
         args["Input Strides"] = list(event.strides)
         if TraceSwitches.arguments:
-            args["Concrete Inputs"] = [
-                "" if value is None else str(value) for value in event.concrete_inputs]
+            args["Concrete Inputs"] = list(map(text_of, event.concrete_inputs))
+            args["Input type"] = list(map(kind_of, event.concrete_inputs, event.dtypes))
     if event.stack:
         args["Call stack"] = ";".join(event.stack)
     if event.cpu_memory_usage:

@@ -30,7 +30,8 @@ class Details(NamedTuple):
     """Extra fields of some events.
 
     `sequence`: number of the node that the call recorded, or that ran; -1 if none.
-    `dtypes`: dtypes of the arguments, None for non-tensors.
+    `dtypes`: dtypes of the arguments, None for non-tensors. `computed_ns`: when the result was
+    there, before its memory was noted.
     """
 
     sequence: int = -1
@@ -38,6 +39,7 @@ class Details(NamedTuple):
     strides: tuple[Any, ...] = ()
     flops: int = 0
     dtypes: tuple[Any, ...] = ()
+    computed_ns: int = 0
 
 
 class Recorder:

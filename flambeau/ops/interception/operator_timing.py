@@ -24,8 +24,9 @@ from ...tensor.tree import leaves_of
 from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC
 from .code_patching import Swap, swap_of
+from .operator_arguments import arguments_of
 
-# Each yields (function, its timing observer) pairs, given the profile's recorder.
+# Each yields (function, its timing observer) pairs, whole the profile's recorder.
 TIMED: list[Callable[[Recorder], Iterable[tuple[Any, Callable]]]] = []
 _swaps: list[Swap] = []
 _FUNCTION, _BACKWARD = 0, 1  # scopes
@@ -90,6 +91,12 @@ _FACTORIES = (
 _SHORT_CUTS = {"__matmul__": "matmul"}
 
 
+def _factory(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+    """Return a factory's event, and at its end the `empty` that the memory is counted to."""
+    computed_ns = event[7].computed_ns if len(event) > 7 else event[2]
+    return event, ("aten::empty", computed_ns, *event[2:4], None, *event[5:7])
+
+
 def _product(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
     """Return a matmul event, and within it the product chosen by the operands' ranks."""
     a, b = (x.ndim if isinstance(x, Tensor) else 2 for x in (*args, None, None)[:2])
@@ -134,7 +141,9 @@ def _write(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]
 
 # Calls that are several events in PyTorch, or whose event depends on the index.
 _EXPANDED: dict[str, Callable] = {
-    "matmul": _product, "linear": _linear, "__getitem__": _read, "__setitem__": _write}
+    "matmul": _product, "linear": _linear, "__getitem__": _read, "__setitem__": _write,
+    **dict.fromkeys(("zeros", "ones", "full", "eye", "arange", "linspace", "logspace", "rand",
+                     "randn", "randint", "randperm"), _factory)}
 
 
 def time_operators(recorder: Recorder, name: str, expand: Callable | None = None) -> Callable:
@@ -159,21 +168,24 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
             else:
                 recorder.events.extend(expand(event, args, kwargs))
 
-    python = recorder.python
+    python, bare = recorder.python, name.removeprefix("aten::")
 
     def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         paused = python is not None and python.pause()
-        shapes = [_shape(a) for a in args] if recorder.shapes else None
+        whole = arguments_of(bare, original, args, kwargs) if recorder.shapes else args
+        shapes = [_shape(a) for a in whole] if recorder.shapes else None
         stack = user_stack(2) if recorder.stack else None
         y, begin = None, clock()
+        computed = begin
         try:
             y = original(*args, **kwargs)
+            computed = clock()
             if recorder.memory:
                 _watch(recorder, y, args)
             return y
         finally:
             end = clock()
-            details = _details(recorder, name, args, shapes, y)
+            details = _details(recorder, name, whole, shapes, y)._replace(computed_ns=computed)
             event = (name, begin, end, thread(), shapes, stack, _FUNCTION, details)
             recorder.events.extend(
                 (event,) if expand is None else expand(event, args, kwargs))
@@ -200,9 +212,9 @@ def _details(
         flops = count_flops(name, shapes or [_shape(a) for a in args], _shape(y))
     if not recorder.shapes:
         return Details(sequence, flops=flops)
-    plain = tuple(None if isinstance(a, Tensor) or not TraceSwitches.arguments else a
-                  for a in args)
-    dtypes = tuple(a.dtype if isinstance(a, Tensor) else None for a in args)
+    dtypes = tuple(map(_dtypes, args))
+    plain = tuple(None if kind is not None or not TraceSwitches.arguments else a
+                  for a, kind in zip(args, dtypes, strict=True))
     return Details(sequence, plain, tuple(_strides(a) for a in args), flops, dtypes)
 
 
@@ -245,6 +257,15 @@ def _strides(value: Any) -> list[Any]:
     if value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
         return [_strides(v) for v in value]
     return []
+
+
+def _dtypes(value: Any) -> Any:
+    """Return a tensor's dtype, those of a list of tensors, or None."""
+    if isinstance(value, Tensor):
+        return value.dtype
+    if value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
+        return tuple(getattr(v, "dtype", None) for v in value)
+    return None
 
 
 def _watch(recorder: Recorder, y: Any, args: tuple) -> None:

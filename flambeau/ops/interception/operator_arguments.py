@@ -1,0 +1,68 @@
+"""Profiles: all arguments of an operator's call, defaults included, in the order of its signature.
+
+PyTorch's dispatcher hands a profile whole argument lists. Here a call has what the program wrote;
+the signature of the operator's function supplies the rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any
+
+from ..core.operator import OPERATORS
+
+__all__ = ["arguments_of"]
+
+# Parameters of Python's functions that operators do not have.
+_PYTHON_ONLY = frozenset({"out", "requires_grad", "names", "memory_format", "size_average",
+                          "reduce", "implicit"})
+_signatures: dict[Callable, list[Parameter] | None] = {}
+
+
+def arguments_of(name: str, function: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
+    """Return the arguments of a call in the order of the operator's signature.
+
+    Sizes that are written one by one become one list. Calls that do not fit the signature, and
+    so will raise, show what they were called with.
+    """
+    operator = OPERATORS.get(name)
+    declared = function if operator is None else operator.function
+    parameters = _parameters_of(declared)
+    if parameters is None:
+        return args
+    values: list[Any] = []
+    rest = list(args)
+    for parameter in parameters:
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            if not rest:
+                whole = kwargs.get(parameter.name.rstrip("_"), kwargs.get("size", ()))
+            else:
+                whole = rest[0] if isinstance(rest[0], (list, tuple)) else rest
+            values.append(list(whole))
+            rest = []
+        elif rest and parameter.kind is not Parameter.KEYWORD_ONLY:
+            values.append(rest.pop(0))
+        elif parameter.name in kwargs:
+            values.append(kwargs[parameter.name])
+        elif parameter.default is not Parameter.empty:
+            values.append(parameter.default)
+    return args if rest else tuple(values)
+
+
+def _parameters_of(function: Callable) -> list[Parameter] | None:
+    """Return an operator's parameters, or None if the function does not show them."""
+    if function not in _signatures:
+        try:
+            shown = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):
+            _signatures[function] = None
+        else:
+            listed = any(p.kind is Parameter.VAR_POSITIONAL for p in shown)
+            _signatures[function] = [
+                p for p in shown
+                if p.name not in _PYTHON_ONLY and p.kind is not Parameter.VAR_KEYWORD
+                and not (listed and p.name in ("shape", "size", "generator")
+                         and p.kind is not Parameter.VAR_POSITIONAL)]
+    return _signatures[function]
