@@ -6,6 +6,7 @@ import enum
 import re
 import sys
 import weakref
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -195,6 +196,9 @@ class _Builtins:
         return getattr(import_module(f"{__package__}.{self._space}"), known)
 
 
+_PADDINGS = {"reflection": "reflect", "replication": "replicate"}
+
+
 class _Functions(_Builtins):
     """torch._C._nn."""
 
@@ -230,6 +234,20 @@ class _Functions(_Builtins):
         """torch.nn.utils.rnn's."""
         padded: Tensor = import_module(f"{__package__}.nn.utils.rnn").pad_sequence(*args, **kwargs)
         return padded
+
+    def __getattr__(self, name: str) -> Any:
+        mode, _, axes = name.partition("_pad")
+        if mode in _PADDINGS and axes in ("1d", "2d", "3d"):
+            return partial(self._padded, _PADDINGS[mode], int(axes[0]))
+        return super().__getattr__(name)
+
+    def _padded(
+        self, mode: str, axes: int, input: Tensor, padding: Any, *, out: Tensor | None = None
+    ) -> Tensor:
+        """The input padded by reflection or replication; one number holds for all sides."""
+        sides = [padding] * (2 * axes) if isinstance(padding, int) else list(padding)
+        padded: Tensor = self.pad(input, sides, mode=mode)
+        return padded if out is None else out.copy_(padded)
 
     def gelu_(self, input: Tensor, *, approximate: str = "none") -> Tensor:
         """gelu in place."""

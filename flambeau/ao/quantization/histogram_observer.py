@@ -115,13 +115,13 @@ class HistogramObserver(UniformQuantizationObserverBase):
                 new_last, beta = right, next_beta
             if (new_first, new_last) == (first, last):
                 continue
-            error = self._error(new_first, new_last)
+            error = self._compute_quantization_error(new_first, new_last)
             if error > least:
                 break
             least, first, last = error, new_first, new_last
         return self.min_val + width * first, self.min_val + width * (last + 1)
 
-    def _error(self, first: int, last: int) -> float:
+    def _compute_quantization_error(self, first: int, last: int) -> float:
         """The squared error of quantizing with bins from `first` to `last`, values being spread
         evenly within each."""
         width = (self.max_val.item() - self.min_val.item()) / self.bins

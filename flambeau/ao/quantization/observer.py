@@ -110,8 +110,11 @@ class UniformQuantizationObserverBase(ObserverBase):
             "scheme")
         self.has_customized_qrange = quant_min is not None and quant_max is not None
         self.quant_min, self.quant_max = _integer_range(dtype, reduce_range, quant_min, quant_max)
-        if qscheme in (per_tensor_symmetric, per_channel_symmetric) and reduce_range \
-                and dtype is quint8:
+
+    def _check_range(self) -> None:
+        """NotImplementedError for a reduced range that is symmetric about zero, of quint8."""
+        if self.qscheme in (per_tensor_symmetric, per_channel_symmetric) and self.reduce_range \
+                and self.dtype is quint8:
             raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
 
     def _seen(self) -> bool:
@@ -168,6 +171,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
                                       "torch.per_tensor_symmetric and torch.per_tensor_affine.")
         self.register_buffer("min_val", ops.tensor(float("inf")))
         self.register_buffer("max_val", ops.tensor(float("-inf")))
+        self._check_range()
 
     def forward(self, x_orig: Tensor) -> Tensor:
         """Look at a tensor and give it back."""
@@ -229,6 +233,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self.ch_axis = ch_axis
         self.register_buffer("min_val", ops.tensor([]))
         self.register_buffer("max_val", ops.tensor([]))
+        self._check_range()
 
     def forward(self, x_orig: Tensor) -> Tensor:
         """Look at a tensor and give it back."""
@@ -241,7 +246,12 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
     def _look(self, low: Tensor, high: Tensor) -> None:
         if self.min_val.numel():
             low, high = ops.minimum(low, self.min_val), ops.maximum(high, self.max_val)
-        self.min_val, self.max_val = low, high
+        self._keep(low, high)
+
+    def _keep(self, low: Tensor, high: Tensor) -> None:
+        """Write the buffers in place: replicas of a model share them."""
+        self.min_val.resize_(low.shape).copy_(low)
+        self.max_val.resize_(high.shape).copy_(high)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
@@ -268,7 +278,7 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         if self.min_val.numel():
             low = self.min_val + self.averaging_constant * (low - self.min_val)
             high = self.max_val + self.averaging_constant * (high - self.max_val)
-        self.min_val, self.max_val = low, high
+        self._keep(low, high)
 
 
 class PlaceholderObserver(ObserverBase):

@@ -114,8 +114,8 @@ def _narrow_rows(table: np.ndarray, bits: int) -> np.ndarray:
     tail = np.ascontiguousarray(table[..., -4:]).view(np.float16).astype(np.float32)
     shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
     codes = (table[..., :-4, None] >> shifts) & np.uint8(2**bits - 1)
-    rows: np.ndarray = codes.reshape(*table.shape[:-1], -1).astype(np.float32) * tail[..., :1] \
-        + tail[..., 1:]
+    values = codes.reshape(*table.shape[:-1], codes.shape[-2] * codes.shape[-1])
+    rows: np.ndarray = values.astype(np.float32) * tail[..., :1] + tail[..., 1:]
     return rows
 
 

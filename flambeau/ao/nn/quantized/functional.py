@@ -108,9 +108,9 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """Between two numbers, with the input's scale."""
+    """Between two numbers, with the input's scale; `max_val` if it is the lower one."""
     _check(input, "hardtanh")
-    result = F.hardtanh(input, min_val, max_val)
+    result = arithmetic.clamp(input, min_val, max_val)
     return input.copy_(result) if inplace else result
 
 
