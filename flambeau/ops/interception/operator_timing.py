@@ -162,11 +162,8 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
             end, node = clock(), getattr(y, "_node", None)
             event: tuple[Any, ...] = (name, begin, end, thread(), None, None, _FUNCTION)
             if node is not None:
-                event = (*event, Details(_number(node)))
-            if expand is None:
-                note(event)
-            else:
-                recorder.events.extend(expand(event, args, kwargs))
+                event = (*event, Details(_number(node), computed_ns=end))
+            note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
 
     python, bare = recorder.python, name.removeprefix("aten::")
 
@@ -175,8 +172,7 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
         whole = arguments_of(bare, original, args, kwargs) if recorder.shapes else args
         shapes = [_shape(a) for a in whole] if recorder.shapes else None
         stack = user_stack(2) if recorder.stack else None
-        y, begin = None, clock()
-        computed = begin
+        y, computed, begin = None, 0, clock()
         try:
             y = original(*args, **kwargs)
             computed = clock()
@@ -185,10 +181,10 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
             return y
         finally:
             end = clock()
-            details = _details(recorder, name, whole, shapes, y)._replace(computed_ns=computed)
+            details = _details(recorder, name, whole, shapes, y)._replace(
+                computed_ns=computed or end)
             event = (name, begin, end, thread(), shapes, stack, _FUNCTION, details)
-            recorder.events.extend(
-                (event,) if expand is None else expand(event, args, kwargs))
+            note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
             if paused and python is not None:
                 python.resume()
 
