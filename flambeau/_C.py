@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 import sys
 import weakref
 from functools import partial
@@ -220,15 +219,6 @@ class _Functions(_Builtins):
         where = None if place is None else device(place)
         return where, kind, blocking, kwargs.get("memory_format")
 
-
-    def __getattr__(self, name: str) -> Any:
-        """Padding has a function for each mode and number of axes."""
-        padding = re.fullmatch(r"(reflection|replication)_pad[123]d", name)
-        if padding is None:
-            return super().__getattr__(name)
-        mode = {"reflection": "reflect", "replication": "replicate"}[padding[1]]
-        return lambda input, padding: self.pad(input, padding, mode)
-
     @staticmethod
     def pad_sequence(*args: Any, **kwargs: Any) -> Tensor:
         """torch.nn.utils.rnn's."""
@@ -236,6 +226,7 @@ class _Functions(_Builtins):
         return padded
 
     def __getattr__(self, name: str) -> Any:
+        """Padding has a function for each mode and number of axes."""
         mode, _, axes = name.partition("_pad")
         if mode in _PADDINGS and axes in ("1d", "2d", "3d"):
             return partial(self._padded, _PADDINGS[mode], int(axes[0]))
