@@ -108,8 +108,8 @@ def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool, accumulates: bool = Tr
             continue
         if before:
             g = _replaced(hook(g), g)
-        elif hook(leaf) is not None:
-            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+        else:
+            _check_nothing_returned(hook(leaf), leaf)
     for hook in hooks:
         if hook.__class__ is not AccumulatorHook or not accumulates:
             continue
@@ -119,6 +119,15 @@ def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool, accumulates: bool = Tr
         else:
             hook.function((), (g,))
     return g
+
+
+def _check_nothing_returned(result: Any, leaf: Tensor) -> None:
+    # PyTorch lets the tensor itself pass: `lambda p: p.add_(p.grad, alpha=-lr)`.
+    if result is None or result is leaf:
+        return
+    if not hasattr(result, "_array"):
+        raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'")
+    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) -> Any:

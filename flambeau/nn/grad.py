@@ -17,12 +17,16 @@ def _gradient(
     conv: Any, wanted: str, size: Sequence[int], other: Tensor, grad_output: Tensor,
     options: tuple[Any, ...],
 ) -> Tensor:
-    """The cotangent of the input or weight (`wanted`) of `size`, given the other."""
+    """The cotangent of the input or weight (`wanted`) of `size`, given the other.
+
+    It can be differentiated itself.
+    """
     zero = other.new_zeros(tuple(size)).requires_grad_()
+    records = autograd.is_grad_enabled() and (other.requires_grad or grad_output.requires_grad)
     with autograd.enable_grad():
-        pair = (zero, other.detach()) if wanted == "input" else (other.detach(), zero)
+        pair = (zero, other) if wanted == "input" else (other, zero)
         output = conv(*pair, None, *options)
-    actual = autograd.grad(output, zero, grad_output)[0]
+    actual = autograd.grad(output, zero, grad_output, create_graph=records)[0]
     assert actual is not None
     return actual
 

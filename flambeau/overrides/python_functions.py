@@ -32,10 +32,11 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
         raise TypeError("expected a sequence")
     if state.nothing:
         return False
+    if state.skipped is not None:
+        state.skipped = None
+        return False
     if state.modes:
         return True
-    if STATE.skipped is not None:
-        return False
     values = list(relevant_args)
     result = False
     for value in values:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import cmath
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -12,21 +13,63 @@ from ..native.foundation.user_frames import warn
 from .. import ops
 from ..tensor import Tensor, dtype
 from ..tensor import dtypes as types
+from ..tensor.layout import (
+    jagged, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
+)
 from ..tensor.promotion import promote_types
 
 _TOLERANCES = {
     types.float16: (1e-3, 1e-5), types.bfloat16: (1.6e-2, 1e-5), types.float32: (1.3e-6, 1e-5),
-    types.float64: (1e-7, 1e-7), types.complex64: (1.3e-6, 1e-5), types.complex128: (1e-7, 1e-7),
+    types.float64: (1e-7, 1e-7), types.complex32: (1e-3, 1e-5), types.complex64: (1.3e-6, 1e-5),
+    types.complex128: (1e-7, 1e-7),
 }
-_NUMBERS = {bool: types.bool_, int: types.int64, float: types.float64, complex: types.complex128}
+_NUMBERS = {int: types.int64, float: types.float64, complex: types.complex128}
+_WIDE_UNSIGNED = (types.uint16, types.uint32, types.uint64)
+# Of a compressed layout: its name, and the methods that give its indices.
+_COMPRESSED = {
+    sparse_csr: ("CSR", "crow_indices", "col_indices"),
+    sparse_csc: ("CSC", "ccol_indices", "row_indices"),
+    sparse_bsr: ("BSR", "crow_indices", "col_indices"),
+    sparse_bsc: ("BSC", "ccol_indices", "row_indices"),
+}
 
 
 class _Rules(NamedTuple):
     rtol: float | None
     atol: float | None
     equal_nan: bool
+    allow_subclasses: bool
     checks: tuple[str, ...]  # attributes that must be equal too
     msg: str | Callable[[str], str] | None
+
+
+class _Pair(NamedTuple):
+    """Two leaves to compare, and their place in the containers."""
+
+    actual: Any
+    expected: Any
+    rules: _Rules
+    place: str
+
+    def fail(self, text: str) -> NoReturn:
+        _fail(text, self.rules, self.place)
+
+    def compare(self) -> None:
+        """Raise AssertionError unless the two are close."""
+        actual, expected = self
+        if actual is None or expected is None:
+            if actual is not expected:
+                self.fail(f"None mismatch: {actual} is not {expected}")
+        elif isinstance(actual, bool):
+            if actual is not expected:
+                self.fail(f"Booleans mismatch: {actual} is not {expected}")
+        elif isinstance(actual, Tensor):
+            _compare_tensors(self, actual, expected)
+        else:
+            _compare_numbers(self)
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        return iter((self.actual, self.expected))
 
 
 def assert_close(
@@ -37,59 +80,72 @@ def assert_close(
 ) -> None:
     """AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
 
-    Takes tensors, numbers, and sequences and mappings of them. The tolerances depend on the dtype
-    where they are not given.
+    Takes tensors, NumPy arrays, numbers, None, and sequences and mappings of them. The tolerances
+    depend on the dtype where they are not given. Raises TypeError for two values that cannot be
+    compared, as an array and a tensor.
 
     >>> torch.testing.assert_close(torch.tensor([1.]), torch.tensor([1.0000001]))
     """
     if (rtol is None) != (atol is None):
-        name, supplied = ("atol", "rtol") if atol is None else ("rtol", "atol")
-        raise ValueError(f"rtol and atol must both be specified or both be unspecified, but got no "
-                         f"{name} with {supplied}={rtol if atol is None else atol}")
-    if not allow_subclasses and type(actual) is not type(expected):
-        raise TypeError(f"{type(actual)} and {type(expected)} are not of one class")
+        raise ValueError("Both 'rtol' and 'atol' must be either specified or omitted, but got no "
+                         f"{'atol' if atol is None else 'rtol'}.")
     wanted = {"device": check_device, "dtype": check_dtype, "layout": check_layout,
-              "stride": check_stride}
+              "stride()": check_stride}
     checks = tuple(name for name, on in wanted.items() if on)
-    _compare(actual, expected, _Rules(rtol, atol, equal_nan, checks, msg), "")
+    rules = _Rules(rtol, atol, equal_nan, allow_subclasses, checks, msg)
+    for pair in list(_pair_leaves(actual, expected, rules, "")):
+        pair.compare()
 
 
-def _compare(actual: Any, expected: Any, rules: _Rules, place: str) -> None:
-    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
-        if actual.keys() != expected.keys():
-            _fail(f"The keys of the mappings do not match:\n{sorted(map(str, actual))} and "
-                  f"{sorted(map(str, expected))}", rules, place)
-        for key in actual:
-            _compare(actual[key], expected[key], rules, f"{place}[{key!r}]")
-    elif _is_sequence(actual) and _is_sequence(expected):
+def _pair_leaves(actual: Any, expected: Any, rules: _Rules, place: str) -> Iterator[_Pair]:
+    if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             _fail(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", rules,
                   place)
         for i, (a, b) in enumerate(zip(actual, expected, strict=True)):
-            _compare(a, b, rules, f"{place}[{i}]")
-    elif actual is None or expected is None:
-        if actual is not expected:
-            _fail(f"None mismatch: {actual} is not {expected}", rules, place)
-    elif type(actual) in _NUMBERS and type(expected) in _NUMBERS:
-        _compare_numbers(actual, expected, rules, place)
+            yield from _pair_leaves(a, b, rules, f"{place}[{i}]")
+    elif isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        keys, others = set(actual), set(expected)
+        if keys != others:
+            _fail("The keys of the mappings do not match:\n"
+                  f"Missing keys in the actual mapping: {sorted(others - keys)}\n"
+                  f"Additional keys in the actual mapping: {sorted(keys - others)}", rules, place)
+        order: Any = keys
+        with contextlib.suppress(TypeError):
+            order = sorted(keys)
+        for key in order:
+            yield from _pair_leaves(actual[key], expected[key], rules, f"{place}[{key!r}]")
     else:
-        _compare_tensors(_as_tensor(actual), _as_tensor(expected), rules, place)
+        yield _pair(actual, expected, rules, place)
 
 
 def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _as_tensor(value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value.detach()
-    if isinstance(value, (np.ndarray, np.generic, *_NUMBERS)):
-        return ops.as_tensor(value)
-    raise TypeError(f"No comparison pair was able to handle inputs of type {type(value)}")
+def _pair(actual: Any, expected: Any, rules: _Rules, place: str) -> _Pair:
+    """The two as None, bools, numbers or tensors; TypeError if they are not of one kind."""
+    if actual is None or expected is None:
+        return _Pair(actual, expected, rules, place)
+    for kinds in ((bool, np.bool_), (*_NUMBERS, np.number)):
+        if isinstance(actual, kinds) and isinstance(expected, kinds):
+            return _Pair(*(x.item() if isinstance(x, np.generic) else x
+                           for x in (actual, expected)), rules, place)
+    related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
+    if related and (rules.allow_subclasses or type(actual) is type(expected)):
+        with contextlib.suppress(Exception):
+            return _Pair(*(x if isinstance(x, Tensor) else ops.as_tensor(x)
+                           for x in (actual, expected)), rules, place)
+    raise TypeError("No comparison pair was able to handle inputs of type "
+                    f"{type(actual)} and {type(expected)}." + _locate(place))
 
 
-def _fail(text: str, rules: _Rules, place: str) -> None:
-    text += f"\n\nThe failure occurred for item {place}" if place else ""
+def _locate(place: str) -> str:
+    return f"\n\nThe failure occurred for item {place}" if place else ""
+
+
+def _fail(text: str, rules: _Rules, place: str) -> NoReturn:
+    text += _locate(place)
     if callable(rules.msg):
         text = rules.msg(text)
     elif rules.msg is not None:
@@ -100,65 +156,159 @@ def _fail(text: str, rules: _Rules, place: str) -> None:
 def _tolerances(kinds: Sequence[dtype], rules: _Rules) -> tuple[float, float]:
     if rules.rtol is not None and rules.atol is not None:
         return rules.rtol, rules.atol
-    result = [_TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
+    exact = (0.0, 0.0)
+    result = [_TOLERANCES[types.float32] if isinstance(kind, types.QuantizedDtype)
+              else _TOLERANCES.get(kind, exact) for kind in kinds]
     return max(r for r, _ in result), max(a for _, a in result)
 
 
-def _compare_numbers(actual: Any, expected: Any, rules: _Rules, place: str) -> None:
-    if type(actual) is not type(expected) and "dtype" in rules.checks:
-        _fail(f"The (d)types do not match: {type(actual)} != {type(expected)}.", rules, place)
-    rtol, atol = _tolerances([_NUMBERS[type(actual)], _NUMBERS[type(expected)]], rules)
+def _describe(
+    title: str, extra: str, absolute: tuple[float, Any], relative: tuple[float, Any],
+    tolerances: tuple[float, float],
+) -> str:
+    """The message: what differs, by how much, where, and how much is allowed."""
+    rtol, atol = tolerances
+    is_exact = rtol == 0 and atol == 0
+    lines = [f"{title} are not {'equal' if is_exact else 'close'}!", "", extra]
+    for kind, (difference, at), allowed in (("absolute", absolute, atol),
+                                            ("relative", relative, rtol)):
+        text = f"{kind.title()} difference: {difference}" if at is None \
+            else f"Greatest {kind} difference: {difference} at index {at}"
+        lines.append(text if is_exact else f"{text} (up to {allowed} allowed)")
+    return "\n".join(lines)
+
+
+def _describe_scalars(
+    actual: Any, expected: Any, tolerances: tuple[float, float], title: str = "Scalars"
+) -> str:
+    absolute = abs(actual - expected)
+    relative = float("inf") if expected == 0 else absolute / abs(expected)
+    return _describe(title, f"Expected {expected} but got {actual}.", (absolute, None),
+                     (relative, None), tolerances)
+
+
+def _compare_numbers(pair: _Pair) -> None:
+    actual, expected = pair
+    if type(actual) is not type(expected) and "dtype" in pair.rules.checks:
+        pair.fail(f"The (d)types do not match: {type(actual)} != {type(expected)}.")
+    rtol, atol = _tolerances([_NUMBERS[type(actual)], _NUMBERS[type(expected)]], pair.rules)
     if actual == expected:
         return
-    if cmath.isnan(actual) and cmath.isnan(expected) and rules.equal_nan:
+    if pair.rules.equal_nan and cmath.isnan(actual) and cmath.isnan(expected):
         return
     difference = abs(actual - expected)
-    finite = cmath.isfinite(actual) and cmath.isfinite(expected)
-    if not finite or difference > atol + rtol * abs(expected):
-        relative = difference / abs(expected) if expected else float("inf")
-        _fail(f"Scalars are not close!\n\nExpected {expected} but got {actual}.\n"
-              f"Absolute difference: {difference} (up to {atol} allowed)\n"
-              f"Relative difference: {relative} (up to {rtol} allowed)", rules, place)
+    if not (cmath.isfinite(difference) and difference <= atol + rtol * abs(expected)):
+        pair.fail(_describe_scalars(actual, expected, (rtol, atol)))
 
 
-def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str) -> None:
-    if actual.shape != expected.shape:
-        _fail(f"The values for attribute 'shape' do not match: {actual.shape} != "
-              f"{expected.shape}.", rules, place)
-    for name in rules.checks:
-        a, b = getattr(actual, name), getattr(expected, name)
-        a, b = (a(), b()) if name == "stride" else (a, b)
-        if a != b:
-            _fail(f"The values for attribute '{name}' do not match: {a} != {b}.", rules, place)
-    rtol, atol = _tolerances([actual.dtype, expected.dtype], rules)
+def _compare_tensors(pair: _Pair, actual: Tensor, expected: Tensor) -> None:
+    _compare_attributes(pair, actual, expected)
+    if "meta" in (actual.device.type, expected.device.type):
+        return
+    tolerances = _tolerances([actual.dtype, expected.dtype], pair.rules)
     if actual.dtype != expected.dtype:
-        common = promote_types(actual.dtype, expected.dtype)
+        common = promote_types(*(types.int64 if kind in _WIDE_UNSIGNED else kind
+                                 for kind in (actual.dtype, expected.dtype)))
         actual, expected = actual.to(common), expected.to(common)
-    close = ops.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=rules.equal_nan)
-    if not bool(close.all()):
-        kind = "Tensor-likes are not close" if rtol or atol else "Tensor-likes are not equal"
-        _fail(f"{kind}!\n\n{_worst(actual, expected, close, rtol, atol)}", rules, place)
+    if actual.layout != expected.layout:
+        actual, expected = actual.to_dense(), expected.to_dense()
+    _compare_values(pair, actual.detach(), expected.detach(), tolerances)
 
 
-def _worst(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: float) -> str:
+def _compare_attributes(pair: _Pair, actual: Tensor, expected: Tensor) -> None:
+    checks = pair.rules.checks
+    names = ["shape", "is_quantized"]
+    if actual.is_quantized and expected.is_quantized:
+        names.append("qscheme()")
+    if actual.layout != expected.layout:
+        names += ["layout"] if "layout" in checks else []
+    elif actual.layout is strided and "stride()" in checks:
+        names.append("stride()")
+    names += [name for name in ("device", "dtype") if name in checks]
+    for name in names:
+        a, b = (getattr(x, name.removesuffix("()")) for x in (actual, expected))
+        a, b = (a(), b()) if name.endswith("()") else (a, b)
+        if a != b:
+            pair.fail(f"The values for attribute '{name}' do not match: {a} != {b}.")
+
+
+def _compare_values(
+    pair: _Pair, actual: Tensor, expected: Tensor, tolerances: tuple[float, float]
+) -> None:
+    """Compare what tensors of one shape, dtype and layout hold."""
+    layout, exact = actual.layout, (0.0, 0.0)
+    if actual.is_quantized:
+        _compare_elements(pair, actual.dequantize(), expected.dequantize(), tolerances,
+                          "Quantized {}")
+    elif layout is sparse_coo:
+        if actual.sparse_dim() != expected.sparse_dim():
+            pair.fail("The number of sparse dimensions in sparse COO tensors does not match: "
+                      f"{actual.sparse_dim()} != {expected.sparse_dim()}")
+        _compare_counts(pair, actual, expected, "COO")
+        _compare_elements(pair, actual._indices(), expected._indices(), exact, "Sparse COO indices")
+        _compare_elements(pair, actual._values(), expected._values(), tolerances,
+                          "Sparse COO values")
+    elif layout in _COMPRESSED:
+        name, *indices = _COMPRESSED[layout]
+        _compare_counts(pair, actual, expected, name)
+        for method in indices:
+            a, b = (getattr(x, method)().to(types.int64) for x in (actual, expected))
+            _compare_elements(pair, a, b, exact, f"Sparse {name} {method}")
+        _compare_elements(pair, actual.values(), expected.values(), tolerances,
+                          f"Sparse {name} values")
+    elif layout is jagged:
+        _compare_elements(pair, actual.values(), expected.values(), tolerances)
+    else:
+        is_byte = actual.dtype.is_floating_point and actual.dtype.itemsize == 1
+        if is_byte and tolerances != exact:
+            raise AssertionError(
+                f"Rtol={tolerances[0]} and atol={tolerances[1]} are not supported for bitwise "
+                "comparison of low dimensional floats. Please use rtol=0.0 and atol=0.0.")
+        _compare_elements(pair, actual, expected, tolerances)
+
+
+def _compare_counts(pair: _Pair, actual: Tensor, expected: Tensor, name: str) -> None:
+    if actual._nnz() != expected._nnz():
+        pair.fail(f"The number of specified values in sparse {name} tensors does not match: "
+                  f"{actual._nnz()} != {expected._nnz()}")
+
+
+def _compare_elements(
+    pair: _Pair, actual: Tensor, expected: Tensor, tolerances: tuple[float, float],
+    title: str = "{}",
+) -> None:
+    rtol, atol = tolerances
+    close = ops.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=pair.rules.equal_nan)
+    if bool(close.all()):
+        return
+    kind = "Tensor-likes" if actual.shape else "Scalars"
+    title = title.format(kind.lower() if title.startswith("Quantized") else kind)
+    if actual.shape:
+        pair.fail(_describe_tensors(actual, expected, close, tolerances, title))
+    pair.fail(_describe_scalars(actual.item(), expected.item(), tolerances, title))
+
+
+def _describe_tensors(
+    actual: Tensor, expected: Tensor, close: Tensor, tolerances: tuple[float, float], title: str
+) -> str:
     """How many elements differ, and where by how much."""
-    if expected.dtype is types.bfloat16:  # which NumPy lacks
-        actual, expected = actual.float(), expected.float()
-    a, b = actual.numpy(), expected.numpy()
-    if a.dtype.kind in "iub":
-        a, b = a.astype(object).astype(float), b.astype(object).astype(float)
-    off = ~close.numpy()
-    with np.errstate(all="ignore"):
-        absolute = np.where(off, np.abs(a - b), 0)
-        relative = np.where(off, np.abs(a - b) / np.abs(b), 0)
-    count, total = int(off.sum()), max(off.size, 1)
-    lines = [f"Mismatched elements: {count} / {off.size} ({count / total:.1%})"] if off.ndim else []
-    for title, values, allowed in (("absolute", absolute, atol), ("relative", relative, rtol)):
-        at = np.unravel_index(np.nanargmax(np.nan_to_num(values, nan=np.inf)), values.shape)
-        where = f" at index {tuple(map(int, at))}" if off.ndim else ""
-        limit = f" (up to {allowed} allowed)" if rtol or atol else ""
-        lines.append(f"Greatest {title} difference: {values[at]}{where}{limit}")
-    return "\n".join(lines)
+    total = close.numel()
+    count = total - int(close.sum())
+    extra = f"Mismatched elements: {count} / {total} ({count / total:.1%})"
+    if actual.dtype.is_floating_point and actual.dtype.itemsize == 1:
+        first = tuple(ops.nonzero(~close)[0].tolist())
+        return (f"{title} are not 'equal'!\n\n{extra}\n"
+                f"The first mismatched element is at index {first}.")
+    if not (actual.dtype.is_floating_point or actual.dtype.is_complex):
+        actual, expected = actual.to(types.int64), expected.to(types.int64)
+    absolute = (actual - expected).abs()
+    relative = absolute / expected.abs()
+    greatest = []
+    for differences in (absolute, relative):
+        value, at = differences.masked_fill(close, 0).flatten().max(0)
+        index = np.unravel_index(at.item(), tuple(close.shape))
+        greatest.append((value.item(), tuple(map(int, index))))
+    return _describe(title, extra, greatest[0], greatest[1], tolerances)
 
 
 def assert_allclose(

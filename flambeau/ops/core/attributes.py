@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+from ...tensor.layout import memory_format
 from ...tensor.tensor import Tensor
 from .errors import explaining, not_a_tensor
 from .operator import publish
@@ -147,10 +149,22 @@ def detach_(input: Tensor) -> Tensor:
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """The axes from the one with the largest stride to that with the smallest.
 
+    With `ambiguity_check` True, raises RuntimeError where axes of length 1 or equal strides allow
+    several orders; with a list of memory formats, only where not exactly one of them fits.
+
     >>> torch.zeros(2, 3).t().dim_order()
     (1, 0)
     """
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not (isinstance(ambiguity_check, (bool, list))
+            and all(isinstance(x, memory_format) for x in formats)):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
     strides = self.stride()
+    is_ambiguous = 1 in self.shape or any(a == b for a, b in pairwise(strides))
+    if ambiguity_check is not False and is_ambiguous \
+            and sum(self.is_contiguous(memory_format=x) for x in formats) != 1:
+        raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one "
+                           "of the given memory formats.")
     return tuple(sorted(range(self.ndim), key=lambda axis: -strides[axis]))
 
 

@@ -109,9 +109,11 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
 @public()
 def asarray(
     obj: Any, *, dtype: Dtype | None = None, device: Any = None, copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """`obj` as a tensor; `copy` True always copies, False never does, None only when it must.
+
+    `requires_grad` None keeps a tensor in the graph, False detaches it, True asks for gradients.
 
     >>> x = torch.zeros(2)
     >>> torch.asarray(x, copy=True).data_ptr() == x.data_ptr()
@@ -131,9 +133,15 @@ def asarray(
         result = result.clone()
     if copy is False:
         _check_alias(obj, result)
-    if isinstance(obj, Tensor) and not requires_grad:
-        return result.detach() if result.requires_grad else result
-    return result.requires_grad_(requires_grad) if requires_grad else result
+    if requires_grad is None:
+        if isinstance(obj, Tensor) and obj.requires_grad:
+            warn("torch.asarray: unspecified requires_grad now defaults to obj.requires_grad "
+                 "instead of False. Pass requires_grad=False explicitly to get the old behavior "
+                 "and silence this warning.")
+        return result
+    if not requires_grad and not result.is_leaf:
+        return result.detach()
+    return result.requires_grad_(requires_grad)
 
 
 def _check_alias(obj: Any, result: Tensor) -> None:

@@ -118,6 +118,9 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
             state.skipped = None
             return original(*args, **kwargs)
         return ask(function, match, args, kwargs)
+    if state.skipped is function:
+        state.skipped = None
+        return original(*args, **kwargs)
     match = () if state.no_subclasses else overloaded_arguments(_flat(args, kwargs))
     result = ask_mode(function, tuple(map(type, match)), args, kwargs, original)
     return ask(function, match, args, kwargs, state.modes[-1]) if result is NotImplemented \

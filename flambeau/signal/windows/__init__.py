@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
-from ...ops.creation.creation import place
-from ...ops.fft.window_functions import cosine_sum
-from ...ops.fft.window_functions import kaiser as kaiser_points
-from ...ops.fft.window_functions import triangle
+from ... import ops
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import strided
 from ...tensor.tensor import Tensor
 
-Points = Callable[[int], np.ndarray]
+
+def _sample(
+    M: int, options: dict[str, Any], start: float, step: float,
+    window: Callable[[Tensor], Tensor], single: bool = True,
+) -> Tensor:
+    """`window` at M points from `start` on, `step` apart; `single` makes a window of 1 point 1.
+
+    All steps round in the window's own dtype, as PyTorch's do.
+    """
+    if M == 0:
+        return ops.empty((0,), **options)
+    if M == 1 and single:
+        return ops.ones((1,), **options)
+    return window(ops.linspace(start, start + (M - 1) * step, M, **options))
 
 
-def _build(name: str, M: int, sym: bool, points: Points, options: dict[str, Any]) -> Tensor:
-    dtype = options["dtype"] or types.get_default_dtype()
+def _options(
+    name: str, M: int, dtype: Dtype | None, layout: Any, device: Any, requires_grad: bool
+) -> dict[str, Any]:
+    """The options of the window's tensor, checked."""
+    dtype = dtype or types.get_default_dtype()
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
-    if options["layout"] is not strided:
-        raise ValueError(f"{name} is implemented for strided tensors only, got: "
-                         f"{options['layout']}")
+    if layout is not strided:
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     if dtype not in (types.float32, types.float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
-    if M < 2 and name not in ("exponential", "gaussian"):
-        array = np.ones(M)
-    else:
-        array = points(M) if sym else points(M + 1)[:M]
-    return place(array.astype(dtype.numpy), options["device"], options["requires_grad"])
-
-
-def _options(dtype: Any, layout: Any, device: Any, requires_grad: bool) -> dict[str, Any]:
-    return {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
+    return {"dtype": dtype, "device": device, "requires_grad": requires_grad}
 
 
 def exponential(
@@ -49,13 +52,15 @@ def exponential(
     >>> torch.signal.windows.exponential(3)
     tensor([0.3679, 1.0000, 0.3679])
     """
+    options = _options("exponential", M, dtype, layout, device, requires_grad)
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
-    middle = ((M if not sym and M > 1 else M - 1) / 2) if center is None else center
-    return _build("exponential", M, sym, lambda n: np.exp(-np.abs(np.arange(n) - middle) / tau),
-                 _options(dtype, layout, device, requires_grad))
+    if center is None:
+        center = (M if not sym and M > 1 else M - 1) / 2
+    return _sample(M, options, -center / tau, 1 / tau, lambda k: ops.exp(-k.abs()),
+                   single=False)
 
 
 def cosine(
@@ -67,8 +72,9 @@ def cosine(
     >>> torch.signal.windows.cosine(3)
     tensor([0.5000, 1.0000, 0.5000])
     """
-    return _build("cosine", M, sym, lambda n: np.sin(np.pi * (np.arange(n) + 0.5) / n),
-                 _options(dtype, layout, device, requires_grad))
+    options = _options("cosine", M, dtype, layout, device, requires_grad)
+    step = math.pi / (M + 1 if not sym and M > 1 else max(M, 1))
+    return _sample(M, options, step / 2, step, ops.sin, single=False)
 
 
 def gaussian(
@@ -80,11 +86,12 @@ def gaussian(
     >>> torch.signal.windows.gaussian(3)
     tensor([0.6065, 1.0000, 0.6065])
     """
+    options = _options("gaussian", M, dtype, layout, device, requires_grad)
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
-    middle = (M if not sym and M > 1 else M - 1) / 2
-    return _build("gaussian", M, sym, lambda n: np.exp(-(((np.arange(n) - middle) / std) ** 2) / 2),
-                 _options(dtype, layout, device, requires_grad))
+    middle, step = (M if not sym and M > 1 else M - 1) / 2, 1 / (std * math.sqrt(2))
+    return _sample(M, options, -middle * step, step, lambda k: ops.exp(-(k**2)),
+                   single=False)
 
 
 def kaiser(
@@ -96,10 +103,19 @@ def kaiser(
     >>> torch.signal.windows.kaiser(3, beta=1.0)
     tensor([0.7898, 1.0000, 0.7898])
     """
+    options = _options("kaiser", M, dtype, layout, device, requires_grad)
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
-    return _build("kaiser", M, sym, lambda n: kaiser_points(n, beta),
-                 _options(dtype, layout, device, requires_grad))
+    shape = ops.tensor(beta, dtype=options["dtype"], device=device)
+    step = 2.0 * shape / _intervals(M, sym)
+    end = ops.minimum(shape, -shape + (M - 1) * step)
+
+    def window(k: Tensor) -> Tensor:
+        return ops.i0(ops.sqrt(shape * shape - k.pow(2))) / ops.i0(shape)
+
+    if M < 2:
+        return _sample(M, options, 0, 0, window)
+    return window(ops.linspace(-shape, end, M, **options))
 
 
 def general_cosine(
@@ -111,13 +127,8 @@ def general_cosine(
     >>> torch.signal.windows.general_cosine(5, a=[0.5, 0.5])
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
     """
-    if not isinstance(a, Iterable):
-        raise TypeError("Coefficients must be a list/tuple")
-    coefficients = tuple(a)
-    if not coefficients:
-        raise ValueError("Coefficients cannot be empty")
-    return _build("general_cosine", M, sym, lambda n: cosine_sum(n, coefficients),
-                 _options(dtype, layout, device, requires_grad))
+    return _sum_cosines(M, a, sym,
+                        _options("general_cosine", M, dtype, layout, device, requires_grad))
 
 
 def general_hamming(
@@ -133,15 +144,43 @@ def general_hamming(
                           device=device, requires_grad=requires_grad)
 
 
+def _intervals(M: int, sym: bool) -> int:
+    return max(M - 1 if sym else M, 1)
+
+
+def _sum_cosines(M: int, a: Iterable[float], sym: bool, options: dict[str, Any]) -> Tensor:
+    """The sum over i of (-1)^i a_i cos(2 pi i n / (M - 1))."""
+    if M > 1 and not isinstance(a, Iterable):
+        raise TypeError("Coefficients must be a list/tuple")
+    if M > 1 and not a:
+        raise ValueError("Coefficients cannot be empty")
+
+    def window(k: Tensor) -> Tensor:
+        signed = [(-1) ** i * weight for i, weight in enumerate(a)]
+        weights = ops.tensor(signed, **options).unsqueeze(-1)
+        i = ops.arange(len(signed), dtype=options["dtype"], device=options["device"]).unsqueeze(-1)
+        return (weights * ops.cos(i * k)).sum(0)
+
+    return _sample(M, options, 0, 2 * math.pi / _intervals(M, sym), window)
+
+
+def _triangle(M: int, a: Any, sym: bool, options: dict[str, Any]) -> Tensor:
+    return _sample(M, options, -1, 2 / _intervals(M, sym), lambda k: 1 - k.abs())
+
+
 def _fixed(
-    name: str, points: Points, doc: str, shown: str, cosines: bool = True
+    name: str, doc: str, shown: str, coefficients: tuple[float, ...] = (),
+    build: Callable[..., Tensor] = _sum_cosines,
 ) -> Callable[..., Tensor]:
+    checked = "blackman" if name == "blackman" else "bartlett" if not coefficients \
+        else "general_cosine"
+
     def function(
         M: int, *, sym: bool = True, dtype: Dtype | None = None, layout: Any = strided,
         device: Any = None, requires_grad: bool = False,
     ) -> Tensor:
-        options = _options(dtype, layout, device, requires_grad)
-        return _build("general_cosine" if cosines else name, M, sym, points, options)
+        options = _options(checked, M, dtype, layout, device, requires_grad)
+        return build(M, coefficients, sym, options)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""{doc}
@@ -154,17 +193,15 @@ def _fixed(
     return function
 
 
-hamming = _fixed("hamming", lambda n: cosine_sum(n, (0.54, 0.46)),
-                 "0.54 - 0.46 cos(2 pi n / (M - 1)).", "0.5400, 1.0000, 0.5400")
-hann = _fixed("hann", lambda n: cosine_sum(n, (0.5, 0.5)), "0.5 - 0.5 cos(2 pi n / (M - 1)).",
-              "0.5000, 1.0000, 0.5000")
-blackman = _fixed("blackman", lambda n: cosine_sum(n, (0.42, 0.5, 0.08)),
-                  "0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).",
-                  "0.3400, 1.0000, 0.3400")
-nuttall = _fixed("nuttall", lambda n: cosine_sum(n, (0.3635819, 0.4891775, 0.1365995, 0.0106411)),
-                 "Four cosines with low side lobes.", "0.2270, 1.0000, 0.2270")
-bartlett = _fixed("bartlett", triangle, "A triangle with zeros at its ends.",
-                  "0.5000, 1.0000, 0.5000", False)
+hamming = _fixed("hamming", "0.54 - 0.46 cos(2 pi n / (M - 1)).", "0.5400, 1.0000, 0.5400",
+                 (0.54, 1.0 - 0.54))
+hann = _fixed("hann", "0.5 - 0.5 cos(2 pi n / (M - 1)).", "0.5000, 1.0000, 0.5000", (0.5, 0.5))
+blackman = _fixed("blackman", "0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).",
+                  "0.3400, 1.0000, 0.3400", (0.42, 0.5, 0.08))
+nuttall = _fixed("nuttall", "Four cosines with low side lobes.", "0.2270, 1.0000, 0.2270",
+                 (0.3635819, 0.4891775, 0.1365995, 0.0106411))
+bartlett = _fixed("bartlett", "A triangle with zeros at its ends.", "0.5000, 1.0000, 0.5000",
+                  build=_triangle)
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine",
            "general_hamming", "hamming", "hann", "kaiser", "nuttall"]
