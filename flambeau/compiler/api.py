@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "allow_in_graph", "assume_constant_result", "compile", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "reset",
+    "allow_in_graph", "assume_constant_result", "compile", "disable", "get_default_backend",
+    "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "reset",
+    "set_default_backend", "wrap_numpy",
 ]
 
 _BUSY = "a function under torch.compiler.disable runs inside of the step"
@@ -24,7 +25,7 @@ _BACKENDS = ("inductor", "eager", "evaluate", "aot_eager", "aot_eager_decomp_par
 
 def compile(
     model: Callable[..., Any] | None = None, *, fullgraph: bool = False,
-    dynamic: bool | None = None, backend: str | Callable[..., Any] = "inductor",
+    dynamic: bool | None = None, backend: str | Callable[..., Any] | None = None,
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
 ) -> Any:
     """A function or module that runs as native code once it has been called a few times.
@@ -59,6 +60,7 @@ def compile(
         )
     if not callable(model):
         raise RuntimeError(f"torch.compile expects a callable, got {type(model).__name__}")
+    backend = _default_backend if backend is None else backend
     mode = (options or {}).get("mode", mode)
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
@@ -174,6 +176,50 @@ def reset() -> None:
     api = sys.modules.get("flambeau.compiler.driver.compiled_function")
     if api is not None:
         api.reset()
+
+
+_default_backend: str | Callable[..., Any] = "inductor"
+
+
+def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
+    """Set the backend of calls of `compile` that name none; None resets it to "inductor".
+
+    >>> torch.compiler.set_default_backend("eager")
+    >>> torch.compiler.get_default_backend()
+    'eager'
+    >>> torch.compiler.set_default_backend(None)
+    """
+    global _default_backend
+    _default_backend = "inductor" if backend is None else backend
+
+
+def get_default_backend() -> str | Callable[..., Any]:
+    """Return the backend of calls of `compile` that name none.
+
+    >>> torch.compiler.get_default_backend()
+    'inductor'
+    """
+    return _default_backend
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors that calls `fn` with NumPy arrays; its arrays come back as tensors.
+
+    >>> import numpy as np
+    >>> torch.compiler.wrap_numpy(np.sin)(torch.zeros(2, dtype=torch.float64))
+    tensor([0., 0.], dtype=torch.float64)
+    """
+    @functools.wraps(fn)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        from ..utils import _pytree as pytree
+        from ..tensor import Tensor
+        from ..ops import as_tensor
+        import numpy as np
+
+        args, kwargs = pytree.tree_map_only(Tensor, lambda t: t.numpy(), (args, kwargs))
+        return pytree.tree_map_only(np.ndarray, as_tensor, fn(*args, **kwargs))
+
+    return wrapped
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:

@@ -33,6 +33,7 @@ from .installation import Installer
 from .program_builder import ProgramBuilder, flatten_call
 from .specialization import Specialization
 from .specializations import Specializations
+from .stance import STANCE
 from .states import Building, Eager, Installed, New
 
 
@@ -59,11 +60,16 @@ class Compiled:
         session = ACTIVE.session
         if session is not None and session.thread == threading.get_ident():
             return self._function(*args, **kwargs)  # part of the followed call
+        if STANCE.forces_eager:
+            return self._function(*args, **kwargs)
         for program in self._programs:
             result = program.call(args, kwargs)
             if result is not MISS:
                 self._specializations.last = program
                 return result
+        if STANCE.forbids_new:
+            STANCE.refuse(self._function)
+            return self._function(*args, **kwargs)
         followed = self._fallback.followed
         if followed is not None:
             return followed(args, kwargs)

@@ -1,0 +1,103 @@
+"""The compiler's stance: whether calls of compiled functions may compile, or run programs at all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn
+
+
+class Stance(NamedTuple):
+    """What `set_stance` sets."""
+
+    name: str = "default"
+    backend: str | Callable[..., Any] | None = None
+
+
+class CurrentStance:
+    """The stance, as the flags that a call reads."""
+
+    __slots__ = ("forces_eager", "forbids_new", "stance")
+
+    def __init__(self) -> None:
+        self.set(Stance())
+
+    def set(self, stance: Stance) -> None:
+        """Replace the stance."""
+        self.stance = stance
+        self.forces_eager = stance.name == "force_eager" or stance.backend == "eager"
+        self.forbids_new = stance.name not in _COMPILES
+
+    def refuse(self, function: Any) -> NoReturn | None:
+        """Raise RuntimeError where a call that no program serves is an error."""
+        name = self.stance.name
+        if name == "fail_on_recompile":
+            code = getattr(function, "__code__", None)
+            place = "" if code is None else (
+                f" filename: '{code.co_filename}', function name: '{code.co_name}', line number: "
+                f"{code.co_firstlineno}")
+            raise RuntimeError("Detected recompile when torch.compile stance is "
+                               f"'fail_on_recompile'.{place}")
+        if name not in _STANCES:
+            raise RuntimeError(f"invalid torch.compile stance '{self.stance}'")
+        return None
+
+
+_COMPILES = ("default", "eager_then_compile", "aot_eager_then_compile")
+_STANCES = (*_COMPILES, "force_eager", "eager_on_recompile", "fail_on_recompile")
+STANCE = CurrentStance()
+
+
+class set_stance:  # noqa: N801 (PyTorch's name)
+    """Set what calls of compiled functions do: as a function, a context or a decorator.
+
+    stance: "default" and "eager_then_compile" compile (flambeau's first calls are eager in any
+    case); "force_eager" ignores programs; "eager_on_recompile" runs those that exist, and other
+    calls eagerly; "fail_on_recompile" raises RuntimeError for those.
+    skip_guard_eval_unsafe: accepted; guards are checked all the same.
+    force_backend: "eager" runs eagerly; others have no effect. Only with the default stance, else
+    RuntimeError. So is a call inside a compiled function.
+
+    >>> double = torch.compile(lambda x: 2 * x)
+    >>> with torch.compiler.set_stance("force_eager"):
+    ...     double(torch.ones(2))
+    tensor([2., 2.])
+    """
+
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable[..., Any] | None = None,
+    ) -> None:
+        from ..api import is_compiling
+
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
+        if is_compiling():
+            raise RuntimeError("attempted to set_stance in a torch.compile region")
+        self.stance, self.prev = Stance(stance, force_backend), STANCE.stance
+        STANCE.set(self.stance)
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorate a function: the stance holds while it runs."""
+        STANCE.set(self.prev)
+
+        @functools.wraps(fn)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return fn(*args, **kwargs)
+
+        return within
+
+    def __enter__(self) -> None:
+        STANCE.set(self.stance)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        STANCE.set(self.prev)
+
+    def clone(self) -> set_stance:
+        """Return another context of this stance."""
+        return set_stance(self.stance.name, force_backend=self.stance.backend)
