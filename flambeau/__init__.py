@@ -93,7 +93,7 @@ newaxis = None
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
     "_C", "__config__", "__future__", "_custom_ops", "_decomp", "_dynamo", "_export",
-    "_higher_order_ops", "_inductor", "_ops", "_subclasses", "_tensor_str", "_utils",
+    "_higher_order_ops", "_inductor", "_logging", "_ops", "_subclasses", "_tensor_str", "_utils",
     "_vmap_internals", "accelerator", "amp", "ao",
     "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "doctor", "export",
     "fft", "func", "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked",
@@ -103,7 +103,7 @@ _SUBMODULES = frozenset((
 ))
 _ELSEWHERE = {
     "cond": "_higher_order_ops.cond",
-    **dict.fromkeys(("AcceleratorError", "OutOfMemoryError"), "accelerator"),
+    **dict.fromkeys(("AcceleratorError", "Event", "OutOfMemoryError", "Stream"), "accelerator"),
     **dict.fromkeys(("GradScaler", "autocast"), "amp"),
     **dict.fromkeys((
         "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache",
@@ -121,7 +121,11 @@ _ELSEWHERE = {
     **dict.fromkeys(("fork", "wait"), "jit"),
     **dict.fromkeys(("DisableTorchFunction", "DisableTorchFunctionSubclass"), "_C"),
     "Future": "futures", "Parameter": "nn.parameter", "compile": "compiler",
-    "load": "serialization",
+    **dict.fromkeys((
+        "quantized_batch_norm", "quantized_max_pool1d", "quantized_max_pool2d",
+        "quantized_max_pool3d",
+    ), "ops.quantized.arithmetic"),
+    "load": "serialization", "thread_safe_generator": "random",
     "save": "serialization",
     "vmap": "func",
 }

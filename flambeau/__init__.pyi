@@ -205,7 +205,7 @@ def as_strided_(input: Tensor, size: Sequence[builtins.int], stride: Sequence[bu
 def as_strided_copy(input: Tensor, *args: Any, out: Any = ..., **kwargs: Any) -> Any: ...
 def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[builtins.int], stride: Sequence[builtins.int], storage_offset: builtins.int | None = ...) -> Tensor: ...
 def as_tensor(data: Any, dtype: _dtype | None = ..., device: Any = ...) -> Tensor: ...
-def asarray(obj: Any, *, dtype: _dtype | None = ..., device: Any = ..., copy: builtins.bool | None = ..., requires_grad: builtins.bool = ...) -> Tensor: ...
+def asarray(obj: Any, *, dtype: _dtype | None = ..., device: Any = ..., copy: builtins.bool | None = ..., requires_grad: builtins.bool | None = ...) -> Tensor: ...
 def asin(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def asin_(self: Tensor) -> Tensor: ...
 def asinh(input: Tensor, *, out: Any = ...) -> Tensor: ...
@@ -817,6 +817,7 @@ from . import _dynamo as _dynamo
 from . import _export as _export
 from . import _higher_order_ops as _higher_order_ops
 from . import _inductor as _inductor
+from . import _logging as _logging
 from . import _ops as _ops
 from . import _subclasses as _subclasses
 from . import _tensor_str as _tensor_str
@@ -873,12 +874,14 @@ from . import xpu as xpu
 from .accelerator import AcceleratorError as AcceleratorError
 from ._C import DisableTorchFunction as DisableTorchFunction
 from ._C import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
+from .accelerator import Event as Event
 from .futures import Future as Future
 from .amp import GradScaler as GradScaler
 from .accelerator import OutOfMemoryError as OutOfMemoryError
 from .nn.parameter import Parameter as Parameter
 from .jit import ScriptFunction as ScriptFunction
 from .jit import ScriptModule as ScriptModule
+from .accelerator import Stream as Stream
 from .amp import autocast as autocast
 from .amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting
 from .amp.autocast_mode import autocast_increment_nesting as autocast_increment_nesting
@@ -897,6 +900,10 @@ from .amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
 from .amp.device_names import is_autocast_ipu_enabled as is_autocast_ipu_enabled
 from .amp.device_names import is_autocast_xla_enabled as is_autocast_xla_enabled
 from .serialization import load as load
+from .ops.quantized.arithmetic import quantized_batch_norm as quantized_batch_norm
+from .ops.quantized.arithmetic import quantized_max_pool1d as quantized_max_pool1d
+from .ops.quantized.arithmetic import quantized_max_pool2d as quantized_max_pool2d
+from .ops.quantized.arithmetic import quantized_max_pool3d as quantized_max_pool3d
 from .serialization import save as save
 from .amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
 from .amp.device_names import set_autocast_cpu_dtype as set_autocast_cpu_dtype
@@ -908,6 +915,7 @@ from .amp.device_names import set_autocast_ipu_dtype as set_autocast_ipu_dtype
 from .amp.device_names import set_autocast_ipu_enabled as set_autocast_ipu_enabled
 from .amp.device_names import set_autocast_xla_dtype as set_autocast_xla_dtype
 from .amp.device_names import set_autocast_xla_enabled as set_autocast_xla_enabled
+from .random import thread_safe_generator as thread_safe_generator
 from .func import vmap as vmap
 from .jit import wait as wait
 BFloat16Storage: Any

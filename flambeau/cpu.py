@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import platform
 from types import TracebackType
 from typing import Any
 
 __all__ = [
-    "Stream",
-    "StreamContext",
-    "current_device",
-    "current_stream",
-    "device_count",
-    "is_available",
-    "is_initialized",
-    "set_device",
-    "stream",
-    "synchronize",
+    "Event", "Stream", "StreamContext", "current_device", "current_stream", "device_count",
+    "get_capabilities", "is_available", "is_initialized", "set_device", "stream", "synchronize",
 ]
+
+
+class Event:
+    """A mark in a stream; it has happened when the call returns."""
+
+    def query(self) -> bool:
+        """Return True."""
+        return True
+
+    def record(self, stream: Any = None) -> None:
+        """Accepted: the work is done."""
+
+    def synchronize(self) -> None:
+        """Accepted: the work is done."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Accepted: the work is done."""
 
 
 class Stream:
@@ -26,6 +38,12 @@ class Stream:
         self.priority = priority
 
     def wait_stream(self, stream: Any) -> None:
+        """Accepted: the work is done."""
+
+    def record_event(self) -> None:
+        """Accepted: the work is done."""
+
+    def wait_event(self, event: Any) -> None:
         """Accepted: the work is done."""
 
 
@@ -84,3 +102,60 @@ def current_stream(device: Any = None) -> Stream:
 def stream(stream: Stream | None) -> StreamContext:
     """A context in which a stream is the current one."""
     return StreamContext(stream)
+
+
+# Features as PyTorch names them, where LLVM's name differs by more than a separator.
+_FEATURES = {
+    "sse4_1": "sse4.1", "sse4_2": "sse4.2", "fma3": "fma", "clflush": "fxsr",
+    "avx_ne_convert": "avxneconvert", "avx10_1": "avx10.1", "avx10_2": "avx10.2",
+}
+_X86 = """sse sse2 sse3 ssse3 sse4_1 sse4_2 sse4a avx avx2 avx_vnni avx_vnni_int8 avx_vnni_int16
+    avx_ne_convert avx10_1 avx10_2 avx512_f avx512_bw avx512_cd avx512_dq avx512_vl avx512_ifma
+    avx512_vbmi avx512_vbmi2 avx512_bitalg avx512_vpopcntdq avx512_vnni avx512_bf16 avx512_fp16
+    avx512_vp2intersect avx512_4vnniw avx512_4fmaps amx_tile amx_int8 amx_bf16 amx_fp16 fma3 fma4
+    f16c bmi bmi2 popcnt lzcnt aes sha clflush clflushopt clwb"""
+_ARM = {"neon": "neon", "fp16": "fullfp16", "bf16": "bf16", "i8mm": "i8mm", "dot": "dotprod",
+        "sve": "sve", "sve2": "sve2", "sme": "sme", "sme2": "sme2"}
+
+
+def _count_sockets_and_cores() -> tuple[int, int]:
+    """Read Linux's description of the processors; elsewhere, one socket, one core each."""
+    ids: dict[str, str] = {}
+    cores = set()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            ids[name.strip()] = value.strip()
+            if name.strip() == "core id":
+                cores.add((ids.get("physical id"), value.strip()))
+    return len({socket for socket, _ in cores}) or 1, len(cores) or os.cpu_count() or 1
+
+
+def get_capabilities() -> dict[str, Any]:
+    """What the processor is and can: its architecture, counts of cores, caches and features.
+
+    >>> capabilities = torch.cpu.get_capabilities()
+    >>> sorted(capabilities)[:2], capabilities["num_logical_cores"] > 0
+    (['aes', 'amx_bf16'], True)
+    """
+    from .native.target.cache_sizes import detect_l1d_bytes, detect_l2_bytes
+    from .native.target.cpu import describe_cpu
+    from .native.target.machine import llvm_version
+
+    _, name, features = describe_cpu(llvm_version())
+    available = {feature[1:] for feature in features if feature.startswith("+")}
+    architecture = platform.machine()
+    sockets, cores = _count_sockets_and_cores()
+    result: dict[str, Any] = {
+        "architecture": architecture, "cpu_name": platform.processor() or name,
+        "num_sockets": sockets, "num_physical_cores": cores,
+        "num_logical_cores": os.cpu_count() or 1, "l1d_cache_size": detect_l1d_bytes(),
+        "l2_cache_size": detect_l2_bytes(),
+    }
+    if architecture in ("aarch64", "arm64"):
+        return result | {ours: theirs in available for ours, theirs in _ARM.items()}
+    for feature in _X86.split():
+        names = {_FEATURES.get(feature, feature), feature.replace("_", ""),
+                 feature.replace("_", "-")}
+        result[feature] = not names.isdisjoint(available)
+    return result

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from .ops.creation.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from .tensor.random.generator import default_generator
+from .tensor.random.generator import Generator, default_generator
 
 __all__ = [
     "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",
-    "set_rng_state",
+    "set_rng_state", "thread_safe_generator",
 ]
 
 
@@ -35,3 +35,12 @@ def fork_rng(
         yield
     finally:
         set_rng_state(state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """Return the generator of a DataLoader's worker thread; None in processes, as workers are.
+
+    >>> torch.randint(0, 10, (5,), generator=torch.random.thread_safe_generator()).shape
+    torch.Size([5])
+    """
+    return None

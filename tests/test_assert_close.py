@@ -44,7 +44,8 @@ Additional keys in the actual mapping: ['b']"""),
      "The values for attribute 'stride()' do not match: (1, 3) != (2, 1)."),
     ("torch.eye(2).to_sparse(), torch.ones(2, 2).to_sparse()", {},
      "The number of specified values in sparse COO tensors does not match: 2 != 4"),
-    ("torch.eye(2).to_sparse(), 2 * torch.eye(2).to_sparse()", {}, """Sparse COO values are not close!
+    ("torch.eye(2).to_sparse(), 2 * torch.eye(2).to_sparse()", {},
+     """Sparse COO values are not close!
 
 Mismatched elements: 2 / 2 (100.0%)
 Greatest absolute difference: 1.0 at index (0,) (up to 1e-05 allowed)

@@ -211,13 +211,14 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
     """
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from ..utils import _pytree as pytree
-        from ..tensor import Tensor
-        from ..ops import as_tensor
         import numpy as np
 
-        args, kwargs = pytree.tree_map_only(Tensor, lambda t: t.numpy(), (args, kwargs))
-        return pytree.tree_map_only(np.ndarray, as_tensor, fn(*args, **kwargs))
+        from ..ops import as_tensor
+        from ..tensor import Tensor
+        from ..tensor.tree import map_leaves_of
+
+        args, kwargs = map_leaves_of(Tensor, Tensor.numpy, (args, kwargs))
+        return map_leaves_of(np.ndarray, as_tensor, fn(*args, **kwargs))
 
     return wrapped
 

@@ -1,5 +1,6 @@
 """torch.masked: reductions that count only the elements where a mask is True, and MaskedTensor."""
 
+from . import reductions as _ops
 from .maskedtensor.core import MaskedTensor, as_masked_tensor, is_masked_tensor, masked_tensor
 from .maskedtensor.combination import _combine_input_and_mask
 from .reductions import (

@@ -19,6 +19,7 @@ from .options import (
     set_crc32_options,
     set_default_load_endianness,
     set_default_mmap_options,
+    skip_data,
 )
 from .rebuild import StorageType
 from .safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
@@ -46,5 +47,6 @@ __all__ = [
     "set_crc32_options",
     "set_default_load_endianness",
     "set_default_mmap_options",
+    "skip_data",
     "validate_cuda_device",
 ]

@@ -28,6 +28,7 @@ class Settings:
     endianness: LoadEndianness | None = None
     crc32 = True
     mmap_flags: int = MAP_PRIVATE
+    skip_data = False
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
@@ -98,3 +99,26 @@ class set_default_mmap_options:
 
     def __exit__(self, *exception: object) -> None:
         Settings.mmap_flags = self._before
+
+
+class skip_data:
+    """Context: `save` writes zeros for the data of tensors, `load` leaves theirs uninitialized.
+
+    `materialize_fake_tensors` is accepted. `save` raises RuntimeError in the old file format.
+
+    >>> buffer = io.BytesIO()
+    >>> with torch.serialization.skip_data():
+    ...     torch.save(torch.ones(2), buffer)
+    >>> _ = buffer.seek(0)
+    >>> torch.load(buffer)
+    tensor([0., 0.])
+    """
+
+    def __init__(self, materialize_fake_tensors: bool = False) -> None:
+        self.materialize_fake_tensors = materialize_fake_tensors
+
+    def __enter__(self) -> None:
+        self._before, Settings.skip_data = Settings.skip_data, True
+
+    def __exit__(self, *exception: object) -> None:
+        Settings.skip_data = self._before

@@ -59,6 +59,9 @@ def _write(
     without_byteorder: bool,
 ) -> None:
     if not as_zip:
+        if Settings.skip_data:
+            raise RuntimeError(
+                "Cannot use skip_data=True with _use_new_zipfile_serialization=False")
         legacy.save(obj, file, pickle_module, protocol)
         return
     table, pickled = StorageTable(), io.BytesIO()
@@ -70,5 +73,6 @@ def _write(
     if not without_byteorder:
         archive.record("byteorder", sys.byteorder.encode())
     for key, storage in table.storages.items():
-        archive.record(f"data/{key}", storage._bytes.data)
+        archive.record(f"data/{key}",
+                       bytes(storage.nbytes()) if Settings.skip_data else storage._bytes.data)
     archive.close()

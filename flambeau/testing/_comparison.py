@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -43,7 +44,8 @@ class _Rules(NamedTuple):
     msg: str | Callable[[str], str] | None
 
 
-class _Pair(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Pair:
     """Two leaves to compare, and their place in the containers."""
 
     actual: Any
@@ -56,7 +58,7 @@ class _Pair(NamedTuple):
 
     def compare(self) -> None:
         """Raise AssertionError unless the two are close."""
-        actual, expected = self
+        actual, expected = self.actual, self.expected
         if actual is None or expected is None:
             if actual is not expected:
                 self.fail(f"None mismatch: {actual} is not {expected}")
@@ -67,9 +69,6 @@ class _Pair(NamedTuple):
             _compare_tensors(self, actual, expected)
         else:
             _compare_numbers(self)
-
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        return iter((self.actual, self.expected))
 
 
 def assert_close(
@@ -129,13 +128,13 @@ def _pair(actual: Any, expected: Any, rules: _Rules, place: str) -> _Pair:
         return _Pair(actual, expected, rules, place)
     for kinds in ((bool, np.bool_), (*_NUMBERS, np.number)):
         if isinstance(actual, kinds) and isinstance(expected, kinds):
-            return _Pair(*(x.item() if isinstance(x, np.generic) else x
-                           for x in (actual, expected)), rules, place)
+            a, b = (x.item() if isinstance(x, np.generic) else x for x in (actual, expected))
+            return _Pair(a, b, rules, place)
     related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
     if related and (rules.allow_subclasses or type(actual) is type(expected)):
         with contextlib.suppress(Exception):
-            return _Pair(*(x if isinstance(x, Tensor) else ops.as_tensor(x)
-                           for x in (actual, expected)), rules, place)
+            a, b = (x if isinstance(x, Tensor) else ops.as_tensor(x) for x in (actual, expected))
+            return _Pair(a, b, rules, place)
     raise TypeError("No comparison pair was able to handle inputs of type "
                     f"{type(actual)} and {type(expected)}." + _locate(place))
 
@@ -188,7 +187,7 @@ def _describe_scalars(
 
 
 def _compare_numbers(pair: _Pair) -> None:
-    actual, expected = pair
+    actual, expected = pair.actual, pair.expected
     if type(actual) is not type(expected) and "dtype" in pair.rules.checks:
         pair.fail(f"The (d)types do not match: {type(actual)} != {type(expected)}.")
     rtol, atol = _tolerances([_NUMBERS[type(actual)], _NUMBERS[type(expected)]], pair.rules)

@@ -1,11 +1,12 @@
-"""The compiler's stance: whether calls of compiled functions may compile, or run programs at all."""
+"""The compiler's stance: whether calls of compiled functions may compile, or use programs."""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 
 class Stance(NamedTuple):
@@ -18,7 +19,7 @@ class Stance(NamedTuple):
 class CurrentStance:
     """The stance, as the flags that a call reads."""
 
-    __slots__ = ("forces_eager", "forbids_new", "stance")
+    __slots__ = ("forbids_new", "forces_eager", "stance")
 
     def __init__(self) -> None:
         self.set(Stance())
@@ -29,7 +30,7 @@ class CurrentStance:
         self.forces_eager = stance.name == "force_eager" or stance.backend == "eager"
         self.forbids_new = stance.name not in _COMPILES
 
-    def refuse(self, function: Any) -> NoReturn | None:
+    def refuse(self, function: Any) -> None:
         """Raise RuntimeError where a call that no program serves is an error."""
         name = self.stance.name
         if name == "fail_on_recompile":
@@ -41,7 +42,6 @@ class CurrentStance:
                                f"'fail_on_recompile'.{place}")
         if name not in _STANCES:
             raise RuntimeError(f"invalid torch.compile stance '{self.stance}'")
-        return None
 
 
 _COMPILES = ("default", "eager_then_compile", "aot_eager_then_compile")
@@ -49,7 +49,7 @@ _STANCES = (*_COMPILES, "force_eager", "eager_on_recompile", "fail_on_recompile"
 STANCE = CurrentStance()
 
 
-class set_stance:  # noqa: N801 (PyTorch's name)
+class set_stance:
     """Set what calls of compiled functions do: as a function, a context or a decorator.
 
     stance: "default" and "eager_then_compile" compile (flambeau's first calls are eager in any
@@ -69,11 +69,10 @@ class set_stance:  # noqa: N801 (PyTorch's name)
         self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
         force_backend: str | Callable[..., Any] | None = None,
     ) -> None:
-        from ..api import is_compiling
-
         if force_backend is not None and stance != "default":
             raise RuntimeError("non-default stance cannot have force_backend set")
-        if is_compiling():
+        capture = sys.modules.get("flambeau.compiler.capture.capture")
+        if capture is not None and capture.busy():
             raise RuntimeError("attempted to set_stance in a torch.compile region")
         self.stance, self.prev = Stance(stance, force_backend), STANCE.stance
         STANCE.set(self.stance)

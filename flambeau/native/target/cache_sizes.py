@@ -9,9 +9,17 @@ from pathlib import Path
 LINE_BYTES = 64  # per cache line, on every supported processor
 PAGE_BYTES = 4096  # of the smallest memory page
 MIN_L2_BYTES, DEFAULT_L2_BYTES, MAX_L2_BYTES = 256 << 10, 1 << 20, 2 << 20  # bytes
+DEFAULT_L1D_BYTES = 32 << 10
 DEFAULT_LLC_BYTES = 32 << 20
 _FOLDER = "/sys/devices/system/cpu/cpu0/cache"
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
+
+
+def detect_l1d_bytes() -> int:
+    """Return the bytes of a core's L1 data cache; DEFAULT_L1D_BYTES if unknown."""
+    if sys.platform.startswith("linux"):
+        return _read_sysfs(Path(_FOLDER)).get(1, DEFAULT_L1D_BYTES)
+    return DEFAULT_L1D_BYTES
 
 
 def detect_l2_bytes() -> int:

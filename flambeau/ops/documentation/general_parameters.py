@@ -27,7 +27,7 @@ adjoint | bool | Whether to solve with the conjugate transpose of A.
 align_corners | bool | Whether -1 and 1 are the centres of the corner pixels, not their edges.
 align_to_window | bool | Whether to align frames to the window. Only without `center`.
 alpha | number | The factor of the second operand.
-ambiguity_check | bool or list | True raises where several orders fit; a list of memory formats raises unless exactly one fits.
+ambiguity_check | bool or list | Whether to raise unless one order, or one format of the list, fits.
 anchor | Tensor | The points from which distances are measured, (n, d).
 angle | Tensor | The angles in radians.
 antialias | bool | Whether to filter before shrinking. Only for 'bilinear' and 'bicubic'.

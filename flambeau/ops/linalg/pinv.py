@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -217,6 +217,14 @@ def _(gs: tuple[Tensor, None, None], A: Tensor, B: Tensor) -> tuple[Tensor | Non
     return gA, (mH(inverse) @ gs[0]).sum_to_size(B.shape)
 
 
+def _first_of_repeated(x: Tensor, batch: Sequence[int]) -> Tensor:
+    """What belongs to A alone: the first of those that broadcasting against B repeated."""
+    for axis, length in enumerate(batch):
+        if length != x.shape[axis]:
+            x = x.narrow(axis, 0, length)
+    return x
+
+
 @linalg_function()
 def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:
     """The X that makes |A X - B| least, with residuals, ranks and singular values where computed.
@@ -233,6 +241,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any
     full = driver == "gels" or bool((rank == n).all())
     if m > n and driver != "gelsy" and full:
         residuals = (A @ X - right).abs().square().sum(-2)
+    rank, values = (_first_of_repeated(x, A.shape[:-2]) for x in (rank, values))
     if driver == "gels":
         rank = rank.new_empty((0,))
     if driver in ("gels", "gelsy"):

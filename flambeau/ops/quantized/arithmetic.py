@@ -290,3 +290,40 @@ def _declare_max_pool(name: str) -> Callable:
 
 max_pool1d, max_pool2d, max_pool3d = (
     _declare_max_pool(f"max_pool{rank}d") for rank in (1, 2, 3))
+
+
+def _of_quantized_only(name: str, pool: Callable) -> Callable:
+    def function(
+        input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Tensor:
+        if not isinstance(input, QuantizedTensor):
+            raise NotImplementedError(f"Could not run 'aten::quantized_{name}' with arguments from "
+                                      "the 'CPU' backend.")
+        return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+    function.__name__ = function.__qualname__ = f"quantized_{name}"
+    function.__doc__ = """The greatest element of each window of a quantized tensor.
+
+    Raises NotImplementedError for other tensors.
+    """
+    return function
+
+
+quantized_max_pool1d = _of_quantized_only("max_pool1d", max_pool1d)
+quantized_max_pool2d = _of_quantized_only("max_pool2d", max_pool2d)
+quantized_max_pool3d = _of_quantized_only("max_pool3d", max_pool3d)
+
+
+def quantized_batch_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor,
+    eps: float, output_scale: float, output_zero_point: int,
+) -> Tensor:
+    """Each channel less `mean`, divided by its deviation, times `weight`, plus `bias`.
+
+    >>> q = torch.quantize_per_tensor(torch.tensor([[1., 3.]]), 1.0, 0, torch.quint8)
+    >>> zero, one = torch.zeros(2), torch.ones(2)
+    >>> torch.quantized_batch_norm(q, one, zero, one, one, 0.0, 1.0, 0).dequantize()
+    tensor([[0., 2.]])
+    """
+    return batch_norm(input, weight, bias, mean, var, eps, output_scale, output_zero_point)

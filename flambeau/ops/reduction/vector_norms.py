@@ -193,6 +193,20 @@ def vector_norm(
     return _vector_norm(x, float(ord), dim, keepdim, dtype, out=out)
 
 
+@composite(name="_powsum", expose=("linalg",), numpy_names=True)
+def powsum(
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *,
+    dtype: Dtype | None = None, out: Any = None
+) -> Tensor:
+    """The sum of |x|^ord along `dim`, or over all elements: a vector norm without its root.
+
+    >>> torch.linalg._powsum(torch.tensor([3., 4.]))
+    tensor(25.)
+    """
+    powers = x.to(dtype or x.dtype).abs().pow(ord)
+    return powers.sum(() if dim is None else dim, keepdim, out=out)
+
+
 # --------------------------------------------------------------------------------- matrices
 
 

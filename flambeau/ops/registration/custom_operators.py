@@ -27,10 +27,19 @@ class Schema:
     """`foo(Tensor x, int k=2) -> Tensor`, taken apart as far as calls need it."""
 
     def __init__(self, namespace: str, text: str) -> None:
-        match = re.fullmatch(r"\s*([\w.]*)\s*\((.*)\)\s*->\s*(.+?)\s*", text, re.DOTALL)
+        if "->" not in text:
+            raise RuntimeError(f"expected arrow but found 'eof' here:\n{text}")
+        match = re.fullmatch(r"\s*(?:(\w+)::)?([\w.]*)\s*\((.*)\)\s*->\s*(.+?)\s*", text,
+                             re.DOTALL)
         if match is None:
             raise RuntimeError(f"schema not understood: {text!r}")
-        name, inner, self.returns = map(str, match.groups())
+        prefix, name, inner, self.returns = (str(part or "") for part in match.groups())
+        if prefix not in ("", namespace):
+            raise RuntimeError(
+                f"Explicitly provided namespace ({prefix}) in schema string does not match "
+                f"namespace of enclosing TORCH_LIBRARY block ({namespace}).  Move this definition "
+                "to the (unique) TORCH_LIBRARY block corresponding to this namespace (and consider "
+                "deleting the namespace from your schema string.)")
         self.name, _, self.overload = name.partition(".")
         self.text = f"{namespace}::{name}({inner}) -> {self.returns}"
         parts = [part.strip() for part in _split(inner)]

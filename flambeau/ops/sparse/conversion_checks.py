@@ -47,7 +47,7 @@ def check_conversion(x: Tensor, form: layout, blocksize: Any, dense_dim: int | N
     if form not in _BLOCKED and blocksize is not None:
         raise RuntimeError(f"{text} with blocksize argument given is not supported")
     if form in _BLOCKED:
-        _check_blocks(x, form, blocksize, prefix, text)
+        _check_blocks(x, form, blocksize, dense_dim or 0, prefix, text)
     if dense_dim is not None and source is not strided:
         raise RuntimeError(f"{text} with dense_dim argument given is not supported")
     if source is strided:
@@ -59,7 +59,9 @@ def check_conversion(x: Tensor, form: layout, blocksize: Any, dense_dim: int | N
                            f"layout but got {layout_name(source)}")
 
 
-def _check_blocks(x: Tensor, form: layout, blocksize: Any, prefix: str, text: str) -> None:
+def _check_blocks(
+    x: Tensor, form: layout, blocksize: Any, dense_dim: int, prefix: str, text: str
+) -> None:
     if blocksize is None:
         raise RuntimeError(f"{text} without blocksize argument given is not supported")
     name = form.name.removeprefix("sparse_")
@@ -76,7 +78,7 @@ def _check_blocks(x: Tensor, form: layout, blocksize: Any, prefix: str, text: st
     for n in (height, width):
         if n <= 0:
             raise RuntimeError(f"to_sparse_{name}: blocksize needs to be positive, but got {n}")
-    at = x.dim() - 2 if x.layout is strided else x.dim() - 2 - x.dense_dim()
+    at = x.dim() - 2 - (dense_dim if x.layout is strided else x.dense_dim())
     if at >= 0 and (x.shape[at] % height or x.shape[at + 1] % width):
         raise RuntimeError(
             f"{prefix}: tensor sparse size ({x.shape[at]},{x.shape[at + 1]}) must be divisible by "
