@@ -303,9 +303,16 @@ def _of_quantized_only(name: str, pool: Callable) -> Callable:
         return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
 
     function.__name__ = function.__qualname__ = f"quantized_{name}"
-    function.__doc__ = """The greatest element of each window of a quantized tensor.
+    rank = int(name[-2])
+    ones = ", ".join("1" for _ in range(rank))
+    twos = ", ".join("2" for _ in range(rank))
+    function.__doc__ = f"""The greatest element of each window of a quantized tensor.
 
     Raises NotImplementedError for other tensors.
+
+    >>> q = torch.quantize_per_tensor(torch.ones(1, 1, {twos}), 1.0, 0, torch.quint8)
+    >>> torch.quantized_{name}(q, [{twos}]).shape
+    torch.Size([1, 1, {ones}])
     """
     return function
 
