@@ -18,25 +18,47 @@ __all__ = [
 
 
 def keep_portable_guards_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
-    """Keep guards on tensors, shapes and global settings."""
+    """Keep guards on tensors, shapes and global settings.
+
+    >>> torch.compile(torch.sin, options={
+    ...     "guard_filter_fn": torch.compiler.keep_portable_guards_unsafe})(torch.zeros(1))
+    tensor([0.])
+    """
     return [g.guard_type in ("GLOBAL_STATE", "SHAPE_ENV")
             or (g.guard_type == "TENSOR_MATCH" and not g.is_global) for g in guard_entries]
 
 
 def skip_guard_on_inbuilt_nn_modules_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
-    """Leave out guards on PyTorch's own modules."""
+    """Leave out guards on PyTorch's own modules.
+
+    >>> torch.compile(torch.sin, options={
+    ...     "guard_filter_fn": torch.compiler.skip_guard_on_inbuilt_nn_modules_unsafe,
+    ... })(torch.zeros(1))
+    tensor([0.])
+    """
     return [not g.orig_guard.source.is_unspecialized_builtin_nn_module() for g in guard_entries]
 
 
 def skip_guard_on_all_nn_modules_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
-    """Leave out guards on modules."""
+    """Leave out guards on modules.
+
+    >>> torch.compile(torch.sin, options={
+    ...     "guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe,
+    ... })(torch.zeros(1))
+    tensor([0.])
+    """
     return [not g.orig_guard.source.is_unspecialized_nn_module() for g in guard_entries]
 
 
 def keep_tensor_guards_unsafe(
     guard_entries: Sequence[Any], keep_parameters: bool = False
 ) -> list[bool]:
-    """Keep guards on tensors only."""
+    """Keep guards on tensors only; those on parameters if `keep_parameters`.
+
+    >>> torch.compile(torch.sin, options={
+    ...     "guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe})(torch.zeros(1))
+    tensor([0.])
+    """
     from ..nn.parameter import Parameter
 
     return [g.guard_type == "TENSOR_MATCH"
@@ -44,7 +66,12 @@ def keep_tensor_guards_unsafe(
 
 
 def skip_guard_on_globals_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
-    """Leave out guards on globals."""
+    """Leave out guards on globals.
+
+    >>> torch.compile(torch.sin, options={
+    ...     "guard_filter_fn": torch.compiler.skip_guard_on_globals_unsafe})(torch.zeros(1))
+    tensor([0.])
+    """
     return [not g.is_global for g in guard_entries]
 
 
@@ -58,11 +85,17 @@ def skip_all_guards_unsafe(guard_entries: Sequence[Any]) -> list[bool]:
 
 
 def set_enable_guard_collectives(enabled: bool) -> None:
-    """Accepted: processes compile independently of each other."""
+    """Accepted: processes compile independently of each other.
+
+    >>> torch.compiler.set_enable_guard_collectives(True)
+    """
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Accepted: results of programs are never overwritten by the next call."""
+    """Accepted: results of programs are never overwritten by the next call.
+
+    >>> torch.compiler.cudagraph_mark_step_begin()
+    """
 
 
 def nested_compile_region(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -81,6 +114,13 @@ def substitute_in_graph(
     """A decorator that returns the substitute: C functions need none, since their calls run.
 
     Raises TypeError if either is not callable.
+
+    >>> import operator
+    >>> @torch.compiler.substitute_in_graph(operator.indexOf)
+    ... def index_of(a, b, /):
+    ...     return a.index(b)
+    >>> index_of([4, 5], 5)
+    1
     """
     def check(function: Any) -> None:
         if not callable(function):
