@@ -106,6 +106,7 @@ class skip_data:
 
     `materialize_fake_tensors` is accepted. `save` raises RuntimeError in the old file format.
 
+    >>> import io
     >>> buffer = io.BytesIO()
     >>> with torch.serialization.skip_data():
     ...     torch.save(torch.ones(2), buffer)
