@@ -15,6 +15,7 @@ import json
 import math
 import os
 import re
+import resource
 import subprocess
 import tarfile
 import time
@@ -32,6 +33,7 @@ SETTINGS = tomllib.loads((HERE / "wild.toml").read_text())
 
 WHAT = {"program": "programs", "tests": "tests", "examples": "examples"}
 TOLERANCE = 2e-3  # of numbers after a few steps of training
+CLOCK = 15  # seconds of the clock that a command may take for each one of a processor
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?")
 TIMING = re.compile(r"ms/batch|time|seconds|it/s|sec", re.I)
 
@@ -56,7 +58,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=CACHE / "libraries")
     parser.add_argument("--table", action="store_true", help="only write the page")
     parser.add_argument("--patience", type=float, default=1.0,
-                        help="of the seconds in wild.toml, on a busy machine")
+                        help="times the processor seconds in wild.toml")
     options = parser.parse_args()
     options.results = options.results.resolve()
     options.results.mkdir(parents=True, exist_ok=True)
@@ -91,11 +93,18 @@ def run(entry: dict, backend: str, options: argparse.Namespace) -> None:
 
 
 def start(command: list[str], folder: Path, environment: dict, seconds: float) -> tuple[str, int]:
-    """What a command printed, and its exit status: -9 where it took too long."""
+    """What a command printed, and its exit status: negative where it took too long.
+
+    `seconds` are those of a processor, so that a busy machine ends nothing early; a command that
+    waits instead of working is ended by the clock.
+    """
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds) + 5))
+
     with subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT) as process:
+                          stderr=subprocess.STDOUT, preexec_fn=limit) as process:
         try:
-            printed, _ = process.communicate(timeout=seconds)
+            printed, _ = process.communicate(timeout=CLOCK * seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             printed, _ = process.communicate()
@@ -122,7 +131,7 @@ def run_program(entry: dict, python: Path, out: Path, environment: dict, options
 def run_tests(entry: dict, python: Path, out: Path, environment: dict, settings: object) -> None:
     folder = source(entry, python)
     environment["WILD_EVERY"] = str(entry.get("every", 1))
-    options = "-q -p outcomes_plugin -p no:cacheprovider --timeout 60 -o addopts= -rN".split()
+    options = "-q -p outcomes_plugin -p no:cacheprovider --timeout 300 -o addopts= -rN".split()
     options += ["--continue-on-collection-errors"]
     if entry.get("installed"):
         # Beside the library lies flambeau's alias: on PyTorch's side that folder must stay behind
