@@ -38,6 +38,7 @@ __all__ = [
 
 TensorBase = _TensorBase = Tensor
 _TensorMeta = type(Tensor)
+_TRACE = object()
 has_cuda = has_mps = has_mkl = has_lapack = has_openmp = False
 
 
@@ -140,8 +141,14 @@ def _log_api_usage_once(event: str) -> None:
     """Accepted: nobody is told."""
 
 
-def _get_tracing_state() -> None:
-    """None: nothing is traced."""
+def _is_tracing() -> bool:
+    """Whether torch.jit.trace runs the code that asks."""
+    return import_module("flambeau.jit").is_tracing()
+
+
+def _get_tracing_state() -> object | None:
+    """What stands for the trace that runs; None without one."""
+    return _TRACE if _is_tracing() else None
 
 
 def _get_accelerator(check: Any = None) -> device:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import flambeau as torch
 
 
@@ -18,3 +20,9 @@ def test_patched_settings_go_back():
     assert seen() is None
     assert (config.suppress_errors, config.verbose) == (True, None)
     del config.suppress_errors
+
+
+def test_explain_names_itself_and_what_there_is():
+    with pytest.raises(NotImplementedError, match=r"torch\._dynamo\.explain") as caught:
+        torch._dynamo.explain(abs)(torch.ones(1))
+    assert "torch.compile(f).explain()" in caught.value.__notes__[0]

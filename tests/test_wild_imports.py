@@ -164,3 +164,24 @@ def test_absent_modules_below_packages_of_ours(tmp_path: Path) -> None:
         [sys.executable, "-m", "flambeau", str(program)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "True\n"
+
+
+def test_private_names_that_libraries_import() -> None:
+    from flambeau._jit_internal import Optional, _copy_to_script_wrapper, boolean_dispatch
+    from flambeau.utils.data._utils.collate import np_str_obj_array_pattern
+
+    assert Optional is typing.Optional
+    assert np_str_obj_array_pattern.search("<U3") and not np_str_obj_array_pattern.search("<f4")
+    assert _copy_to_script_wrapper(marked := lambda: None) is marked
+    pick = boolean_dispatch("both", 1, False, lambda x, both: (x, x), lambda x, both=0: x, "m", "f")
+    assert (pick(1), pick(1, True), pick(1, both=True)) == (1, (1, 1), (1, 1))
+    assert (pick.__module__, pick.__name__) == ("m", "f")
+
+
+def test_extensions_are_refused_when_they_are_built() -> None:
+    from flambeau.utils.cpp_extension import CUDA_HOME, CUDAExtension, load
+
+    assert CUDA_HOME is None
+    for build in (load, CUDAExtension):
+        with pytest.raises(NotImplementedError, match=rf"cpp_extension\.{build.__name__}"):
+            build(name="fast", sources=["fast.cpp"])

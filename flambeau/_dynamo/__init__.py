@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from ..compiler import allow_in_graph, disable, is_compiling, reset
 
 __all__ = [
-    "allow_in_graph", "assume_constant_result", "config", "disable", "graph_break", "is_compiling",
-    "is_dynamo_supported", "is_inductor_supported", "list_backends", "mark_dynamic", "mark_static",
+    "allow_in_graph", "assume_constant_result", "config", "disable", "explain", "graph_break",
+    "is_compiling", "is_dynamo_supported", "is_inductor_supported", "list_backends", "mark_dynamic", "mark_static",
     "mark_static_address", "maybe_mark_dynamic", "reset",
 ]
 
@@ -84,6 +84,14 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     ['inductor']
     """
     return ["inductor"]
+
+
+def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> NoReturn:
+    """Raise NotImplementedError: programs end where flambeau.compile says, not at graph breaks."""
+    error = NotImplementedError("torch._dynamo.explain is not implemented in flambeau")
+    error.add_note("torch.compile(f).explain() says what a compiled function runs, and why not "
+                   "more of it")
+    raise error
 
 
 def __getattr__(name: str) -> Any:

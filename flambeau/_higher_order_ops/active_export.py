@@ -1,4 +1,5 @@
-"""Which export runs, if one does: programs ask by torch.compiler.is_exporting."""
+"""Which export or trace runs, if one does: programs ask by torch.compiler.is_exporting and
+torch.jit.is_tracing."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["active_recorder", "exporting", "is_exporting", "recording"]
+__all__ = [
+    "active_recorder", "exporting", "is_exporting", "is_jit_tracing", "jit_tracing", "recording",
+]
 
 _active: ContextVar[bool] = ContextVar("exporting", default=False)
+_tracing: ContextVar[bool] = ContextVar("jit_tracing", default=False)
 _recorder: ContextVar[Any] = ContextVar("recorder", default=None)
 
 
@@ -26,6 +30,21 @@ def exporting() -> Iterator[None]:
 def is_exporting() -> bool:
     """Whether the code that asks is being exported."""
     return _active.get()
+
+
+@contextmanager
+def jit_tracing() -> Iterator[None]:
+    """A region that torch.jit.trace runs."""
+    token = _tracing.set(True)
+    try:
+        yield
+    finally:
+        _tracing.reset(token)
+
+
+def is_jit_tracing() -> bool:
+    """Whether torch.jit.trace runs the code that asks."""
+    return _tracing.get()
 
 
 @contextmanager

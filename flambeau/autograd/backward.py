@@ -274,8 +274,8 @@ def _tensor_backward(
     tensor([2., 4.])
     """
     if inputs is None:
-        if gradient is None and self._requires_grad and self._array.dtype is FLOAT32 \
-                and self._array.size == 1 and self._base is None:
+        if gradient is None and self.__class__ is Tensor and self._requires_grad \
+                and self._array.dtype is FLOAT32 and self._array.size == 1 and self._base is None:
             root = (self._node or self, wrap(_ONE.copy().reshape(self._array.shape)
                                              if self._array.ndim else _ONE.copy()))
         else:

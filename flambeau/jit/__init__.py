@@ -5,6 +5,7 @@ traced.py records graphs, scripted.py wraps Python; torchscript/ reads and write
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
@@ -169,8 +170,13 @@ def is_scripting() -> bool:
 
 
 def is_tracing() -> bool:
-    """Return False."""
-    return False
+    """Return whether `trace` runs the code that asks.
+
+    >>> torch.jit.is_tracing()
+    False
+    """
+    active = sys.modules.get("flambeau._higher_order_ops.active_export")
+    return active is not None and active.is_jit_tracing()
 
 
 def ignore(drop: Any = False, **kwargs: Any) -> Any:

@@ -1,6 +1,7 @@
 """Results of `torch.jit.script`: Python modules and functions, compiled when saved.
 
-Calls run the original Python, so everything works as without `script`. `code` and `save` generate
+Calls run the original Python, so everything works as without `script`, but for the types of errors
+(script_errors.py). `code` and `save` generate
 TorchScript from its source; an unsupported line raises NotImplementedError.
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..nn.module import Module
+from .script_errors import convert_error
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 from .torchscript.writing.scripted_module import Script
 
@@ -38,7 +40,13 @@ class ScriptFunction:
         self._flambeau_function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._flambeau_function(*args, **kwargs)
+        try:
+            return self._flambeau_function(*args, **kwargs)
+        except Exception as error:
+            converted = convert_error(error)
+            if converted is error:
+                raise
+            raise converted from error
 
     def _script(self) -> Script:
         """Wrap the function as a module's forward: archives store functions this way."""
@@ -86,6 +94,16 @@ class ScriptFunction:
 
 class ScriptedModule(RecursiveScriptModule):
     """A Python module whose class derives from this one and the module's original class."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward`, with hooks; what its code raises leaves as a torch.jit.Error."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except Exception as error:
+            converted = convert_error(error)
+            if converted is error:
+                raise
+            raise converted from error
 
     def _script(self) -> Script:
         exported = [name for name, value in inspect.getmembers(type(self), inspect.isfunction)

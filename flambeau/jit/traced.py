@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..export import Dim, ExportedProgram, archive, export
+from .._higher_order_ops.active_export import jit_tracing
 from ..export.sizes import SpecializationError
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
@@ -94,28 +96,36 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_input
     module = func if isinstance(func, Module) else _Function(func)
     name = type(func).__name__ if isinstance(func, Module) else func.__name__
     kwargs = example_kwarg_inputs or {}
-    program = None
-    for shapes in _attempts(module, inputs):
-        try:
-            program = export(module, inputs, kwargs, dynamic_shapes=shapes)
-            break
-        except (SpecializationError, RuntimeError, IndexError, ValueError):
-            if shapes is None:
-                raise
-    traced = TracedModule(program, name)  # type: ignore[arg-type]
+    with jit_tracing():
+        program = _export_for_most_sizes(module, inputs, kwargs)
+    traced = TracedModule(program, name)
     traced.training = module.training
     return traced
 
 
-def _attempts(module: Module, inputs: tuple) -> list[Any]:
-    """Return the dynamic sizes to try: all, the first of each input, none."""
+_REFUSALS = (SpecializationError, RuntimeError, IndexError, ValueError)
+
+
+def _export_for_most_sizes(module: Module, inputs: tuple, kwargs: dict[str, Any]) -> ExportedProgram:
+    """Export with all sizes dynamic; else the first of each input; else those that may vary."""
     names = [n for n, _ in zip(inspect.signature(module.forward).parameters, inputs, strict=False)]
     if len(names) != len(inputs) or not all(isinstance(x, Tensor) for x in inputs):
-        return [None]
-    every = {n: dict.fromkeys(range(x.ndim), Dim.DYNAMIC)
-             for n, x in zip(names, inputs, strict=True)}
-    first = {n: {0: Dim.DYNAMIC} if x.ndim else None for n, x in zip(names, inputs, strict=True)}
-    return [every, first, None]
+        return export(module, inputs, kwargs)
+    ranks = {name: x.ndim for name, x in zip(names, inputs, strict=True)}
+    every = {name: dict.fromkeys(range(rank), Dim.DYNAMIC) for name, rank in ranks.items()}
+    first = {name: {0: Dim.DYNAMIC} if rank else None for name, rank in ranks.items()}
+    for shapes in (every, first):
+        with suppress(*_REFUSALS):
+            return export(module, inputs, kwargs, dynamic_shapes=shapes)
+    program = export(module, inputs, kwargs)
+    dynamic: dict[str, dict[int, Any]] = {name: {} for name in names}
+    for name, rank in ranks.items():
+        for dim in range(rank):
+            tried = {**dynamic, name: {**dynamic[name], dim: Dim.DYNAMIC}}
+            with suppress(*_REFUSALS):
+                program = export(module, inputs, kwargs, dynamic_shapes=tried)
+                dynamic = tried
+    return program
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:

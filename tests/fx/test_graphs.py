@@ -231,3 +231,11 @@ def test_operators_of_aten_are_recorded_as_themselves():
     assert targets == [aten.view, aten.permute]
     x = torch.arange(6.0)
     assert torch.equal(module(x), x.view(3, 2).t())
+
+
+def test_einsum_hands_over_each_operand(torch):
+    for pack in (tuple, list):
+        traced = torch.fx.symbolic_trace(lambda x, y: torch.einsum("ij,jk", pack([x, y])))  # noqa: B023
+        node = next(n for n in traced.graph.nodes if n.op == "call_function")
+        assert [str(a) for a in node.args] == ["ij,jk", "x", "y"]
+        assert torch.equal(traced(torch.ones(2, 3), torch.ones(3, 2)), torch.full((2, 2), 3.0))

@@ -181,3 +181,33 @@ def test_a_derived_script_module_saves_itself(tmp_path):
     assert torch.equal(torch.jit.load(io.BytesIO(module.save_to_buffer()))(x), module(x))
     with pytest.raises(RuntimeError, match="Parent directory .*none does not exist"):
         module.save(tmp_path / "none" / "derived.pt")
+
+
+def test_what_the_code_raises_is_a_script_error(torch):
+    @torch.jit.script
+    def checked(x: torch.Tensor, n: int):
+        assert n < 5, "n is large"
+        if n == 3:
+            raise ValueError("three")
+        return x[n]
+
+    class Checked(torch.nn.Module):
+        def forward(self, x: torch.Tensor):
+            torch._assert(x.shape[-1] == 2, "no pairs")
+            return checked(x, 5)
+
+    pairs = torch.ones(3, 2)
+    for function, arguments, message in (
+        (checked, (pairs, 7), "AssertionError: n is large"),
+        (checked, (pairs, 3), "ValueError: three"),
+        (torch.jit.script(Checked()), (torch.ones(3),), "AssertionError: no pairs"),
+        (torch.jit.script(Checked()), (pairs,), "AssertionError: n is large"),
+    ):
+        with pytest.raises(torch.jit.Error, match=message):
+            function(*arguments)
+    with pytest.raises(RuntimeError, match="out of range|out of bounds"):
+        checked(pairs, 4)
+    with pytest.raises(RuntimeError, match=r"forward\(\) is missing value for argument 'x'"):
+        torch.jit.script(Checked())()
+    with pytest.raises(RuntimeError, match=r"checked\(\) expected at most 2 argument\(s\) but rece"):
+        checked(pairs, 1, 2)

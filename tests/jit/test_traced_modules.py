@@ -63,3 +63,35 @@ def test_what_no_file_can_hold(tmp_path):
         archive.writestr("net/code/__torch__.py", "import os")
     with pytest.raises(RuntimeError, match="no archive of a program"):
         torch.jit.load(script)
+
+
+def test_programs_can_ask_whether_they_are_traced():
+    seen = []
+
+    def double(x):
+        seen.append((torch.jit.is_tracing(), torch._C._get_tracing_state() is not None))
+        return 2 * x
+
+    torch.jit.trace(double, torch.ones(2))
+    double(torch.ones(2))
+    assert set(seen[:-1]) == {(True, True)} and seen[-1] == (False, False)
+
+
+def test_a_fixed_size_leaves_the_others_free():
+    def walk(x, edges):  # edges has two rows
+        source, target = edges
+        return x.index_add(0, target, x[source])
+
+    traced = torch.jit.trace(walk, (torch.randn(4, 3), torch.tensor([[0, 1, 2], [1, 2, 3]])))
+    x, edges = torch.randn(9, 5), torch.tensor([[0, 8], [4, 4]])
+    assert torch.equal(traced(x, edges), walk(x, edges))
+
+
+def test_sizes_out_of_values_are_computed_anew():
+    def loops(index):
+        count = index.max() + 1
+        return torch.cat([index, torch.arange(0, count).view(1, -1).repeat(2, 1)], dim=1)
+
+    traced = torch.jit.trace(loops, torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    index = torch.tensor([[0, 8], [4, 4]])
+    assert torch.equal(traced(index), loops(index))

@@ -31,8 +31,8 @@ _TENSOR_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-class ScriptError(RuntimeError):
-    """torch.jit.Error: raised by an archive's code."""
+class ScriptError(Exception):
+    """torch.jit.Error: raised by TorchScript's code."""
 
 
 def _get(value: Any, name: str) -> Any:

@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from ...autograd.mode import MODE
-from ...autograd.tape import record
+from ...autograd.tape import record, requires
 from ...tensor.ambient import note_change
 from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor
@@ -24,7 +24,9 @@ from ..core.aten import aten
 from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from . import forward_mode
-from .dispatched_index import indexed
+from .dispatched_index import (
+    SPLIT, is_whole, positions_of, split_index, write_index,
+)
 from .stub_set import StubSet
 from .torch_function import INSTANTIATED
 
@@ -127,6 +129,9 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
                 result[function] = (_call, *pointwise)
             elif name in forward_mode.SHORT_CUTS:
                 result[function] = (_past_short_cut, name)
+    result[Tensor.__getitem__], result[Tensor.__setitem__] = (_get_item,), (_set_item,)
+    for name in ("index_put", "index_put_"):
+        result[PUBLIC["torch"][name]] = (_put_at_indices, name)
     for function, name in ((Tensor.detach, "detach"), (Tensor.item, "_local_scalar_dense"),
                            (PUBLIC["torch"]["equal"], "equal")):
         result[function] = (_by_name, name)
@@ -186,8 +191,8 @@ def _call(
     if reflected:
         args = args[::-1]
     args = forward_mode.gather_arguments(operator, args, kwargs)
-    if operator.name == "_slice":
-        result = indexed(_hand_over_again, *args)
+    if (split := SPLIT.get(operator.name)) is not None:
+        result = split(_hand_over_again, *args)
     else:
         result = _hand_over(overload(operator, args, kwargs), match, args, kwargs)
     if MODE.grad and operator.differentiable and not (
@@ -219,6 +224,46 @@ def _past_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str
     if not STATE.modes and not _ask(args):
         return original(*args, **kwargs)
     return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
+
+
+def _get_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    if not STATE.modes and not _ask(args):
+        return original(*args, **kwargs)
+    x, index = args
+    basic, indices = split_index(x, index)
+    if not indices:
+        is_number = len(basic) == 2 and basic[0].__class__ is int
+        plain = basic[0] if is_number else index if index.__class__ is slice else basic
+        return forward_mode.SHORT_CUTS["__getitem__"](original, (x, plain), kwargs, True)
+    target = x if is_whole(basic) else OPERATORS["_slice"].function(x, basic)
+    result = _hand_over_again(aten.index.Tensor, (target, indices))
+    if MODE.grad and not result._requires_grad:
+        record(OPERATORS["index"], result, (target, positions_of(indices)))
+    return result
+
+
+def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Dispatch `x[index] = value` to the arguments' classes. NotImplementedError if a gradient
+    would have to pass it."""
+    if not _ask(args):
+        original(*args, **kwargs)
+        return
+    x, index, value = args
+    if MODE.grad and any(requires(t) for t in (x, value) if isinstance(t, Tensor)):
+        raise NotImplementedError(
+            "Tensor.__setitem__ on classes with __torch_dispatch__ that require gradients is not "
+            "implemented in flambeau"
+        )
+    write_index(_hand_over_again, x, index, value)
+
+
+def _put_at_indices(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    match = _ask((*args, *kwargs.values()))
+    if not match:
+        return original(*args, **kwargs)
+    args = (args[0], list(args[1]), *args[2:]) if len(args) > 1 else args
+    result = _hand_over(getattr(aten, name).default, match, args, kwargs)
+    return args[0] if name == "index_put_" else result
 
 
 def _by_name(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -282,6 +327,8 @@ def _suffix(operator: Operator, args: tuple) -> str:
         return "Tensor" if all(tensors) else "Scalar"
     if name in ("pow", "pow_number"):
         return "Tensor_Tensor" if all(tensors) else "Tensor_Scalar" if tensors[0] else "Scalar"
+    if name == "masked_fill":
+        return "Tensor" if isinstance(args[2], Tensor) else "Scalar"
     if name in ("sum", "mean") and len(args) > 1 and args[1] is not None:
         return "dim_IntList" if name == "sum" else "dim"
     return _SUFFIXES.get(name, "default")

@@ -305,6 +305,15 @@ def _call_operator(function: Any, original: Callable, args: tuple, kwargs: dict[
         STATE.operator = before
 
 
+def _call_rearranged(
+    function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """Dispatch a function that hands classes its arguments in another order than it got them."""
+    if not STATE.modes:
+        args = function.rearrange_dispatched(args)
+    return call(function, original, args, kwargs)
+
+
 def _internal(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     state = STATE
     state.no_subclasses += 1
@@ -353,7 +362,8 @@ def public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
         for name, function in names.items():
             if isinstance(function, FunctionType) and not name.startswith("_") \
                     and name not in _NEVER:
-                result[function] = (call, function)
+                handler = _call_rearranged if hasattr(function, "rearrange_dispatched") else call
+                result[function] = (handler, function)
                 if function.__name__.startswith("_"):
                     function.__name__ = name
     return result

@@ -305,6 +305,16 @@ def _from_lists(args: tuple) -> tuple[str, list[Tensor]]:
     return equation, operands
 
 
+def _separate_operands(args: tuple) -> tuple:
+    """The equation and each operand, of any way to call `einsum`."""
+    if args and isinstance(args[0], Tensor):
+        equation, operands = _from_lists(args)
+        return (equation, *operands)
+    if len(args) == 2 and isinstance(args[1], (list, tuple)):
+        return (args[0], *args[1])
+    return args
+
+
 @composite(expose=("torch",))
 def einsum(*args: Any) -> Tensor:
     """Sums of products named by subscripts: "ij,jk->ik" is a matrix product.
@@ -318,13 +328,7 @@ def einsum(*args: Any) -> Tensor:
     if len(args) < 2:
         raise ValueError("einsum(): must specify the equation string and at least one operand, or "
                          "at least one operand and its subscripts list")
-    operands: Sequence[Any]
-    if isinstance(args[0], Tensor):
-        equation, operands = _from_lists(args)
-    else:
-        equation, operands = args[0], args[1:]
-        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-            operands = operands[0]
+    equation, *operands = _separate_operands(args)
     if len(operands) == 2:
         x, y = operands
         result = _two(equation, x._array.shape, y._array.shape)
@@ -335,3 +339,7 @@ def einsum(*args: Any) -> Tensor:
     each = [_once(x, s, i) if len(set(s)) != len(s) else (x, list(s))
             for i, (x, s) in enumerate(zip(operands, labels, strict=True))]
     return contract(each, output)
+
+
+_dispatched: Any = einsum
+_dispatched.rearrange_dispatched = _separate_operands  # classes get each operand, never a list

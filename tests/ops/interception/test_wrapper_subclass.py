@@ -42,12 +42,92 @@ def x():
 
 
 def test_a_basic_index_is_a_call_for_each_entry(x):
-    assert calls(lambda: x[:2]) == [("aten.slice.Tensor", (0, 0, 2, 1))]
+    assert calls(lambda: x[:2]) == [("aten.slice.Tensor", (0, 0, 2))]
+    assert calls(lambda: x[-1::2]) == [("aten.slice.Tensor", (0, -1, 2**63 - 1, 2))]
+    assert calls(lambda: x[:]) == [("aten.slice.Tensor", (0, 0, 2**63 - 1))]
+    assert calls(lambda: x[...]) == [("aten.alias.default", ())]
     assert calls(lambda: x[1]) == [("aten.select.int", (0, 1))]
     assert calls(lambda: x[..., None, 1]) == [
         ("aten.unsqueeze.default", (1,)), ("aten.select.int", (2, 1))]
     assert torch.equal(x[1:, 2].elem, x.elem[1:, 2])
     assert torch.equal(x.narrow(1, 1, 2).elem, x.elem.narrow(1, 1, 2))
+
+
+def described(index):
+    """A list of indices with shapes and dtypes for tensors."""
+    return [i if i is None else (type(i).__name__, tuple(i.shape), str(i.dtype)) for i in index]
+
+
+LONG, MASK = torch.tensor([1, 0]), torch.tensor([True, False, True, True])
+
+
+@pytest.mark.parametrize(("index", "basic", "indices"), [
+    (LONG, [], [("Tensor", (2,), "torch.int64")]),
+    ((slice(None), MASK), [], [None, ("Tensor", (4,), "torch.bool")]),
+    ((slice(None), MASK.byte()), [], [None, ("Tensor", (4,), "torch.uint8")]),
+    ((LONG.int(), slice(None)), [], [("Tensor", (2,), "torch.int32")]),
+    ((..., [0, 2]), [], [None, ("Tensor", (2,), "torch.int64")]),
+    ((0, MASK), ["aten.select.int"], [("Tensor", (4,), "torch.bool")]),
+    ((slice(1, None), MASK), ["aten.slice.Tensor"], [None, ("Tensor", (4,), "torch.bool")]),
+    ((LONG, None), ["aten.unsqueeze.default"], [("Tensor", (2,), "torch.int64")]),
+    (Wrapper(LONG), [], [("Wrapper", (2,), "torch.int64")]),
+])
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_tensors_in_an_index_are_one_list(x, index, basic, indices):
+    y = x[index]
+    plain = index.elem if isinstance(index, Wrapper) else index
+    assert isinstance(y, Wrapper) and torch.equal(y.elem, x.elem[plain])
+    *before, (name, (received,)) = calls(lambda: x[index])
+    assert [n for n, _ in before] == basic
+    assert (name, described(received)) == ("aten.index.Tensor", indices)
+
+
+def test_an_index_of_the_class_reads_a_plain_tensor():
+    plain = torch.arange(12.0).reshape(3, 4)
+    y = plain[:, Wrapper(MASK)]
+    assert isinstance(y, Wrapper) and torch.equal(y.elem, plain[:, MASK])
+    assert torch.equal(plain[Wrapper(LONG)].elem, plain[LONG])
+
+
+@pytest.mark.parametrize(("index", "value", "expected"), [
+    (0, 1.0, ["aten.select.int", "aten.fill_.Tensor"]),
+    (..., 1.0, ["aten.fill_.Tensor"]),
+    (slice(1, None), torch.ones(2, 4), ["aten.slice.Tensor", "aten.copy_.default"]),
+    (LONG, 1.0, ["aten.index_put_.default"]),
+    ((0, MASK), torch.ones(3), ["aten.select.int", "aten.index_put_.default"]),
+])
+def test_writes_reach_the_class(x, index, value, expected):
+    reference = x.elem.clone()
+    assert [name for name, _ in calls(lambda: x.__setitem__(index, value))] == expected
+    reference[index] = value
+    assert torch.equal(x.elem, reference)
+
+
+def test_writes_that_a_gradient_would_pass_are_refused():
+    x = Wrapper(torch.ones(3), requires_grad=True)
+    y = x * 1
+    with pytest.raises(NotImplementedError, match="__setitem__"):
+        y[0] = 0.0
+
+
+def test_index_put_reaches_the_class(x):
+    values = torch.ones(2, 4)
+    y = x.index_put((LONG,), values)
+    assert torch.equal(y.elem, x.elem.index_put((LONG,), values))
+    x.index_put_((LONG,), values)
+    assert torch.equal(x.elem, y.elem)
+
+
+def test_derivative_of_chosen_elements():
+    x = Wrapper(torch.arange(12.0).reshape(3, 4), requires_grad=True)
+    seen = calls(lambda: (x[:, MASK] ** 2).sum().backward())
+    expected = torch.zeros(3, 4)
+    expected[:, MASK] = 2 * x.elem[:, MASK]
+    assert torch.equal(x.grad.elem, expected)
+    assert "aten.index_put.default" in [name for name, _ in seen]
+    x.grad = None
+    x[Wrapper(LONG)].sum().backward()
+    assert torch.equal(x.grad.elem[:, 0], torch.tensor([1.0, 1.0, 0.0]))
 
 
 def test_sizes_arrive_as_one_tuple(x):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 from itertools import repeat
 from operator import attrgetter, is_, ne
@@ -19,13 +20,13 @@ from ..workers.arena import shared_batch
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
+np_str_obj_array_pattern = re.compile(r"[SaUO]")  # of a dtype's str; libraries import it
 _WIDEST = 1 << 63
-_TEXT_OR_OBJECT = frozenset("SaUO")
 
 
 def _holds_text(array: np.ndarray) -> bool:
     """Return whether an array holds strings or Python objects, which tensors cannot."""
-    return not _TEXT_OR_OBJECT.isdisjoint(array.dtype.str)
+    return np_str_obj_array_pattern.search(array.dtype.str) is not None
 
 
 def _like_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
