@@ -14,8 +14,8 @@ from ..compiler import allow_in_graph, disable, is_compiling, reset
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "config", "disable", "explain", "graph_break",
-    "is_compiling", "is_dynamo_supported", "is_inductor_supported", "list_backends", "mark_dynamic", "mark_static",
-    "mark_static_address", "maybe_mark_dynamic", "reset",
+    "is_compiling", "is_dynamo_supported", "is_inductor_supported", "list_backends",
+    "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "reset",
 ]
 
 

@@ -106,7 +106,9 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_input
 _REFUSALS = (SpecializationError, RuntimeError, IndexError, ValueError)
 
 
-def _export_for_most_sizes(module: Module, inputs: tuple, kwargs: dict[str, Any]) -> ExportedProgram:
+def _export_for_most_sizes(
+    module: Module, inputs: tuple, kwargs: dict[str, Any]
+) -> ExportedProgram:
     """Export with all sizes dynamic; else the first of each input; else those that may vary."""
     names = [n for n, _ in zip(inspect.signature(module.forward).parameters, inputs, strict=False)]
     if len(names) != len(inputs) or not all(isinstance(x, Tensor) for x in inputs):

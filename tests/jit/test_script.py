@@ -209,5 +209,5 @@ def test_what_the_code_raises_is_a_script_error(torch):
         checked(pairs, 4)
     with pytest.raises(RuntimeError, match=r"forward\(\) is missing value for argument 'x'"):
         torch.jit.script(Checked())()
-    with pytest.raises(RuntimeError, match=r"checked\(\) expected at most 2 argument\(s\) but rece"):
+    with pytest.raises(RuntimeError, match=r"expected at most 2 argument\(s\) but received"):
         checked(pairs, 1, 2)

@@ -98,11 +98,10 @@ def start(command: list[str], folder: Path, environment: dict, seconds: float) -
     `seconds` are those of a processor, so that a busy machine ends nothing early; a command that
     waits instead of working is ended by the clock.
     """
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds) + 5))
-
+    limit = math.ceil(seconds)
     with subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, preexec_fn=limit) as process:
+                          stderr=subprocess.STDOUT) as process:
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (limit, limit + 5))
         try:
             printed, _ = process.communicate(timeout=CLOCK * seconds)
         except subprocess.TimeoutExpired:

@@ -1,5 +1,5 @@
-"""Indexing for `__torch_dispatch__`: one call per integer, slice and None, as in PyTorch, and one of
-`aten.index.Tensor` with a list of tensors, None where an axis stays whole."""
+"""Indexing for `__torch_dispatch__`: one call per integer, slice and None, as in PyTorch, and one
+of `aten.index.Tensor` with a list of tensors, None where an axis stays whole."""
 
 from __future__ import annotations
 
