@@ -3,6 +3,7 @@ of `aten.index.Tensor` with a list of tensors, None where an axis stays whole.""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from ..indexing import index as indexing
 Call = Callable[[Any, tuple], Any]  # dispatches an overload with its arguments
 
 _WHOLE = slice(None)
-_END = (1 << 63) - 1  # PyTorch's end of a slice that has none
 _SEQUENCES = (list, tuple, range, np.ndarray)
 
 
@@ -34,7 +34,7 @@ def index_basic(call: Call, x: Any, index: Any) -> Any:
     if axes > x.dim():
         raise IndexError(f"too many indices for tensor of dimension {x.dim()}")
     if entries in ((_WHOLE,), (_WHOLE, Ellipsis)):
-        return call(aten.slice.Tensor, (x, 0, 0, _END))
+        return call(aten.slice.Tensor, (x, 0, 0, sys.maxsize))
     result, axis = x, 0
     for k, entry in enumerate(entries):
         if entry is Ellipsis:
@@ -53,7 +53,7 @@ def index_basic(call: Call, x: Any, index: Any) -> Any:
 
 def _bounds(entry: slice) -> tuple[int, ...]:
     start = 0 if entry.start is None else int(entry.start)
-    end = _END if entry.stop is None else int(entry.stop)
+    end = sys.maxsize if entry.stop is None else int(entry.stop)
     return (start, end) if entry.step in (None, 1) else (start, end, int(entry.step))
 
 

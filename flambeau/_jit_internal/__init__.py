@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: UP035  # its public names
 
-from .jit import Attribute, _overload, _overload_method, export, ignore, is_scripting, unused
-from .jit.annotations import (
+from ..jit import Attribute, _overload, _overload_method, export, ignore, is_scripting, unused
+from ..jit.annotations import (
     BroadcastingList1,
     BroadcastingList2,
     BroadcastingList3,
 )
-from .tensor.absent import lacking
+from ..tensor.absent import lacking
 
 __all__ = [
     "Any", "Attribute", "BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Dict",
