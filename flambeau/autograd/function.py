@@ -24,9 +24,10 @@ from .errors.graph_errors import raise_freed
 from .tangents import LEVELS, innermost_level, primal_at, tangent_at
 from .inplace import bump, check_writable, forbid_writes, rebase
 from .mode import MODE
-from .node import Node, unpacked
-from .outputs import Output, SavedOutput
+from .node import Node
+from .outputs import Output
 from .save_plan import Plan
+from .saved_values import SavedOutput, read_saved_value
 from .tape import new_node, pack, requires
 from .unbroadcast import unbroadcast
 
@@ -109,7 +110,7 @@ class BackwardFunction(Node):
         if self.saved is None:
             raise_freed(self)
         return tuple(
-            v if n is None else unpacked(self, v, n)
+            v if n is None else read_saved_value(self, v, n)
             for v, n in zip(self.saved, self.versions, strict=True)
         )
 

@@ -1,7 +1,7 @@
 """The graph's node: the operator that ran, its inputs, and the values its derivative needs.
 
-A node knows no operator by name: its plan says what was saved and which vjps to call. Saved values
-are checked for changes before a vjp reads them.
+A node knows no operator by name: its plan says what was saved and which vjps to call. Reading a
+saved value checks it for changes (saved_values.py).
 """
 
 from __future__ import annotations
@@ -12,116 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor.dtypes import FLOAT32
-from ..tensor.tensor import Tensor, wrap
-from .errors.graph_errors import raise_freed, raise_stale
+from ..tensor.tensor import Tensor
 from .handle import RemovableHandle
-from .mode import MODE
-from .outputs import SavedOutput, SavedOutputs, with_history
 from .save_plan import OUTPUT, SHAPE
+from .saved_values import SavedTensor, read_saved_value, read_saved_values
 from .unbroadcast import unbroadcast
-
-
-class PackedTensor:
-    """A tensor packed by a saved-tensor hook, with its place in the graph.
-
-    `history`: its node, or the tensor itself if it is a leaf that requires grad; None for a
-    constant, and for the node's own output (`is_output`), which would create a cycle.
-    """
-
-    __slots__ = ("history", "is_output", "packed", "unpack")
-
-    def __init__(self, packed: Any, unpack: Callable, history: Any, is_output: bool) -> None:
-        self.packed, self.unpack = packed, unpack
-        self.history, self.is_output = history, is_output
-
-    def tensor(self, node: Node) -> Any:
-        """Return the unpacked tensor. If backward is recorded, restore its place in the graph,
-        whatever the hook returned."""
-        result = self.unpack(self.packed)
-        if not isinstance(result, Tensor):
-            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got "
-                            f"result of type {type(result).__name__}")
-        if not MODE.grad:
-            return result
-        if self.is_output:
-            return with_history(wrap(result._array), node, None)
-        if self.history is None or result is self.history:
-            return result
-        new = wrap(result._array)
-        new._requires_grad = new._tracked = True
-        leaf = isinstance(self.history, Tensor)
-        new._node = _LeafAgain(self.history) if leaf else self.history
-        return new
-
-
-def pack_tensor(
-    value: Tensor, pack: Callable, unpack: Callable, is_output: bool = False
-) -> PackedTensor:
-    """Pack a tensor with a pair of saved-tensor hooks; RuntimeError if `pack` writes to it."""
-    with_grad, MODE.grad = MODE.grad, False
-    try:
-        version = value._version
-        packed = pack(value)
-        if value._version != version:
-            raise RuntimeError(
-                "A saved tensor pack hook is modifying its input in place. Tensors provided as "
-                "input to pack hook cannot be modified by in-place operations as this can lead to "
-                "unexpected side-effects. Please open an issue if you need to perform in-place "
-                "operations on the input to a pack hook."
-            )
-        history = None
-        if not is_output and value.requires_grad:
-            history = value._history() or value
-        return PackedTensor(packed, unpack, history, is_output)
-    finally:
-        MODE.grad = with_grad
-
-
-class SavedTensor:
-    """A tensor that a node saved, as returned by `node._raw_saved_self`.
-
-    `position`: its index in `node.saved`; None for an input that the derivative does not need.
-    """
-
-    __slots__ = ("_node", "_position")
-    _node: Node
-    _position: int | None
-
-    def __init__(self) -> None:
-        raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
-
-    @classmethod
-    def of(cls, node: Node, position: int | None) -> SavedTensor:
-        """Return a node's saved tensor at a position."""
-        result = object.__new__(cls)
-        result._node, result._position = node, position
-        return result
-
-    def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
-        """Save `pack_hook(tensor)` instead; backward reads `unpack_hook` of that.
-
-        Raise RuntimeError for a second pair, if backward freed the tensor, or if none was saved.
-        https://docs.pytorch.org/tutorials/intermediate/autograd_saved_tensors_hooks_tutorial.html
-        """
-        node, position = self._node, self._position
-        if node.saved is None:
-            raise RuntimeError(
-                "Calling register_hooks on a saved tensor after it has been freed. Saved "
-                "intermediate values of the graph are freed when you call .backward() or "
-                "autograd.grad(). Specify retain_graph=True if you need to backward through the "
-                "graph a second time or if you need to access saved variables after calling "
-                "backward."
-            )
-        if position is None or node.versions[position] is None:
-            raise RuntimeError("Calling register_hooks on a saved tensor with value None is "
-                               "forbidden")
-        value = node.saved[position]
-        if value.__class__ is PackedTensor:
-            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already "
-                               "been set. Hint: only one pair of hooks is allowed at a time.")
-        tensor = unpacked(node, value, node.versions[position])
-        packed = pack_tensor(tensor, pack_hook, unpack_hook, value.__class__ is SavedOutput)
-        node.saved = (*node.saved[:position], packed, *node.saved[position + 1:])
 
 
 class Node:
@@ -158,6 +53,11 @@ class Node:
     def output_number(self) -> int:
         """Return the output's index, 0 for a node with one output."""
         return 0
+
+    @staticmethod
+    def passing_to(leaf: Tensor) -> Node:
+        """Create a node that passes gradients to the leaf: the history of its unpacked copy."""
+        return _LeafAgain(leaf)
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
@@ -200,32 +100,12 @@ class Node:
         hooks: OrderedDict[int, Callable] = self.hooks.setdefault(place, OrderedDict())
         return hooks
 
-    def values(self) -> Sequence[Any]:
-        """Return the saved values. Raise RuntimeError if they were freed or overwritten."""
-        saved = self.saved
-        if saved is None:
-            raise_freed(self)
-        if self.plan is not None and self.plan.plain:
-            return saved
-        values = None
-        for i, version in enumerate(self.versions):
-            if version is None:
-                continue
-            value = saved[i]
-            if isinstance(value, Tensor):
-                counter = value._counter
-                if counter is not None and counter.value != version:
-                    raise_stale(self.name(), value._array, counter, version, value)
-            else:
-                if values is None:
-                    values = list(saved)
-                values[i] = unpacked(self, value, version)
-        return saved if values is None else values
+    values = read_saved_values
 
     def saved_value(self, k: int) -> Any:
         """Return a saved value, checked for changes."""
         value, version = self.saved[k], self.versions[k]
-        return value if version is None else unpacked(self, value, version)
+        return value if version is None else read_saved_value(self, value, version)
 
     def __call__(self, *grads: Any) -> Any:
         """Return the gradients of all inputs (None if missing), given those of the outputs."""
@@ -412,23 +292,3 @@ def _flattened(grads: Sequence[Any]) -> list[Any]:
         else:
             flat.append(y)
     return flat
-
-
-def unpacked(node: Node, value: Any, version: Any) -> Any:
-    """Return a saved value as the vjp reads it; RuntimeError if it was overwritten."""
-    if value.__class__ is SavedOutput:
-        return value.tensor(node)
-    if value.__class__ is PackedTensor:
-        return value.tensor(node)
-    if value.__class__ is tuple:
-        if value and isinstance(value[0], SavedOutput):
-            return SavedOutputs(node, value)
-        return tuple(
-            v if n is None else unpacked(node, v, n) for v, n in zip(value, version, strict=True)
-        )
-    if isinstance(value, SavedOutput):
-        return value.tensor(node)
-    counter = value._counter
-    if counter is not None and counter.value != version:
-        raise_stale(node.name(), value._array, counter, version, value)
-    return value

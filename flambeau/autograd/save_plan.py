@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..native.foundation.generated_code import define
 from ..tensor.tensor import INFERENCE
 from .errors.graph_errors import raise_inference
-from .outputs import SavedOutput
+from .saved_values import SavedOutput
 
 if TYPE_CHECKING:
     from .node import Node

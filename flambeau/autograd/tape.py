@@ -15,9 +15,9 @@ from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import INFERENCE, Tensor
 from .errors.graph_errors import raise_inference
 from .mode import MODE, SPECIAL
-from .node import PackedTensor, pack_tensor
-from .outputs import Output, SavedOutput
+from .outputs import Output
 from .save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
+from .saved_values import PackedTensor, SavedOutput, pack_tensor
 
 _next_sequence = itertools.count(1).__next__
 _new = object.__new__

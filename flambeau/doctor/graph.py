@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..autograd.node import Node
-from ..autograd.outputs import Output, SavedOutput
+from ..autograd.outputs import Output
 from ..autograd.save_plan import OUTPUT
+from ..autograd.saved_values import SavedOutput
 from ..tensor.tensor import Tensor
 from .places import Spot
 

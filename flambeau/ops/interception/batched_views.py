@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.inplace import Views
+from ...autograd.views import Views
 from ...autograd.mode import enable_grad
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import innermost_batch
