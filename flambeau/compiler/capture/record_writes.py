@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...autograd import engine, inplace, no_grad
+from ...autograd import engine, inplace, no_grad, views
 from ...nn.module import Module
 from ...ops.core import inplace as in_place
 from ...ops.core import out
@@ -374,5 +374,5 @@ def _gradients(r: Recorder) -> Pairs:
     yield engine._add, when_on(r, _grad_added)
     yield engine._owned, when_on(r, _owned)
     yield engine.run, when_on(r, _engine_run)
-    for function in (inplace.window_of, inplace.outside_of, inplace.spread_into):
+    for function in (views.window_of, views.outside_of, views.spread_into):
         yield function, when_on(r, _between)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...autograd import engine, inplace
+from ...autograd import engine, inplace, views
 from ...autograd.mode import MODE
 from ...nn.module import Module
 from ...ops.core import inplace as in_place
@@ -434,7 +434,7 @@ def _gradients() -> Iterator[Hook]:
     yield _split(engine._owned, r._owned, _owned)
     yield _split(engine.run, _engine_run_recorded, _engine_run)
     yield _hook(Elementwise._flambeau_step_group, _step_group)
-    for function in (inplace.window_of, inplace.outside_of, inplace.spread_into):
+    for function in (views.window_of, views.outside_of, views.spread_into):
         yield _barrier(function)
 
 
