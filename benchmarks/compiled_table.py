@@ -17,7 +17,7 @@ from table import ROOT, duration, megabytes, put
 HERE = Path(__file__).resolve().parent
 NAMES = {"torch": "PyTorch", "inductor": "torch.compile", "jax": "JAX", "eager": "flambeau, eager",
          "compiled": "flambeau, compiled"}
-OTHERS = ("torch", "inductor", "jax")
+OTHER_ENGINES = ("torch", "inductor", "jax")
 SPEED_PAGE = "https://github.com/flambeau-ai/flambeau/blob/main/docs/speed.md"
 # What the READMEs say of the table.
 SENTENCES = {
@@ -57,14 +57,14 @@ def maybe(show: Callable[[float], str], figure: float | None) -> str:
     return "" if figure is None else show(figure)
 
 
-def times(theirs: float | None, ours: float | None) -> str:
-    """How many times faster, or smaller, ours is."""
-    return "" if not theirs or not ours else f"{theirs / ours:.2f}"
+def times(baseline: float | None, measured: float | None) -> str:
+    """How many times faster, or smaller, than the baseline."""
+    return "" if not baseline or not measured else f"{baseline / measured:.2f}"
 
 
 def best(by_engine: dict[str, dict[str, Any]]) -> float | None:
     """The least time of the others."""
-    known = [by_engine[name]["seconds"] for name in OTHERS
+    known = [by_engine[name]["seconds"] for name in OTHER_ENGINES
              if by_engine.get(name, {}).get("seconds")]
     return min(known, default=None)
 
@@ -79,9 +79,10 @@ def steps(results: dict) -> list[str]:
     lines = head("Training step with Adam", *(NAMES[n] for n in names), "times PyTorch's speed",
                  "times the best other", "aim")
     for name, by_engine in _of(results, "step"):
-        model, ours = MODELS[name], value(by_engine, "compiled")
+        model, compiled_s = MODELS[name], value(by_engine, "compiled")
         lines.append(row(model.title, *(duration(value(by_engine, n)) for n in names),
-                         times(value(by_engine, "torch"), ours), times(best(by_engine), ours),
+                         times(value(by_engine, "torch"), compiled_s),
+                         times(best(by_engine), compiled_s),
                          f"{model.aim:g}"))
     return lines
 
@@ -91,16 +92,16 @@ def roofline(results: dict) -> list[str]:
     lines = head("Compiled step", "kernels", "Gflop", "MB moved", "GFLOP/s", "of the limit",
                  *(f"lost: {name}" for name in LOST.values()), "between kernels")
     for name, by_engine in _of(results, "step"):
-        ours = by_engine.get("compiled", {})
-        whole = ours.get("measured")
+        compiled = by_engine.get("compiled", {})
+        whole = compiled.get("measured")
         if not whole:
             continue
-        lost = [ours["lost"].get(part, 0.0) for part in LOST]
-        between = max(0.0, whole - ours["least"] - sum(lost))
+        lost = [compiled["lost"].get(part, 0.0) for part in LOST]
+        between = max(0.0, whole - compiled["least"] - sum(lost))
         lines.append(row(
-            MODELS[name].title, ours["kernels"], f"{ours['flops'] / 1e9:.3g}",
-            f"{ours['bytes'] / 1e6:.3g}", f"{ours['flops'] / whole / 1e9:.3g}",
-            *(f"{part / whole:.0%}" for part in (ours["least"], *lost, between)),
+            MODELS[name].title, compiled["kernels"], f"{compiled['flops'] / 1e9:.3g}",
+            f"{compiled['bytes'] / 1e6:.3g}", f"{compiled['flops'] / whole / 1e9:.3g}",
+            *(f"{part / whole:.0%}" for part in (compiled["least"], *lost, between)),
         ))
     return lines if len(lines) > 2 else []
 
@@ -114,8 +115,8 @@ def first(results: dict) -> list[str]:
     for name, by_engine in _of(results, "step"):
         cells = [maybe(duration, value(by_engine, engine, f"{cache} first"))
                  for engine in names for cache in ("cold", "warm")]
-        ours = value(by_engine, "compiled", "cold first")
-        faster = times(value(by_engine, "inductor", "cold first"), ours)
+        compiled_s = value(by_engine, "compiled", "cold first")
+        faster = times(value(by_engine, "inductor", "cold first"), compiled_s)
         lines.append(row(MODELS[name].title, *cells, faster,
                          duration(value(by_engine, "compiled", "cold compiling"))))
     return lines
@@ -127,11 +128,11 @@ def memory(results: dict) -> list[str]:
     lines = head("Peak memory of the process", *(NAMES[n] for n in names),
                  "compiled, warm cache", "times smaller than PyTorch")
     for name, by_engine in _of(results, "step"):
-        cold = value(by_engine, "compiled", "cold memory")
-        theirs = value(by_engine, "torch", "memory")
+        compiled_bytes = value(by_engine, "compiled", "cold memory")
+        torch_bytes = value(by_engine, "torch", "memory")
         cells = [megabytes(value(by_engine, n, "cold memory")) for n in names]
         warm = maybe(megabytes, value(by_engine, "compiled", "warm memory"))
-        lines.append(row(MODELS[name].title, *cells, warm, times(theirs, cold)))
+        lines.append(row(MODELS[name].title, *cells, warm, times(torch_bytes, compiled_bytes)))
     return lines
 
 
@@ -140,9 +141,11 @@ def inference(results: dict) -> list[str]:
     lines = head("Inference", "batch", NAMES["torch"], NAMES["compiled"], "times PyTorch's speed")
     for name, by_engine in _of(results, "inference"):
         for batch in ("1", "32"):
-            theirs, ours = value(by_engine, "torch", batch), value(by_engine, "compiled", batch)
+            torch_s = value(by_engine, "torch", batch)
+            compiled_s = value(by_engine, "compiled", batch)
             title = MODELS[name.split(":")[0]].title.split(", batch")[0]
-            lines.append(row(title, batch, duration(theirs), duration(ours), times(theirs, ours)))
+            lines.append(row(title, batch, duration(torch_s), duration(compiled_s),
+                             times(torch_s, compiled_s)))
     return lines
 
 
@@ -157,14 +160,14 @@ def matmul(results: dict) -> list[str]:
                  "times PyTorch's speed", "GFLOP/s", "of the peak", "best turn, of the best peak",
                  "aim")
     for size, by_engine in _of(results, "matmul"):
-        theirs, ours = value(by_engine, "torch"), value(by_engine, "compiled")
+        torch_s, compiled_s = value(by_engine, "torch"), value(by_engine, "compiled")
         flops, peak, burst, quickest = 2 * int(size) ** 3, *(
             value(by_engine, "compiled", name) for name in ("peak", "burst", "quickest"))
-        rate, best = (flops / seconds if seconds else None for seconds in (ours, quickest))
+        rate, best = (flops / seconds if seconds else None for seconds in (compiled_s, quickest))
         lines.append(row(
-            f"{size} x {size}", duration(theirs), duration(value(by_engine, "eager")),
-            duration(ours),
-            times(theirs, ours), f"{rate / 1e9:.0f}" if rate else "",
+            f"{size} x {size}", duration(torch_s), duration(value(by_engine, "eager")),
+            duration(compiled_s),
+            times(torch_s, compiled_s), f"{rate / 1e9:.0f}" if rate else "",
             *(f"{a / b:.0%}" if a and b else "" for a, b in ((rate, peak), (best, burst))), "80%",
         ))
     return lines
@@ -177,9 +180,10 @@ def growth(results: dict) -> list[str]:
                  "memory, times smaller")
     for name, by_engine in _of(results, "growth"):
         layers, width = map(int, name.split(":"))
-        theirs, ours = value(by_engine, "torch"), value(by_engine, "compiled")
+        torch_s, compiled_s = value(by_engine, "torch"), value(by_engine, "compiled")
         lines.append(row(
-            growing(layers, width).title, duration(theirs), duration(ours), times(theirs, ours),
+            growing(layers, width).title, duration(torch_s), duration(compiled_s),
+            times(torch_s, compiled_s),
             duration(value(by_engine, "compiled", "cold first")),
             duration(value(by_engine, "compiled", "cold compiling")),
             times(value(by_engine, "torch", "memory"), value(by_engine, "compiled", "memory")),

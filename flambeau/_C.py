@@ -12,7 +12,7 @@ from typing import Any
 from .autograd import forward_ad, tangents
 from .autograd.engine import current_task_number, is_graph_retained
 from .autograd.mode import MODE
-from .autograd.saved_values import SavedTensor
+from .autograd.saved.values import SavedTensor
 from .autograd.traces import bindings as _profiler
 from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass

@@ -38,18 +38,28 @@ class Source:
         return self.path.rpartition("/")[0]
 
 
+_measured: dict[str, Source] = {}  # by path from the root
+
+
 @cache
 def sources() -> tuple[Source, ...]:
-    """All files of the package."""
+    """All files of the package, in order of their paths. Parses those not measured yet."""
     result = []
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        parts = name.removesuffix(".py").removesuffix("/__init__").split("/")
-        text = path.read_text()
-        source = Source(name, ".".join(parts), text.count("\n"), text.count("# fmt:"))
-        _collect(source, ast.parse(text))
-        result.append(source)
+        if name not in _measured:
+            text = path.read_text()
+            measure(name, text, ast.parse(text))
+        result.append(_measured[name])
     return tuple(result)
+
+
+def measure(name: str, text: str, tree: ast.Module) -> None:
+    """Measure a file of the package that is parsed already."""
+    parts = name.removesuffix(".py").removesuffix("/__init__").split("/")
+    source = Source(name, ".".join(parts), text.count("\n"), text.count("# fmt:"))
+    _collect(source, tree)
+    _measured[name] = source
 
 
 def _collect(source: Source, tree: ast.Module) -> None:

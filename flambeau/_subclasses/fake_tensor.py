@@ -116,23 +116,23 @@ class FakeTensorMode(TorchDispatchMode):
             place = fakes[0].device if fakes else get_default_device()
         originals: dict[int, Any] = {}
 
-        def plain(value: Any) -> Any:
+        def unwrap(value: Any) -> Any:
             if not isinstance(value, Tensor):
                 return value
             elem = value._elem if isinstance(value, FakeTensor) else _on_meta(value)
             originals[id(elem)] = value
             return elem
 
-        def wrapped(value: Any) -> Any:
+        def wrap(value: Any) -> Any:
             if not isinstance(value, Tensor):
                 return value
-            known = originals.get(id(value))
-            return FakeTensor(self, value, place) if known is None else known
+            original = originals.get(id(value))
+            return FakeTensor(self, value, place) if original is None else original
 
-        args, kwargs = pytree.tree_map(plain, (args, kwargs))
+        args, kwargs = pytree.tree_map(unwrap, (args, kwargs))
         if "device" in kwargs or not any(isinstance(v, Tensor) for v in values):
             kwargs = {**kwargs, "device": "meta"}
-        return pytree.tree_map(wrapped, func(*args, **kwargs))
+        return pytree.tree_map(wrap, func(*args, **kwargs))
 
 
 def _on_meta(tensor: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from .mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled,
     is_multithreading_enabled, no_grad, set_grad_enabled, set_multithreading_enabled,
 )
-from .saved_values import SavedTensor as SavedTensor
+from .saved.values import SavedTensor as SavedTensor
 from .variable import Variable
 
 __all__ = [

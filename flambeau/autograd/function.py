@@ -26,8 +26,8 @@ from .inplace import bump, check_writable, forbid_writes, rebase
 from .mode import MODE
 from .node import Node
 from .outputs import Output
-from .save_plan import Plan
-from .saved_values import SavedOutput, read_saved_value
+from .saved.plan import Plan
+from .saved.values import SavedOutput, read_saved_value
 from .tape import new_node, pack, requires
 from .unbroadcast import unbroadcast
 

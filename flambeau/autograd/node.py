@@ -1,7 +1,7 @@
 """The graph's node: the operator that ran, its inputs, and the values its derivative needs.
 
 A node knows no operator by name: its plan says what was saved and which vjps to call. Reading a
-saved value checks it for changes (saved_values.py).
+saved value checks it for changes (saved/values.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor
 from .handle import RemovableHandle
-from .save_plan import OUTPUT, SHAPE
-from .saved_values import SavedTensor, read_saved_value, read_saved_values
+from .saved.plan import OUTPUT, SHAPE
+from .saved.values import SavedTensor, read_saved_value, read_saved_values
 from .unbroadcast import unbroadcast
 
 

@@ -17,7 +17,7 @@ from ..tensor.tensor import Tensor
 from ..tensor.windows.batch import innermost_batch
 from ..tensor.windows.batched_window import BatchedWindow
 from .node import Node
-from .save_plan import Plan
+from .saved.plan import Plan
 from .tape import new_node
 
 # Key in a tensor's __dict__: {level: (primal, tangent)}. A primal of None stands for the tensor

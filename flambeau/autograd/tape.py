@@ -16,8 +16,8 @@ from ..tensor.tensor import INFERENCE, Tensor
 from .errors.graph_errors import raise_inference
 from .mode import MODE, SPECIAL
 from .outputs import Output
-from .save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
-from .saved_values import PackedTensor, SavedOutput, pack_tensor
+from .saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
+from .saved.values import PackedTensor, SavedOutput, pack_tensor
 
 _next_sequence = itertools.count(1).__next__
 _new = object.__new__

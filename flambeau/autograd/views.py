@@ -18,7 +18,7 @@ from ..tensor.windows.lazy_window import bits_of, memory_of, toggled
 from .hooks import move_retained
 from .mode import MODE
 from .node import Node
-from .save_plan import Plan
+from .saved.plan import Plan
 from .tape import new_node, requires
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..autograd.node import Node
 from ..autograd.outputs import Output
-from ..autograd.save_plan import OUTPUT
-from ..autograd.saved_values import SavedOutput
+from ..autograd.saved.plan import OUTPUT
+from ..autograd.saved.values import SavedOutput
 from ..tensor.tensor import Tensor
 from .places import Spot
 

@@ -21,7 +21,7 @@ __all__ = ["Subgraph", "choose", "map_over"]
 
 @contextmanager
 def _unrecorded() -> Iterator[None]:
-    """A region whose calls no recorder sees but those that are made active in it."""
+    """Hide calls from all recorders but those that are activated inside."""
     before = torch_function.STATE.modes[:]
     torch_function.STATE.modes[:] = []
     try:
@@ -31,7 +31,7 @@ def _unrecorded() -> Iterator[None]:
 
 
 class Subgraph:
-    """The graph of a function, which takes its operands, and what it reads beside them."""
+    """The graph of a function. Its inputs are the operands and the outer values it reads."""
 
     def __init__(self, recorder: Any, function: Callable[..., Any], operands: Any) -> None:
         self.outer = recorder
@@ -39,7 +39,7 @@ class Subgraph:
         self.inner = type(recorder)(self.graph, self.lift, recorder.twins, recorder.step)
         self.inner.table, self.inner.stack = recorder.table, recorder.stack
         self.inner.subgraph_of = self
-        self.operands: list[Any] = []  # what the outer program has for each input
+        self.operands: list[Any] = []  # the outer value of each input
         for leaf in pytree.tree_leaves(operands):
             if isinstance(leaf, (Tensor, SymbolicSize, SymbolicFloat)):
                 self.take(leaf)
@@ -64,11 +64,11 @@ class Subgraph:
         return node
 
     def lift(self, value: Tensor) -> Node:
-        """Add an input for a tensor that the function takes from outside."""
+        """Add an input for an outer tensor that the function reads."""
         return self.take(value)
 
     def finish(self, inputs: list[Any]) -> GraphModule:
-        """The graph as a module of these values of the outer program."""
+        """Return the graph as a module with these values of the outer program as inputs."""
         missing = [v for v in inputs if not any(v is w for w in self.operands)]
         for value in missing:
             self.take(value)
@@ -85,8 +85,8 @@ class Subgraph:
         return [n for n in self.graph.nodes if n.op == "placeholder"]
 
 
-def _added(recorder: Any, name: str, module: GraphModule) -> Node:
-    """The node of a function's graph, which becomes an attribute of the outer graph's module."""
+def _add_subgraph(recorder: Any, name: str, module: GraphModule) -> Node:
+    """Make a function's graph an attribute of the outer graph's module; return its node."""
     path = f"{name}_{sum(key.startswith(f'{name}_') for key in recorder.subgraphs)}"
     recorder.subgraphs[path] = module
     node: Node = recorder.graph.create_node("get_attr", path, (), {}, path)
@@ -95,8 +95,8 @@ def _added(recorder: Any, name: str, module: GraphModule) -> Node:
     return node
 
 
-def _inputs(parts: list[Subgraph]) -> list[Any]:
-    """What any of the graphs takes, once."""
+def _collect_inputs(parts: list[Subgraph]) -> list[Any]:
+    """Return the operands of all graphs, without duplicates."""
     result: list[Any] = []
     for part in parts:
         result += [v for v in part.operands if not any(v is w for w in result)]
@@ -105,34 +105,34 @@ def _inputs(parts: list[Subgraph]) -> list[Any]:
 
 def choose(recorder: Any, function: Any, pred: Any, branches: tuple[Callable, Callable],
            operands: tuple[Any, ...]) -> Any:
-    """Record torch.cond: both branches as graphs, of which one is taken now."""
+    """Record torch.cond: both branches as graphs; return the results of the chosen one."""
     parts = [Subgraph(recorder, branch, operands) for branch in branches]
     _compare(parts)
-    inputs = _inputs(parts)
-    nodes = [_added(recorder, name, part.finish(inputs))
+    inputs = _collect_inputs(parts)
+    nodes = [_add_subgraph(recorder, name, part.finish(inputs))
              for name, part in zip(("true_graph", "false_graph"), parts, strict=True)]
     is_true = bool(pred._array if isinstance(pred, Tensor) else pred.value)
-    taken = parts[0 if is_true else 1]
-    return _received(recorder, function, (pred, *nodes, inputs), taken)
+    chosen = parts[0 if is_true else 1]
+    return _record_call(recorder, function, (pred, *nodes, inputs), chosen)
 
 
 def map_over(recorder: Any, function: Any, f: Callable[..., Any], leaves: list[Tensor], spec: Any,
              args: tuple[Any, ...]) -> Any:
-    """Record map: the body as a graph of one slice."""
+    """Record map, with its body as a graph of one slice."""
     slices = [x[0] for x in leaves]
     body = Subgraph(recorder, lambda *parts: f(pytree.tree_unflatten(list(parts), spec), *args),
                     tuple(slices))
     outer = [v for v in body.operands if not any(v is s for s in slices)]
     graph = body.finish([*slices, *outer])
-    node = _added(recorder, "body_graph", graph)
+    node = _add_subgraph(recorder, "body_graph", graph)
     with _unrecorded():
         values = function(graph, leaves, outer)
-        others = values
+        twins = values
         if any(recorder.twin_of(x) is not x for x in (*leaves, *outer)):
-            others = function(graph, [recorder.twin_of(x) for x in leaves],
+            twins = function(graph, [recorder.twin_of(x) for x in leaves],
                               [recorder.twin_of(x) for x in outer])
     call = recorder.add(function, [node, list(leaves), outer], {}, values)
-    recorder.receive(values, others, call)
+    recorder.receive(values, twins, call)
     return pytree.tree_unflatten(list(values), body.spec)
 
 
@@ -152,19 +152,19 @@ def _compare(parts: list[Subgraph]) -> None:
         )
 
 
-def _received(recorder: Any, function: Any, args: tuple, taken: Subgraph) -> Any:
-    """Add the call's node; its results are those of the branch that is taken now."""
-    call = recorder.add(function, list(args), {}, tuple(taken.leaves))
+def _record_call(recorder: Any, function: Any, args: tuple, chosen: Subgraph) -> Any:
+    """Add the call's node; its results are those of the chosen branch."""
+    call = recorder.add(function, list(args), {}, tuple(chosen.leaves))
     results = []
-    for i, leaf in enumerate(taken.leaves):
+    for i, leaf in enumerate(chosen.leaves):
         if not isinstance(leaf, Tensor):
             results.append(leaf)
             continue
-        value = leaf.detach() if any(leaf is v for v in taken.operands) else leaf
+        value = leaf.detach() if any(leaf is v for v in chosen.operands) else leaf
         item = recorder.graph.call_function(operator.getitem, (call, i))
         recorder.note(item)
         if call in recorder.unbacked:
             recorder.unbacked.add(item)
-        recorder.know(value, item, taken.inner.twin_of(leaf))
+        recorder.know(value, item, chosen.inner.twin_of(leaf))
         results.append(value)
-    return pytree.tree_unflatten(results, taken.spec)
+    return pytree.tree_unflatten(results, chosen.spec)

@@ -230,14 +230,14 @@ class _Export:
         args, kwargs = pytree.tree_unflatten(others, self.in_spec)
         with no_grad():
             try:
-                got = pytree.tree_leaves(program.module()(*args, **kwargs))
+                actual = pytree.tree_leaves(program.module()(*args, **kwargs))
             except Exception as error:
                 raise self.specialized() from error
             if any(_draws(node) for node in self.graph.nodes):  # random numbers differ
                 return
             with exporting():
-                wanted = pytree.tree_leaves(self.module(*args, **kwargs))
-        for a, b in zip(got, wanted, strict=True):
+                expected = pytree.tree_leaves(self.module(*args, **kwargs))
+        for a, b in zip(actual, expected, strict=True):
             same = a.shape == b.shape and bool(PUBLIC["torch"]["allclose"](
                 a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
             ) if isinstance(b, Tensor) and not b.is_complex() else True

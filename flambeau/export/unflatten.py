@@ -361,9 +361,9 @@ class _Unflattening:
             flat, self.spec(above, signature.in_spec)))
         args, words = (_item(graph, whole, i) for i in range(2))
         args_spec, words_spec = signature.in_spec.children()
-        given = tuple(_item(graph, args, i) for i in range(args_spec.num_children))
+        positional = tuple(_item(graph, args, i) for i in range(args_spec.num_children))
         named = {k: _item(graph, words, k) for k in words_spec.context}
-        call = self.call(above, frame, given, named)
+        call = self.call(above, frame, positional, named)
         leaves = graph.call_function(pytree.tree_leaves, (call,))
         for i, argument in enumerate(signature.outputs):
             if not isinstance(argument, ConstantArgument):

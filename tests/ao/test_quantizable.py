@@ -69,8 +69,8 @@ def test_split_gates_give_the_same(torch) -> None:
         for split in (False, True):
             observed = quantizable.from_float(layer.eval(), split_gates=split)
             y, (h_again, c_again) = observed(x, state)
-            for found, wanted in ((y, expected), (h_again, h), (c_again, c)):
-                assert torch.allclose(found, wanted, atol=1e-6)
+            for actual, wanted in ((y, expected), (h_again, h), (c_again, c)):
+                assert torch.allclose(actual, wanted, atol=1e-6)
     with pytest.raises(ValueError, match="dropout should be a number"):
         quantizable(2, 2, dropout=2.0)
 

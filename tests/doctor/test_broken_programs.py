@@ -14,10 +14,10 @@ BROKEN = dict(programs("broken"))
 def test_is_named(name: str) -> None:
     program: Callable[[], None] = BROKEN[name]
     lines = marked(program)
-    found = mistakes(watch(program), program)
+    findings = mistakes(watch(program), program)
     assert lines
-    assert any(f.place is not None and f.place.line in lines for f in found), [
-        f.text() for f in found
+    assert any(f.place is not None and f.place.line in lines for f in findings), [
+        f.text() for f in findings
     ]
 
 

@@ -52,8 +52,8 @@ def ids(program: str, name: str) -> list[tuple[str, int]]:
     ],
 )
 def test_lines_that_run(name: str, before: str, inside: str, line: int | None) -> None:
-    found = ids(LOOP.format(before=before, inside=inside), name)
-    assert found == ([] if line is None else [("statement-without-effect", line)])
+    reported = ids(LOOP.format(before=before, inside=inside), name)
+    assert reported == ([] if line is None else [("statement-without-effect", line)])
 
 
 def test_a_method_in_a_loop_over_parameters() -> None:

@@ -13,8 +13,8 @@ HEALTHY = dict(programs("healthy"))
 @pytest.mark.parametrize("name", HEALTHY)
 def test_is_silent(name: str) -> None:
     program: Callable[[], None] = HEALTHY[name]
-    found = mistakes(watch(program), program)
-    assert not found, [f.text() for f in found]
+    findings = mistakes(watch(program), program)
+    assert not findings, [f.text() for f in findings]
 
 
 def test_there_are_enough() -> None:

@@ -27,9 +27,9 @@ def watched(program: str, name: str) -> doctor.Doctor:
 def test_broken(id: str) -> None:
     rule = all_rules()[id]
     watcher = watched(rule.broken, f"<doctor {id} broken>")
-    found = [f for f in watcher.findings if f.id == id]
-    assert found, f"not found; {[str(f) for f in watcher.findings]}"
-    assert found[0].place.line in programs.marked_lines(rule.broken)
+    findings = [f for f in watcher.findings if f.id == id]
+    assert findings, f"not found; {[str(f) for f in watcher.findings]}"
+    assert findings[0].place.line in programs.marked_lines(rule.broken)
 
 
 @pytest.mark.parametrize("id", all_rules())

@@ -199,8 +199,8 @@ def test_check() -> None:
     before = net.state_dict()["0.weight"].clone()
     state = torch.get_rng_state()
     batch = torch.zeros(8, 4), torch.arange(8) % 3
-    found = doctor.check(net, optimizer, nn.CrossEntropyLoss(), batch)
-    assert [f.id for f in found] == ["softmax-before-cross-entropy"]
+    findings = doctor.check(net, optimizer, nn.CrossEntropyLoss(), batch)
+    assert [f.id for f in findings] == ["softmax-before-cross-entropy"]
     assert torch.equal(before, net.state_dict()["0.weight"])
     assert torch.equal(state, torch.get_rng_state())
 

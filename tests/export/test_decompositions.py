@@ -19,9 +19,9 @@ def decomposed(module, *args, **options):
     program = export(module, args, dynamic_shapes=options.pop("dynamic_shapes", None))
     core = program.run_decompositions(**options)
     module.eval()
-    expected, got = module(*args), core.module()(*args)
+    expected, actual = module(*args), core.module()(*args)
     for x, y in zip(expected if isinstance(expected, tuple) else [expected],
-                    got if isinstance(got, tuple) else [got], strict=True):
+                    actual if isinstance(actual, tuple) else [actual], strict=True):
         torch.testing.assert_close(x, y)
     return core
 

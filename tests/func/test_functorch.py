@@ -49,8 +49,8 @@ def test_buffers_are_arguments_too(torch, functorch):
 def test_an_ensemble_runs_under_vmap(torch, functorch):
     nets, x = [torch.nn.Linear(3, 2) for _ in range(4)], torch.randn(5, 3)
     func, params, buffers = functorch("make_functional").combine_state_for_ensemble(nets)
-    found = torch.vmap(func, (0, 0, None))(params, buffers, x)
-    assert torch.allclose(found, torch.stack([net(x) for net in nets]))
+    actual = torch.vmap(func, (0, 0, None))(params, buffers, x)
+    assert torch.allclose(actual, torch.stack([net(x) for net in nets]))
     with pytest.raises(RuntimeError, match="at least one model"):
         functorch("make_functional").combine_state_for_ensemble([])
 
@@ -58,8 +58,8 @@ def test_an_ensemble_runs_under_vmap(torch, functorch):
 def test_chunks_of_vmap(torch, functorch):
     x = torch.randn(5, 3)
     for chunks in (1, 2, 5, 7):
-        found = functorch("apis").chunk_vmap(torch.sum, chunks=chunks)(x)
-        assert torch.allclose(found, x.sum(1))
+        actual = functorch("apis").chunk_vmap(torch.sum, chunks=chunks)(x)
+        assert torch.allclose(actual, x.sum(1))
 
 
 def test_old_names_warn(torch, functorch):

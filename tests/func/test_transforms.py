@@ -7,8 +7,8 @@ import importlib
 import pytest
 
 
-def close(torch, found, wanted):
-    assert torch.allclose(found, torch.as_tensor(wanted, dtype=found.dtype)), (found, wanted)
+def close(torch, actual, wanted):
+    assert torch.allclose(actual, torch.as_tensor(wanted, dtype=actual.dtype)), (actual, wanted)
 
 
 def test_grad_nests(torch):
@@ -26,9 +26,9 @@ def test_grad_of_several_arguments_and_trees(torch):
 
     weights = {"w": torch.ones(3), "b": torch.zeros(())}
     x = torch.ones(2, 3)
-    found, total = torch.func.grad(loss, has_aux=True)(weights, x)
-    close(torch, found["w"], [12.0, 12.0, 12.0])
-    close(torch, found["b"], 12.0)
+    actual, total = torch.func.grad(loss, has_aux=True)(weights, x)
+    close(torch, actual["w"], [12.0, 12.0, 12.0])
+    close(torch, actual["b"], 12.0)
     close(torch, total, 6.0)
     (first, second), (value, _) = torch.func.grad_and_value(loss, (0, 1), has_aux=True)(weights, x)
     assert set(first) == {"w", "b"}
@@ -38,8 +38,8 @@ def test_grad_of_several_arguments_and_trees(torch):
 
 def test_grad_leaves_outside_histories(torch):
     w = torch.tensor(3.0, requires_grad=True)
-    found = torch.func.grad(lambda t: w * t**2)(torch.tensor(2.0))
-    found.backward()
+    actual = torch.func.grad(lambda t: w * t**2)(torch.tensor(2.0))
+    actual.backward()
     close(torch, w.grad, 4.0)
     x = torch.tensor(2.0, requires_grad=True)
     torch.func.grad(lambda t: t**3)(x).backward()
@@ -86,21 +86,21 @@ def test_jacobians_nest_outputs_over_arguments(torch):
     def g(a, b):
         return a * b.sum(), b
 
-    found = torch.func.jacrev(g, (0, 1))(torch.ones(2), torch.ones(3))
-    assert [[tuple(t.shape) for t in row] for row in found] == [[(2, 2), (2, 3)], [(3, 2), (3, 3)]]
+    actual = torch.func.jacrev(g, (0, 1))(torch.ones(2), torch.ones(3))
+    assert [[tuple(t.shape) for t in row] for row in actual] == [[(2, 2), (2, 3)], [(3, 2), (3, 3)]]
 
 
 def test_hessian(torch):
-    found = torch.func.hessian(lambda t: t[0] ** 2 * t[1])(torch.tensor([1.0, 2.0]))
-    close(torch, found, [[4.0, 2.0], [2.0, 0.0]])
+    actual = torch.func.hessian(lambda t: t[0] ** 2 * t[1])(torch.tensor([1.0, 2.0]))
+    close(torch, actual, [[4.0, 2.0], [2.0, 0.0]])
 
 
 def test_vmap_over_axes_and_trees(torch):
     a, b = torch.randn(4, 3), torch.randn(3, 4)
     close(torch, torch.vmap(torch.dot, in_dims=(0, 1))(a, b), (a * b.t()).sum(1))
     close(torch, torch.vmap(lambda t: t * 2, out_dims=1)(a), (a * 2).t())
-    found = torch.vmap(lambda p, q: {"s": p["x"] + q}, in_dims=({"x": 0}, None))({"x": a}, b[:, 0])
-    close(torch, found["s"], a + b[:, 0])
+    actual = torch.vmap(lambda p, q: {"s": p["x"] + q}, in_dims=({"x": 0}, None))({"x": a}, b[:, 0])
+    close(torch, actual["s"], a + b[:, 0])
 
 
 def test_vmap_of_grad_is_a_gradient_for_each_example(torch):
@@ -110,8 +110,8 @@ def test_vmap_of_grad_is_a_gradient_for_each_example(torch):
     def loss(w, x, y):
         return (x @ w - y) ** 2
 
-    found = torch.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(w, x, y)
-    close(torch, found, 2 * (x @ w - y)[:, None] * x)
+    actual = torch.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(w, x, y)
+    close(torch, actual, 2 * (x @ w - y)[:, None] * x)
 
 
 def test_vmap_records(torch):

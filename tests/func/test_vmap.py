@@ -15,11 +15,11 @@ def looped(torch, function, x):
 
 
 def same_as_loop(torch, function, x):
-    found = torch.vmap(function)(x)
+    actual = torch.vmap(function)(x)
     wanted = looped(torch, function, x)
-    assert found.shape == wanted.shape
-    assert found.dtype == wanted.dtype
-    assert torch.allclose(found, wanted, atol=1e-5)
+    assert actual.shape == wanted.shape
+    assert actual.dtype == wanted.dtype
+    assert torch.allclose(actual, wanted, atol=1e-5)
 
 
 FUNCTIONS = {
@@ -77,9 +77,9 @@ def test_gradients_through_a_vmap(torch, name):
     def total(w, run):
         return run(lambda a: FUNCTIONS[name](torch, a * w), x).pow(2).sum()
 
-    found = torch.func.grad(lambda w: total(w, lambda f, x: torch.vmap(f)(x)))(w)
+    actual = torch.func.grad(lambda w: total(w, lambda f, x: torch.vmap(f)(x)))(w)
     wanted = torch.func.grad(lambda w: total(w, lambda f, x: looped(torch, f, x)))(w)
-    assert torch.allclose(found, wanted, rtol=1e-4)
+    assert torch.allclose(actual, wanted, rtol=1e-4)
 
 
 def test_transforms_nest(torch):
@@ -171,8 +171,8 @@ def test_models_side_by_side(torch):
     def predict(params, buffers, x):
         return torch.func.functional_call(models[0], (params, buffers), (x,))
 
-    found = torch.vmap(predict, in_dims=(0, 0, None))(params, buffers, x)
-    assert torch.allclose(found, torch.stack([model(x) for model in models]), atol=1e-5)
+    actual = torch.vmap(predict, in_dims=(0, 0, None))(params, buffers, x)
+    assert torch.allclose(actual, torch.stack([model(x) for model in models]), atol=1e-5)
 
     def loss(params, x, y):
         scores = torch.func.functional_call(models[0], params, (x.unsqueeze(0),))
@@ -194,8 +194,8 @@ def test_a_write_of_examples_into_a_shared_tensor(torch):
 def test_a_bias_of_each_example(torch):
     x, w, b = torch.randn(1, 2, 4, 4), torch.randn(3, 2, 3, 3), torch.randn(5, 3)
     conv = torch.nn.functional.conv2d
-    found = torch.vmap(lambda b: conv(x, w, b))(b)
-    assert torch.allclose(found, torch.stack([conv(x, w, row) for row in b]), atol=1e-5)
+    actual = torch.vmap(lambda b: conv(x, w, b))(b)
+    assert torch.allclose(actual, torch.stack([conv(x, w, row) for row in b]), atol=1e-5)
 
 
 def test_derivatives_that_read_elements_run_example_by_example(torch):
@@ -263,8 +263,8 @@ def test_an_example_is_printed_with_all_of_them(torch):
 def test_values_of_each_example_are_put_into_a_copy_of_what_all_share(torch):
     shared, at = torch.zeros(3), torch.tensor([[0], [2]])
     put = torch.vmap(lambda i, v: torch.index_put(shared, [i], v, accumulate=True))
-    found = put(at, torch.tensor([[1.0], [5.0]]))
-    assert found.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 5.0]]
+    actual = put(at, torch.tensor([[1.0], [5.0]]))
+    assert actual.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 5.0]]
     assert shared.tolist() == [0.0, 0.0, 0.0]
 
 

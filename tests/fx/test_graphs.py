@@ -213,13 +213,13 @@ def test_names_in_graphs_lead_to_the_functions():
 
     wrong = []
     for function, path in _public_names().items():
-        found = torch
+        value = torch
         try:
             for part in path.split(".")[1:]:
-                found = getattr(found, part)
+                value = getattr(value, part)
         except AttributeError:
-            found = None
-        if not isinstance(function, type) and found is not function:
+            value = None
+        if not isinstance(function, type) and value is not function:
             wrong.append(path)
     assert wrong == []
 

@@ -106,8 +106,8 @@ def test_submodules_by_tag():
     split, paths = split_by_tags(gm, ["head", "tail"], return_fqn_mapping=True)
     assert paths == {"a": "head.a", "b": "tail.b", "scale": "tail.scale"}
     x = torch.ones(1, 2)
-    for got, wanted in zip(split(x), net(x), strict=True):
-        assert torch.equal(got, wanted)
+    for actual, wanted in zip(split(x), net(x), strict=True):
+        assert torch.equal(actual, wanted)
     with pytest.raises(AssertionError, match="order must be >= max of its upstream"):
         split_by_tags(gm, ["tail", "head"])
 

@@ -16,8 +16,8 @@ def focal(logits, t, alpha=0.25, gamma=2.0):
 
 def dice(logits, t):
     p = logits.softmax(1)
-    one = F.one_hot(t, p.size(1)).permute(0, 3, 1, 2).float()
-    return 1 - (2 * (p * one).sum((2, 3)) / (p + one).sum((2, 3)).clamp_min(1e-6)).mean()
+    onehot = F.one_hot(t, p.size(1)).permute(0, 3, 1, 2).float()
+    return 1 - (2 * (p * onehot).sum((2, 3)) / (p + onehot).sum((2, 3)).clamp_min(1e-6)).mean()
 
 
 def iou(a, b):

@@ -17,9 +17,9 @@ import numpy as np
 from ...autograd.mode import MODE, SPECIAL
 from ...autograd.node import Node
 from ...autograd.outputs import Output
-from ...autograd.save_plan import ATTRIBUTE, OUTPUT
-from ...autograd.save_plan import INPUT as INPUT_SOURCE
-from ...autograd.saved_values import SavedOutput
+from ...autograd.saved.plan import ATTRIBUTE, OUTPUT
+from ...autograd.saved.plan import INPUT as INPUT_SOURCE
+from ...autograd.saved.values import SavedOutput
 from ...autograd.tape import _next_sequence, requires
 from ...ops.core.autocast import AUTOCAST
 from ...ops.core.operator import Kind, Operator

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Modules of flambeau whose functions wrap memory that Python made, or that a node of an earlier
 # segment saved as its output, of which no tensor is left.
-_WRAPPING = ("flambeau.autograd.saved_values",
+_WRAPPING = ("flambeau.autograd.saved.",
              "flambeau.ops.creation.interchange",
              "flambeau.ops.creation.creation", "flambeau.tensor.", "flambeau.utils.",
              "flambeau.serialization.")

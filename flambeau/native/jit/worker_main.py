@@ -94,11 +94,11 @@ def _answer(request: list[Any]) -> tuple[Any, ...]:
 class _Niceness:
     """The niceness of the next background job.
 
-    LOWEST, unless the previous job got at most ENOUGH of a processor; then LOW.
+    LOWEST, unless the previous job got at most LOW_SHARE of a processor; then LOW.
     """
 
     LOWEST, LOW = 19, 5
-    ENOUGH = 0.25
+    LOW_SHARE = 0.25
     level = LOWEST
 
 
@@ -114,7 +114,7 @@ def _answer_at_low_priority(request: list[Any]) -> tuple[Any, ...]:
         begun, used = time.perf_counter(), time.thread_time()
         answers.append(_answer(request))
         share = (time.thread_time() - used) / max(time.perf_counter() - begun, 1e-6)
-        _Niceness.level = _Niceness.LOWEST if share > _Niceness.ENOUGH else _Niceness.LOW
+        _Niceness.level = _Niceness.LOWEST if share > _Niceness.LOW_SHARE else _Niceness.LOW
 
     thread = Thread(target=work)
     thread.start()

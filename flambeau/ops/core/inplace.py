@@ -12,8 +12,8 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...autograd.inplace import before_write, bump, check_writable, rebase
 from ...autograd.mode import MODE
-from ...autograd.save_plan import INPUT
-from ...autograd.saved_values import SavedOutput
+from ...autograd.saved.plan import INPUT
+from ...autograd.saved.values import SavedOutput
 from ...autograd.tape import requires
 from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
 from ...tensor.promotion import check_cast

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...autograd.node import Node
-from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
+from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
 from ...tensor.tensor import Tensor
 from ..documentation.lazy_docstring import document, own_text
 from .output_layout import Layout

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.node import Node
-from ...autograd.saved_values import SavedOutputs
+from ...autograd.saved.values import SavedOutputs
 from ...tensor.windows.batch import innermost_batch
 from ...tensor.windows.batched_window import ExampleRead
 from . import tangent_rules

@@ -14,7 +14,7 @@ from ...autograd.tangents import give, primal_at, tangents_of
 from ...autograd.mode import MODE, enable_grad
 from ...autograd.node import Node
 from ...autograd.outputs import Output
-from ...autograd.save_plan import Plan
+from ...autograd.saved.plan import Plan
 from ...autograd.tape import new_node, requires
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor

@@ -17,8 +17,8 @@ from ...autograd.tangents import (
 )
 from ...autograd.inplace import before_write
 from ...autograd.node import Node
-from ...autograd.save_plan import INPUT
-from ...autograd.saved_values import SavedOutput
+from ...autograd.saved.plan import INPUT
+from ...autograd.saved.values import SavedOutput
 from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of, map_leaves_of

@@ -84,8 +84,8 @@ def test_a_step_beside_foreign_tensors(formula: Callable[[Any, Any], Any]) -> No
         return seen, f
 
     wanted, _ = run(nn.Parameter(torch.linspace(-1, 1, 9).reshape(3, 3)), False)
-    found, step = run(nn.Parameter(torch.linspace(-1, 1, 9).reshape(3, 3)), True)
-    for (loss, grad, calls), (loss_, grad_, calls_) in zip(wanted, found, strict=True):
+    actual, step = run(nn.Parameter(torch.linspace(-1, 1, 9).reshape(3, 3)), True)
+    for (loss, grad, calls), (loss_, grad_, calls_) in zip(wanted, actual, strict=True):
         assert loss_ == pytest.approx(loss, rel=1e-5)
         torch.testing.assert_close(torch.tensor(grad_), torch.tensor(grad))
         assert calls_ == calls

@@ -14,8 +14,8 @@ def both(step: Any, calls: int = 8) -> None:
     followed = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
     for i in range(calls):
         x = torch.full((3,), float(i))
-        found = [t.tolist() for t in followed(x.clone())]
-        assert found == [t.tolist() for t in step(x)]
+        actual = [t.tolist() for t in followed(x.clone())]
+        assert actual == [t.tolist() for t in step(x)]
     assert "is followed" in followed.explain()
 
 

@@ -22,18 +22,18 @@ class Doubler:
 
     def __init__(self, log: list[str], name: str, fails: bool = False) -> None:
         self.log, self.name, self.fails = log, name, fails
-        self.held: list[np.ndarray] = []
+        self.results: list[np.ndarray] = []
         self.exchange = Exchange(name, self.start, self.finish)
 
     def start(self, arrays: Sequence[np.ndarray]) -> None:
         self.log.append(f"start {self.name}")
-        self.held = [2 * array for array in arrays]
+        self.results = [2 * array for array in arrays]
 
     def finish(self) -> list[np.ndarray]:
         self.log.append(f"finish {self.name}")
         if self.fails:
             raise RuntimeError("a process is gone")
-        return self.held
+        return self.results
 
 
 def program(states: list[np.ndarray], doublers: list[Doubler]) -> Any:

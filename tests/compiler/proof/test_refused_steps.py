@@ -166,7 +166,7 @@ def deleting(loss):
 
 @refusal("a generator of losses")
 def generating(loss):
-    for v in (one.item() for one in (loss, loss)):
+    for v in (item.item() for item in (loss, loss)):
         if v > 0.5:  # here
             break
 
@@ -282,9 +282,9 @@ def joining(loss, chosen={1}):  # noqa: B006
 
 @refusal("+= of numbers to a list made here")
 def gathering(loss):
-    found = []
-    found += [loss.item()]
-    return 1 if found[0] > 0.5 else 2  # here
+    numbers = []
+    numbers += [loss.item()]
+    return 1 if numbers[0] > 0.5 else 2  # here
 
 
 @refusal("numbers that are the same")

@@ -218,13 +218,13 @@ def iterators_and_generators() -> Scene:
 
 @scene
 def growing_lists() -> Scene:
-    kept: list[Any] = []
+    sums: list[Any] = []
 
     def step(x: Any) -> Any:
-        kept.append(x.sum(0))
-        return torch.stack(kept[-3:]).mean(0)
+        sums.append(x.sum(0))
+        return torch.stack(sums[-3:]).mean(0)
 
-    return Scene(step, log=kept)
+    return Scene(step, log=sums)
 
 
 @scene

@@ -77,9 +77,9 @@ def differences(step: RandomStep, **options: Any) -> Iterator[str]:
             stages: list[list[Any]] = []
             for world, function in ((eager, eager.step), (fast, compiled)):
                 stages.append([*_stages(step, call, world, function), list(world.log)])
-            for name, wanted, found in zip(("call", "write", "backward", "log"), *stages,
+            for name, wanted, actual in zip(("call", "write", "backward", "log"), *stages,
                                            strict=True):
-                if not _agree(wanted, found) or STALE in str(wanted) and STALE not in str(found):
-                    yield f"call {call}, after {name}:\n{_gap(wanted, found)}"
+                if not _agree(wanted, actual) or STALE in str(wanted) and STALE not in str(actual):
+                    yield f"call {call}, after {name}:\n{_gap(wanted, actual)}"
                     return
     step.explained = compiled.explain()

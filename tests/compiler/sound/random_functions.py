@@ -241,9 +241,9 @@ def differences(function: RandomFunction, **options: Any) -> Iterator[str]:
             stages: list[list[Any]] = []
             for world, step in ((eager, eager.step), (fast, compiled)):
                 stages.append(_stages(function, call, world, step))
-            for name, wanted, found in zip(("call", "write", "backward"), *stages, strict=True):
-                if not _agree(wanted, found):
-                    yield f"call {call}, after {name}:\n{_gap(wanted, found)}"
+            for name, wanted, actual in zip(("call", "write", "backward"), *stages, strict=True):
+                if not _agree(wanted, actual):
+                    yield f"call {call}, after {name}:\n{_gap(wanted, actual)}"
                     return
     function.served = sum(program.calls for program in compiled._programs)
 
@@ -291,34 +291,34 @@ def _second_derivatives(total: Any, roots: list[Any]) -> list[Any]:
     return [None if g is None else g.tolist() for g in second]
 
 
-def _agree(wanted: Any, found: Any) -> bool:
+def _agree(wanted: Any, actual: Any) -> bool:
     """Whether two observations agree: numbers up to rounding, all else exactly. A compiled call
     that wrote to its arguments may refuse a second derivative; one that keeps values of its own
     does not mind if a returned tensor is written, where an eager backward pass must refuse."""
-    if found == [REFUSED]:
+    if actual == [REFUSED]:
         return True
-    if isinstance(wanted, list) and any(STALE in str(one) for one in wanted):
+    if isinstance(wanted, list) and any(STALE in str(item) for item in wanted):
         return True
-    if isinstance(wanted, (list, tuple)) and isinstance(found, (list, tuple)):
-        if len(wanted) != len(found):
+    if isinstance(wanted, (list, tuple)) and isinstance(actual, (list, tuple)):
+        if len(wanted) != len(actual):
             return False
-        return all(_agree(one, other) for one, other in zip(wanted, found, strict=True))
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return wanted.keys() == found.keys() and all(_agree(wanted[k], found[k]) for k in wanted)
-    if isinstance(wanted, float) and isinstance(found, float):
-        return wanted == found or (wanted != wanted and found != found) or (
-            abs(wanted - found) <= 1e-4 * max(1.0, abs(wanted)))
-    return repr(wanted) == repr(found)
+        return all(_agree(a, b) for a, b in zip(wanted, actual, strict=True))
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        return wanted.keys() == actual.keys() and all(_agree(wanted[k], actual[k]) for k in wanted)
+    if isinstance(wanted, float) and isinstance(actual, float):
+        return wanted == actual or (wanted != wanted and actual != actual) or (
+            abs(wanted - actual) <= 1e-4 * max(1.0, abs(wanted)))
+    return repr(wanted) == repr(actual)
 
 
-def _gap(wanted: list[Any], found: list[Any]) -> str:
-    if len(wanted) != len(found):
-        return f"  {wanted}\n  {found}"
+def _gap(wanted: list[Any], actual: list[Any]) -> str:
+    if len(wanted) != len(actual):
+        return f"  {wanted}\n  {actual}"
     lines = []
-    for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
-        if isinstance(one, dict) and isinstance(other, dict) and "stride" in one:
-            lines += [f"  tensor {number - 1} {key}: {one[key]}, compiled: {other[key]}"
-                      for key in one if repr(one[key]) != repr(other[key])]
-        elif repr(one) != repr(other):
-            lines.append(f"  {one}, compiled: {other}")
+    for number, (a, b) in enumerate(zip(wanted, actual, strict=True)):
+        if isinstance(a, dict) and isinstance(b, dict) and "stride" in a:
+            lines += [f"  tensor {number - 1} {key}: {a[key]}, compiled: {b[key]}"
+                      for key in a if repr(a[key]) != repr(b[key])]
+        elif repr(a) != repr(b):
+            lines.append(f"  {a}, compiled: {b}")
     return "\n".join(lines)

@@ -94,21 +94,21 @@ def compare(make: Callable[[], Scene], mode: str, change_at: int, follow: bool =
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = observe(make, None, change_at)
-        found = observe(make, mode, change_at, follow)
-    assert_same(found, expected, f"mode={mode}, change before call {change_at}")
+        actual = observe(make, mode, change_at, follow)
+    assert_same(actual, expected, f"mode={mode}, change before call {change_at}")
 
 
-def assert_same(found: Any, expected: Any, where: str) -> None:
+def assert_same(actual: Any, expected: Any, where: str) -> None:
     """Asserts equality: tensors and numbers within rounding, everything else exactly."""
     if isinstance(expected, tuple) and expected[:1] == ("tensor",):
-        assert found[:4] == expected[:4], where
+        assert actual[:4] == expected[:4], where
         if expected[4] is not None:
-            np.testing.assert_allclose(found[4], expected[4], rtol=2e-4, atol=2e-5, err_msg=where)
+            np.testing.assert_allclose(actual[4], expected[4], rtol=2e-4, atol=2e-5, err_msg=where)
     elif isinstance(expected, list):
-        assert len(found) == len(expected), f"{where}: {found} instead of {expected}"
-        for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+        assert len(actual) == len(expected), f"{where}: {actual} instead of {expected}"
+        for k, (a, b) in enumerate(zip(actual, expected, strict=True)):
             assert_same(a, b, f"{where}, item {k}")
     elif isinstance(expected, float):
-        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5, err_msg=where)
+        np.testing.assert_allclose(actual, expected, rtol=2e-4, atol=2e-5, err_msg=where)
     else:
-        assert found == expected, where
+        assert actual == expected, where

@@ -382,8 +382,8 @@ def a_descriptor_whose_get_comes():
     Config.scale.value = 2.0
 
     def factor():
-        found = config.scale
-        return found if isinstance(found, float) else 1.0
+        scale = config.scale
+        return scale if isinstance(scale, float) else 1.0
 
     return factor, lambda: setattr(Field, "__get__", lambda self, owner, kind=None: 4.0)
 
@@ -450,9 +450,9 @@ def a_new_that_comes():
         value = 2.0
 
     def new(cls):
-        made = object.__new__(cls)
-        made.value = 5.0
-        return made
+        instance = object.__new__(cls)
+        instance.value = 5.0
+        return instance
 
     return lambda: Config().value, lambda: setattr(Config, "__new__", new)
 

@@ -34,8 +34,8 @@ def scene(make):
 
     def build():
         log = []
-        made = make(log)
-        action, change = made if isinstance(made, tuple) else (made, lambda: None)
+        parts = make(log)
+        action, change = parts if isinstance(parts, tuple) else (parts, lambda: None)
         weight = torch.ones(3, requires_grad=True)
 
         def step(x):

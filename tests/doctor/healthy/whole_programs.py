@@ -70,17 +70,17 @@ def evaluated_before_it_is_trained():
 def cross_validation():
     x, y = _data()
     for fold in range(3):
-        held = torch.arange(64) % 3 == fold
+        validation = torch.arange(64) % 3 == fold
         net = _Net()
         opt = optim.Adam(net.parameters())
         for _ in range(4):
             net.train()
             opt.zero_grad()
-            F.cross_entropy(net(x[~held]), y[~held]).backward()
+            F.cross_entropy(net(x[~validation]), y[~validation]).backward()
             opt.step()
         net.eval()
         with torch.inference_mode():
-            (net(x[held]).argmax(1) == y[held]).float().mean().item()
+            (net(x[validation]).argmax(1) == y[validation]).float().mean().item()
 
 
 def weighted_sampler_for_rare_classes():

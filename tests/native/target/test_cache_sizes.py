@@ -12,6 +12,7 @@ import pytest
 
 from flambeau.native.target import cache_sizes
 from flambeau.native.codegen.kernel import emit
+from flambeau.native.jit import scratch_slots  # noqa: F401 - what kernels take scratch by
 from flambeau.native.jit.elf_loader import load
 from flambeau.native.target.machine import host
 

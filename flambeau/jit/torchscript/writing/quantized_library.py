@@ -149,12 +149,12 @@ def _quantize(m: Any) -> Methods:
 
 def _functional(m: Any) -> Methods:
     """Write the operations of a FloatFunctional that was converted."""
-    both, one = "x: Tensor, y: Tensor", "x: Tensor, y: float"
+    tensors, scalar = "x: Tensor, y: Tensor", "x: Tensor, y: float"
     scale = _parameters(m)
     return {
-        **{name: f"{both}|return ops.quantized.{name}(x, y, {scale})"
+        **{name: f"{tensors}|return ops.quantized.{name}(x, y, {scale})"
            for name in ("add", "mul", "add_relu", "matmul")},
-        **{name: f"{one}|return ops.quantized.{name}(x, y)"
+        **{name: f"{scalar}|return ops.quantized.{name}(x, y)"
            for name in ("add_scalar", "mul_scalar")},
         "cat": f"x: List[Tensor], dim: int=0|return ops.quantized.cat(x, dim, {scale})",
     }
@@ -164,11 +164,11 @@ def _float_functional(m: Any) -> Methods:
     """Write the operations of a FloatFunctional that nothing observes."""
     if type(m.activation_post_process).__name__ != Identity.__name__:
         raise NotImplementedError("a FloatFunctional that is observed")
-    both, one = "x: Tensor, y: Tensor", "x: Tensor, y: float"
+    tensors, scalar = "x: Tensor, y: Tensor", "x: Tensor, y: float"
     return {
-        **{name: f"{both}|return torch.{name}(x, y)" for name in ("add", "mul", "matmul")},
-        **{f"{name}_scalar": f"{one}|return torch.{name}(x, y)" for name in ("add", "mul")},
-        "add_relu": f"{both}|return torch.relu(torch.add(x, y))",
+        **{name: f"{tensors}|return torch.{name}(x, y)" for name in ("add", "mul", "matmul")},
+        **{f"{name}_scalar": f"{scalar}|return torch.{name}(x, y)" for name in ("add", "mul")},
+        "add_relu": f"{tensors}|return torch.relu(torch.add(x, y))",
         "cat": "x: List[Tensor], dim: int=0|return torch.cat(x, dim)",
     }
 

@@ -48,8 +48,8 @@ class Outliner:
                 for loop in loops
                 if _is_outlinable(loop)
             }
-            many = Counter(form.text for form in shapes.values() if form.takes_arguments_only())
-            self._shapes = {key: form for key, form in shapes.items() if many[form.text] > 1}
+            uses = Counter(form.text for form in shapes.values() if form.takes_arguments_only())
+            self._shapes = {key: form for key, form in shapes.items() if uses[form.text] > 1}
         self._functions: dict[str, ir.Function] = {}
 
     def __contains__(self, statement: Statement) -> bool:

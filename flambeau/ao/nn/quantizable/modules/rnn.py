@@ -73,8 +73,8 @@ class LSTMCell(Module):
         input_gate, forget_gate, cell_gate, output_gate = self._project(x, h)
         input_gate, forget_gate = self.input_gate(input_gate), self.forget_gate(forget_gate)
         cell_gate, output_gate = self.cell_gate(cell_gate), self.output_gate(output_gate)
-        kept = self.fgate_cx.mul(forget_gate, c)
-        c = self.fgate_cx_igate_cgate.add(kept, self.igate_cgate.mul(input_gate, cell_gate))
+        retained = self.fgate_cx.mul(forget_gate, c)
+        c = self.fgate_cx_igate_cgate.add(retained, self.igate_cgate.mul(input_gate, cell_gate))
         return self.ogate_cy.mul(output_gate, ops.tanh(c)), c
 
     def _project(self, x: Tensor, h: Tensor) -> Any:

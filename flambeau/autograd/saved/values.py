@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..tensor.storage import VersionCounter
-from ..tensor.tensor import Tensor, wrap
-from .errors.graph_errors import raise_freed, raise_stale
-from .mode import MODE
-from .outputs import with_history
+from ...tensor.storage import VersionCounter
+from ...tensor.tensor import Tensor, wrap
+from ..errors.graph_errors import raise_freed, raise_stale
+from ..mode import MODE
+from ..outputs import with_history
 
 if TYPE_CHECKING:
-    from .node import Node
+    from ..node import Node
 
 
 def read_saved_values(node: Node) -> Sequence[Any]:

@@ -6,13 +6,13 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..native.foundation.generated_code import define
-from ..tensor.tensor import INFERENCE
-from .errors.graph_errors import raise_inference
-from .saved_values import SavedOutput
+from ...native.foundation.generated_code import define
+from ...tensor.tensor import INFERENCE
+from ..errors.graph_errors import raise_inference
+from .values import SavedOutput
 
 if TYPE_CHECKING:
-    from .node import Node
+    from ..node import Node
 
 N = TypeVar("N", bound="Node")
 
