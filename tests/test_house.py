@@ -38,20 +38,18 @@ LONGEST_FUNCTION = 40  # lines of code: the signature and the docstring do not c
 LONGEST_CLASS = 250
 LARGEST_FOLDER = 25  # files
 HIGHEST_FOLDER = 10  # rooms that import one another in a chain
-# What is above these bounds today, and must not grow: lines of classes, files of folders, floors.
-# A class or a folder that has come down is taken off the list.
+# What is above these bounds today, and must not grow: lines of classes, files of folders.
+# Six classes are PyTorch's: their methods are its interface, subclasses override them, and a base
+# class for some of them would be a place that PyTorch's readers do not know. The seventh is the
+# trainer's interface, of which 105 lines are documentation.
 LONG_CLASSES = {
-    "flambeau/compiler/capture/recorder.py:Recorder": 290,
-    "flambeau/compiler/proof/facts.py:Facts": 260,
-    "flambeau/compiler/proof/watcher.py:Watcher": 311,
-    "flambeau/fx/_symbolic_trace.py:Tracer": 330,
-    "flambeau/fx/graph.py:Graph": 330,
-    "flambeau/fx/node.py:Node": 320,
-    "flambeau/optim/optimizer.py:Optimizer": 340,
+    "flambeau/fx/_symbolic_trace.py:Tracer": 321,
+    "flambeau/fx/graph.py:Graph": 318,
+    "flambeau/fx/node.py:Node": 311,
+    "flambeau/optim/optimizer.py:Optimizer": 330,
     "flambeau/tensor/tensor.py:Tensor": 570,
-    "flambeau/train/loop/loop.py:Loop": 400,
-    "flambeau/train/trainer.py:Trainer": 450,
-    "flambeau/utils/tensorboard/writer.py:SummaryWriter": 330,
+    "flambeau/train/trainer.py:Trainer": 442,
+    "flambeau/utils/tensorboard/writer.py:SummaryWriter": 324,
 }
 LARGE_FOLDERS = {
     "flambeau": 35,  # PyTorch's own names at the top
@@ -212,6 +210,7 @@ def test_classes_are_short() -> None:
     long = {name: lines for name, lines in class_lengths().items() if lines > LONGEST_CLASS}
     grown = {name: lines for name, lines in long.items() if lines > LONG_CLASSES.get(name, 0)}
     assert not grown, "split it by concept"
+    assert not LONG_CLASSES.keys() - long, "it has come down: take it off the list"
 
 
 def test_folders_are_small() -> None:

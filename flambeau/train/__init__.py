@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from .events.order import CHECKPOINT, CONTROL, IO, METRICS, OUTER, USER, Band
 from .events.event import Event, Events as EventSet
 from .events.handlers import Handle
-from .loop.loop import Loop, MissingMetric
+from .loop.loop import Loop
+from .loop.run import MissingMetric
 from .events.callback_decorator import callback
 from .state.epoch_numbers import Outcome
 from .events.other_libraries import IgniteEvents as Events

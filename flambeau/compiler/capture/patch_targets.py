@@ -14,7 +14,7 @@ from ...ops.interception.code_patching import (
 )
 from ...ops.interception.stub_set import STUB_SETS
 from ...tensor.tensor import Tensor
-from .recorder import Recorder
+from .recorder import Recorder, composite_recorder
 
 
 def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
@@ -38,7 +38,8 @@ def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]
     for names in PUBLIC.values():
         for name, function in names.items():
             if _is_function(function) and id(function) not in result:
-                result[id(function)] = (function, recorder.checked(name, function), None)
+                record = composite_recorder(recorder, name, function)
+                result[id(function)] = (function, record, None)
     return list(result.values())
 
 

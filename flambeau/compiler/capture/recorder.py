@@ -271,56 +271,6 @@ class Recorder:
             node = node.shown()
             self.lines.setdefault(id(node), (event.line, event.module))
 
-    # --------------------------------------------------------- functions made of operators
-
-    def checked(self, name: str, function: Any) -> Callable:
-        """Return the recorder of the public function `name`, which is not an operator.
-
-        The operators it calls are recorded. If they do not explain its results and writes, the
-        whole call becomes one event.
-        """
-
-        def record(original: Callable, args: tuple, kwargs: dict) -> Any:
-            if not self.on:
-                return original(*args, **kwargs)
-            self.public.add(name)
-            first = args[0] if args and isinstance(args[0], Tensor) else None
-            version = 0 if first is None else version_of(first)
-            start = len(self.trace.events)
-            refs = None
-            if name.endswith("_") and not name.endswith("__"):
-                refs = self.refer((args, kwargs))
-                if name not in _OF_OPERATORS:
-                    self.compute()
-            result = original(*args, **kwargs)
-            if not self.on:
-                return result
-            unknown = [y for y in tensors_in(result) if self.trace.storage_of(y._array) is None]
-            if unknown and self.deferred is not None:
-                del self.trace.events[start:]
-                self.compute()
-                result = original(*args, **kwargs)
-                unknown = [y for y in tensors_in(result) if self.trace.storage_of(y._array) is None]
-            wrote: tuple[Value | None, ...] = ()
-            if refs is not None and first is not None and version_of(first) > version:
-                new = self.trace.events[start:]
-                if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
-                    wrote = (self.trace.value_of(first._array),)
-            if hasattr(function, "shape_depends_on_values"):
-                self.problem(f"the shape of what {name} gives depends on values")
-            if unknown or wrote:
-                if any(item.__class__ is np.ndarray for item in _flat((*args, *kwargs.values()))):
-                    self.problem(f"{name} gets a NumPy array")
-                refs = refs or self.refer((args, kwargs))
-                self.add(CALL, function=original, args=refs[0], kwargs=refs[1],
-                         results=self.describe_results(_flat(result)), written=wrote)
-            elif (result.__class__ in (bool, float) and tensors_in(args)
-                  and hasattr(function, "answers_from_values")):
-                self.problem(f"{name}() reads values of tensors in Python")
-            return result
-
-        return record
-
 
 def _calling_module() -> dict[str, Any]:
     """Return the globals of the library function that called the recorded operator."""
@@ -336,6 +286,55 @@ def _calling_module() -> dict[str, Any]:
 
 def _flat(result: Any) -> tuple:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable:
+    """Return the recorder of the public function `name`, which is not an operator.
+
+    The operators it calls are recorded. If they do not explain its results and writes, the
+    whole call becomes one event.
+    """
+
+    def record(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not recorder.on:
+            return original(*args, **kwargs)
+        recorder.public.add(name)
+        first = args[0] if args and isinstance(args[0], Tensor) else None
+        version = 0 if first is None else version_of(first)
+        start = len(recorder.trace.events)
+        refs = None
+        if name.endswith("_") and not name.endswith("__"):
+            refs = recorder.refer((args, kwargs))
+            if name not in _OF_OPERATORS:
+                recorder.compute()
+        result = original(*args, **kwargs)
+        if not recorder.on:
+            return result
+        unknown = [y for y in tensors_in(result) if recorder.trace.storage_of(y._array) is None]
+        if unknown and recorder.deferred is not None:
+            del recorder.trace.events[start:]
+            recorder.compute()
+            result = original(*args, **kwargs)
+            unknown = [y for y in tensors_in(result) if recorder.trace.storage_of(y._array) is None]
+        wrote: tuple[Value | None, ...] = ()
+        if refs is not None and first is not None and version_of(first) > version:
+            new = recorder.trace.events[start:]
+            if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
+                wrote = (recorder.trace.value_of(first._array),)
+        if hasattr(function, "shape_depends_on_values"):
+            recorder.problem(f"the shape of what {name} gives depends on values")
+        if unknown or wrote:
+            if any(item.__class__ is np.ndarray for item in _flat((*args, *kwargs.values()))):
+                recorder.problem(f"{name} gets a NumPy array")
+            refs = refs or recorder.refer((args, kwargs))
+            recorder.add(CALL, function=original, args=refs[0], kwargs=refs[1],
+                     results=recorder.describe_results(_flat(result)), written=wrote)
+        elif (result.__class__ in (bool, float) and tensors_in(args)
+              and hasattr(function, "answers_from_values")):
+            recorder.problem(f"{name}() reads values of tensors in Python")
+        return result
+
+    return record
 
 
 def module_recorder(recorder: Recorder) -> Callable:

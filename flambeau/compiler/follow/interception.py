@@ -40,7 +40,9 @@ from ..capture.patch_targets import _through
 from ..capture.record_draws_and_reads import _draw, _kinds
 from ..capture.record_library import _step_group as _record_step_group
 from ..capture.record_library import replacements
-from ..capture.recorder import _OF_OPERATORS, Recorder, module_recorder
+from ..capture.recorder import (
+    _OF_OPERATORS, Recorder, composite_recorder, module_recorder,
+)
 from ..trace.operands import arrays_in, bind, tensors_in, unbind
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass
@@ -562,7 +564,7 @@ def _checked(function: Any, name: str) -> Hook:
     A followed call runs it only where the segment did, with the same plain arguments: others might
     make it compute without operators. A composite that did so is a barrier from then on.
     """
-    inner = Recorder.checked(NOW, name, function)
+    inner = composite_recorder(NOW, name, function)
     opaque = False
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

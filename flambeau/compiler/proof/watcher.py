@@ -16,15 +16,16 @@ from ...nn import functional
 from ..trace.host_numbers import Read
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
 from .call_results import settle
-from .calls import find_function, invoke, runs_unwatched
+from .calls import invoke, runs_unwatched
 from .consumption import handle, returns_to_stack
 from .contents import guard_if_container
 from .declarations import (
     READS_VALUES, UNGUARDED, in_library, in_standard_library, is_served,
 )
 from .facts import Facts, outside_containers
+from .frame_entry import enter
 from .guards import Proof, Test
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Variable
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
 from .shadow_frame import ShadowFrame
 from .stores import Store, replace_numbers
 
@@ -174,7 +175,7 @@ class Watcher:
                 return None  # called internally by the library
             if _is_performed(self.shadows, caller):
                 return None
-            shadow = self._attempt(frame, lambda: self._begin(frame, above))
+            shadow = self._attempt(frame, lambda: enter(self.facts, frame, above))
             if shadow is None:
                 return None
             self.shadows[frame] = shadow
@@ -235,64 +236,6 @@ class Watcher:
         else:
             where = f"{code.co_filename}:{frame.f_lineno}"
             self._refuse(at.f_code.co_filename, at.f_lineno, f"{why}, in {where}")
-
-    def _begin(self, frame: Any, above: ShadowFrame | None) -> ShadowFrame:
-        """Return the shadow of a new frame, matched by the opcode that calls it or by identity."""
-        code, facts = frame.f_code, self.facts
-        call = above.call if above is not None else None
-        bound: dict[str, Provenance] = {}
-        function: Provenance | None = None
-        is_called = call is not None and call.code is code and not call.entered
-        if is_called:
-            assert call is not None
-            assert call.bind is not None
-            call.entered = True
-            function, bound = call.function, call.bind(frame)
-        elif code in facts.functions:
-            if len(facts.functions[code]) > 1:
-                raise NotProvedError("code that is not watched calls one of several functions")
-            function = facts.functions[code][0]
-        count = code.co_argcount + code.co_kwonlyargcount
-        count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-        for name in code.co_varnames[:count]:
-            if name not in bound and name in frame.f_locals:
-                bound[name] = facts.identify(
-                    frame.f_locals[name], call is not None and call.tainted,
-                    None if call is None else call.created,
-                )
-        if not is_called:
-            self._guard_method(frame)
-        shadow = ShadowFrame.of(code, function, bound)
-        if code.co_freevars:
-            self._bind_cells(shadow, frame, function)
-        return shadow
-
-    def _guard_method(self, frame: Any) -> None:
-        """Guard that C code or the library finds the same method on the class again."""
-        code: types.CodeType = frame.f_code
-        if code.co_argcount:
-            kind = type(frame.f_locals.get(code.co_varnames[0]))
-            for owner in kind.__mro__:
-                for name, member in owner.__dict__.items():
-                    function = _function_of(member, code)
-                    if function is not None:
-                        self.facts.guard_lookup(kind, name)
-                        self.facts.guard_code(function)
-
-    def _bind_cells(self, shadow: ShadowFrame, frame: Any, function: Provenance | None) -> None:
-        code: types.CodeType = frame.f_code
-        if function is not None and function.cells is not None:
-            shadow.cells.update(zip(code.co_freevars, function.cells, strict=True))
-            return
-        x: Any = UNKNOWN if function is None else function.value
-        if x is UNKNOWN:
-            x = find_function(frame)
-        x = getattr(x, "__func__", x)  # unwrap a method
-        if x is None or getattr(x, "__code__", None) is not code:
-            raise NotProvedError(f"nobody knows which function {code.co_name} is")
-        for name, cell in zip(code.co_freevars, x.__closure__, strict=True):
-            path = f"{self.facts.constant(cell)}.cell_contents"
-            shadow.cells[name] = Variable(None, path, cell)
 
     # ------------------------------------------------------------------------------ opcodes
 
@@ -363,12 +306,6 @@ def _is_performed(shadows: Mapping[Any, ShadowFrame], caller: Any) -> bool:
             return shadow.call is not None and shadow.call.performed
         caller = caller.f_back
     return False
-
-
-def _function_of(member: Any, code: types.CodeType) -> Any:
-    """Return the function of a class member or property that has this code, or None."""
-    parts = (member.fget, member.fset, member.fdel) if isinstance(member, property) else (member,)
-    return next((f for f in parts if getattr(f, "__code__", None) is code), None)
 
 
 def _repeats(shadow: ShadowFrame, instruction: Any, offset: int) -> bool:

@@ -10,7 +10,7 @@ from .other_libraries import TNT
 
 if TYPE_CHECKING:
     from .handlers import Handle
-    from ..loop.loop import Loop
+    from ..loop.run import Run
 
 # torchnet's key: our attribute. (`t` counts finished steps, `maxepoch` is the number of epochs.)
 _STATE = {
@@ -24,7 +24,7 @@ _STATE = {
 class HookState(MutableMapping[str, Any]):
     """The state as torchnet's dict: `state["sample"]`, `state["loss"]`, and custom keys."""
 
-    def __init__(self, run: Loop) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
 
     def _place(self, key: str) -> tuple[Any, str]:
@@ -57,7 +57,7 @@ class Hooks(MutableMapping[str, Callable[[HookState], Any]]):
     Raises KeyError, with suggestions, for an unknown name.
     """
 
-    def __init__(self, run: Loop) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._state = HookState(run)
         self._set: dict[str, tuple[Callable[[HookState], Any], Handle]] = {}

@@ -10,43 +10,21 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, TypeVar
 
-from ..._namespace import settings
 from ..events import scope as scopes
-from .attach import listed, use
+from .attach import listed
+from .run import Run
 from ..state.data import length_of, skipped
 from ..state.history import History
-from ..events.event import Event
-from ..events.handlers import Entered, Frame, Handle, Handlers
-from ..events.named_hooks import Hooks
-from ..events.other_libraries import ELSEWHERE, Elsewhere
-from ..events.suggestions import suggest
+from ..events.handlers import Frame, Handle
 from ..state.numpy_packing import packed, unpacked
-from ..state.persisted_state import Persisted, Persistence
 from ..state.random_state import plain, random_state, set_random_state
-from ..events.scope import Scope
 from ..events.handler_arguments import step_of
-from ..state.state import State
 
 F = TypeVar("F", bound=Callable[..., Any])
 _STEP, _START = scopes.step, scopes.step.start
 
 
-class MissingMetric(KeyError):
-    """A monitored metric is missing; the message lists those that exist.
-
-    >>> from flambeau.train import EarlyStopping, Loop
-    >>> try:
-    ...     Loop(lambda batch: 1.0, callbacks=[EarlyStopping("vald_loss")]).run([1])
-    ... except MissingMetric as error:
-    ...     print(error)
-    there is no 'vald_loss' in the logs of epoch 1. There are none
-    """
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class Loop:
+class Loop(Run):
     """Runs `step(run, batch)`, or `step(batch)`, for every batch of every epoch.
 
     The loop itself is the `run` that handlers get. What the step returns is `run.state.output`.
@@ -61,162 +39,25 @@ class Loop:
     2 6 6
     """
 
-    start, end, error = scopes.run.start, scopes.run.end, scopes.run.error
-    vars().update({name: Elsewhere() for name in ELSEWHERE})
-
     def __init__(
         self, step: Callable[..., Any] | None = None, *, callbacks: Iterable[Any] = ()
     ) -> None:
-        self.state = State()
-        self.handlers = Handlers(self)
-        self.persistence = Persistence()
-        self.hooks = Hooks(self)
-        self.monitored: list[str] = []
-        self._rows: list[tuple[int, dict[str, Any]]] = []
+        super().__init__()
         self._body: Callable[[Any], Any] | None = None
-        self._stopping: Scope | None = None
-        self._stage = "done"  # what of the epoch comes next: train, valid, done
         self._completed = 0  # batches of the epoch whose step is done
         self._order: dict[str, Any] | None = None  # random state when the epoch's order was drawn
         self._boundary: dict[str, Any] | None = None  # random state when training was done
         self._position: dict[str, Any] | None = None  # loaded, and not yet gone to
-        self._counts: dict[str, int] = {}
-        self._inexact: int | None = None  # the setting before `exact`
         self._running = self._stepping = False
         if step is not None:
             self.step(step)
         for callback in listed(callbacks):
             self.use(callback)
 
-    def __dir__(self) -> list[str]:
-        return sorted(set(super().__dir__()) - set(ELSEWHERE))
-
-    # ---- ways in ----
-
-    def on(self, where: Any, band: Any = None) -> Callable[[F], F]:
-        """Decorator: have a function called at an event, or a generator function at a scope."""
-
-        def attach(function: F) -> F:
-            self.attach(where, function, band)
-            return function
-
-        return attach
-
-    def attach(self, where: Any, function: Callable[..., Any], band: Any = None) -> Handle:
-        """Attach without a decorator. Detach by `detach()` of the result, or use it in a `with`."""
-        return self.handlers.attach(where, function, band)
-
-    def use(self, callback: Any) -> Handle:
-        """Attach an object with methods `on_...`, or a generator callback."""
-        return use(self.handlers, self.persistence, callback)
-
-    def detach(self, function: Any) -> None:
-        """Take a function or callback out, wherever it is attached."""
-        result = [handle for handle in self.handlers.handles if handle.function is function]
-        if not result:
-            raise ValueError(f"{getattr(function, '__qualname__', function)} is not attached")
-        for handle in result:
-            handle.detach()
-
     def step(self, function: F) -> F:
         """Decorator: the function `(run, batch)`, or `(batch)`, that a step is."""
         self._body = step_of(function, self)
         return function
-
-    # ---- what handlers use ----
-
-    def scope(self, stage: Scope, n: int | None = None) -> Entered:
-        """`with run.scope(backward):` fires its start, and its end or error."""
-        return Entered(self.handlers, stage, self._count(stage.name) if n is None else n)
-
-    def fire(self, event: Event, n: int | None = None) -> None:
-        """Fire a custom event."""
-        self.handlers.fire(event, self._count(event.name) if n is None else n)
-
-    def _count(self, name: str) -> int:
-        n = self._counts[name] = self._counts.get(name, 0) + 1
-        return n
-
-    def stop(self, stage: Scope = scopes.run) -> None:
-        """End at the next step's boundary; `end` events still fire.
-
-        `run` (the default) ends all, `epoch` the epoch, without its validation, and `train` the
-        epoch's training alone.
-        """
-        if not isinstance(stage, Scope) or stage.name not in ("run", "epoch", "train"):
-            raise ValueError(f"stop ends run, epoch or train, not {stage!r}")
-        if self._stopping is None or self._stopping.name != "run":
-            self._stopping = stage
-        self.fire(scopes.stopped)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the run is about to end."""
-        return self._stopping is not None and self._stopping.name == "run"
-
-    @property
-    def ending(self) -> Scope | None:
-        """What `stop` was asked to end, until it has ended: run, epoch or train."""
-        return self._stopping
-
-    @property
-    def epoch_over(self) -> bool:
-        """Whether the epoch is complete: false in an epoch cut short by the run's end, which a
-        resumed run continues."""
-        return self._stage == "done"
-
-    def exact(self, wanted: bool = True) -> None:
-        """Make the following steps bit-exact in a process that resumes from here: no kernel takes
-        over later, as with use_deterministic_algorithms. Resume calls it."""
-        if wanted and self._inexact is None:
-            self._inexact = settings.get_deterministic_debug_mode()
-            settings.use_deterministic_algorithms(True)
-        elif not wanted and self._inexact is not None:
-            settings.set_deterministic_debug_mode(self._inexact)
-            self._inexact = None
-
-    def persist(self, name: str | None = None, /, **defaults: Any) -> Persisted:
-        """Return attributes that are saved with the run and restored when it resumes.
-
-        In a generator callback with a `name`, that name is used. Raises ValueError if another
-        callback persists under it.
-        """
-        return self.persistence.persist(name, self.handlers.current, defaults)
-
-    def log(self, **values: Any) -> None:
-        """Put numbers into this epoch's logs."""
-        self.state.metrics.update(values)
-
-    @property
-    def logs(self) -> dict[str, Any]:
-        """The numbers of this epoch so far."""
-        return dict(self.state.metrics)
-
-    @property
-    def history(self) -> History:
-        """The logs of every epoch, with its number."""
-        return History({"epoch": number, **logs} for number, logs in self._rows)
-
-    def plot(self, path: Any = None) -> Any:
-        """Plot the learning curves so far, for a notebook to display; save as .html, .svg or .png
-        if given a path. Raises ValueError before the end of the first epoch."""
-        from ..reporting.learning_curves import plot
-
-        return plot(self, path)
-
-    def monitor(self, name: str) -> None:
-        """Check at the end of the first epoch that this metric exists."""
-        self.monitored.append(name)
-
-    def metric(self, name: str) -> Any:
-        """The number of this epoch called `name`; MissingMetric, with those there are, if none."""
-        try:
-            return self.state.metrics[name]
-        except KeyError:
-            raise MissingMetric(
-                f"there is no '{name}' in the logs of epoch {self.state.epoch}"
-                f"{suggest(name, self.state.metrics)}"
-            ) from None
 
     # ---- running ----
 
@@ -348,17 +189,8 @@ class Loop:
             iterator = skipped(data, position["batch_number"])
             set_random_state(position["random"], data)
         if self.handlers.live["fetch"]:
-            return self._fetching(iterator)
+            return _fetching(self, iterator)
         return iterator
-
-    def _fetching(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        end = object()
-        while True:
-            with self.scope(scopes.fetch, self.state.step + 1):
-                batch = next(iterator, end)
-            if batch is end:
-                return
-            yield batch
 
     def _steps(self, iterator: Iterator[Any]) -> None:
         """The inner loop. A scope without listeners costs a dict lookup; one frame serves all
@@ -441,3 +273,14 @@ class Loop:
         self.persistence.load_state_dict(unpacked(saved["persistence"]))
         self._position = saved
         state.resumed = state.resumed or self._running
+
+
+def _fetching(run: Loop, iterator: Iterator[Any]) -> Iterator[Any]:
+    """The iterator, with a fetch scope around each of its steps."""
+    end = object()
+    while True:
+        with run.scope(scopes.fetch, run.state.step + 1):
+            batch = next(iterator, end)
+        if batch is end:
+            return
+        yield batch

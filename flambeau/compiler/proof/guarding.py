@@ -1,0 +1,102 @@
+"""Adds guards to a proof: on values, classes, and the lookup of names on them."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from .declarations import in_library
+from .guards import Guard, Proof, Test
+from .provenance import Kind, Provenance
+
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: attributes of such a class cannot be set
+
+
+class Guarding:
+    """The proof of a watched call, and the guards it needs so far."""
+
+    def __init__(self) -> None:
+        self.proof = Proof()
+        self.reads: dict[Any, Provenance] = {}  # by place
+        self.line: tuple[str, int] = ("", 0)  # the running line
+        self.missing: dict[type, set[str]] = {}  # names that must stay absent from classes
+        self.orders: set[type] = set()  # classes whose MRO must stay the same
+        self._names: dict[int, str] = {}
+
+    def constant(self, x: Any) -> str:
+        """Return the name of an outside object; paths start from such names."""
+        name = self._names.get(id(x))
+        if name is None:
+            name = self._names[id(x)] = f"k{len(self._names)}"
+            self.proof.constants[name] = x
+        return name
+
+    def path_of(self, p: Provenance) -> str:
+        """Return an expression that reads an outside object again."""
+        return p.path or self.constant(p.value)
+
+    def guard(self, path: str, test: Test, value: Any, needed: bool = True) -> Guard:
+        """Add a guard."""
+        guard = Guard(path, test, value, needed, self.line)
+        self.proof.guards.append(guard)
+        return guard
+
+    def guard_type(self, p: Provenance) -> None:
+        """Guard the class of an object."""
+        key = (id(p.value), "type")
+        if key not in self.reads:
+            self.reads[key] = Provenance(Kind.PLAIN)
+            self.guard(f"{self.path_of(p)}.__class__", Test.IDENTITY, type(p.value))
+
+    def guard_absence(self, p: Provenance, name: str) -> None:
+        """Guard that an object's `__dict__` lacks a name, and its class's lookup of that name."""
+        self.guard_type(p)
+        self.guard_lookup(type(p.value), name)
+        key = (id(p.value), "absent", name)
+        if type(p.value).__dictoffset__ and key not in self.reads:
+            self.reads[key] = p
+            self.guard(f"{self.path_of(p)}.__dict__", Test.ABSENT, name)
+
+    def guard_lookup(self, kind: type, *names: str) -> None:
+        """Guard the lookup of names on a class, both present and absent ones."""
+        for name in names:
+            order = [c for c in kind.__mro__ if not c.__flags__ & _IMMUTABLE]
+            owner = next((c for c in kind.__mro__ if name in c.__dict__), None)
+            if owner in order:
+                self.guard_class(kind, name)
+                continue
+            for base in order:
+                self.missing.setdefault(base, set()).add(name)
+        if len(kind.__mro__) > 2:
+            self.orders.add(kind)
+
+    def guard_classes(self) -> None:
+        """Add the guards on classes that lookups went through."""
+        for kind in self.orders:
+            self.guard(f"{self.constant(kind)}.__mro__", Test.IDENTITY, kind.__mro__)
+        for kind, names in self.missing.items():
+            path = f"{self.constant(kind)}.__dict__"
+            self.guard(path, Test.NONE_OF, frozenset(names))
+
+    def guard_class(self, owner: type, name: str) -> None:
+        """Guard the identity of a class attribute."""
+        key = (id(owner), "class", name)
+        if owner.__module__ == "builtins" or key in self.reads:
+            return
+        self.reads[key] = Provenance(Kind.PLAIN)
+        raw = next((c.__dict__[name] for c in owner.__mro__ if name in c.__dict__), None)
+        current = getattr(owner, name)
+        path = f"{self.constant(owner)}.{name}"
+        if isinstance(raw, classmethod):
+            current, path = current.__func__, f"{path}.__func__"
+        if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+            return
+        self.guard(path, Test.IDENTITY, current)
+
+    def guard_code(self, function: Any) -> None:
+        """Guard the code object of a function."""
+        key = (id(function), "__code__")
+        if key not in self.reads and not in_library(function.__code__):
+            self.reads[key] = Provenance(Kind.PLAIN)
+            path = f"{self.constant(function)}.__code__"
+            self.guard(path, Test.IDENTITY, function.__code__)
