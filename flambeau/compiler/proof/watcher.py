@@ -16,14 +16,13 @@ from ...nn import functional
 from ..trace.host_numbers import Read
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
 from .call_results import settle
-from .calls import invoke, runs_unwatched
+from .calls import enter, invoke, runs_unwatched
 from .consumption import handle, returns_to_stack
 from .contents import guard_if_container
 from .declarations import (
     READS_VALUES, UNGUARDED, in_library, in_standard_library, is_served,
 )
 from .facts import Facts, outside_containers
-from .frame_entry import enter
 from .guards import Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
 from .shadow_frame import ShadowFrame
