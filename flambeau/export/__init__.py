@@ -1,6 +1,6 @@
-"""torch.export: programs as graphs of aten's operators, which files hold and other programs run.
+"""torch.export: programs as graphs of aten operators, which can be saved, loaded and transformed.
 
-`export` records one run of a module; `save` and `load` write and read what it gives.
+`export` records one run of a module; `save` and `load` write and read the result.
 """
 
 from ..tensor.absent import lacking
@@ -22,9 +22,9 @@ export_for_training = export
 
 
 def register_dataclass(cls: type, *, serialized_type_name: str | None = None) -> None:
-    """Register a dataclass as a container, so that programs take and give its instances.
+    """Register a dataclass as a container, so that programs can take and return its instances.
 
-    `serialized_type_name`: its name in files. ValueError for a class that is no dataclass.
+    `serialized_type_name`: its name in files. ValueError if the class is not a dataclass.
 
     >>> from dataclasses import dataclass
     >>> @dataclass

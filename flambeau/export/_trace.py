@@ -1,4 +1,4 @@
-"""torch.export._trace: export by the name that PyTorch's own tools call."""
+"""torch.export._trace: export under the name that PyTorch's own tools call."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def _export(
     mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
     dynamic_shapes: Any = None, *, preserve_module_call_signature: Any = (), **options: Any,
 ) -> ExportedProgram:
-    """torch.export.export; further options are accepted."""
+    """Call torch.export.export; other options are accepted."""
     return export(mod, args, kwargs, dynamic_shapes=dynamic_shapes,
                   preserve_module_call_signature=preserve_module_call_signature)

@@ -1,6 +1,6 @@
-"""Archives of exported programs: a graph in JSON and tensors beside it. Reading one runs no code.
+"""Archives of exported programs: a graph in JSON, and its tensors. Loading one runs no code.
 
-The graph names operators of flambeau's by their public paths; anything else is refused.
+The graph names flambeau's operators by their public paths; anything else is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REFUSED = frozenset(("from_file", "load", "save", "hub"))
 
 
 class ArchiveError(RuntimeError):
-    """A file that is no archive, that is damaged, or that asks for what no graph may call."""
+    """The file is not an archive, is damaged, or calls something that no graph may call."""
 
 
 # ------------------------------------------------------------------------------------- writing
@@ -105,7 +105,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def _name(node: Node) -> str:
-    """The name of a node's function; NotImplementedError for one that no archive can hold."""
+    """Return the name of a node's function; NotImplementedError if archives cannot hold it."""
     target: Any = node.target
     if isinstance(target, aten.Overload):
         return f"torch.ops.{target}"
@@ -116,7 +116,7 @@ def _name(node: Node) -> str:
 
 
 def _write(value: Any) -> Any:
-    """A value as JSON; containers and constants of torch as one-element dicts."""
+    """Return a value as JSON; containers and torch's constants become one-element dicts."""
     if isinstance(value, Node):
         return {"node": value.name}
     if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
@@ -148,9 +148,9 @@ def load(
     f: Any, *, extra_files: dict[str, Any] | None = None,
     expected_opset_version: Any = None,
 ) -> ExportedProgram:
-    """Read an exported program. RuntimeError for a file that is damaged or no such archive.
+    """Read an exported program. RuntimeError if the file is damaged or not such an archive.
 
-    `extra_files`: filled with the entries of these names. Nothing in the file is run.
+    `extra_files`: its keys name entries of the file, which become its values. No code is run.
     """
     try:
         program = _of_pytorch(f, extra_files)
@@ -176,7 +176,7 @@ def load(
 
 
 def _of_pytorch(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram | None:
-    """The program in a `.pt2` file of PyTorch's; None for any other file."""
+    """Return the program in one of PyTorch's `.pt2` files; None for any other file."""
     named = isinstance(f, (str, os.PathLike))
     with open(f, "rb") if named else nullcontext(f) as opened:
         start = opened.tell()
@@ -229,7 +229,7 @@ def _rebuilt(program: dict[str, Any], state: Any, constants: Any) -> ExportedPro
 
 
 def _identifier(name: Any) -> str:
-    """A name that stands in generated code, which has to be one."""
+    """Check that a name, which will stand in generated code, is an identifier; return it."""
     if not isinstance(name, str) or not name.isidentifier():
         raise ArchiveError(f"torch.export.load: {name!r} is no name")
     return name
@@ -242,7 +242,7 @@ def _argument(parts: list[Any]) -> Any:
 
 
 def _functions() -> dict[str, Any]:
-    """The functions that an archive may name: operators, by their public paths."""
+    """Return the operators that an archive may name, by their public paths."""
     operators = {f for space in PUBLIC.values() for f in space.values()}
     return {path: f for f, path in _public_names().items()
             if not isinstance(f, type) and f in operators

@@ -1,4 +1,4 @@
-"""Public calls as calls of aten's operators: their names, their overloads, their arguments."""
+"""Translates public calls to aten operators: names, overloads and arguments."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ ATEN_FORMS: dict[str, Any] = {
 
 
 def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[Any, list, dict]]:
-    """The steps that compute a public call: operators with their arguments.
+    """Return the steps that compute a public call: operators with their arguments.
 
     An ellipsis among the arguments stands for the result of the step before. A function that aten
     does not have is a step as it is.

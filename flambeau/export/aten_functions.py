@@ -50,7 +50,7 @@ def _functional() -> Any:
 
 
 def scalar_type(value: Any) -> Any:
-    """A dtype from its number in c10::ScalarType; what is no number stays."""
+    """Return the dtype with a number of c10::ScalarType; other values are returned as they are."""
     if isinstance(value, int) and not isinstance(value, bool):
         name = _SCALAR_TYPES[value]
         return all_dtypes().get(name) or getattr(dtypes, name)
@@ -58,7 +58,7 @@ def scalar_type(value: Any) -> Any:
 
 
 def number_of_dtype(value: dtype) -> int:
-    """The number in c10::ScalarType."""
+    """Return a dtype's number in c10::ScalarType."""
     return _SCALAR_TYPES.index(value.name)
 
 
@@ -93,7 +93,7 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def aten_function(name: str) -> Callable[..., Any] | None:
-    """What computes `aten::name`; None for an operator that flambeau does not have."""
+    """Return the function that computes `aten::name`; None if flambeau lacks the operator."""
     if name in _REFUSED:
         return None
     own = FUNCTIONS.get(name)
@@ -121,7 +121,7 @@ def _public(name: str) -> Callable[..., Any] | None:
 
 
 def _in_place(name: str) -> Callable[..., Any] | None:
-    """The in-place form of an operator that has one only as `inplace=True`."""
+    """Return the in-place form of an operator whose public function takes `inplace=True`."""
     function = PUBLIC["nn.functional"].get(name[:-1])
     if function is None or "inplace" not in inspect.signature(function).parameters:
         return None
@@ -148,7 +148,7 @@ def _with_list(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """`to` in all its overloads, told apart by the types of the first arguments."""
+    """Compute any overload of `to`, chosen by the types of the first arguments."""
     named = dict(kwargs)
     rest = list(args)
     if rest and isinstance(rest[0], Tensor):
@@ -218,7 +218,7 @@ def _index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) 
 
 
 def _fill_indices(self: Any, indices: Any) -> list[Any]:
-    """Indices with ranges in the place of None."""
+    """Return the indices with ranges in place of None."""
     if all(i is not None for i in indices):
         return list(indices)
     raise NotImplementedError("index_put with accumulate and an index that is None")
@@ -229,7 +229,7 @@ def _expand(self: Any, size: Any, *, implicit: bool = False) -> Any:
 
 
 def _upsample(mode: str, aligned: bool) -> Callable[..., Any]:
-    """`upsample_*`, by the size wanted or by factors."""
+    """`upsample_*`, to a size or by factors."""
 
     def call(input: Any, output_size: Any, *rest: Any, scale_factors: Any = None) -> Any:
         corners = rest[0] if aligned and rest else None
@@ -246,7 +246,7 @@ def _upsample(mode: str, aligned: bool) -> Callable[..., Any]:
 
 
 def _average_pool(count: int) -> Callable[..., Any]:
-    """Average pooling, where no stride is an empty list."""
+    """Average pooling; an empty list means no stride."""
 
     def call(input: Any, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
         function = PUBLIC["nn.functional"][f"avg_pool{count}d"]
@@ -277,7 +277,7 @@ def _plain_elu(self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: f
 
 
 def _feature_dropout(input: Any, p: float, train: bool) -> Any:
-    """Whole channels are dropped: axes 0 and 1 count."""
+    """Drop whole channels: one draw for each index of axes 0 and 1."""
     if not train or p == 0:
         return input
     shape = list(input.shape[:2]) + [1] * (input.dim() - 2)

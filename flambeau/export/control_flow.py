@@ -1,4 +1,4 @@
-"""Functions in an exported program that become graphs: branches of torch.cond, bodies of map."""
+"""Functions that become subgraphs of an exported program: torch.cond's branches, map's body."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def map_over(recorder: Any, function: Any, f: Callable[..., Any], leaves: list[T
 
 
 def _compare(parts: list[Subgraph]) -> None:
-    """Raise UserError unless two branches give the same kind of thing."""
+    """Raise UserError unless both branches return the same structure."""
     first, second = parts
     alike = first.spec == second.spec and all(
         isinstance(a, Tensor) == isinstance(b, Tensor)

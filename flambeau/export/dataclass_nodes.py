@@ -1,4 +1,4 @@
-"""Dataclasses as containers of their fields, whose values may be absent."""
+"""Dataclasses as pytree containers of their fields."""
 
 from __future__ import annotations
 

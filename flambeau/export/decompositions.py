@@ -1,4 +1,4 @@
-"""run_decompositions: composite operators of an exported graph as calls of core aten's.
+"""run_decompositions: replaces an exported graph's composite operators by core aten's.
 
 Each rule takes the Decomposer, whose call adds a node, and a node's arguments; it gives what stands
 for the node, or None where the operator stays as it is.
@@ -28,7 +28,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Add a rule for operators of these names."""
+    """Register a rule for operators with these names."""
 
     def add(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -52,7 +52,7 @@ class Decomposer:
         self.node: Any = None  # the node that is copied
 
     def copy(self, graph: Graph) -> Graph:
-        """The graph in core operators."""
+        """Return the graph in core operators."""
         with no_grad():
             for node in graph.nodes:
                 self.node = node
@@ -90,7 +90,7 @@ class Decomposer:
         return RULES[name](self, *args)
 
     def _recorded(self, function: Callable, args: Any, kwargs: Any) -> Any:
-        """The nodes of what a function of the user's calls."""
+        """Record a user's function; return the nodes of its results."""
         recorder = Recorder(self.graph, lambda tensor: self._unknown(function), False)
         map_arg((args, kwargs), lambda node: _tell(recorder, node))
         with recorder:
@@ -104,13 +104,13 @@ class Decomposer:
                                   "none of its arguments")
 
     def length(self, x: Node, dim: int) -> Any:
-        """The length of a dimension: a number, or a node where lengths may vary."""
+        """Return the length of a dimension: a number, or a node if the length may vary."""
         if not self.is_dynamic:
             return value(x).shape[dim]
         return self(aten.sym_size.int, x, dim % value(x).ndim)
 
     def lengths(self, x: Node) -> list[Any]:
-        """The lengths of all dimensions."""
+        """Return the lengths of all dimensions."""
         return [self.length(x, i) for i in range(value(x).ndim)]
 
     def reshaped(self, x: Node, size: list[Any]) -> Node:
@@ -123,7 +123,7 @@ class Decomposer:
 
 
 def value(node: Any) -> Any:
-    """What a node computes on the example inputs; in containers too."""
+    """Return a node's value on the example inputs; containers are mapped."""
     if isinstance(node, Node):
         return node.meta["val"]
     if isinstance(node, list | tuple):
@@ -228,7 +228,7 @@ def _matmul(e: Decomposer, a: Node, b: Node) -> Node:
 
 
 def _batched(e: Decomposer, x: Node, batch: list[Any]) -> Node:
-    """Matrices for each place of a batch, as one axis of them."""
+    """Expand matrices to a batch's shape, and flatten its axes into one."""
     rows, columns = e.length(x, -2), e.length(x, -1)
     wanted = _example(batch) + tuple(value(x).shape[-2:])
     if tuple(value(x).shape) != wanted:
@@ -237,7 +237,7 @@ def _batched(e: Decomposer, x: Node, batch: list[Any]) -> Node:
 
 
 def _example(sizes: list[Any]) -> tuple[int, ...]:
-    """The lengths that nodes among sizes have on the example inputs."""
+    """Return sizes with nodes replaced by their lengths on the example inputs."""
     return tuple(value(size) for size in sizes)
 
 

@@ -1,4 +1,4 @@
-"""DimensionSymbols: the dynamic dimensions of a program's inputs, and what is asked of them.
+"""DimensionSymbols: the dynamic dimensions of a program's inputs, and the guards on them.
 
 A decision that holds for the two lengths of a trace may not hold for all that a Dim allows. What
 each decision asks is compared with the Dim's bounds in the end.
@@ -26,7 +26,7 @@ _LEAST_COMMON = 2
 
 
 class DimensionSymbols:
-    """The second input of a trace, and the symbols of its dynamic dimensions.
+    """A trace's second input, and the symbols of its dynamic dimensions.
 
     `others`: the inputs with other lengths of their dynamic dimensions, and like values.
     """
@@ -47,12 +47,12 @@ class DimensionSymbols:
 
     @property
     def names(self) -> list[str]:
-        """The names of the Dims."""
+        """Return the names of the Dims."""
         return sorted({getattr(d, "__name__", repr(d)) for dims in self.dims.values()
                        for d in dims.values()})
 
     def _other(self, dim: Any, n: int) -> int:
-        """The second input's length of a dimension."""
+        """Return the second input's length of a dimension."""
         key, root, value = _root(dim, n)
         if key not in self.lengths:
             step = 1 + sum(k != key for k in self.lengths)
@@ -62,7 +62,7 @@ class DimensionSymbols:
         return dim.fn(other) if isinstance(dim, Dim) else other
 
     def enter(self, table: SymbolTable) -> None:
-        """Make a symbol of each root, and tell which lengths derive from it."""
+        """Create a symbol for each root, and record which lengths derive from it."""
         for key, (value, other) in self.lengths.items():
             root = self.roots[key]
             self.symbols[key] = table.add("s", value, other, root.min, root.max)
@@ -76,7 +76,7 @@ class DimensionSymbols:
     # ---------------------------------------------------------------- what is asked of them
 
     def check(self) -> None:
-        """SpecializationError for decisions that do not hold for all lengths of a Dim."""
+        """Raise SpecializationError if a decision fails for some length that a Dim allows."""
         broken: list[str] = []
         fixes: list[str] = []
         for key, symbol in self.symbols.items():
@@ -200,7 +200,7 @@ def _holds(relation: str, n: int, c: int, low: int, high: int) -> bool:
 
 
 def _range_text(name: str, root: Dim) -> str:
-    """Bounds as PyTorch writes them."""
+    """Format bounds as PyTorch does."""
     if root.max >= INFINITE:
         return f"{name} >= {root.min}" if root.min else name
     return f"{root.min} <= {name} <= {root.max}"

@@ -1,4 +1,4 @@
-"""Dim: names and bounds of dimensions that may differ from call to call."""
+"""Dim: names and bounds of dimensions whose lengths may vary between calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Dim", "ShapesCollection", "dims", "dynamic_dims"]
 
 
 class _Hint:
-    """A way to say that a dimension is dynamic, or not, without a name."""
+    """Marks a dimension without a name as dynamic, static or to be decided by the trace."""
 
     def __init__(self, kind: str, min: int = 0, max: int = INFINITE) -> None:
         self.kind, self.min, self.max = kind, min, max
@@ -53,7 +53,7 @@ class Dim:
         return DerivedDim(self.root, self.factor * factor, self.offset * factor + offset)
 
     def fn(self, length: int) -> int:
-        """The length where the root's is `length`."""
+        """Return the length when the root's is `length`."""
         return self.factor * length + self.offset
 
     def __mul__(self, other: int) -> Dim:
@@ -114,7 +114,7 @@ def _check_number(dim: Dim, value: Any, verb: str, preposition: str) -> None:
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
-    """Several Dims with the same bounds."""
+    """Return several Dims with the same bounds."""
     return tuple(Dim(name, min=min, max=max) for name in names)
 
 
@@ -173,7 +173,7 @@ def dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict) -> dict
 
 
 def _check_names(result: dict[int, dict]) -> None:
-    """Dims of one name are one dimension, and have one definition."""
+    """Raise UserError if two Dims share a name but not their definition."""
     roots: dict[str, Dim] = {}
     for dims in result.values():
         for dim in dims.values():

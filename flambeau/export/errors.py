@@ -1,4 +1,4 @@
-"""Errors of programs that no graph can hold, by PyTorch's names."""
+"""Errors for programs that cannot be exported, with PyTorch's names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UserErrorType(enum.Enum):
 
 
 class TorchDynamoException(RuntimeError):
-    """A program cannot become a graph."""
+    """The program cannot become a graph."""
 
 
 class Unsupported(TorchDynamoException):
@@ -25,7 +25,7 @@ class Unsupported(TorchDynamoException):
 
 
 class UserError(Unsupported):
-    """The program has to be written otherwise. `msg`: the text; `error_type`: what is wrong."""
+    """The program must be rewritten. `msg`: the text; `error_type`: what is wrong."""
 
     def __init__(self, error_type: UserErrorType, msg: str, case_name: str | None = None,
                  **options: Any) -> None:
@@ -34,7 +34,7 @@ class UserError(Unsupported):
 
 
 class GuardOnDataDependentSymNode(UserError):
-    """A program that decides by the value of a tensor."""
+    """The program branches on a tensor's value."""
 
     def __init__(self, msg: str) -> None:
         super().__init__(UserErrorType.ANTI_PATTERN, msg)

@@ -1,4 +1,4 @@
-"""ExportedProgram: a graph of operators, with the state that it computes on."""
+"""ExportedProgram: a graph of operators, with its parameters, buffers and constants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ExportedProgram"]
 
 
 class ExportedProgram:
-    """What `torch.export.export` gives.
+    """The result of `torch.export.export`.
 
     `graph_module` holds the graph, in which parameters and buffers are inputs;
     `graph_signature` says which input is what; `module()` is a module that is called as the
@@ -44,7 +44,7 @@ class ExportedProgram:
 
     @property
     def graph_module(self) -> GraphModule:
-        """The graph as a module of all its inputs."""
+        """The graph as a module that takes all inputs, state included."""
         return self._graph_module
 
     @property
@@ -54,7 +54,7 @@ class ExportedProgram:
 
     @property
     def graph_signature(self) -> ExportGraphSignature:
-        """What the inputs and outputs are."""
+        """The kinds of all inputs and outputs."""
         return self._graph_signature
 
     @property
@@ -64,25 +64,25 @@ class ExportedProgram:
 
     @property
     def constants(self) -> dict[str, Tensor]:
-        """Tensors that are neither passed nor part of the module's state."""
+        """Tensors that are neither arguments nor part of the module's state."""
         return self._constants
 
     tensor_constants = constants
 
     @property
     def range_constraints(self) -> dict[str, ValueRange]:
-        """The least and the greatest length of each dynamic dimension, by its symbol."""
+        """The minimum and maximum length of each dynamic dimension, by symbol."""
         return {text[0] if text else f"{label}.size()[{d}]": ValueRange(low, high)
                 for label, dims in self._bounds.items()
                 for d, (length, low, high, *text) in enumerate(dims) if length is None}
 
     @property
     def module_call_graph(self) -> list[Any]:
-        """The submodules by their paths, with the signatures that the export preserved."""
+        """The submodules by path, with the signatures that the export preserved."""
         return self._module_call_graph
 
     def value_of(self, spec: InputSpec) -> Tensor:
-        """The parameter, buffer or constant that an input is."""
+        """Return the parameter, buffer or constant bound to an input."""
         lasting = spec.kind is InputKind.PARAMETER or \
             spec.kind is InputKind.BUFFER and spec.persistent is not False
         return (self.state_dict if lasting else self.constants)[str(spec.target)]
@@ -93,7 +93,7 @@ class ExportedProgram:
             yield value
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """The parameters with their paths."""
+        """Yield the parameters with their paths."""
         for name in self.graph_signature.parameters:
             yield name, self.state_dict[name]
 
@@ -103,7 +103,7 @@ class ExportedProgram:
             yield value
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """The buffers with their paths."""
+        """Yield the buffers with their paths."""
         for spec in self.graph_signature.input_specs:
             if spec.kind is InputKind.BUFFER:
                 yield str(spec.target), self.value_of(spec)
@@ -115,7 +115,7 @@ class ExportedProgram:
         )
 
     def module(self, check_guards: bool = True) -> GraphModule:
-        """A module that computes the graph, with the state as its parameters and buffers.
+        """Return a module that runs the graph, with the state as its parameters and buffers.
 
         `check_guards`: whether a call with other sizes than were exported is an AssertionError.
         """

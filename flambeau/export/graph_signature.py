@@ -1,4 +1,4 @@
-"""What the inputs and outputs of an exported graph are."""
+"""The kinds of an exported graph's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ class TensorArgument:
 
 @dataclass
 class SymIntArgument:
-    """A number that may vary, by the name of its node."""
+    """A varying number, by the name of its node."""
 
     name: str
 
 
 @dataclass
 class ConstantArgument:
-    """A value that is always the same."""
+    """A constant value."""
 
     name: str
     value: Any
 
 
 class InputKind(enum.Enum):
-    """What an input is."""
+    """The kind of an input."""
 
     USER_INPUT, PARAMETER, BUFFER, CONSTANT_TENSOR, CUSTOM_OBJ, TOKEN = enum.auto(), enum.auto(), \
         enum.auto(), enum.auto(), enum.auto(), enum.auto()
 
 
 class OutputKind(enum.Enum):
-    """What an output is."""
+    """The kind of an output."""
 
     USER_OUTPUT, LOSS_OUTPUT, BUFFER_MUTATION = enum.auto(), enum.auto(), enum.auto()
 
 
 @dataclass
 class InputSpec:
-    """One input: its kind, its node, and the path of the parameter or buffer that it is."""
+    """One input: its kind, its node, and the path of its parameter or buffer."""
 
     kind: InputKind
     arg: Any
@@ -95,7 +95,7 @@ class ExportGraphSignature:
 
     @property
     def non_persistent_buffers(self) -> tuple[str, ...]:
-        """The paths of those buffers that are in no state dict."""
+        """The paths of the buffers that no state dict contains."""
         return tuple(str(s.target) for s in self._of(InputKind.BUFFER) if s.persistent is False)
 
     @property
@@ -105,34 +105,34 @@ class ExportGraphSignature:
 
     @property
     def user_inputs(self) -> tuple[Any, ...]:
-        """The inputs that the caller passes: names of nodes, and constants."""
+        """The caller's inputs: names of nodes, and constants."""
         return tuple(s.arg.value if isinstance(s.arg, ConstantArgument) else s.arg.name
                      for s in self._of(InputKind.USER_INPUT))
 
     @property
     def user_outputs(self) -> tuple[Any, ...]:
-        """The outputs that the caller gets: names of nodes, and constants."""
+        """The caller's outputs: names of nodes, and constants."""
         return tuple(s.arg.value if isinstance(s.arg, ConstantArgument) else s.arg.name
                      for s in self.output_specs if s.kind is OutputKind.USER_OUTPUT)
 
     @property
     def inputs_to_parameters(self) -> Mapping[str, str]:
-        """The parameter's path for each node that is one."""
+        """Parameter paths, by the name of their node."""
         return {s.arg.name: str(s.target) for s in self._of(InputKind.PARAMETER)}
 
     @property
     def inputs_to_buffers(self) -> Mapping[str, str]:
-        """The buffer's path for each node that is one."""
+        """Buffer paths, by the name of their node."""
         return {s.arg.name: str(s.target) for s in self._of(InputKind.BUFFER)}
 
     @property
     def inputs_to_lifted_tensor_constants(self) -> Mapping[str, str]:
-        """The constant's name for each node that is one."""
+        """Constant names, by the name of their node."""
         return {s.arg.name: str(s.target) for s in self._of(InputKind.CONSTANT_TENSOR)}
 
     @property
     def buffers_to_mutate(self) -> Mapping[str, str]:
-        """Empty: graphs write into buffers by their own operators."""
+        """Always empty: graphs write to buffers with in-place operators."""
         return {}
 
     def __str__(self) -> str:

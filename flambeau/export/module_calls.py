@@ -1,4 +1,4 @@
-"""ModuleCalls: which submodules a program calls, with which arguments and results."""
+"""ModuleCalls: records the calls of submodules, with their arguments and results."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class ModuleCallSignature:
 
 @dataclass
 class ModuleCallEntry:
-    """A submodule by its path; with a signature if the export was asked to preserve it."""
+    """A submodule by path, with a signature if the export preserves it."""
 
     fqn: str
     signature: ModuleCallSignature | None = field(default=None)
 
 
 class ModuleCalls:
-    """Follows the calls of a module's submodules.
+    """Records the calls of a module's submodules.
 
     `preserved`: the paths of those whose signatures are wanted.
     """

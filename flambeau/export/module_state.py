@@ -1,4 +1,4 @@
-"""What a program computes on besides its inputs: parameters, buffers, constants by their paths."""
+"""A program's state: parameters, buffers and constants, by their paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StateTensor(NamedTuple):
 
 
 def state_tensors(module: Module) -> Iterator[StateTensor]:
-    """Each parameter and buffer once."""
+    """Return each parameter and buffer once."""
     for path, value in module.named_parameters():
         yield StateTensor(InputKind.PARAMETER, path, value, None)
     transient = transient_buffers(module)
@@ -33,7 +33,7 @@ def state_tensors(module: Module) -> Iterator[StateTensor]:
 
 
 def transient_buffers(module: Module) -> dict[str, Tensor]:
-    """The buffers that no state dict holds."""
+    """Return the buffers that no state dict contains."""
     return {
         f"{prefix}{'.' if prefix else ''}{name}": buffer
         for prefix, owner in module.named_modules(remove_duplicate=False)

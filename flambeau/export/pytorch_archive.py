@@ -1,6 +1,6 @@
-"""PyTorch's `.pt2` files: the graph in them is run once and recorded as flambeau's own.
+"""Reads PyTorch's `.pt2` files: runs their graph once and records it as one of flambeau's.
 
-Only operators of aten's and arithmetic on sizes may be called; nothing in the file is run.
+Only aten operators and arithmetic on sizes may be called; no code in the file is run.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _CHECKS = frozenset(("_assert_tensor_metadata", "_assert_scalar", "sym_constrain
 
 
 def load(archive: ArchiveReader) -> ExportedProgram:
-    """The program in an archive of PyTorch's. RuntimeError for one without inputs to record it
-    with, NotImplementedError for an operator that flambeau does not have.
+    """Return the program in PyTorch's archive. RuntimeError if it has no example inputs to record
+    it with, NotImplementedError for an operator that flambeau lacks.
     """
     document = json.loads(archive.read("models/model.json"))
     module = _Graph(archive, document["graph_module"])
@@ -57,7 +57,7 @@ def load(archive: ArchiveReader) -> ExportedProgram:
 
 
 def _inputs(archive: ArchiveReader, module: _Graph) -> tuple[tuple, dict[str, Any]]:
-    """The inputs that the file holds as an example, or zeros of the sizes that it names."""
+    """Return the file's example inputs, or zeros of the sizes that it names."""
     name = "data/sample_inputs/model.pt"
     if archive.has(name) and archive.size(name):
         args, kwargs = load_tensors(io.BytesIO(archive.read(name)), weights_only=True)
@@ -90,7 +90,7 @@ def _tensors(archive: ArchiveReader, kind: str, config: str) -> dict[str, Any]:
 
 
 class _Graph(Module):
-    """The graph of a file as a module, which runs node by node."""
+    """A file's graph as a module that runs node by node."""
 
     def __init__(self, archive: ArchiveReader, document: dict[str, Any]) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class _Graph(Module):
         own["forward"] = _with_names(self._run, call.get("forward_arg_names") or [])
 
     def _read_input(self, kind: str, entry: dict[str, Any], tensors: dict[str, Any]) -> None:
-        """A parameter, a buffer, a constant, or what the caller gives."""
+        """Return a parameter, a buffer, a constant, or the caller's argument."""
         if kind == "user_input":
             (_, value), = entry["arg"].items()
             name = value.get("name") or value.get("as_name") if isinstance(value, dict) else ""
@@ -136,7 +136,7 @@ class _Graph(Module):
             owner.register_buffer(last, tensors[target], persistent=bool(entry["persistent"]))
 
     def dynamic_shapes(self) -> list[dict[int, Any] | None]:
-        """Which axes of the inputs vary."""
+        """Return the inputs' dynamic axes."""
         values = self._flambeau_graph["tensor_values"]
         result: list[dict[int, Any] | None] = []
         for name, kind, _ in self._flambeau_inputs:
@@ -147,7 +147,7 @@ class _Graph(Module):
         return result
 
     def example(self) -> tuple:
-        """Zero for each input, of the sizes that the file names."""
+        """Return zeros for each input, of the sizes that the file names."""
         values = self._flambeau_graph["tensor_values"]
         result = []
         for name, kind, _ in self._flambeau_inputs:
@@ -159,7 +159,7 @@ class _Graph(Module):
         return tuple(result)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        """What the graph computes."""
+        """Run the graph."""
         values: dict[str, Any] = {}
         leaves = iter(pytree.tree_leaves((args, kwargs)))
         for name, kind, target in self._flambeau_inputs:
@@ -189,7 +189,7 @@ def _at(module: Module, path: str) -> Any:
 
 
 def _with_names(function: Callable[..., Any], names: list[Any]) -> Callable[..., Any]:
-    """The function with parameters of these names."""
+    """Return the function with its parameters renamed."""
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
@@ -251,7 +251,7 @@ _PLAIN = frozenset(("as_int", "as_ints", "as_float", "as_floats", "as_bool", "as
 
 
 def _argument(argument: dict[str, Any], values: dict[str, Any]) -> Any:
-    """The value of an argument."""
+    """Return the value of an argument."""
     (kind, content), = argument.items()
     if kind in _PLAIN:
         return content

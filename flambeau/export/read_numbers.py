@@ -44,7 +44,7 @@ def lifted_constant(recorder: Any, func: Any, args: Any, kwargs: Any) -> Tensor:
 
 
 def read_number(recorder: Any, tensor: Tensor) -> Any:
-    """The value of a tensor's only element, as a number that varies."""
+    """Return the value of a tensor's only element, as a symbolic number."""
     value = tensor.item()
     if isinstance(value, complex):
         refuse("item")
@@ -64,7 +64,7 @@ def read_number(recorder: Any, tensor: Tensor) -> Any:
 
 
 def read_numbers(recorder: Any, tensor: Tensor) -> Any:
-    """The values of a tensor, in nested lists."""
+    """Return a tensor's values as nested lists of symbolic numbers."""
     if not tensor.ndim:
         return read_number(recorder, tensor)
     if isinstance(recorder.shape_of(tensor)[0], SymbolicSize):

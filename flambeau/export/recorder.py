@@ -1,4 +1,4 @@
-"""Recorder: runs a program on real tensors, and makes a graph of the operators that it calls."""
+"""Recorder: runs a program on real tensors and builds a graph of the operators it calls."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ class Recorder(TorchFunctionMode):
     # ---------------------------------------------------------------- values and nodes
 
     def know(self, tensor: Tensor, node: Node, other: Any = None) -> None:
-        """Tell which node computes a tensor, and what the second input has there."""
+        """Register the node that computes a tensor, and the second input's tensor."""
         node.meta["val"] = tensor
         self.known[id(tensor)] = tensor, node, tensor if other is None else other
 
     def node_of(self, value: Any) -> Any:
-        """What stands for a value in the graph."""
+        """Return a value's node, or the value if it is a constant."""
         if isinstance(value, Tensor):
             entry = self.known.get(id(value))
             if entry is None and self.subgraph_of is not None:
@@ -100,14 +100,14 @@ class Recorder(TorchFunctionMode):
         return value.node if symbolic else value
 
     def twin_of(self, value: Any) -> Any:
-        """What the second input has in the place of a value."""
+        """Return the second input's counterpart of a value."""
         if isinstance(value, Tensor):
             entry = self.known.get(id(value))
             return value if entry is None else entry[2]
         return twin(value)
 
     def shape_of(self, tensor: Tensor) -> Any:
-        """The tensor's shape, in which lengths that vary are symbolic."""
+        """Return the tensor's shape, with symbolic sizes for dynamic lengths."""
         entry = self.known.get(id(tensor))
         if entry is None or not self.twins or entry[2] is tensor:
             return tensor.shape
@@ -132,7 +132,7 @@ class Recorder(TorchFunctionMode):
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """A region whose calls are recorded."""
+        """Record the calls made inside."""
         with recording(self), self:
             yield
 
@@ -227,7 +227,7 @@ class Recorder(TorchFunctionMode):
         return value
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The results of a call for both inputs."""
+        """Return the results of a call for both inputs."""
         value = func(*pytree.tree_map(plain, args), **pytree.tree_map(plain, kwargs))
         if not self.twins:
             return value, None
@@ -247,7 +247,7 @@ class Recorder(TorchFunctionMode):
             raise error from cause
 
     def add(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
-        """Add a node, with where it comes from."""
+        """Add a node with its origin: module, line and public call."""
         result = tuple(pytree.tree_map(self.node_of, list(args)))
         words = pytree.tree_map(self.node_of, dict(kwargs))
         name = getattr(target, "overloadpacket", None)
@@ -263,7 +263,7 @@ class Recorder(TorchFunctionMode):
         return node
 
     def note(self, node: Node) -> None:
-        """Tell a node which modules and which line it comes from."""
+        """Note the modules and the line that a node comes from."""
         node.meta["nn_module_stack"] = dict(self.stack)
         if fx_traceback.has_preserved_node_meta():  # the program is a graph itself
             before = fx_traceback.get_current_meta()
@@ -278,7 +278,7 @@ class Recorder(TorchFunctionMode):
             )
 
     def receive(self, value: Any, other: Any, node: Node) -> Any:
-        """Tell which nodes compute the parts of a result."""
+        """Register the nodes that compute the parts of a result."""
         if isinstance(value, Tensor):
             self.know(value, node, other)
             return value
@@ -295,7 +295,7 @@ class Recorder(TorchFunctionMode):
 
 
 def _origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:
-    """Which call of a public function a node comes from. `counts`: the calls so far, by name."""
+    """Return the public call that a node comes from. `counts`: the calls so far, by name."""
     path = func if isinstance(func, str) else qualified_name(func)
     name = path.rpartition(".")[2].strip("_")
     kind = "method_descriptor" if func is getattr(Tensor, f"__{name}__", None) \

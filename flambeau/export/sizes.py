@@ -32,7 +32,7 @@ class SpecializationError(UserError):
 
 
 class _Number:
-    """What symbolic numbers share: two values and a node."""
+    """A symbolic number: its values for both inputs, and its node."""
 
     other: Any
     table: SymbolTable
@@ -57,8 +57,8 @@ class _Number:
 
 @SymInt.register
 class SymbolicSize(_Number, int):
-    """An int that varies. `other`: its value in the trace's second input; `expression`: what is
-    known of it."""
+    """A symbolic int. `other`: its value for the trace's second input. `expression`: its sum of
+    symbols."""
 
     expression: Expression
 
@@ -90,7 +90,7 @@ class SymbolicSize(_Number, int):
 
 
 class SymbolicFloat(_Number, float, SymFloat):
-    """A float that varies."""
+    """A symbolic float."""
 
     def __new__(cls, value: float, other: float, make: Callable[[], Node], unbacked: bool,
                 table: SymbolTable) -> SymbolicFloat:
@@ -145,7 +145,7 @@ class SymbolicBool(SymBool):
                             inverse.get(self.relation, ""), self.difference, self.table)
 
     def known(self) -> bool | None:
-        """Whether it holds, as far as that is known."""
+        """Whether the condition holds; None if that is unknown."""
         if self.difference is None or self.table is None:
             return None
         return self.table.answer(self.relation, self.difference)
@@ -193,7 +193,7 @@ def undecided(text: str) -> GuardOnDataDependentSymNode:
 
 
 def plain(value: Any) -> Any:
-    """The value as the first input has it."""
+    """Return the value for the first input."""
     if isinstance(value, SymbolicSize):
         return int.__add__(value, 0)
     if isinstance(value, SymbolicFloat):
@@ -202,7 +202,7 @@ def plain(value: Any) -> Any:
 
 
 def twin(value: Any) -> Any:
-    """The value as the second input has it."""
+    """Return the value for the second input."""
     if isinstance(value, (SymbolicSize, SymbolicFloat)):
         return value.other
     return value.value if isinstance(value, SymbolicBool) else value

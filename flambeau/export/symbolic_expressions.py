@@ -17,7 +17,7 @@ INFINITE = 2**63 - 2
 
 
 class ValueRange(NamedTuple):
-    """The least and the greatest value of a number."""
+    """The minimum and maximum of a number."""
 
     lower: int
     upper: int
@@ -47,14 +47,14 @@ class Expression:
         self.constant = constant
 
     def plus(self, other: Expression, times: int = 1) -> Expression:
-        """The sum with so many times another expression."""
+        """Return the sum with a multiple of another expression."""
         factors = dict(self.terms)
         for symbol, n in other.terms:
             factors[symbol] = factors.get(symbol, 0) + times * n
         return Expression(factors.items(), self.constant + times * other.constant)
 
     def scaled(self, times: int) -> Expression:
-        """The product with a number."""
+        """Return the product with a number."""
         return Expression([(s, n * times) for s, n in self.terms], self.constant * times)
 
     @property
@@ -64,7 +64,7 @@ class Expression:
 
     @property
     def range(self) -> ValueRange:
-        """Its bounds, from those of its symbols."""
+        """Return its bounds, computed from those of its symbols."""
         low = high = self.constant
         for symbol, n in self.terms:
             least, most = (symbol.low, symbol.high) if n > 0 else (symbol.high, symbol.low)
@@ -97,7 +97,7 @@ class SymbolTable:
 
     def add(self, prefix: str, value: int, other: int, low: int = -INFINITE, high: int = INFINITE,
             *, unbacked: bool = False) -> Symbol:
-        """A new symbol."""
+        """Create a symbol."""
         count = sum(name.startswith(prefix) for name in self.symbols)
         symbol = Symbol(f"{prefix}{count}", value, other, low, high, unbacked)
         self.symbols[symbol.name] = symbol

@@ -1,4 +1,4 @@
-"""export: one run of a module, recorded as a graph of aten's operators."""
+"""export: records one run of a module as a graph of aten operators."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def export(
     dynamic_shapes: Any = None, strict: bool = False, preserve_module_call_signature: Any = (),
     prefer_deferred_runtime_asserts_over_guards: bool = False,
 ) -> ExportedProgram:
-    """A module as a graph of aten's operators, by one run on example inputs.
+    """Export a module as a graph of aten operators, recorded in one run on example inputs.
 
     `dynamic_shapes`: for each input, by name or position, {dimension: torch.export.Dim} of those
     dimensions that may differ from call to call; all others are fixed. `strict` and the options
@@ -82,7 +82,7 @@ def export(
 
 
 class _Export:
-    """One export."""
+    """The state of one export."""
 
     recorder: Recorder
 
@@ -145,7 +145,7 @@ class _Export:
     # ---------------------------------------------------------------- inputs
 
     def add_state(self, recorder: Recorder) -> None:
-        """Add an input for each parameter and buffer, before those that the caller passes."""
+        """Add an input for each parameter and buffer, before the caller's inputs."""
         self.constants.update(transient_buffers(self.module))
         for kind, path, value, persistent in state_tensors(self.module):
             prefix = "p_" if kind is InputKind.PARAMETER else "b_"
@@ -160,7 +160,7 @@ class _Export:
         return node
 
     def hidden_input(self, name: str) -> Node:
-        """An input before those that the caller passes."""
+        """Add an input before the caller's."""
         if self.first_input is not None:
             with self.graph.inserting_before(self.first_input):
                 return self.placeholder(name)
@@ -169,13 +169,13 @@ class _Export:
             return self.placeholder(name)
 
     def add_spec(self, spec: InputSpec) -> None:
-        """Say what an input is that the caller does not pass."""
+        """Add the signature's entry for an input that is not the caller's."""
         place = next((i for i, s in enumerate(self.inputs) if s.kind is InputKind.USER_INPUT),
                      len(self.inputs))
         self.inputs.insert(place, spec)
 
     def add_inputs(self, recorder: Recorder) -> None:
-        """Add the inputs that the caller passes."""
+        """Add the caller's inputs."""
         for label, leaf, other in zip(self.labels, self.leaves, self.symbols.others, strict=True):
             node = self.placeholder(label)
             self.first_input = self.first_input or node
@@ -201,7 +201,7 @@ class _Export:
     # ---------------------------------------------------------------- the result
 
     def finish(self, recorder: Recorder, result: Any) -> ExportedProgram:
-        """Add the return, and drop what nobody uses."""
+        """Add the output, and drop unused nodes."""
         leaves, out_spec = pytree.tree_flatten(result)
         nodes = [recorder.node_of(leaf) for leaf in leaves]
         self.graph.output(tuple(nodes))
@@ -226,7 +226,7 @@ class _Export:
         return program
 
     def verify(self, program: ExportedProgram, others: list[Any]) -> None:
-        """The graph has to compute for other sizes what the program does."""
+        """Raise unless graph and program agree on the second input's sizes."""
         args, kwargs = pytree.tree_unflatten(others, self.in_spec)
         with no_grad():
             try:
@@ -245,7 +245,7 @@ class _Export:
                 raise self.specialized()
 
     def specialized(self) -> SpecializationError:
-        """The error of a program whose graph holds for the example's sizes alone."""
+        """Return the error for a program whose graph is only valid for the example's sizes."""
         error = SpecializationError(
             f"Constraints violated ({', '.join(self.symbols.names)})! For more information, run "
             "with TORCH_LOGS=\"+dynamic\".\n  - the program computes otherwise for another length "
@@ -275,7 +275,7 @@ def _positional(signature: inspect.Signature) -> list[str]:
 
 
 def _parameter_names(signature: inspect.Signature, args: tuple, kwargs: dict) -> list[str]:
-    """A name for each argument that is passed."""
+    """Return a name for each argument."""
     names = []
     parameters = [p for p in signature.parameters.values() if p.kind in _BY_POSITION]
     for i in range(len(args)):

@@ -26,7 +26,7 @@ __all__ = ["FlatArgsAdapter", "InterpreterModule", "UnflattenedModule", "unflatt
 
 
 class FlatArgsAdapter(abc.ABC):
-    """Fits arguments that nest otherwise than those that were exported."""
+    """Adapts arguments whose nesting differs from the exported one."""
 
     @abc.abstractmethod
     def adapt(self, target_spec: pytree.TreeSpec, input_spec: pytree.TreeSpec,
@@ -49,14 +49,14 @@ class InterpreterModule(Module):
         graph._owning_module = self  # type: ignore[assignment]
 
     def add_call(self, graph: Graph) -> None:
-        """Add the graph of the next call."""
+        """Add the graph of another call."""
         if not self._call_graphs:
             self.graph = graph
         self._call_graphs.append(graph)
         graph._owning_module = self  # type: ignore[assignment]
 
     def merge_calls(self) -> None:
-        """Keep one graph if those of all calls are the same."""
+        """Keep one graph if all calls have the same one."""
         if len(set(map(_shape_of, self._call_graphs))) < 2:
             self._call_graphs = []
 
@@ -77,7 +77,7 @@ class InterpreterModule(Module):
 
 
 class UnflattenedModule(Module):
-    """A program as a tree of modules. It is called as the exported module was."""
+    """A program as a tree of modules, called like the exported module."""
 
     def __init__(self, program: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None
                  ) -> None:
@@ -169,7 +169,7 @@ def unflatten(
 
 
 def _module_at(root: Module, path: str) -> Any:
-    """The module at a path, added if there is none."""
+    """Return the module at a path; add one if missing."""
     module = root
     for name in path.split(".") if path else ():
         if module._modules.get(name) is None:
@@ -238,7 +238,7 @@ class _Unflattening:
                 frame.graph.erase_node(node)
 
     def copy(self, frame: _Frame, position: int, depth: int) -> int:
-        """Copy a node, or the call that it begins; gives the position behind it."""
+        """Copy a node, or the call that it begins; return the next position."""
         node = self.nodes[position]
         calls = _calls(node)
         if len(calls) > depth:
@@ -253,7 +253,7 @@ class _Unflattening:
         return position + 1
 
     def enter(self, above: _Frame, position: int, depth: int, key: str, path: str) -> int:
-        """Copy the nodes of one call into a graph of its own, and call that."""
+        """Copy the nodes of one call into their own graph, and call it."""
         end = position
         while end < len(self.nodes) and len(calls := _calls(self.nodes[end])) > depth and \
                 calls[depth][0] == key:
@@ -300,7 +300,7 @@ class _Unflattening:
         return next((n.removeprefix(prefix) for n in names if n.startswith(prefix)), None)
 
     def read_from_above(self, frame: _Frame, node: Node) -> Node:
-        """Add an input for a value that the caller has."""
+        """Add an input for a value of the caller."""
         first = next((n for n in frame.graph.nodes if n.op != "placeholder"), frame.graph._root)
         with frame.graph.inserting_before(first):
             result = frame.graph.create_node("placeholder", node.name, (), {}, node.name)
@@ -371,7 +371,7 @@ class _Unflattening:
                 above.values[node] = _item(graph, leaves, i, node)
 
     def spec(self, frame: _Frame, spec: pytree.TreeSpec) -> Node:
-        """A node for how arguments nest."""
+        """Return a node that holds how arguments nest."""
         module = _module_at(self.root, frame.path)
         name = f"_spec_{sum(k.startswith('_spec_') for k in vars(module))}"
         object.__setattr__(module, name, spec)
@@ -410,7 +410,7 @@ def _item(graph: Graph, value: Node, key: Any, like: Node | None = None) -> Node
 
 
 def _shape_of(graph: Graph) -> str:
-    """A graph as text in which nodes are numbers."""
+    """Return a graph as text, with nodes numbered: equal for equal graphs."""
     numbers = {node: i for i, node in enumerate(graph.nodes)}
 
     def shown(node: Node) -> Iterator[str]:

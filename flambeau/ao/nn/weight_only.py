@@ -81,7 +81,7 @@ class Int4Linear(Module):
 
     @classmethod
     def from_float(cls, module: Any, group_size: int = 32) -> Int4Linear:
-        """The layer of a float one; ValueError where groups do not fill its inputs."""
+        """Convert a float layer; ValueError if its inputs are not a multiple of the group size."""
         weight = module.weight.detach().float()
         n, k = weight.shape
         if k % group_size:
@@ -110,9 +110,9 @@ class Int4Linear(Module):
 
 
 def quantize_weights(model: Any, bits: int = 8, group_size: int = 32) -> Any:
-    """A copy of the model whose linear layers have weights of 8 or 4 bits.
+    """Return a copy of the model whose linear layers have 8-bit or 4-bit weights.
 
-    Layers whose inputs are no multiple of `group_size` keep 8 bits where 4 are asked for.
+    With 4 bits, layers whose inputs are not a multiple of `group_size` get 8.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(64, 8))
     >>> torch.ao.nn.weight_only.quantize_weights(model, bits=4)

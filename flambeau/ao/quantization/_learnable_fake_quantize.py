@@ -13,7 +13,7 @@ from .fake_quantize import FakeQuantizeBase
 
 
 class _LearnableFakeQuantize(FakeQuantizeBase):
-    """Rounds to what integers stand for; `enable_param_learning` has the optimizer choose those.
+    """Rounds to a grid of integers; with `enable_param_learning` its scale and zero point train.
 
     `channel_len`: as many scales. `use_grad_scaling`: their gradients shrink with the tensor's
     size, after https://openreview.net/pdf?id=rkgO66VKDS.

@@ -1,4 +1,4 @@
-"""Fake quantization as modules: they observe, and round what goes by to what integers can hold."""
+"""Fake quantization: modules that observe tensors and round them to the integers' grid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BY_CHANNEL = (per_channel_affine, per_channel_affine_float_qparams, per_channel
 
 
 class FakeQuantizeBase(Module):
-    """What fake quantizers have in common: observing and rounding can be switched off."""
+    """Base class of fake quantizers: observing and rounding can be switched off."""
 
     fake_quant_enabled: Tensor
     observer_enabled: Tensor
@@ -48,7 +48,7 @@ class FakeQuantizeBase(Module):
         self.fake_quant_enabled[0] = 1 if enabled else 0
 
     def disable_fake_quant(self) -> None:
-        """Let everything through as it is."""
+        """Stop rounding."""
         self.enable_fake_quant(False)
 
     def enable_observer(self, enabled: bool = True) -> None:
@@ -199,7 +199,7 @@ default_fused_per_channel_wt_fake_quant = FusedMovingAvgObsFakeQuantize.with_arg
 
 
 def disable_fake_quant(mod: Any) -> None:
-    """For `model.apply`: lets everything through as it is."""
+    """For `model.apply`: stop rounding."""
     if isinstance(mod, FakeQuantizeBase):
         mod.disable_fake_quant()
 

@@ -100,7 +100,7 @@ def fuse_modules(
     model: Any, modules_to_fuse: Any, inplace: bool = False, fuser_func: Any = None,
     fuse_custom_config_dict: Any = None,
 ) -> Any:
-    """A copy of the model in which the named modules, or lists of them, are one each.
+    """Return a copy of the model in which each named list of modules is fused into one.
 
     The first of a list becomes the fused module, the others identities. Models are in eval mode.
 

@@ -1,4 +1,4 @@
-"""torch.ao.quantization.fuser_method_mappings: what fuses the modules of a pattern."""
+"""torch.ao.quantization.fuser_method_mappings: the functions that fuse a pattern's modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which quantized module stands for which float one."""
+"""Maps float modules to quantized ones."""
 
 from __future__ import annotations
 

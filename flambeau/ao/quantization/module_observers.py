@@ -1,4 +1,4 @@
-"""Observers on the outputs of a model's modules: where they belong, and how they come and go."""
+"""Adds observers to the outputs of a model's modules, and removes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observers: modules that watch tensors go by and say which scale and zero point hold them."""
+"""Observers: modules that record tensors' ranges and compute scales and zero points."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PER_CHANNEL = (per_channel_affine, per_channel_symmetric, per_channel_affine_fl
 
 
 class _PartialWrapper:
-    """A class with some of its arguments: what `with_args` gives, and a QConfig holds."""
+    """A class with some arguments bound: the result of `with_args`, stored in QConfigs."""
 
     def __init__(self, p: Any, callable_args: dict[str, Callable] | None = None) -> None:
         self.p, self.callable_args = p, callable_args or {}
@@ -48,7 +48,7 @@ class _PartialWrapper:
 
 
 class ObserverBase(Module):
-    """What observers have in common: a dtype, and `with_args`."""
+    """Base class of observers: a dtype, and `with_args`."""
 
     def __init__(self, dtype: Any, is_dynamic: bool = False) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         return scale, zero.clamp(self.quant_min, self.quant_max)
 
     def extra_repr(self) -> str:
-        """What was seen."""
+        """Return the recorded range as text."""
         return f"min_val={self.min_val}, max_val={self.max_val}"
 
 
@@ -184,7 +184,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         self.max_val.copy_(ops.maximum(high, self.max_val))
 
     def reset_min_max_vals(self) -> None:
-        """Forget what was seen."""
+        """Reset the recorded range."""
         self.min_val.fill_(float("inf"))
         self.max_val.fill_(float("-inf"))
 
@@ -263,7 +263,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
 
     def reset_min_max_vals(self) -> None:
-        """Forget what was seen."""
+        """Reset the recorded range."""
         self.min_val, self.max_val = ops.tensor([]), ops.tensor([])
 
 
@@ -367,12 +367,12 @@ class ReuseInputObserver(ObserverBase):
 
 
 def _is_activation_post_process(module: Any) -> bool:
-    """Whether a module observes or rounds what goes by."""
+    """Whether a module is an observer or a fake quantizer."""
     return isinstance(module, ObserverBase) or hasattr(module, "fake_quant_enabled")
 
 
 def get_observer_state_dict(mod: Any) -> Any:
-    """What a model's observers have seen, as the part of its state that is theirs."""
+    """Return the observers' part of a model's state dict."""
     state = mod.state_dict()
     result = type(state)((k, v) for k, v in state.items() if "activation_post_process" in k)
     result._metadata = state._metadata

@@ -1,4 +1,4 @@
-"""QConfigMapping: which QConfig holds for which modules, functions and methods of a model."""
+"""QConfigMapping: the QConfigs of a model's modules, functions and methods."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KEYS = (_OBJECT_TYPE_DICT_KEY, _MODULE_NAME_REGEX_DICT_KEY, _MODULE_NAME_DICT_K
 
 
 class QConfigMapping:
-    """QConfigs by what they hold for; what is set by name wins over classes, these over all.
+    """QConfigs by name, class or globally; names take precedence over classes, these over global.
 
     >>> mapping = torch.ao.quantization.QConfigMapping()
     >>> _ = mapping.set_global(torch.ao.quantization.default_qconfig)
@@ -59,7 +59,7 @@ class QConfigMapping:
         self.module_name_object_type_order_qconfigs: OrderedDict[Any, Any] = OrderedDict()
 
     def set_global(self, global_qconfig: Any) -> QConfigMapping:
-        """The QConfig of all that has none of its own."""
+        """Set the default QConfig."""
         self.global_qconfig = global_qconfig
         return self
 
@@ -74,7 +74,7 @@ class QConfigMapping:
         return self
 
     def set_module_name(self, module_name: str, qconfig: Any) -> QConfigMapping:
-        """The QConfig of a module and of those in it."""
+        """Set the QConfig of a module and its submodules."""
         self.module_name_qconfigs[module_name] = qconfig
         return self
 
@@ -171,7 +171,7 @@ def _get_symmetric_qnnpack_qat_qconfig_mapping() -> QConfigMapping:
 
 
 def _with_qconfig(mapping: QConfigMapping, qconfig: QConfig) -> QConfigMapping:
-    """The mapping with another QConfig for all but what has a known range."""
+    """Return the mapping with another QConfig for all but operators with a known range."""
     mapping.set_global(qconfig)
     for kind in mapping.object_type_qconfigs:
         if kind not in _FIXED_QPARAMS_OP_TO_OBSERVER:

@@ -67,7 +67,7 @@ def _propagate(module: Any, configs: dict[Any, Any], parent: Any, path: str, cus
 
 
 def check_qconfig(module: Any, qconfig: Any) -> None:
-    """AssertionError for weights by channel of a transposed convolution, which no kernel has."""
+    """Raise AssertionError for per-channel weights of a transposed convolution (no kernel)."""
     if qconfig is not None and qconfig.weight is not None and isinstance(module, _TRANSPOSED) \
             and is_per_channel(getattr(qconfig.weight(), "qscheme", None)):
         raise AssertionError(
@@ -126,7 +126,7 @@ def prepare(
     model: Any, inplace: bool = False, allow_list: Any = None,
     observer_non_leaf_module_list: Any = None, prepare_custom_config_dict: Any = None,
 ) -> Any:
-    """A copy of the model that observes activations, to be run on samples and then converted.
+    """Return a copy of the model that observes activations; run it on samples, then convert it.
 
     The model has a `qconfig`, and QuantStub and DeQuantStub around its quantized part.
 
@@ -158,7 +158,7 @@ def convert(
     is_reference: bool = False, convert_custom_config_dict: Any = None,
     use_precomputed_fake_quant: bool = False,
 ) -> Any:
-    """A copy of a prepared model with the quantized counterpart of each of its modules.
+    """Return a copy of a prepared model with each module replaced by its quantized counterpart.
 
     Args:
         is_reference: Modules that compute in float32 with weights rounded as the quantized ones.
@@ -246,7 +246,7 @@ def quantize(
 
 
 def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
-    """A copy of a model in training mode that rounds weights and activations as it is trained.
+    """Return a copy of a model in training mode that rounds weights and activations in training.
 
     Layers with weights are replaced by those of `torch.ao.nn.qat`; `convert` makes the quantized
     model. AssertionError in eval mode.

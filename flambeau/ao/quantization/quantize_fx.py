@@ -1,4 +1,4 @@
-"""FX graph mode quantization: a model is traced, observed on samples, and computed in integers.
+"""FX graph mode quantization: traces a model, observes samples, and converts it to integers.
 
 The model's code stays as it is: no stubs, and no modules in place of sums. What cannot be traced
 raises an error that names the line.
@@ -68,7 +68,7 @@ def prepare_fx(
     model: Any, qconfig_mapping: Any, example_inputs: Any, prepare_custom_config: Any = None,
     _equalization_config: Any = None, backend_config: Any = None,
 ) -> Any:
-    """The model, traced and fused, with observers, to be run on samples and then converted.
+    """Return the traced and fused model with observers; run it on samples, then convert it.
 
     `qconfig_mapping` says how modules and operators are observed; `example_inputs` are not used.
     Errors where the model cannot be traced name the line.
@@ -90,7 +90,7 @@ def prepare_qat_fx(
     model: Any, qconfig_mapping: Any, example_inputs: Any, prepare_custom_config: Any = None,
     backend_config: Any = None,
 ) -> Any:
-    """The model in training mode that rounds weights and activations as it is trained.
+    """Return the model in training mode, with weights and activations rounded in training.
 
     >>> from flambeau.ao.quantization.quantize_fx import prepare_qat_fx
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).train()
@@ -121,7 +121,7 @@ def convert_fx(
     qconfig_mapping: Any = None, backend_config: Any = None,
     keep_original_weights: bool = False,
 ) -> Any:
-    """The prepared model in integers.
+    """Convert a prepared model to integers.
 
     `qconfig_mapping`: the mapping of `prepare_fx`, in which None keeps modules in float32.
     AssertionError for a model that `prepare_fx` did not make.
@@ -134,7 +134,7 @@ def convert_to_reference_fx(
     graph_module: Any, convert_custom_config: Any = None, _remove_qconfig: bool = True,
     qconfig_mapping: Any = None, backend_config: Any = None,
 ) -> Any:
-    """The prepared model in float32, with values and weights rounded as those of `convert_fx`."""
+    """Convert a prepared model, in float32 with values and weights rounded as by `convert_fx`."""
     return _convert(graph_module, True, convert_custom_config, _remove_qconfig, qconfig_mapping,
                     backend_config)
 

@@ -1,4 +1,4 @@
-"""Marks where a quantised model would quantise its input and return to floating point."""
+"""Stubs that mark where a quantized model quantizes its input and returns to floats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DeQuantStub", "QuantStub", "QuantWrapper"]
 
 
 class QuantStub(Module):
-    """The place where values would be quantised; until a model is converted, the identity.
+    """Quantizes its input in a converted model; before, the identity.
 
     >>> from flambeau.ao.quantization import QuantStub
     >>> QuantStub()(torch.tensor([1.5]))
@@ -29,7 +29,7 @@ class QuantStub(Module):
 
 
 class DeQuantStub(Module):
-    """The place where values would return to floating point; the identity as well.
+    """Dequantizes its input in a converted model; before, the identity.
 
     >>> from flambeau.ao.quantization import DeQuantStub
     >>> DeQuantStub()(torch.tensor([1.5]))
@@ -58,5 +58,5 @@ class QuantWrapper(Module):
         self.train(module.training)
 
     def forward(self, X: Tensor) -> Tensor:
-        """What the module gives."""
+        """Return the module's result."""
         return self.dequant(self.module(self.quant(X)))

@@ -1,4 +1,4 @@
-"""torch.ao.quantization.utils: what an observer has found, as a dictionary."""
+"""torch.ao.quantization.utils: an observer's results as a dictionary."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def get_quant_type(qconfig: Any) -> QuantType:
 def get_fqn_to_example_inputs(
     model: Module, example_inputs: tuple[Any, ...]
 ) -> dict[str, tuple[Any, ...]]:
-    """What each module of a model is called with, by its path; defaults are filled in.
+    """Return the arguments of each module's call, by path, with defaults filled in.
 
     >>> from flambeau.ao.quantization import utils
     >>> model = nn.Sequential(nn.Linear(2, 3))

@@ -1,7 +1,7 @@
-"""torch.ao.nn.intrinsic: float modules fused to one, which a quantized module stands for.
+"""torch.ao.nn.intrinsic: fused float modules, each with a quantized counterpart.
 
-`fuse_modules` makes them: a convolution or linear layer with the ReLU behind it. Batch
-normalization is folded into the weights before, or trained with them (`qat`).
+`fuse_modules` creates them: a convolution or linear layer and the ReLU after it. Batch
+normalization is folded into the weights first, or trained with them (`qat`).
 """
 
 from ....tensor.absent import lacking

@@ -13,13 +13,13 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "Linear"]
 
 
 def take_weights(result: Any, mod: Any) -> Any:
-    """The layer, with the parameters of the float one that it stands for."""
+    """Return the layer, with the parameters of its float counterpart."""
     result.weight, result.bias = mod.weight, mod.bias
     return result
 
 
 def check_config(qconfig: Any) -> Any:
-    """The QConfig; AssertionError where there is none."""
+    """Return the QConfig; AssertionError if there is none."""
     assert qconfig, "qconfig must be provided for QAT module"
     return qconfig
 

@@ -1,4 +1,4 @@
-"""torch.ao.nn.quantized.functional: functions of quantized tensors, which refuse others."""
+"""torch.ao.nn.quantized.functional: functions of quantized tensors; others raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.ao.quantization.backend_config: what a backend can quantize, pattern by pattern."""
+"""torch.ao.quantization.backend_config: the patterns that a backend can quantize."""
 
 from ....tensor.absent import lacking
 from .backend_config import (

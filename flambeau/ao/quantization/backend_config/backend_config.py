@@ -88,7 +88,7 @@ class DTypeConfig:
         return cls(*map(dtype_config_dict.get, (*_CONSTRAINED, "bias_dtype", "is_dynamic")))
 
     def to_dict(self) -> dict[str, Any]:
-        """What is set, as a dictionary."""
+        """Return all settings as a dictionary."""
         result = {name: getattr(self, f"{name}_with_constraints") for name in _CONSTRAINED
                   if getattr(self, name) is not None}
         for name in ("bias_dtype", "is_dynamic"):
@@ -111,7 +111,7 @@ _PATTERN_KEYS = {
 
 
 class BackendPatternConfig:
-    """What a backend does with a pattern: a module, a function, or a sequence of two or three."""
+    """How a backend quantizes a pattern: a module, a function, or a sequence of two or three."""
 
     def __init__(self, pattern: Any = None) -> None:
         self.pattern = pattern
@@ -142,7 +142,7 @@ class BackendPatternConfig:
         return self._set(attribute, pattern)
 
     def set_pattern(self, pattern: Any) -> BackendPatternConfig:
-        """Set the pattern; sequences in the order in which they compute."""
+        """Set the pattern; sequences are in execution order."""
         return self._set_pattern("pattern", "_pattern_complex_format", pattern)
 
     def set_observation_type(self, observation_type: ObservationType) -> BackendPatternConfig:
@@ -177,7 +177,7 @@ class BackendPatternConfig:
         return self._set("fused_module", fused_module)
 
     def set_fuser_method(self, fuser_method: Callable[..., Any]) -> BackendPatternConfig:
-        """Set what fuses: a function of `is_qat` and the pattern's modules."""
+        """Set the fusing function; it takes `is_qat` and the pattern's modules."""
         return self._set("fuser_method", fuser_method)
 
     def _set_root_node_getter(self, getter: Callable[..., Any]) -> BackendPatternConfig:
@@ -226,7 +226,7 @@ class BackendPatternConfig:
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """What is set, as a dictionary."""
+        """Return all settings as a dictionary."""
         result: dict[str, Any] = {"observation_type": self.observation_type,
                                   "dtype_configs": [c.to_dict() for c in self.dtype_configs]}
         for attribute, key in list(_PATTERN_KEYS.items())[2:]:
@@ -257,7 +257,7 @@ class BackendConfig:
         return self
 
     def set_backend_pattern_config(self, config: BackendPatternConfig) -> BackendConfig:
-        """Add a pattern, or replace what is there of it."""
+        """Add or replace a pattern's configuration."""
         self._pattern_complex_format_to_config[config.reversed_pattern()] = config
         return self
 

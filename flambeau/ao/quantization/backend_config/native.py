@@ -58,7 +58,7 @@ def _describe(
 
 
 def get_native_backend_config() -> BackendConfig:
-    """What models are quantized for unless a backend is named.
+    """Return the default backend's configuration.
 
     >>> from flambeau.ao.quantization.backend_config import get_native_backend_config
     >>> len(get_native_backend_config().configs) > 100
@@ -78,7 +78,7 @@ def get_fbgemm_backend_config() -> BackendConfig:
 
 
 def get_x86_backend_config() -> BackendConfig:
-    """The patterns of x86 processors, which are FBGEMM's."""
+    """Return the configuration for x86: FBGEMM's."""
     return _describe("x86")
 
 

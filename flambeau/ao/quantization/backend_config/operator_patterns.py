@@ -179,13 +179,13 @@ SHARING_METHODS = (
 
 
 def describe_sharing(dtypes: _DTypes) -> _Configs:
-    """What computes on integers as they are: results have the input's scale."""
+    """Operators that compute on the integers: results keep the input's scale."""
     kinds = (*SHARING_MODULES, *SHARING_FUNCTIONS, *SHARING_METHODS)
     return [_plain(kind, dtypes, observation_type=_SHARES) for kind in kinds]
 
 
 def describe_shapes(dtypes: _DTypes) -> _Configs:
-    """What asks for a tensor's shape."""
+    """Operators that read a tensor's shape."""
     return [_plain(kind, dtypes, observation_type=ObservationType.INPUT_OUTPUT_NOT_OBSERVED)
             for kind in ("shape", "size")]
 

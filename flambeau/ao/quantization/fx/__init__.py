@@ -1,4 +1,4 @@
-"""torch.ao.quantization.fx: of graph mode the operators that its graphs are made of."""
+"""torch.ao.quantization.fx: graph mode quantization, and the operators of its graphs."""
 
 from ....tensor.absent import lacking
 

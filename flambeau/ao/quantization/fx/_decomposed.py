@@ -1,6 +1,6 @@
 """torch.ops.quantized_decomposed: quantization as integers of plain dtypes, in plain operators.
 
-Scales and zero points are arguments; nothing but the caller knows what the integers stand for.
+Scales and zero points are arguments: tensors of integers do not carry them.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def dequantize_per_channel_group(
     w_int8: Tensor, scales: Tensor, zero_points: Tensor | None, quant_min: int, quant_max: int,
     dtype: Dtype, group_size: int = 128, output_dtype: Dtype = float32
 ) -> Tensor:
-    """What quantize_per_channel_group's integers stand for."""
+    """Return the floats of quantize_per_channel_group's integers."""
     rows = _group(w_int8, scales, group_size).to(float32)
     if zero_points is not None:
         rows = rows - zero_points.reshape(-1, 1)

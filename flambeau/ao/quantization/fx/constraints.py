@@ -69,9 +69,9 @@ def _fits_result(config: DTypeConfig, expected: Any, qconfig: Any) -> bool:
 
 
 def satisfies(qconfig: Any, bounds: DTypeWithConstraints, name: str) -> bool:
-    """Whether a QConfig's observer of activations, or of weights, lies within a backend's bounds.
+    """Whether a QConfig's observer of activations or weights meets a backend's constraints.
 
-    A warning says which bound it breaks.
+    Warns about the constraint that it violates.
     """
     factory = None if qconfig is None or bounds.dtype is None else getattr(qconfig, name)
     outer = None if factory is None else factory()

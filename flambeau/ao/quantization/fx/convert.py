@@ -1,6 +1,6 @@
 """convert: observers become pairs of quantize and dequantize, weighted modules reference modules.
 
-What comes out computes in float32 what the quantized model will. `lowering` makes that of it.
+The result computes the quantized model's values in float32; `lowering` makes it integer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .qconfig_mapping_utils import (
 
 
 def is_dequantize(node: Any) -> bool:
-    """Whether a node gives the floats that a quantized tensor stands for."""
+    """Whether a node dequantizes a tensor."""
     return isinstance(node, Node) and node.op == "call_method" and node.target == "dequantize"
 
 
@@ -52,7 +52,7 @@ def convert(
 ) -> Any:
     """The prepared model in integers, or with `is_reference` in rounded floats.
 
-    conversion: how a reference model is made, if not by `Conversion`.
+    conversion: the class that builds the reference model.
     """
     attributes = getattr(model, "meta", {}).get("_observed_graph_module_attrs")
     if attributes is None:

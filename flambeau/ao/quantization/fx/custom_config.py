@@ -1,4 +1,4 @@
-"""What users change of FX quantization: modules of their own, inputs that are quantized already."""
+"""User settings of FX quantization: custom modules, inputs that are already quantized."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _by_type_name(mapping: dict[QuantType, dict[type, type]]) -> dict[str, dict[
 
 
 class _CustomConfig:
-    """What the three have in common: attributes that stay on the model."""
+    """Base class of the three: attributes that the model keeps."""
 
     def __init__(self) -> None:
         self.preserved_attributes: list[str] = []
@@ -67,7 +67,7 @@ class _CustomConfig:
 
 
 class PrepareCustomConfig(_CustomConfig):
-    """What `prepare_fx` leaves out, prepares on its own, or takes as quantized already.
+    """Modules that `prepare_fx` skips or prepares alone, and inputs that are already quantized.
 
     >>> from flambeau.ao.quantization.fx.custom_config import PrepareCustomConfig
     >>> PrepareCustomConfig().set_input_quantized_indexes([0])
@@ -164,7 +164,7 @@ class PrepareCustomConfig(_CustomConfig):
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """What is set, as a dictionary."""
+        """Return all settings as a dictionary."""
         result: dict[str, Any] = {}
         for key, entries in ((STANDALONE_MODULE_NAME_DICT_KEY, self.standalone_module_names),
                              (STANDALONE_MODULE_CLASS_DICT_KEY, self.standalone_module_classes)):
@@ -183,7 +183,7 @@ class PrepareCustomConfig(_CustomConfig):
 
 
 class ConvertCustomConfig(_CustomConfig):
-    """What `convert_fx` puts in the place of observed modules of users' own."""
+    """Replacements by `convert_fx` for custom observed modules."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class ConvertCustomConfig(_CustomConfig):
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """What is set, as a dictionary."""
+        """Return all settings as a dictionary."""
         result: dict[str, Any] = {}
         if self.observed_to_quantized_mapping:
             result[OBSERVED_TO_QUANTIZED_DICT_KEY] = _by_type_name(
@@ -223,7 +223,7 @@ class ConvertCustomConfig(_CustomConfig):
 
 
 class FuseCustomConfig(_CustomConfig):
-    """What `fuse_fx` keeps of the model beside its modules."""
+    """Attributes of the model that `fuse_fx` preserves."""
 
     @classmethod
     def from_dict(cls, fuse_custom_config_dict: dict[str, Any]) -> FuseCustomConfig:
@@ -234,6 +234,6 @@ class FuseCustomConfig(_CustomConfig):
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """What is set, as a dictionary."""
+        """Return all settings as a dictionary."""
         preserved = self.preserved_attributes
         return {PRESERVED_ATTRIBUTES_DICT_KEY: preserved} if preserved else {}

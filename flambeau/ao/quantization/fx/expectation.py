@@ -31,7 +31,7 @@ _INTEGER_ARGUMENTS: dict[NodeInfo, tuple[int, ...] | None] = {
 
 @dataclass
 class Expectation:
-    """What makes the observers of a node's inputs and of its result; None where none are."""
+    """Constructors of the observers of a node's inputs and result; None for no observer."""
 
     input: Callable[[], Any] | None = _FLOAT
     output: Callable[[], Any] | None = _FLOAT
@@ -44,7 +44,7 @@ class Expectation:
     is_standalone: bool = False
 
     def of_argument(self, node: Node, arg: Node) -> Callable[[], Any] | None:
-        """What an argument of the node is to be observed by."""
+        """Return the observer's constructor for an argument of the node."""
         if is_argument(node, arg, "weight", self.weight_index):
             return None if node.target in _FLOAT_WEIGHTS else self.weight
         if is_argument(node, arg, "bias", self.bias_index):
@@ -63,7 +63,7 @@ class Expectations:
         self.qconfigs, self.backend = qconfigs, backend
 
     def describe(self, custom: PrepareCustomConfig) -> dict[Node, Expectation]:
-        """The expectation of each node; floats where the backend has no integers."""
+        """Return each node's expectation: floats if the backend has no integer kernel."""
         self.expected = {node: Expectation() for node in self.graph.nodes}
         described: set[Node] = set()
         for name, match in self.matches.items():

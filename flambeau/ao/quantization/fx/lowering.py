@@ -1,6 +1,6 @@
-"""lower: dequantize, a float operator and quantize become one operator of integers.
+"""lower: fuses dequantize, a float operator and quantize into one integer operator.
 
-What has no operator of integers stays as it is, between the two.
+Operators without an integer form stay in floats.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ class _Lowering:
                 node.args = (first.args[0], *node.args[1:])  # type: ignore[union-attr]
 
     def lower_plain(self, quantize: Node) -> None:
-        """What computes on integers as it is, and what takes an output scale."""
+        """Lower operators that compute on the integers, and those that take an output scale."""
         is_half = _is_call(quantize, "call_method", "to") and quantize.args[1:] == (float16,)
         if not is_half and not _is_call(quantize, "call_function", ops.quantize_per_tensor):
             return

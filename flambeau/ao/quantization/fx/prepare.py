@@ -32,7 +32,7 @@ _FLOATS = Expectation()
 
 @dataclass
 class ObservedAttributes:
-    """What `convert_fx` has to know of a prepared model."""
+    """The attributes of a prepared model that `convert_fx` reads."""
 
     node_name_to_qconfig: dict[str, Any]
     node_name_to_scope: dict[str, tuple[str, type]]
@@ -97,7 +97,7 @@ def prepare(
 
 
 class _Preparation:
-    """One model that gets observers."""
+    """Inserts observers into one model."""
 
     def __init__(
         self, model: Any, modules: dict[str, Any], qconfigs: dict[str, Any],

@@ -1,4 +1,4 @@
-"""Which QConfig of a mapping holds for which node of a graph."""
+"""Assigns a mapping's QConfigs to the nodes of a graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def adapt_to_fusion(model: Any, mapping: QConfigMapping) -> None:
 
 
 def adapt_to_qat(mapping: QConfigMapping, backend: BackendConfig) -> None:
-    """Modules that train in place of others take what those have."""
+    """Give QAT modules the QConfigs of the modules they replace."""
     by_type = mapping.object_type_qconfigs
     for pattern, config in backend._pattern_complex_format_to_config.items():
         if config.qat_module is not None and pattern in by_type:
@@ -115,7 +115,7 @@ def resolve_qconfigs(
 
 
 def compare_mappings(prepared: QConfigMapping, converted: QConfigMapping) -> None:
-    """AssertionError where the mapping of `convert_fx` is not that of `prepare_fx`.
+    """Raise AssertionError if `convert_fx` and `prepare_fx` got different mappings.
 
     QConfigs may be None there.
     """

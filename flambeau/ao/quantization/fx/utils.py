@@ -1,4 +1,4 @@
-"""torch.ao.quantization.fx.utils: how rules about nodes name those that they hold for."""
+"""torch.ao.quantization.fx.utils: names of the nodes that a rule applies to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""torch.ao.nn.intrinsic.qat: fused layers whose weights are rounded to 8 bits as they are trained.
+"""torch.ao.nn.intrinsic.qat: fused layers whose weights are rounded to 8 bits during training.
 
-With batch normalization, what is rounded are the weights times the scale that the running variance
-gives, since these are what the quantized model has; the statistics go on being gathered.
+With batch normalization, the rounded weights are those times the scale from the running variance,
+as in the quantized model; statistics are still gathered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _WithReLU:
     """A layer, then ReLU; a mixin before the layer."""
 
     def forward(self: Any, input: Tensor) -> Tensor:
-        """relu of what the layer gives."""
+        """Return relu of the layer's output."""
         return F.relu(super().forward(input))  # type: ignore[misc]
 
     def to_float(self: Any) -> Any:

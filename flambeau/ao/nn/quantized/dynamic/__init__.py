@@ -1,4 +1,4 @@
-"""torch.ao.nn.quantized.dynamic: modules that quantize what they are given as they compute."""
+"""torch.ao.nn.quantized.dynamic: modules that quantize their inputs at each call."""
 
 from .....tensor.absent import lacking
 from .modules import (

@@ -20,7 +20,7 @@ def per_axis(value: Any, rank: int) -> tuple[int, ...]:
 
 
 class _ConvNd(ScaledOutput):
-    """What the convolutions have in common: packed weights, an output scale and zero point."""
+    """Base class of convolutions: packed weights, an output scale and zero point."""
 
     _RANK = 2
     _FLOAT_MODULE: Any = float_modules.Conv2d

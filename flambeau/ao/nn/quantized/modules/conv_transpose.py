@@ -11,7 +11,7 @@ from .conv import _ConvNd, per_axis
 
 
 class _ConvTransposeNd(_ConvNd):
-    """What the transposed convolutions have in common."""
+    """Base class of transposed convolutions."""
 
     _PADDING_MODES = ("zeros",)
     transposed = True

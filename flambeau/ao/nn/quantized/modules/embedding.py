@@ -1,4 +1,4 @@
-"""Tables of vectors in 8 or 4 bits, each with a scale and a zero point of its own."""
+"""Embedding tables in 8 or 4 bits, with a scale and a zero point for each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ScaledOutput: a module whose result has a scale and a zero point, which its state holds."""
+"""ScaledOutput: a module whose state holds the scale and zero point of its output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .....nn.module import Module
 
 
 class ScaledOutput(Module):
-    """What quantized layers share: `scale` and `zero_point` of what they give."""
+    """Base class of quantized layers: `scale` and `zero_point` of the output."""
 
     scale: float
     zero_point: int

@@ -1,4 +1,4 @@
-"""torch.ao.nn.quantized.modules.utils: PyTorch's name for where weights are quantized."""
+"""torch.ao.nn.quantized.modules.utils: PyTorch's module of functions that quantize weights."""
 
 from .weights import quantize_weight as _quantize_weight
 

@@ -33,7 +33,7 @@ def quantize_weight(weight: Tensor, observer: Any) -> Tensor:
 
 
 def _clamped(weight: Any, observer: Any) -> Tensor:
-    """The integers within the observer's range, where that is narrower than the dtype's."""
+    """Clamp integers to the observer's range if it is narrower than the dtype's."""
     low, high = weight.dtype.limits
     if observer.quant_min > low or observer.quant_max < high:
         array = weight._array

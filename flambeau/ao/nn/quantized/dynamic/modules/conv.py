@@ -1,4 +1,4 @@
-"""Convolutions of float32 tensors, which are quantized by the span of their values.
+"""Convolutions of float32 tensors, quantized at each call by the range of their values.
 
 As in PyTorch the results are rounded to the integers of the inputs, and cut off at their span.
 """
@@ -13,7 +13,7 @@ from ...modules import conv, conv_transpose
 
 
 class _Dynamic(conv._ConvNd):
-    """What these share: a result of float32."""
+    """Base class of dynamic convolutions: the result is float32."""
 
     def __init__(self, *args: Any, reduce_range: bool = True, **kwargs: Any) -> None:
         warn(f"The current implementation of the {self._get_name()} module has poor numerical "

@@ -67,7 +67,7 @@ def quantized_for(weight: Tensor, make_observer: Any, dtype: Any) -> Tensor:
 
 
 class RNNBase(Module):
-    """What LSTM and GRU have in common."""
+    """Base class of LSTM and GRU."""
 
     _version = 2
 

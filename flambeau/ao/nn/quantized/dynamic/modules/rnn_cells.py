@@ -14,7 +14,7 @@ from .rnn import observed_dtype, pack_weight_bias, quantized_for
 
 
 class RNNCellBase(Module):
-    """What the cells have in common."""
+    """Base class of the cells."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, num_chunks: int = 4,

@@ -11,7 +11,7 @@ from .utils import ReferenceQuantizedModule, adopt
 
 
 class _Conv(ReferenceQuantizedModule):
-    """What convolutions share."""
+    """Base class of reference convolutions."""
 
     _FLOAT: Any
 

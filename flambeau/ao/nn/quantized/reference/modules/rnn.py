@@ -105,7 +105,7 @@ class _Layers(_Rounded):
 
     @property
     def _flat_weights(self) -> list[Any]:
-        """The rounded weights in the order in which the operators take them."""
+        """Return the rounded weights in the operators' order."""
         return self.get_flat_weights()
 
     @_flat_weights.setter

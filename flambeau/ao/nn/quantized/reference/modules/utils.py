@@ -1,6 +1,6 @@
-"""Weights of float modules, rounded as quantized modules round them.
+"""Reference modules: weights of float modules, rounded as quantized modules round them.
 
-A model of such modules computes, in float32, what the quantized model will; its weights stay.
+A model of reference modules computes the quantized model's results in float32.
 """
 
 from __future__ import annotations
