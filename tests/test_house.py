@@ -73,15 +73,11 @@ ALLOWED = {
     "flambeau/utils/data/datapipes/utils/common.py",
 }
 HOSTILE = {"tests/test_house.py", "tests/serialization/test_hostile.py"}  # they mean what they say
-# Names that say nothing, and the folders that are free of them.
+# Names that say nothing, and the folders that are free of them. In tests some programs imitate
+# what users write.
 EMPTY_NAMES = {"one", "made", "found", "given", "kept", "held"}
-NAMED_FOLDERS = (
-    "flambeau/native/", "flambeau/tensor/", "flambeau/autograd/", "flambeau/ops/",
-    "flambeau/compiler/lowering/", "flambeau/compiler/ir/",
-    "flambeau/compiler/functionalization/", "flambeau/compiler/passes/",
-    "flambeau/compiler/fusion/", "flambeau/compiler/schedule/", "flambeau/compiler/kernels/",
-    "flambeau/compiler/report/", "flambeau/compiler/validation/",
-)
+NAMED_FOLDERS = ("flambeau/", "benchmarks/", "examples/", "tests/autograd/", "tests/export/",
+                 "tests/func/", "tests/fx/", "tests/native/", "tests/ops/")
 SORTED_FOLDERS = tuple(
     f"flambeau/{folder}/" for folder in (
         "compiler/fusion", "compiler/functionalization", "compiler/ir", "compiler/kernels",

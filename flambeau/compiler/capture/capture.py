@@ -141,7 +141,7 @@ def capture(
         _remember(recorder, args, kwargs)
         watcher = _watch(function, args, kwargs, trace) if prove else None
         recorder.watcher = watcher
-        states = [(t, t._array, t._requires_grad, t._node) for t in recorder.held[0][0]]
+        states = [(t, t._array, t._requires_grad, t._node) for t in recorder.keep_alive[0][0]]
         if like is not None:
             _defer(recorder, like, watcher)
         try:
@@ -191,7 +191,7 @@ def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> Non
 
 
 def _add_effects(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:
-    trace, existing = recorder.trace, recorder.held[0][0]
+    trace, existing = recorder.trace, recorder.keep_alive[0][0]
     for problem in recorder.awaited.values():
         trace.add_problem(f"{problem} outside of it: compile the whole step, backward included", "")
     finish(trace)
@@ -299,7 +299,7 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
             storage.name = f"argument {i}"
             assert storage.owner is not None
             storage.argument_offset = address(array) - address(storage.owner)
-    recorder.held.append([tensors, owners])
+    recorder.keep_alive.append([tensors, owners])
     recorder.versions = [(t, version_of(t)) for t in tensors]
 
 

@@ -203,7 +203,7 @@ def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state
     for tensor in result:
         r.trace.existing_tensors.add(id(tensor))
         r.trace.known_owners.add(id(owner_of(tensor._array)))
-        r.held.append((tensor, owner_of(tensor._array)))
+        r.keep_alive.append((tensor, owner_of(tensor._array)))
         r.note_version(tensor)
     if result and _goes_on_otherwise(r, optimiser, group, param, state, key):
         r.problem(f"{type(optimiser).__name__} does something else in its first step")

@@ -53,7 +53,7 @@ class Recorder:
         self.keys: dict[Any, np.ndarray] = {}  # of the call, by generator
         self.modules: list[Any] = []
         self.lines: dict[int, tuple[str, str]] = {}  # where each node of the tape was created
-        self.held: list[Any] = []
+        self.keep_alive: list[Any] = []
         self.versions: list[tuple[Tensor, int]] = []  # of tensors that existed before the call
         self.watcher: Watcher | None = None  # tracks uses of numbers
         self.spaces: dict[int, tuple[Any, dict]] = {}  # module attributes before their calls

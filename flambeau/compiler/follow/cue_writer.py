@@ -62,28 +62,28 @@ _SHARED: dict[str, Any] = {
 
 
 def cue_for(hook: Hook, session: Session, following: Following, at: int, args: tuple,
-            kwargs: dict[str, Any], made: Any) -> Cue:
+            kwargs: dict[str, Any], result: Any) -> Cue:
     """The cue of an intercepted function that has just run, beginning at event `at`."""
     cue = Cue(hook, following.segment)
     if not following.segment.is_fixed(at, following.owners, (args, kwargs)):
         return cue
     if hook.plain is not None:
-        if following.pos != at or not _view_by_composite(cue, following, args, kwargs, made):
+        if following.pos != at or not _view_by_composite(cue, following, args, kwargs, result):
             _call(cue, following, at, args, kwargs)
     elif hook.operator is not None and hook.binder is not None:
         layout = _layout(hook, args, kwargs)
         if layout is not None:
             if following.pos == at + 1 and _has_checked_values(hook.operator, following, at):
-                _operator(cue, following, at, layout, args, kwargs, made)
+                _operator(cue, following, at, layout, args, kwargs, result)
             elif following.pos == at and hook.operator.kind is Kind.VIEW \
                     and hook.operator.values is None:
-                _view(cue, following, layout, args, kwargs, made)
+                _view(cue, following, layout, args, kwargs, result)
     elif hook.always:
         _draw(cue, following, at, args, kwargs)
     elif hook.makes_constants:
-        _constant(cue, following, at, args, kwargs, made)
+        _constant(cue, following, at, args, kwargs, result)
     elif following.pos > at:
-        _reserved(cue, following, at, args, kwargs, made)
+        _reserved(cue, following, at, args, kwargs, result)
     return cue
 
 
@@ -106,8 +106,8 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     entries = following.segment.entries[at : following.pos]
     results = _every(result)
     if kwargs or len(results) != len(entries) or any(
-        entry.kind != EMPTY or len(entry.made) != 1 or y.__class__ is not Tensor
-        or y._array is not following.owners[entry.made[0]] or y._requires_grad
+        entry.kind != EMPTY or len(entry.allocated) != 1 or y.__class__ is not Tensor
+        or y._array is not following.owners[entry.allocated[0]] or y._requires_grad
         for entry, y in zip(entries, results, strict=True)
     ):
         return
@@ -140,12 +140,12 @@ def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     entry = following.segment.entries[min(at, following.segment.count - 1)]
     recorded = entry.event.array
     if following.pos != at + 1 or entry.kind != CONSTANT or recorded is None \
-            or len(entry.made) != 1 or not all(map(_is_comparable, (*args, *kwargs.values()))):
+            or len(entry.allocated) != 1 or not all(map(_is_comparable, (*args, *kwargs.values()))):
         return
     array: np.ndarray = result._array
     template = np.array(recorded)
     if result.__class__ is not Tensor or result._tracked or result._base is not None \
-            or array is not following.owners[entry.made[0]] \
+            or array is not following.owners[entry.allocated[0]] \
             or array.strides != template.copy("K").strides or array.shape != template.shape:
         return
     writer = CueWriter(cue, following)
@@ -154,7 +154,7 @@ def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     compare = [writer.expect(name, x, x) for name, x in (
         *((f"a{i}", x) for i, x in enumerate(args)), *((f"k_{k}", x) for k, x in kwargs.items()))]
     body = [
-        f"owner = owners[{entry.made[0]}] = {writer.constant(template)}.copy('K')",
+        f"owner = owners[{entry.allocated[0]}] = {writer.constant(template)}.copy('K')",
         "f.bound.add(id(owner))", *writer.tensor("r0", "owner"),
         f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
         "ACTIVE.cue = CUE.next", "return r0",
@@ -168,7 +168,7 @@ def _draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str
     if following.pos != at + 1 or entry.kind != DRAW or kwargs or entry.event.kwargs:
         return
     into, *rest = entry.event.args
-    if into.storage not in entry.made or len(rest) + 1 != len(args):
+    if into.storage not in entry.allocated or len(rest) + 1 != len(args):
         return
     writer = CueWriter(cue, following)
     entry_name = writer.constant(entry)
@@ -307,10 +307,10 @@ class CueWriter:
         """Lines that allocate the storages of an entry; `owner` is the last."""
         recycled = self.following.segment.recycled
         self.names["recycle"] = recycled.take
-        dynamic = [s for s in entry.made if s not in recycled.ready]
+        dynamic = [s for s in entry.allocated if s not in recycled.ready]
         lines = [f"arrays = {self.constant(recycled.arrays)}"] if dynamic else []
         if entry.results is None and not dynamic:
-            lines.append(f"owner = owners[{entry.made[0]}]")
+            lines.append(f"owner = owners[{entry.allocated[0]}]")
         for s in dynamic:
             lines += [f"owner = arrays[{s}]",
                       f"if count(owner) > {HELD_BY_LIST} or id(owner) in EXPOSED:",
@@ -325,11 +325,11 @@ class CueWriter:
                 f"{name}._node = {name}._grad = {name}._counter = {name}._base = None",
                 f"{name}._stamp = creation.stamp"]
 
-    def history(self, made: Any, names: list[str], layout: list[Any], bound: tuple,
+    def history(self, result: Any, names: list[str], layout: list[Any], bound: tuple,
                 returned: str) -> list[str]:
         """Lines that record the results on the tape, as the operator's function does.
 
-        names: the variables of the results. made: the results of this call. returned: what the
+        names: the variables of the results. result: the result of this call. returned: what the
         cue returns, at once where a hook on saved tensors ended the segment.
         """
         operator = self.operator
@@ -344,10 +344,10 @@ class CueWriter:
         general = [f"    {line}" for line in general]
         tracked = " or ".join(f"{n}._tracked" for n in tensors)
         plain = [f"if ({tracked}) and MODE.grad:", *general]
-        node = _node_of(made)
+        node = _node_of(result)
         if node is None or node.plan is None or node.hooks is not None:
             return plain
-        inline = self._node(node, made, names, layout, bound)
+        inline = self._node(node, result, names, layout, bound)
         return plain if inline is None else [*inline, f"elif ({tracked}) and MODE.grad:",
                                              *general]
 
@@ -470,7 +470,7 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     for k, array in enumerate(arrays):
         variables.append(f"r{k}")
         body += [f"r{k} = None"] if array is None else writer.tensor(f"r{k}", array)
-    several = entry.results is not None and entry.many
+    several = entry.results is not None and entry.returns_several
     returned = "made" if hook.operator.result_type is None else \
         f"{writer.constant(hook.operator.result_type)}(*made)"
     body.append("made = (" + "".join(f"{r}, " for r in variables) + ")" if several else "made = r0")
@@ -491,7 +491,7 @@ def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, bod
     if entry.results is None:
         return ["owner"]
     if entry.operator is None or entry.operator.kind is Kind.VIEW or any(
-        value is not None and value.storage not in entry.made for value, _ in entry.results
+        value is not None and value.storage not in entry.allocated for value, _ in entry.results
     ):
         return None
     result: list[str | None] = []

@@ -28,7 +28,7 @@ def list_write(session: Session, target: np.ndarray, source: np.ndarray) -> None
 
     def test(following: Following, entry: Entry) -> bool:
         into, what = entry.event.args
-        fresh = into.storage in entry.made
+        fresh = into.storage in entry.allocated
         begun = (following.begins(entry, into, target) if fresh
                  else following.same_window(into, target))
         return begun and following.same_window(what, source)
@@ -93,7 +93,7 @@ def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:
 
     def test(following: Following, entry: Entry) -> bool:
         into, what = entry.event.args
-        return (into.storage in entry.made and into.strides == leaf._array.strides
+        return (into.storage in entry.allocated and into.strides == leaf._array.strides
                 and following.same_window(what, g._array))
 
     following = session.match(WRITE, test)
@@ -115,7 +115,7 @@ def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[st
         if event.function.__name__ != original.__name__:
             return False
         into = event.args[0]
-        fresh = into.storage in entry.made
+        fresh = into.storage in entry.allocated
         begun = (following.begins(entry, into, array) if fresh
                  else following.same_window(into, array))
         return begun and following.all_same(event.args[1:], rest) and following.same(

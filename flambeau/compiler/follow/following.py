@@ -112,7 +112,7 @@ class Following:
         if operator.kind is Kind.VIEW:
             source = next((x for x in bound if isinstance(x, Tensor)), None)
         tensors = [None if v is None else self.tensor(v, part, source) for v, part in results]
-        result: Any = tuple(tensors) if entry.many else tensors[0]
+        result: Any = tuple(tensors) if entry.returns_several else tensors[0]
         attach(operator, result, bound)
         return result if operator.result_type is None else operator.result_type(*result)
 
@@ -121,7 +121,7 @@ class Following:
         owners, take = self.owners, self.segment.recycled.take
         owner: np.ndarray | None = None
         ready = self.segment.recycled.ready
-        for s in entry.made:
+        for s in entry.allocated:
             owner = None  # this reference would count as a holder
             if s in ready:
                 owner = owners[s]
@@ -232,7 +232,7 @@ class Following:
     def begins(self, entry: Entry, value: Value, array: np.ndarray) -> bool:
         """Whether an array is the new memory that the entry expects; binds it if so."""
         s = value.storage
-        if s not in entry.made:
+        if s not in entry.allocated:
             return False
         owner, whole = owner_of(array), self.segment.memory[s].whole
         if not _is_alike(whole, owner) or id(owner) in self.bound:

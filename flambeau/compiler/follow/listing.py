@@ -28,7 +28,7 @@ class Listing:
         self.scalars: dict[int, Any] = {}
         self.trace = _NoTrace()
         self.public: set[str] = set()
-        self.held: list[Any] = []
+        self.keep_alive: list[Any] = []
         self.drawing = False
 
     @property
@@ -60,7 +60,7 @@ class Listing:
 
     def note_version(self, tensor: Tensor) -> None:
         """Ignored: versions are exact already."""
-        self.held.clear()
+        self.keep_alive.clear()
 
     def write(self, target: np.ndarray, source: np.ndarray, **_: Any) -> None:
         """List that `source` is written over `target`."""

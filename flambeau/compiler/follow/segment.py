@@ -78,20 +78,22 @@ class Entry:
         unless a tensor on all of it is expected.
     results: for each result (window, whether it covers part of its owner); None for the common
         case of one tensor on new memory.
-    made: the storages that begin here.
+    allocated: the storages that begin here.
     """
 
-    __slots__ = ("buffer", "event", "kind", "made", "many", "operands", "operator", "results",
-                 "update")
+    __slots__ = (
+        "allocated", "buffer", "event", "kind", "operands", "operator", "results",
+        "returns_several", "update",
+    )
 
     def __init__(self, event: Event) -> None:
         self.event, self.kind, self.operator = event, event.kind, event.operator
-        self.made: tuple[int, ...] = ()
+        self.allocated: tuple[int, ...] = ()
         self.buffer: Any = None  # of a draw
         self.update: Any = None  # of an optimizer's step over a group
         self.operands: tuple[tuple[int | None, Any], ...] = ()
         self.results: tuple[tuple[Value | None, bool], ...] | None = None
-        self.many = False
+        self.returns_several = False
 
     def prepare(self, memory: list[Memory]) -> None:
         """Work out what the comparison with an operator needs."""
@@ -101,11 +103,11 @@ class Entry:
             (x.storage if x.__class__ is Value and is_owner(x, memory[x.storage]) else None, x)
             for x in self.event.args
         ])
-        self.many, parts = self.event.form
+        self.returns_several, parts = self.event.form
         results = self.event.results
         simple = (
-            not self.many and len(results) == len(self.made) == 1 and not parts[0]
-            and results[0] is not None and results[0].storage == self.made[0]
+            not self.returns_several and len(results) == len(self.allocated) == 1 and not parts[0]
+            and results[0] is not None and results[0].storage == self.allocated[0]
             and self.operator.kind is not Kind.VIEW and self.operator.result_type is None
         )
         if not simple:
@@ -183,7 +185,7 @@ class Segment:
         # For each storage that the segment allocates: (storage, event where it begins, event that
         # first computes it).
         self.births = [
-            (s, i, computed) for i, entry in enumerate(self.entries) for s in entry.made
+            (s, i, computed) for i, entry in enumerate(self.entries) for s in entry.allocated
             if (computed := memory[s].computed) is not None
         ]
 
@@ -210,7 +212,7 @@ class Segment:
         self.recycled.choose_ready(frozenset(
             s for i, entry in enumerate(self.entries)
             if entry.kind in (OPERATOR, EMPTY) and i not in inside
-            for s in entry.made).difference(*survivors))
+            for s in entry.allocated).difference(*survivors))
         self.recycled.refresh()
 
     has_one_length = True  # whether its memory is laid out alike in all calls
@@ -239,7 +241,7 @@ class Segment:
                 if memory.kind == INTERNAL and value.storage not in seen:
                     seen.add(value.storage)
                     fresh.append(value.storage)
-            entry.made = tuple(fresh)
+            entry.allocated = tuple(fresh)
             for value in written_by(event):
                 memory = self.memory[value.storage]
                 memory.written = True

@@ -56,7 +56,7 @@ class SegmentRecorder(Recorder):
         self.trace.known_owners.update(map(id, owners))
         self.trace.existing_tensors = {id(t) for t in tensors}
         self.stable = {id(owner_of(t._array)) for t in tensors if isinstance(t, Parameter)}
-        self.held.append((tensors, owners))
+        self.keep_alive.append((tensors, owners))
         self.modes = read_ambient_modes()
         self.calls: dict[int, list[Any]] = {}  # of composite functions, by the number of events
         self.sequence: int = _next_sequence()
@@ -94,7 +94,7 @@ class SegmentRecorder(Recorder):
         owner = owner_of(array)
         if id(owner) not in self.trace.storage_numbers:
             self.trace.known_owners.add(id(owner))
-            self.held.append(owner)
+            self.keep_alive.append(owner)
 
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
         """The Value of an array."""
@@ -132,7 +132,7 @@ class SegmentRecorder(Recorder):
         storages that outlive it; None if there is nothing to follow."""
         trace = self.trace
         events = trace.events if self.cut is None else trace.events[: self.cut]
-        self.held.clear()
+        self.keep_alive.clear()
         trace.walked_nodes.clear()
         trace.grads.clear()
         if self.fault or not events or self.trace.problems:
@@ -148,7 +148,8 @@ class SegmentRecorder(Recorder):
         alive = {s.number for s in trace.storages
                  if s.owner_ref is not None and s.owner_ref() is not None}
         for backward in self.backwards:
-            result = {s for e in segment.entries[backward.start : backward.end] for s in e.made}
+            entries = segment.entries[backward.start : backward.end]
+            result = {s for entry in entries for s in entry.allocated}
             result -= {value.storage for _, _, value, _ in backward.grads}
             if backward.is_closed(events, memory) and not result & alive:
                 segment.backwards[backward.start] = backward

@@ -67,7 +67,7 @@ def test_memory_that_is_reserved_is_there_from_the_beginning() -> None:
     for _ in range(8):
         followed(torch.ones(2, 3, 4))
     segment = segment_of(followed)
-    reserved = {s for entry in segment.entries if entry.kind == EMPTY for s in entry.made}
+    reserved = {s for entry in segment.entries if entry.kind == EMPTY for s in entry.allocated}
     assert reserved and reserved <= segment.recycled.ready
 
 
