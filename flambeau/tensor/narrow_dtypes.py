@@ -15,6 +15,8 @@ import numpy as np
 COMPLEX32 = np.dtype([("real", np.float16), ("imag", np.float16)])
 E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
 NARROW = frozenset((COMPLEX32, E8M0))
+EIGHT_BIT = {np.dtype(getattr(ml_dtypes, f"float8_{name}")): f"Float8_{name}"
+             for name in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")}
 _NAMES = {COMPLEX32: "ComplexHalf", E8M0: "Float8_e8m0fnu"}
 
 
@@ -22,6 +24,12 @@ def refuse_narrow(dtype: np.dtype, kernel: str) -> None:
     """Raise NotImplementedError for these dtypes if PyTorch's kernel does not support them."""
     if dtype in NARROW:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{_NAMES[dtype]}'")
+
+
+def refuse_eight_bit(array: np.ndarray, kernel: str) -> None:
+    """Raise NotImplementedError for floats of eight bits, which most of PyTorch's kernels lack."""
+    if array.itemsize == 1 and array.dtype in EIGHT_BIT:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{EIGHT_BIT[array.dtype]}'")
 
 
 def widened(array: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from ...native.target.eager_costs import (
 )
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, dtype as Dtype
+from ...tensor.narrow_dtypes import EIGHT_BIT
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
@@ -107,7 +108,7 @@ def _compute_as(
     """The formula's result for an input of any floating dtype, converted to `dtype` first."""
     axis = canonical_dim(dim, input.ndim)
     kind = input.dtype if dtype is None else dtype.numpy
-    if not FROM_NUMPY[kind].is_floating_point:
+    if not FROM_NUMPY[kind].is_floating_point or kind in EIGHT_BIT:
         kernel_name = "lastdim_kernel_impl" if axis == input.ndim - 1 else "kernel_impl"
         raise NotImplementedError(
             f"\"{name}_{kernel_name}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
@@ -291,7 +292,7 @@ def _exp_shifted(x: Array, top: Array) -> Array:
     return np.exp(x - top)
 
 
-@opaque(extents_follow=True,
+@opaque(extents_follow=True, kernel="max_values_cpu",
         ref=lambda x, dim, keepdim=False: np.log(np.exp(x).sum(dim, keepdims=keepdim)),
         samples=matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), (0, -1), True)),
         aliases=("special.logsumexp",))

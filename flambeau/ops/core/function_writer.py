@@ -14,6 +14,7 @@ from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...native.foundation.generated_code import SourceBuilder
 from ...autograd.tape import record, requires
 from ...tensor.dtypes import FLOATS, as_dtype
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, cast_inputs
@@ -36,7 +37,8 @@ _NAMES: dict[str, Any] = {
     "cast_inputs": cast_inputs, "creation": creation, "FAST": FLOATS,
     "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
     "large_with": large_with, "laid_out": lay_out, "check_sequence": check_sequence,
-    "as_dtype": as_dtype, "in_order": in_order, "__name__": __name__,
+    "as_dtype": as_dtype, "refuse_eight_bit": refuse_eight_bit, "in_order": in_order,
+    "__name__": __name__,
 }
 
 
@@ -223,7 +225,8 @@ class _Computation:
         from_class = "answer if out is None else Overriding.into(out, answer)" if self.takes_out \
             else "answer"
         first = next(iter(operator.tensor_names), "None")
-        add("try:", *(self._compute_pointwise() if operator.kind is Kind.POINTWISE else [compute]),
+        steps = self._compute_pointwise() if operator.kind is Kind.POINTWISE else [compute]
+        add("try:", *self._refuse_dtype(), *steps,
             "except RuntimeWarning:",  # of NumPy's, made an error by the user's filters
             "    with errstate(all='ignore'):", f"    {compute}",
             "except Exception as error:",
@@ -242,6 +245,16 @@ class _Computation:
             add("if out is not None:",
                 f"    return write_out(operator, {result}, out, {self.every})")
         add(f"return {result}")
+
+    def _refuse_dtype(self) -> list[str]:
+        """Refuse 8-bit floats where PyTorch's kernel does; a cast (`dtype=`) comes before it."""
+        operator = self.operator
+        if not operator.kernel:
+            return []
+        array = self.operands[operator.tensor_positions[0]].read_array()
+        is_cast = " and dtype is None" if "dtype" in operator.names else ""
+        return [f"    if {array}.itemsize == 1{is_cast}:",
+                f"        refuse_eight_bit({array}, operator.kernel)"]
 
     def _pass_arrays(self) -> list[str]:
         """The body's arguments: arrays for tensors, the rest as it came."""

@@ -105,6 +105,8 @@ class Operator:
         self.numpy_names: bool = options.pop("numpy_names", False)
         # A composite that reads its arguments' attributes is wrapped to explain a missing one.
         self.explains: bool = options.pop("explains", False)
+        # PyTorch's name of the kernel, for its refusal of 8-bit floats; "" if it takes them.
+        self.kernel: str = options.pop("kernel", "")
         # Autocast's policy for the operator's floating inputs, or None.
         self.autocast: Policy | None = options.pop("autocast", None)
         # Parameters whose memory the body writes to.

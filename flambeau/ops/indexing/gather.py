@@ -102,7 +102,7 @@ def _rows(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)), 0, rng.integers(0, 3, (2, 4))), {}
 
 
-@opaque(extents_follow=True, linear_in="input",
+@opaque(extents_follow=True, linear_in="input", kernel="scatter_gather_tensor_cpu",
         ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows,
         values=INDEX_ALONG_AXIS)
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:

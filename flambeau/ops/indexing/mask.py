@@ -12,6 +12,7 @@ from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor.capture_marks import shape_only
 from ...tensor.dtypes import FLOATS, INTEGER
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
 from ..core.inplace import assign
@@ -239,6 +240,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     (tensor([1, 2]),)
     """
     array = input._array
+    refuse_eight_bit(array, "nonzero_count_cpu")
     if as_tuple:
         if out is not None:
             raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")

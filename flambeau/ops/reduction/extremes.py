@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim, canonical_dims, means_all_axes
 from ..core.operator import Array
@@ -63,7 +64,7 @@ def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
     body.__name__, body.__doc__ = name, doc
     result = opaque(ref=lambda x, dim=(), keepdim=False: ufunc.reduce(
         x, None if dim == () else dim, keepdims=keepdim), samples=reductions,
-        extents_follow=True)(body)
+        extents_follow=True, kernel=f"{ufunc.__name__[:3]}_values_cpu")(body)
 
     @result.vjp
     def _(g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: bool) -> Tensor:
@@ -97,6 +98,7 @@ def aminmax(
     min=tensor([1, 2]),
     max=tensor([3, 5]))
     """
+    refuse_eight_bit(input._array, "aminmax_cpu")
     if dim is None and not input._array.size:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
@@ -133,6 +135,7 @@ def _declare_extreme_of_all(name: str, ufunc: np.ufunc) -> Declared:
 
     body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
     result = opaque(name=f"_{name}_all", node=name.capitalize() + "Backward1", expose=(),
+                    kernel=f"{name}_all",
                     ref=lambda x: ufunc.reduce(x, None),
                     samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {})]))(body)
 
@@ -198,6 +201,7 @@ def _declare_extreme_along(name: str, largest: bool) -> Declared:
 
     body.__name__, body.__doc__ = f"_{name}_dim", f"The {name} along an axis, and where it is."
     result = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
+                    kernel=f"{name}_cpu",
                     result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
                     ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
                     samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)
@@ -238,6 +242,7 @@ def _declare_position(name: str, largest: bool) -> Declared:
     (tensor({2 if largest else 0}), tensor({1 if largest else 0}))
     """
     return opaque(differentiable=False, ref=lambda x, dim=None: getattr(np, name)(x, dim),
+                  kernel=f"{name}_cpu",
                   samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
                                             ((rng.normal(size=(3, 4)), 1), {})]))(body)
 

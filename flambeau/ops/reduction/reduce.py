@@ -12,6 +12,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
@@ -86,7 +87,7 @@ def spread(g: Tensor, shape: Sequence[int], dim: Dims, keepdim: bool) -> Tensor:
 # -------------------------------------------------------------------------------------- sums
 
 
-@opaque(extents_follow=True, linear_in="input", samples=reductions,
+@opaque(extents_follow=True, linear_in="input", samples=reductions, kernel="sum_cpu",
         ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim))
 def sum(
     input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -142,6 +143,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 
 
 @opaque(extents_follow=True, linear_in="input", samples=reductions, node="MeanBackward0",
+        kernel="sum_cpu",
         ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim))
 def mean(
     input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -172,6 +174,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: Dims, keepdim: bool) -> Tens
 
 
 @opaque(name="_nansum", expose=(), node="NansumBackward0", samples=reductions,
+        kernel="nansum_cpu",
         ref=lambda x, dim=None, keepdim=False: np.nansum(x, dim, keepdims=keepdim))
 def _nansum(
     input: Array, dim: Dims = None, keepdim: bool = False, dtype: Dtype | None = None
@@ -271,6 +274,8 @@ def count_nonzero(input: Array, dim: Dims = None) -> Array:
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
     tensor([1, 2])
     """
+    if dim is None:
+        refuse_eight_bit(input, "nonzero_count_cpu")
     if input.size > MAX_COUNTED_ROW_ELEMENTS and (y := large(_differ_from_0, input)) is not None:
         input = y
     return np.asarray(np.count_nonzero(input, axes_of(dim, input.ndim)), np.int64)
@@ -283,7 +288,7 @@ def _differ_from_0(x: Array) -> Array:
 # ----------------------------------------------------------------------------------- products
 
 
-@opaque(autocast=Policy.FULL,
+@opaque(autocast=Policy.FULL, kernel="prod_out_cpu",
         ref=lambda x, dim=None, keepdim=False: np.prod(x, dim, keepdims=keepdim),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
                                   ((rng.normal(size=(3, 4)), 1), {})]))

@@ -23,7 +23,7 @@ from ..view.join import cat
 from .reduce import round_to, sum_dtype
 
 
-@opaque(extents_follow=True,
+@opaque(extents_follow=True, kernel="cumsum_out_cpu",
         linear_in="input", ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
 def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     """Sums of the elements so far along an axis.
@@ -47,7 +47,8 @@ def _(g: Tensor, dim: int) -> Tensor:
     return g.flip(dim).cumsum(dim).flip(dim) if g.dim() else g
 
 
-@opaque(ref=lambda x, dim: np.cumprod(x, dim), samples=scans, inplace=True)
+@opaque(ref=lambda x, dim: np.cumprod(x, dim), samples=scans, inplace=True,
+        kernel="cumprod_out_cpu")
 def cumprod(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     """Products of the elements so far along an axis.
 
@@ -108,6 +109,7 @@ def _declare_running(name: str, ufunc: np.ufunc) -> Any:
     tensor([{"2, 2, 3, 3" if name == "cummax" else "2, 1, 1, 1"}])
     """
     new = opaque(result_type=result, constant_outputs=(1,), samples=scans,
+                 kernel=f"{name}_cpu",
                  ref=lambda x, dim: ufunc.accumulate(x, dim))(body)
 
     @new.vjp
@@ -132,7 +134,7 @@ def _logcumsumexp_ref(x: np.ndarray, dim: int) -> np.ndarray:
     return np.log(np.cumsum(np.exp(x), dim))
 
 
-@opaque(ref=_logcumsumexp_ref, samples=scans)
+@opaque(ref=_logcumsumexp_ref, samples=scans, kernel="logcumsumexp_out_cpu")
 def logcumsumexp(input: Array, dim: int) -> Array:
     """log of the sums of exp of the elements so far along an axis.
 

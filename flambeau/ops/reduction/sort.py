@@ -72,7 +72,8 @@ def _rows(rng: Rng) -> Iterator[Sample]:
 
 
 @opaque(layout=Layout.PRESERVE,
-        name="_sort", node="SortBackward0", expose=(), result_type=return_type(
+        name="_sort", node="SortBackward0", expose=(), kernel="sorting_kernel_method_name",
+        result_type=return_type(
     "sort", "values", "indices"), constant_outputs=(1,), samples=_rows,
     ref=lambda x, dim=-1, descending=False: np.sort(x, dim) if not descending
     else -np.sort(-x, dim))
@@ -144,7 +145,7 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 @opaque(name="topk", node="TopkBackward0", result_type=return_type("topk", "values", "indices"),
-        constant_outputs=(1,),
+        constant_outputs=(1,), kernel="topk_cpu",
         ref=lambda x, k, dim=-1: -np.sort(-x, dim).take(np.arange(k), dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {}),
                                   ((rng.normal(size=(5, 3)), 3, 0), {})]))
@@ -196,6 +197,7 @@ def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | Non
 
 
 @opaque(result_type=return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
+        kernel="kthvalue_cpu",
         ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))
 def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:
@@ -263,6 +265,7 @@ def _median_of_nothing(name: str, input: Tensor) -> Tensor:
 
 def _median_of_all(name: str, along: Any) -> Any:
     @opaque(name=f"_{name}_all", node=f"{name.capitalize()}Backward0", expose=(),
+            kernel="median_cpu",
             ref=lambda x: np.sort(x, None)[(x.size - 1) // 2],
             samples=lambda rng: iter([((rng.normal(size=(3, 5)),), {})]))
     def whole(input: Array) -> Array:
@@ -282,6 +285,7 @@ def _median_of_all(name: str, along: Any) -> Any:
 
 def _median(name: str, ignore_nan: bool) -> Any:
     @opaque(name=f"_{name}_dim", node=f"{name.capitalize()}Backward1", expose=(),
+            kernel="median_out",
             result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
             ref=lambda x, dim: np.sort(x, dim).take((x.shape[dim] - 1) // 2, dim),
             samples=lambda rng: iter([((rng.normal(size=(3, 5)), 1), {})]))
@@ -330,6 +334,7 @@ median, nanmedian = _median("median", False), _median("nanmedian", True)
 
 
 @opaque(result_type=return_type("mode", "values", "indices"), constant_outputs=(1,),
+        kernel="mode_cpu",
         ref=lambda x, dim=-1: np.apply_along_axis(
             lambda row: max(sorted(set(row.tolist())), key=row.tolist().count), dim, x),
         samples=lambda rng: iter([((np.array([[1, 2, 2], [3, 1, 3], [4, 0, 0]]),), {}),

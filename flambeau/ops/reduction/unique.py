@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import MAX_COUNTED_RANGE_RATIO
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
 from ..core.operator import Array
@@ -80,6 +81,7 @@ def unique(
     (tensor([1, 3]), tensor([1, 0, 1]), tensor([1, 2]))
     """
     array = input._array
+    refuse_eight_bit(array, "unique" if dim is None else "unique_dim")
     if dim is None and array.dtype.kind in "iubf":
         flat = array.reshape(-1)
         values, inverse, counts = _count(flat, return_inverse) or _sort(flat, return_inverse)
@@ -111,6 +113,7 @@ def unique_consecutive(
     >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 2, 1]))
     tensor([1, 2, 1])
     """
+    refuse_eight_bit(input._array, "unique" if dim is None else "unique_dim")
     array = input._array if dim is not None else input._array.reshape(-1)
     at = 0 if dim is None else canonical_dim(dim, array.ndim)
     rows = np.moveaxis(array, at, 0)

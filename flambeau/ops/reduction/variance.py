@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
+from ...tensor.narrow_dtypes import EIGHT_BIT, refuse_eight_bit
 from ...tensor.tensor import Tensor
 from ..core.axes import means_all_axes
 from ..core.number_cache import number
@@ -36,6 +37,10 @@ def _sample(rng: Rng) -> Iterator[Sample]:
             x, None if dim is None else dim, keepdims=keepdim, ddof=correction))
 def _var(input: Array, dim: Dims, keepdim: bool, correction: float) -> Array:
     """Variance with `correction` taken off the count."""
+    if input.dtype in EIGHT_BIT:
+        if dim is None or means_all_axes(dim):
+            raise RuntimeError(f"std_var_all: Unsupported dtype {EIGHT_BIT[input.dtype]}")
+        refuse_eight_bit(input, "std_cpu")
     kind = mean_dtype(input, None, "var")
     axes = axes_of(dim, input.ndim)
     inside = compute_dtype(kind)

@@ -123,7 +123,7 @@ def _measure_in_kernel(
 
 
 @opaque(name="_vector_norm", node="LinalgVectorNormBackward0", expose=(), holomorphic=False,
-        samples=_sample_vectors,
+        samples=_sample_vectors, kernel="norm_cpu",
         ref=lambda x, ord=2, dim=None, keepdim=False: np.linalg.vector_norm(
             x, axis=dim, keepdims=keepdim, ord=ord))
 def _vector_norm(

@@ -13,6 +13,7 @@ from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
@@ -438,6 +439,8 @@ def flip(input: Array, *dims: Any) -> Array:
     tensor([3, 2, 1])
     """
     result = canonical_dims(dims, input.ndim) if dims else ()
+    if input.ndim - 1 in result:  # along other axes PyTorch copies bytes
+        refuse_eight_bit(input, "flip_cpu")
     turned = np.flip(input, result) if input.ndim else input
     return turned.copy() if (y := large_copy(turned)) is None else y
 
