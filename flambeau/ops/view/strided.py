@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,24 +114,67 @@ def as_strided(
     return _as_strided(input, tuple(size), tuple(stride), offset, (input.stride(), start))
 
 
+class _Memory(NamedTuple):
+    """The elements that an input and its window span, from the first one on."""
+
+    elements: int
+    of_input: np.ndarray  # the place of each of the input's elements
+    of_window: np.ndarray
+
+    @property
+    def sharers(self) -> np.ndarray:
+        """How many of the input's elements lie in the place of each."""
+        counts = np.bincount(self.of_input.reshape(-1), minlength=self.elements)
+        result: np.ndarray = counts[self.of_input]
+        return result
+
+
+def _span(
+    shape: Any, strides: Any, start: int, size: Any, stride: Any, offset: int
+) -> _Memory:
+    low = min(start, offset)
+    of_input, of_window = _places(shape, strides, start - low), _places(size, stride, offset - low)
+    last = [int(places.max()) for places in (of_input, of_window) if places.size]
+    return _Memory(1 + max(last, default=0), of_input, of_window)
+
+
 @opaque(linear_in="g",
         layout=Layout.FREE, name="_strided_adjoint", expose=(), ref=None, samples=None)
 def _strided_adjoint(
     g: Array, shape: Any, strides: Any, start: Any, size: Any, stride: Any, offset: Any
 ) -> Array:
-    """The cotangent of `as_strided`: windows added up where they overlap, read by the input."""
-    spans = [
-        1 + sum((n - 1) * s for n, s in zip(*pair, strict=True))
-        for pair in ((shape, strides), (size, stride))
-    ]
-    low = min(start, offset)
-    memory = np.zeros(max(start + spans[0], offset + spans[1]) - low, g.dtype)
-    places = _places(size, stride, offset - low)
-    np.add.at(memory, places.reshape(-1), g.reshape(-1))
-    read = _places(shape, strides, start - low)
-    counts = np.zeros(memory.shape, np.int64)
-    np.add.at(counts, read.reshape(-1), 1)
-    return (memory[read] / np.maximum(counts[read], 1)).astype(g.dtype)
+    """The cotangent of `as_strided`: windows added up where they overlap, read by the input, whose
+    elements in one place share it."""
+    memory = _span(shape, strides, start, size, stride, offset)
+    total = np.zeros(memory.elements, g.dtype)
+    np.add.at(total, memory.of_window.reshape(-1), g.reshape(-1))
+    return (total[memory.of_input] / memory.sharers).astype(g.dtype)
+
+
+@_strided_adjoint.vjp
+def _(
+    g: Tensor, shape: Any, strides: Any, start: Any, size: Any, stride: Any, offset: Any
+) -> Tensor:
+    return _read_window(g, shape, strides, start, size, stride, offset)
+
+
+@opaque(linear_in="g",
+        layout=Layout.FREE, name="_strided_window", expose=(), ref=None, samples=None)
+def _read_window(
+    g: Array, shape: Any, strides: Any, start: Any, size: Any, stride: Any, offset: Any
+) -> Array:
+    """The transpose of `_strided_adjoint`."""
+    memory = _span(shape, strides, start, size, stride, offset)
+    total = np.zeros(memory.elements, g.dtype)
+    np.add.at(total, memory.of_input.reshape(-1), (g / memory.sharers).reshape(-1))
+    return total[memory.of_window].astype(g.dtype, copy=False)
+
+
+@_read_window.vjp
+def _(
+    g: Tensor, shape: Any, strides: Any, start: Any, size: Any, stride: Any, offset: Any
+) -> Tensor:
+    return _strided_adjoint(g, shape, strides, start, size, stride, offset)
 
 
 def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
@@ -139,11 +182,6 @@ def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.nda
     for n, s in zip(shape, strides, strict=True):
         places = places[..., None] + np.arange(n) * s
     return places
-
-
-@_strided_adjoint.vjp
-def _(g: Tensor, size: Any, stride: Any, start: Any, offset: Any) -> Tensor:
-    return as_strided(g.contiguous(), size, stride, offset - start)
 
 
 @composite(expose=("aten",))

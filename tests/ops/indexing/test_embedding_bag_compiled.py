@@ -44,3 +44,42 @@ def test_second_derivatives(mode):
 
     assert torch.autograd.gradcheck(function, weight)
     assert torch.autograd.gradgradcheck(function, weight)
+
+
+FORMS = {
+    "rows of one length": ({}, lambda rows: (rows.reshape(8, 3),)),
+    "weights": ({"mode": "sum"}, lambda rows: (rows, torch.arange(0, 24, 3),
+                                               torch.linspace(-1, 1, 24))),
+    "an offset behind the last": ({"include_last_offset": True},
+                                  lambda rows: (rows, torch.arange(0, 27, 3))),
+    "padding": ({"padding_idx": 3}, lambda rows: (rows, torch.arange(0, 24, 3))),
+    "an empty bag": ({}, lambda rows: (rows, torch.tensor([0, 3, 3, 9, 12, 15, 18, 21]))),
+    "a scale by frequency": ({"scale_grad_by_freq": True, "mode": "sum"},
+                             lambda rows: (rows, torch.arange(0, 24, 3))),
+    "rows of bounded norm": ({"max_norm": 1.0}, lambda rows: (rows, torch.arange(0, 24, 3))),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_trains_to_the_same_numbers(form):
+    settings, arguments = FORMS[form]
+
+    def train(compiled):
+        torch.manual_seed(0)
+        bag, head = torch.nn.EmbeddingBag(20, 4, **settings), torch.nn.Linear(4, 3)
+        optimizer = torch.optim.SGD([*bag.parameters(), *head.parameters()], lr=0.1)
+
+        def step(labels, *arguments):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(head(bag(*arguments)), labels)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = torch.compile(step) if compiled else step
+        draw, labels = torch.Generator().manual_seed(1), torch.arange(8) % 3
+        losses = [run(labels, *arguments(torch.randint(20, (24,), generator=draw))).item()
+                  for _ in range(8)]
+        return [*losses, *bag.weight.flatten().tolist()]
+
+    assert train(True) == pytest.approx(train(False), rel=1e-5, abs=1e-7)
