@@ -185,3 +185,9 @@ def test_extensions_are_refused_when_they_are_built() -> None:
     for build in (load, CUDAExtension):
         with pytest.raises(NotImplementedError, match=rf"cpp_extension\.{build.__name__}"):
             build(name="fast", sources=["fast.cpp"])
+
+
+def test_what_libraries_ask_of_settings_and_compiled_modules() -> None:
+    model = torch.nn.Linear(2, 2)
+    assert not torch.backends.flags_frozen()
+    assert hasattr(torch.compile(model), "dynamo_ctx") and not hasattr(model, "dynamo_ctx")

@@ -14,7 +14,20 @@ from ..ops.attention.backend_choice import AttentionSettings, SDPBackend
 from ..tensor.absent import answer_for_absent
 
 __all__ = ["cpu", "cuda", "cudnn", "cusparselt", "mha", "mkl", "mkldnn", "mps", "nnpack",
-           "openmp", "opt_einsum", "quantized", "xeon"]
+           "disable_global_flags", "flags_frozen", "openmp", "opt_einsum", "quantized", "xeon"]
+
+
+_FLAGS = SimpleNamespace(is_frozen=False)
+
+
+def flags_frozen() -> bool:
+    """Return whether settings were fixed by `disable_global_flags`."""
+    return _FLAGS.is_frozen
+
+
+def disable_global_flags() -> None:
+    """Remember that settings are fixed: programs ask by `flags_frozen`."""
+    _FLAGS.is_frozen = True
 
 
 def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:

@@ -65,6 +65,11 @@ class OptimizedModule(Module):
         return self.__dict__["_compiled"](*args, **kwargs)
 
     @property
+    def dynamo_ctx(self) -> Any:
+        """What compiles the call: libraries look for it to tell compiled modules from others."""
+        return self.__dict__["_compiled"]
+
+    @property
     def training(self) -> bool:
         """The module's training flag."""
         return self._orig_mod.training

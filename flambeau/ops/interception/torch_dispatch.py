@@ -345,6 +345,8 @@ def overload(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
         name = _PRODUCTS.get((args[0].dim(), args[1].dim()), name)
     packet = getattr(aten, name)
     packet.fallback = operator.function  # used if no public function has this name
+    if kwargs.get("out") is not None:
+        return packet.out
     return getattr(packet, _suffix(operator, args))
 
 

@@ -103,6 +103,11 @@ def test_writes_reach_the_class(x, index, value, expected):
     assert torch.equal(x.elem, reference)
 
 
+def test_out_has_an_overload_of_its_own(x):
+    assert [name for name, _ in calls(lambda: torch.add(x, x, out=Wrapper(torch.empty(3, 4))))] \
+        == ["aten.add.out"]
+
+
 def test_writes_that_a_gradient_would_pass_are_refused():
     x = Wrapper(torch.ones(3), requires_grad=True)
     y = x * 1
