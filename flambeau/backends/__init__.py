@@ -13,8 +13,23 @@ from ..native.foundation.user_frames import warn
 from ..ops.attention.backend_choice import AttentionSettings, SDPBackend
 from ..tensor.absent import answer_for_absent
 
-__all__ = ["cpu", "cuda", "cudnn", "cusparselt", "mha", "mkl", "mkldnn", "mps", "nnpack",
-           "disable_global_flags", "flags_frozen", "openmp", "opt_einsum", "quantized", "xeon"]
+__all__ = [
+    "cpu",
+    "cuda",
+    "cudnn",
+    "cusparselt",
+    "disable_global_flags",
+    "flags_frozen",
+    "mha",
+    "mkl",
+    "mkldnn",
+    "mps",
+    "nnpack",
+    "openmp",
+    "opt_einsum",
+    "quantized",
+    "xeon",
+]
 
 
 _FLAGS = SimpleNamespace(is_frozen=False)
