@@ -45,6 +45,13 @@ def _type(value: Any) -> str:
     return str(value.type)
 
 
+def _view(value: Tensor, size: Any = None, *, dtype: Any = None) -> Tensor:
+    """Sizes, of which a number is one; a dtype is only written by name."""
+    if dtype is not None:
+        return aten_function("view")(value, dtype)  # type: ignore[misc]
+    return value.view(size)
+
+
 def _index(value: Any) -> Any:
     return value.index
 
@@ -73,7 +80,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "prim.tolist": lambda x, *rest: x.tolist(),
     "is_scripting": lambda: True, "jit.is_scripting": lambda: True,
     "Generator": Generator, "warnings.warn": lambda *args: aten_function("warn")(*args),  # type: ignore[misc]
-    "prim.isfinite": MIXED["isfinite"],
+    "prim.isfinite": MIXED["isfinite"], "view": _view,
 }
 
 

@@ -134,6 +134,32 @@ def _recurrent(m: Any) -> str:
     return "|".join(lines)
 
 
+def _cell(m: Any) -> str:
+    """Write one step of an RNN, a GRU or an LSTM."""
+    lstm = isinstance(m, nn.LSTMCell)
+    name = "lstm_cell" if lstm else "gru_cell" if isinstance(m, nn.GRUCell) \
+        else f"rnn_{m.nonlinearity}_cell"
+    biases = "self.bias_ih, self.bias_hh" if m.bias else "None, None"
+    state = "[state[0], state[1]]" if lstm else "state"
+    lines = [
+        f"input: Tensor, hx: Optional[{'Tuple[Tensor, Tensor]' if lstm else 'Tensor'}]=None",
+        "batched = input", "alone = torch.eq(torch.dim(input), 1)",
+        "if alone:", "  batched = torch.unsqueeze(input, 0)", "if hx is None:",
+        f"  zeros = torch.zeros([torch.size(batched, 0), {m.hidden_size}], "
+        "dtype=ops.prim.dtype(input), device=ops.prim.device(input))",
+        f"  state = {'(zeros, zeros)' if lstm else 'zeros'}", "else:", "  state = hx",
+        "  if alone:", "    state = " + (
+            "(torch.unsqueeze(hx[0], 0), torch.unsqueeze(hx[1], 0))" if lstm
+            else "torch.unsqueeze(hx, 0)"),
+        f"{'h, c' if lstm else 'h'} = torch.{name}(batched, {state}, self.weight_ih, "
+        f"self.weight_hh, {biases})", "if alone:",
+        "  return " + ("(torch.squeeze(h, 0), torch.squeeze(c, 0))" if lstm
+                       else "torch.squeeze(h, 0)"),
+        "return " + ("(h, c)" if lstm else "h"),
+    ]
+    return "|".join(lines)
+
+
 def _loss(name: str, *settings: str) -> Text:
     """Return a writer of a loss that calls its nn.functional function."""
 
@@ -268,7 +294,8 @@ _LIBRARY: dict[type, Text] = {
     nn.LogSoftmax: _of("torch.log_softmax(input, {})", "input: Tensor", "dim"),
     nn.Flatten: _of("torch.flatten(input, {}, {})", "input: Tensor", "start_dim", "end_dim"),
     nn.PixelShuffle: _of("torch.pixel_shuffle(input, {})", "input: Tensor", "upscale_factor"),
-    nn.LSTM: _recurrent, nn.GRU: _recurrent, nn.MultiheadAttention: _attention,
+    nn.LSTM: _recurrent, nn.GRU: _recurrent, nn.RNNCell: _cell, nn.GRUCell: _cell,
+    nn.LSTMCell: _cell, nn.MultiheadAttention: _attention,
     nn.TransformerEncoderLayer: _encoder_layer, nn.TransformerEncoder: _chain(_of_encoder),
     nn.Sequential: _chain(lambda m: list(m._modules)),
     nn.MSELoss: _loss("mse_loss"), nn.L1Loss: _loss("l1_loss"),

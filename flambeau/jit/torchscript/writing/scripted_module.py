@@ -13,6 +13,7 @@ from .annotations import type_of_value, type_text
 from .archive import Instance, write
 from .classes import ClassWriter
 from .functional_library import definitions
+from .module_state import ModuleState
 from .module_library import forward_of
 from .source_code import FunctionCode
 
@@ -61,14 +62,21 @@ class Script:
 
     def __init__(self, module: Module, exported: tuple[str, ...] = (),
                  function: Any = None) -> None:
-        self.classes, self.module = ClassWriter(), module
+        self.module, self.state = module, ModuleState()
+        self._alive = list(module.modules())
+        self._write_all(exported, function)
+        while not self.state.settled():  # a constant that a function changes
+            self._write_all(exported, function)
+        self.root = self._instance(module, {})
+
+    def _write_all(self, exported: tuple[str, ...], function: Any) -> None:
+        """Write everything anew, for what is known of the state so far."""
+        module, self.classes = self.module, ClassWriter()
         self.constants: list[Tensor] = []
         self._functions: dict[Any, str] = {}
         self._tuples: dict[type, str] = {}
         self._names = {id(m): self.classes.name(type(m).__name__) for m in module.modules()}
         self._methods: dict[int, dict[str, str]] = {}
-        self._written: dict[int, set[str]] = {}
-        self._alive = list(module.modules())
         if function is None:
             self.call_module(module)
         else:
@@ -78,7 +86,6 @@ class Script:
                 "forward": code.as_method(self._names[id(module)], self.call_function(function))}
         for name in exported:
             self.call_method(module, name)
-        self.root = self._instance(module, {})
 
     @property
     def code(self) -> str:
@@ -130,7 +137,6 @@ class Script:
             return
         methods[name] = ""  # a method may call itself
         code = FunctionCode(getattr(type(module), name), module, self)
-        self._written.setdefault(id(module), set()).update(code.written)
         methods[name] = code.text(name, self._names[id(module)])
 
     def call_function(self, function: Any) -> str:
@@ -177,7 +183,7 @@ class Script:
         children = {name: self._instance(child, seen) for name, child in module._modules.items()
                     if child is not None}
         attributes = {}
-        written = self._written.get(id(module), set())
+        written = self.state.names(module)
         hints = typing.get_type_hints(type(module)) if written else {}
         tensors = {**module._parameters, **module._buffers}
         for name in sorted(written - set(tensors) - {"training"}):

@@ -7,9 +7,13 @@ import math
 import types
 from typing import Any
 
+from ....export.aten_functions import number_of_dtype
 from ....fx.qualified_names import qualified_name
 from ....nn.module import Module
 from ....tensor.devices import device
+from ....tensor.dtypes import (
+    bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8,
+)
 from .annotations import is_named_tuple
 from .functional_library import signatures
 from .source_expressions import SourceExpressions
@@ -24,6 +28,15 @@ _BUILTINS = frozenset("""
     len range int float bool str complex print min max abs sum all any round sorted zip enumerate
     ord chr hex oct bin divmod isinstance list tuple dict reversed
 """.split())
+
+_CHANGES = frozenset("""
+    append extend insert pop remove clear sort reverse update setdefault popitem add discard
+""".split())
+
+# Functions whose arguments are in another order, or another type, than those of aten's.
+_OTHERWISE_IN_ATEN = ("embedding_bag", "fold", "unfold", "max_unpool2d", "max_unpool3d")
+_CASTS = {"float": float32, "double": float64, "half": float16, "bfloat16": bfloat16,
+          "int": int32, "long": int64, "short": int16, "char": int8, "byte": uint8, "bool": bool_}
 
 
 class SourceCalls(SourceExpressions):
@@ -98,6 +111,12 @@ class SourceCalls(SourceExpressions):
         name = path.rpartition(".")[2]
         if path.startswith("torch.nn.functional.") and name in signatures():
             return self._functional(node, name)
+        if name in _OTHERWISE_IN_ATEN:
+            self.refuse(node, f"a call of {name}")
+        if name == "einsum" and len(node.args) > 1:  # aten's takes a list
+            equation, *operands = node.args
+            if len(operands) > 1 or not isinstance(operands[0], (ast.List, ast.Tuple)):
+                node = ast.Call(node.func, [equation, ast.List(operands)], node.keywords)
         if path.startswith("torch.Tensor."):
             return self._apply(f"torch.{name}", node)
         prefix = next((p for p in ("linalg_", "fft_", "special_")
@@ -112,6 +131,9 @@ class SourceCalls(SourceExpressions):
         unknown = [k.arg for k in call.keywords if k.arg not in kinds]
         if unknown:
             self.refuse(node, f"the argument {unknown[0]} of {name}")
+        for keyword in call.keywords:
+            if keyword.arg == "return_indices" and ast.unparse(keyword.value) != "False":
+                self.refuse(node, f"return_indices of {name}")
         count = int(name[-2]) if name[-2:] in ("1d", "2d", "3d") else 2
 
         def spread(value: ast.expr, kind: str) -> ast.expr:
@@ -128,9 +150,28 @@ class SourceCalls(SourceExpressions):
 
     def _method(self, node: ast.Call) -> Any:
         """Write a method call on a value: the method is an operator."""
-        if not isinstance(node.func, ast.Attribute):
+        method: Any = node.func
+        if not isinstance(method, ast.Attribute):
             self.refuse(node, "a call of a value")
-        return self._apply_to(ast.Attribute(self.visit(node.func.value), node.func.attr), node)
+        if method.attr in ("view", "type") and len(node.args) == 1:
+            kind = self.scope.find(node.args[0])  # whose number would be a size
+            if kind is not None and isinstance(kind.value, dtype):
+                name = {"view": "view", "type": "to"}[method.attr]
+                method, node = ast.Attribute(method.value, name), ast.Call(
+                    method, [], [ast.keyword("dtype", node.args[0])])
+        if method.attr in _CASTS and not node.args and not node.keywords:
+            number = ast.Constant(number_of_dtype(_CASTS[method.attr]))
+            return ast.Call(ast.Attribute(self.visit(method.value), "to"), [],
+                            [ast.keyword("dtype", number)])
+        self._check_global(method)
+        return self._apply_to(ast.Attribute(self.visit(method.value), method.attr), node)
+
+    def _check_global(self, method: ast.Attribute) -> None:
+        """Refuse calls that change a list or dict outside the function: it is a constant here."""
+        owner = self.scope.find(method.value)
+        if owner is not None and owner.text is None and method.attr in _CHANGES \
+                and isinstance(owner.value, (list, dict, set)):
+            self.refuse(method, f"a change of a {type(owner.value).__name__} outside the function")
 
     def _apply(self, function: str, node: ast.Call) -> Any:
         return self._apply_to(ast.parse(function, mode="eval").body, node)

@@ -114,7 +114,7 @@ class FunctionCode(SourceCalls):
     def visit_Assign(self, node: ast.Assign) -> Any:
         """Bind a name to a module statically; write other assignments."""
         if len(node.targets) != 1:
-            self.refuse(node, "an assignment to several targets")
+            return self._chain(node)
         (target,) = node.targets
         static = self.scope.find(node.value)
         if static is not None and isinstance(static.value, Module) and \
@@ -127,6 +127,16 @@ class FunctionCode(SourceCalls):
         else:
             value = self.visit(node.value)
         return ast.Assign([self.visit(target)], value, lineno=0)
+
+    def _chain(self, node: ast.Assign) -> list[ast.stmt]:
+        """Write `a = b = value` as two assignments, the second of the first's name."""
+        first, *others = node.targets
+        if not isinstance(first, ast.Name):
+            self.refuse(node, "an assignment to several targets whose first is no name")
+        read = ast.Name(first.id, ast.Load())
+        statements: list[ast.stmt] = [ast.Assign([first], node.value, lineno=node.lineno)]
+        return self._block([*statements, *(ast.Assign([t], read, lineno=node.lineno)
+                                           for t in others)])
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         """Write `x: T = value` as an annotated value."""
@@ -181,19 +191,23 @@ class FunctionCode(SourceCalls):
             entered.append(ast.withitem(ast.Name(name)))
         return [*before, ast.With(entered, self._block(node.body) or [ast.Pass()], lineno=0)]
 
+    def visit_While(self, node: ast.While) -> Any:
+        """Keep loops."""
+        if node.orelse:
+            self.refuse(node, "a loop with else")
+        return ast.While(self.visit(node.test), self._block(node.body) or [ast.Pass()], [])
+
     def visit_For(self, node: ast.For) -> Any:
         """Unroll loops over modules; keep others."""
+        if node.orelse:
+            self.refuse(node, "a loop with else")
         modules = self._modules_of(node.iter)
         if modules is None:
             return ast.For(self.visit(node.target), self.visit(node.iter), self._block(node.body),
                            [], lineno=0)
         result: list[ast.stmt] = []
         for items in modules:
-            targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
-            for target, item in zip(targets, items, strict=True):
-                if not isinstance(target, ast.Name):
-                    self.refuse(node, "a loop over modules with this target")
-                self.scope.known[target.id] = item
+            self._bind_items(node.target, items)
             if any(isinstance(n, (ast.Break, ast.Continue)) for s in node.body
                    for n in ast.walk(s)):
                 self.refuse(node, "break or continue in a loop over modules")

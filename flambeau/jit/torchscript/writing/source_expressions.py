@@ -16,6 +16,7 @@ from ....tensor.layout import layout, memory_format
 from ....tensor.tensor import Tensor
 from .annotations import type_text
 from .classes import literal
+from .module_state import ModuleState
 from .static_values import Scope, Static, elements_of, loop_over
 
 __all__ = ["SourceExpressions", "Unit"]
@@ -31,6 +32,8 @@ _BUILTINS = frozenset("""
 
 class Unit(Protocol):
     """Collector of an archive's code."""
+
+    state: ModuleState
 
     def call_module(self, module: Module) -> None:
         """Register a call of a module's forward."""
@@ -67,8 +70,7 @@ class SourceExpressions(ast.NodeTransformer):
                 f"torch.jit.script: {function.__qualname__} is no function with a def")
         self.tree = tree
         self._lines = lines
-        self.written = _attributes_written(tree)
-        self.scope = Scope(function, owner, _names_bound(tree), self.written)
+        self.scope = Scope(function, owner, _names_bound(tree), unit.state)
 
     def refuse(self, node: ast.AST, reason: str) -> NoReturn:
         """Raise NotImplementedError naming the line."""
@@ -131,9 +133,12 @@ class SourceExpressions(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Inline settings; keep reads of module attributes."""
         self._check_property(node)
-        if isinstance(node.ctx, ast.Store):
+        if not isinstance(node.ctx, ast.Load):
+            self._change(node)
             return ast.Attribute(self.visit(node.value), node.attr)
         static = self.scope.find(node)
+        if static is not None and isinstance(static.value, (list, dict)):
+            static = self._shared(node, static)
         if static is None or (isinstance(static.value, Module) and static.text is not None):
             owner = self.scope.find(node.value)
             if owner is not None and isinstance(owner.value, Module) and owner.text is not None:
@@ -144,16 +149,31 @@ class SourceExpressions(ast.NodeTransformer):
             return ast.Attribute(self.visit(node.value), node.attr)
         return self._known(node, static)
 
+    def _change(self, node: ast.Attribute) -> None:
+        """Note an attribute of a module that changes."""
+        owner = self.scope.find(node.value)
+        if owner is not None and isinstance(owner.value, Module):
+            self.unit.state.change(owner.value, node.attr)
+
+    def _shared(self, node: ast.Attribute, static: Static) -> Static | None:
+        """Read a list or dict of a module at run time: whoever has it may change it."""
+        owner = self.scope.find(node.value)
+        if owner is None or not isinstance(owner.value, Module) or owner.text is None:
+            return static
+        self._change(node)
+        return None
+
     def _check_property(self, node: ast.Attribute) -> None:
         """Refuse properties whose value may change; others are settings."""
         owner = self.scope.find(node.value)
         member = getattr(type(owner.value), node.attr, None) if owner is not None \
             and isinstance(owner.value, Module) else None
-        code = getattr(getattr(member, "fget", None), "__code__", None)
-        if isinstance(member, property) and (
-            isinstance(node.ctx, ast.Store)
-            or code is not None and self.written.intersection(code.co_names)
-        ):
+        if owner is None or not isinstance(member, property):
+            return
+        code = getattr(member.fget, "__code__", None)
+        reads = () if code is None else code.co_names
+        changes = [name for name in reads if self.unit.state.is_changing(owner.value, name)]
+        if changes or not isinstance(node.ctx, ast.Load):
             self.refuse(node, f"the property {node.attr}, whose value the function changes")
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
@@ -161,7 +181,8 @@ class SourceExpressions(ast.NodeTransformer):
         static = self.scope.find(node) or self.scope.find_parameter(node)
         if static is not None and isinstance(static.value, (Module, Tensor)) and static.text:
             return ast.parse(static.text, mode="eval").body
-        if isinstance(node.ctx, ast.Load) and static is not None:
+        if isinstance(node.ctx, ast.Load) and static is not None \
+                and not isinstance(static.value, (list, dict)):
             return self._known(node, static)
         return ast.Subscript(self.visit(node.value), self.visit(node.slice))
 
@@ -182,6 +203,9 @@ class SourceExpressions(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         """Convert a chain of comparisons to a conjunction."""
+        known = self.scope.find(node)
+        if known is not None:
+            return self._known(node, known)
         operands = [self.visit(n) for n in (node.left, *node.comparators)]
         parts: list[ast.expr] = [ast.Compare(operands[i], [op], [operands[i + 1]])
                                  for i, op in enumerate(node.ops)]
@@ -202,17 +226,25 @@ class SourceExpressions(ast.NodeTransformer):
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         """Unroll a comprehension over modules."""
+        if len(node.generators) != 1 or node.generators[0].ifs:
+            self.refuse(node, "a comprehension with a condition or two loops")
         modules = self._modules_of(node.generators[0].iter)
-        if modules is None or len(node.generators) != 1 or node.generators[0].ifs:
+        if modules is None:
             return self.generic_visit(node)
         result = []
-        target = node.generators[0].target
         for items in modules:
-            targets = target.elts if isinstance(target, ast.Tuple) else [target]
-            for name, item in zip(targets, items, strict=True):
-                self.scope.known[name.id] = item  # type: ignore[attr-defined]
+            self._bind_items(node.generators[0].target, items)
             result.append(self.visit(copy.deepcopy(node.elt)))
         return ast.List(result)
+
+    def _bind_items(self, target: ast.expr, items: list[Static]) -> None:
+        """Bind the names of a loop, nested or not, to what one round goes through."""
+        names = [n for n in ast.walk(target) if isinstance(n, (ast.Name, ast.Attribute))]
+        names.sort(key=lambda n: (n.lineno, n.col_offset))
+        if len(names) != len(items) or not all(isinstance(n, ast.Name) for n in names):
+            self.refuse(target, "a loop over modules with this target")
+        for name, item in zip(names, items, strict=True):
+            self.scope.known[name.id] = item  # type: ignore[union-attr]
 
     def _modules_of(self, node: ast.expr) -> list[list[Static]] | None:
         """Return what a loop over a container of modules or parameters goes through, or None."""
@@ -222,17 +254,13 @@ class SourceExpressions(ast.NodeTransformer):
             if items is None:
                 self.refuse(node, f"a loop over a {type(container.value).__name__}")
             return [[item] for item in items]
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            whole, part = self._modules_of(node.value), self.scope.find_slice(node.slice)
+            return None if whole is None or part is None else whole[part]
         if not isinstance(node, ast.Call):
             return None
-        name = node.func.id if isinstance(node.func, ast.Name) else None
-        if name in ("enumerate", "zip") and node.args:
-            parts = [self._modules_of(a) for a in node.args]
-            if any(p is None for p in parts):
-                return None
-            rows: list[list[Static]] = [
-                [item for items in row for item in items]
-                for row in zip(*[p for p in parts if p is not None], strict=False)]
-            return rows if name == "zip" else [[Static(i), *row] for i, row in enumerate(rows)]
+        if isinstance(node.func, ast.Name) and node.args:
+            return self._modules_among(node, node.func.id)
         if isinstance(node.func, ast.Attribute):
             owner = self.scope.find(node.func.value)
             if owner is not None and isinstance(owner.value, Module):
@@ -244,6 +272,34 @@ class SourceExpressions(ast.NodeTransformer):
                 if node.func.attr == "keys":
                     return [[Static(name)] for name in elements]
         return None
+
+    def _modules_among(self, node: ast.Call, name: str) -> list[list[Static]] | None:
+        """Return what `enumerate`, `zip` or `reversed` of containers goes through, or None.
+
+        Lists of settings go along with modules.
+        """
+        if name not in ("enumerate", "zip", "reversed"):
+            return None
+        first = self._modules_of(node.args[0])
+        if name == "reversed":
+            return None if first is None else first[::-1]
+        if name == "enumerate":
+            start = [*node.args[1:], *(k.value for k in node.keywords)]
+            offset = self.scope.find(start[0]) if start else Static(0)
+            if first is None or offset is None:
+                return None
+            return [[Static(i), *row] for i, row in enumerate(first, offset.value)]
+        parts = [self._modules_of(a) for a in node.args]
+        if all(part is None for part in parts):
+            return None
+        for place, part in enumerate(parts):
+            values = self.scope.find(node.args[place]) if part is None else None
+            if values is not None and isinstance(values.value, (list, tuple, range)):
+                parts[place] = [[Static(v)] for v in values.value]
+        if any(part is None for part in parts):
+            self.refuse(node, "a zip of modules with what is known only at run time")
+        return [[item for items in row for item in items]
+                for row in zip(*[p for p in parts if p is not None], strict=False)]
 
 
 def _parse(text: str) -> ast.stmt:
@@ -258,11 +314,3 @@ def _names_bound(tree: ast.FunctionDef) -> set[str]:
     names = {a.arg for a in [*tree.args.args, *tree.args.kwonlyargs]}
     return names | {n.id for n in ast.walk(tree)
                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-
-def _attributes_written(tree: ast.FunctionDef) -> set[str]:
-    """Return the attributes of the first parameter that a function assigns."""
-    first = tree.args.args[0].arg if tree.args.args else ""
-    return {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)
-            and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)
-            and n.value.id == first}

@@ -16,6 +16,7 @@ from ....nn import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequent
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
 from .classes import attribute_read
+from .module_state import ModuleState
 
 __all__ = ["Scope", "Static", "elements_of", "loop_over"]
 
@@ -66,12 +67,12 @@ class Scope:
     """The names of one function."""
 
     def __init__(self, function: Any, owner: Module | None, assigned: set[str],
-                 written: set[str]) -> None:
+                 state: ModuleState) -> None:
         code = function.__code__
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         self.outer = {**vars(builtins), **function.__globals__,
                       **{name: cell.cell_contents for name, cell in cells}}
-        self.locals, self.written = assigned, written
+        self.locals, self.state = assigned, state
         self.known: dict[str, Static] = {}
         if owner is not None:
             self.known[code.co_varnames[0]] = Static(owner, "self")
@@ -102,12 +103,14 @@ class Scope:
         return self._of_module(owner, node.attr)
 
     def _of_module(self, owner: Static, name: str) -> Static | None:
-        if name == "training" or (owner.text == "self" and name in self.written):
+        if name == "training":
             return None
         value = getattr(owner.value, name)
         if isinstance(value, Module):
             return Static(value, attribute_read(owner.text or "self", name))
-        return None if isinstance(value, Tensor) else Static(value, owner.text)
+        if isinstance(value, Tensor) or self.state.is_changing(owner.value, name):
+            return None
+        return Static(value, owner.text)
 
     def _subscript(self, node: ast.Subscript) -> Static | None:
         owner, key = self.find(node.value), self.find(node.slice)
@@ -117,8 +120,19 @@ class Scope:
             static = _element(owner, key.value)
             return None if static is None or isinstance(static.value, Tensor) else static
         if isinstance(owner.value, (tuple, list, dict)):
-            return Static(owner.value[key.value])
+            try:
+                return Static(owner.value[key.value])
+            except (KeyError, IndexError):  # it may be there when the program runs
+                return None
         return None
+
+    def find_slice(self, node: ast.Slice) -> slice | None:
+        """Return a slice whose bounds are known, or None."""
+        bounds = [Static(None) if bound is None else self.find(bound)
+                  for bound in (node.lower, node.upper, node.step)]
+        if any(bound is None for bound in bounds):
+            return None
+        return slice(*(bound.value for bound in bounds if bound is not None))
 
     def find_parameter(self, node: ast.Subscript) -> Static | None:
         """Return an element of a container of parameters: where it is, not what it holds."""
@@ -168,6 +182,9 @@ class Scope:
             return Static(name == "is_scripting")
         if any(function.value is f for f in _LOOKS):
             look: Any = function.value
+            if look is getattr and args[0] is not None and isinstance(args[0].value, Module) \
+                    and hasattr(*values[:2]):
+                return self._of_module(args[0], values[1])
             return Static(look(*values))
         if function.value is math.sqrt and isinstance(values[0], (int, float)):
             return Static(math.sqrt(values[0]))

@@ -1,0 +1,148 @@
+"""Scripts of modules that change: what a function changes is read at run time, in archives too.
+
+Each program runs twice, in Python and out of its archive, and has to give the same.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+
+def both(torch: Any, build: Any, *inputs: Any) -> tuple[Any, Any]:
+    """Results of two calls: of the module, and of its archive."""
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(build()), file)
+    file.seek(0)
+    module, loaded = build(), torch.jit.load(file)
+    return [module(*inputs) for _ in range(2)], [loaded(*inputs) for _ in range(2)]
+
+
+def programs(torch: Any) -> dict[str, Any]:
+    """Modules whose attributes change in one method and are read in another."""
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.n, self.first, self.seen, self.table = 1, True, [0], {"a": 1}
+
+    class ByMethod(Module):
+        def bump(self):
+            self.n = self.n + 1
+
+        def forward(self, x: int) -> int:
+            self.bump()
+            return x * self.n
+
+    class ByBranch(Module):
+        def mark(self):
+            self.first = False
+
+        def forward(self, x: int) -> int:
+            if self.first:
+                self.mark()
+                return x
+            return -x
+
+    class OfLists(Module):
+        def forward(self, x: int) -> int:
+            seen = self.seen
+            seen.append(x)
+            self.table["b"] = len(self.seen)
+            return self.table["b"] + len(self.table)
+
+    class OfChildren(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.child = ByMethod()
+
+        def forward(self, x: int) -> int:
+            y = self.child(x)
+            return y + self.child.n
+
+    return {kind.__name__: kind for kind in (ByMethod, ByBranch, OfLists, OfChildren)}
+
+
+@pytest.mark.parametrize("name", ["ByMethod", "ByBranch", "OfLists", "OfChildren"])
+def test_attributes_that_change_are_read_at_run_time(torch: Any, name: str) -> None:
+    here, there = both(torch, programs(torch)[name], 3)
+    assert here == there
+    assert here[0] != here[1]
+
+
+def test_containers_are_walked_from_either_end_and_in_part(torch: Any) -> None:
+    class Layers(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3) for _ in range(3)])
+            self.by_name = torch.nn.ModuleDict({"tanh": torch.nn.Tanh()})
+
+        def forward(self, x):
+            for number, layer in enumerate(self.layers):
+                x = layer(x) * (number + 1)
+            for layer in self.layers[1:]:
+                x = layer(x)
+            if "tanh" in self.by_name:
+                x = self.by_name["tanh"](x)
+            return x
+
+    (here, _), (there, _) = both(torch, Layers, torch.ones(2, 3))
+    assert torch.equal(here, there)
+
+
+def test_sizes_dtypes_and_several_targets(torch: Any) -> None:
+    class Views(torch.nn.Module):
+        def forward(self, x):
+            rows, columns = x.shape
+            a = b = x.view(rows * columns)
+            return a, b.double(), x.type(torch.int64), torch.einsum("ij,kj->ik", x, x)
+
+    (here, _), (there, _) = both(torch, Views, torch.ones(2, 3))
+    for a, b in zip(here, there, strict=True):
+        assert a.dtype == b.dtype
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("kind", ["RNNCell", "GRUCell", "LSTMCell"])
+@pytest.mark.parametrize("shape", [(2, 3), (3,)])
+def test_cells(torch: Any, kind: str, shape: tuple) -> None:
+    def build() -> Any:
+        torch.manual_seed(0)
+        return getattr(torch.nn, kind)(3, 4)
+
+    (here, _), (there, _) = both(torch, build, torch.ones(shape))
+    for a, b in zip(here, there, strict=True):
+        assert torch.allclose(a, b)
+
+
+def test_refusals_name_the_line() -> None:
+    import flambeau as torch
+
+    class Else(torch.nn.Module):
+        def forward(self, x: int) -> int:
+            n = 0
+            for i in range(x):
+                n = i
+            else:  # noqa: PLW0120
+                n = 99
+            return n
+
+    class Untyped(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[int] = []
+
+        def forward(self, x: int) -> int:
+            self.seen.append(x)
+            return len(self.seen)
+
+    class Indices(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+
+    for kind, message in ((Else, "a loop with else"), (Untyped, "without annotation"),
+                          (Indices, "return_indices of max_pool2d")):
+        with pytest.raises(NotImplementedError, match=message):
+            torch.jit.script(kind()).save(io.BytesIO())
