@@ -137,3 +137,18 @@ def test_powsum(torch):
     assert torch.linalg._powsum(x, 2).item() == 30
     sums = torch.linalg._powsum(x, 3, dim=0, keepdim=True, dtype=torch.float64)
     assert sums.tolist() == [[28.0, 72.0]] and sums.dtype == torch.float64
+
+
+@pytest.mark.parametrize("factory", ["zeros", "ones", "empty", "rand", "randn"])
+def test_axes_have_no_names(torch, factory):
+    with pytest.raises(TypeError, match="names"):
+        getattr(torch, factory)(2, names=("N",))
+    with pytest.raises(TypeError, match="names"):
+        torch.tensor([1.0], names=("N",))
+    assert not hasattr(torch.zeros(2), "names")
+
+
+def test_grad_mode_shows_itself(torch):
+    with torch.no_grad():
+        shown = repr(torch.set_grad_enabled(True))
+    assert shown == "torch.autograd.grad_mode.set_grad_enabled(mode=True)"

@@ -206,7 +206,7 @@ class set_grad_enabled(_Switch):
         return result
 
     def __repr__(self) -> str:
-        return f"set_grad_enabled(mode={self.mode})"
+        return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
 
 
 def is_multithreading_enabled() -> bool:

@@ -59,8 +59,12 @@ _SHADOWED_MODULES = {
 }
 
 
+# PyTorch installs functorch beside torch.
+_PACKAGES = {"torch": "flambeau", "functorch": "flambeau._functorch.package"}
+
+
 class TorchFinder:
-    """Finds `torch` and `torch.x.y` as `flambeau` and `flambeau.x.y`."""
+    """Finds `torch` and `torch.x.y` as `flambeau` and `flambeau.x.y`, and `functorch`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: Any = None
@@ -70,7 +74,7 @@ class TorchFinder:
         It never leaves a torch name to other finders: they would load flambeau's files twice,
         or the real PyTorch.
         """
-        if fullname != "torch" and not fullname.startswith("torch."):
+        if fullname.partition(".")[0] not in ("torch", "functorch"):
             return None
         module = self._module(fullname)
         for name in _SHADOWED_MODULES.get(fullname, ()):
@@ -84,7 +88,8 @@ class TorchFinder:
 
     @staticmethod
     def _module(fullname: str) -> ModuleType:
-        target = "flambeau" + fullname[len("torch") :]
+        top, _, _ = fullname.partition(".")
+        target = _PACKAGES[top] + fullname[len(top) :]
         try:
             module = importlib.import_module(target)
         except ModuleNotFoundError as error:

@@ -404,7 +404,6 @@ class Tensor(Methods, metaclass=_TensorType):
     is_xpu = property(lambda self: False)
     is_cpu = property(lambda self: self._array.__class__ is not MetaArray)
     is_meta = property(lambda self: self._array.__class__ is MetaArray)
-    names = property(lambda self: (None,) * self._array.ndim)
 
     # ---------------------------------------------------------------- autograd
 

@@ -74,6 +74,24 @@ SURROUNDINGS = """\
     """
 
 
+def test_functorch_is_there_too(tmp_path):
+    done = run("program.py", cwd=tmp_path, code="""\
+        import warnings
+        warnings.simplefilter("ignore")
+        import functorch
+        import torch
+        from functorch import make_functional, vmap
+        function, parameters = make_functional(torch.nn.Linear(2, 1))
+        print(vmap(torch.sin)(torch.zeros(2)).tolist(), function(parameters, torch.ones(3, 2)).shape,
+              functorch.__version__ == torch.__version__)
+        try:
+            import functorch.dim
+        except ModuleNotFoundError as error:
+            print(error.name)
+        """)
+    assert done.stdout.splitlines() == ["[0.0, 0.0] torch.Size([3, 1]) True", "functorch.dim"]
+
+
 def test_surroundings_are_those_of_python(tmp_path):
     answers = [
         run("program.py", "7", "--x", cwd=tmp_path, code=SURROUNDINGS, stdin="in", flambeau=f)

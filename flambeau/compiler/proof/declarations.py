@@ -52,7 +52,7 @@ OF_LAYOUT = frozenset((
     "size", "dim", "numel", "shape", "ndim", "stride", "is_contiguous", "dtype", "device",
     "requires_grad", "element_size", "is_floating_point", "__len__", "ndimension", "nelement",
     "is_leaf", "is_tensor", "is_complex", "itemsize", "layout", "is_cuda", "nbytes", "is_sparse",
-    "is_quantized", "is_meta", "is_mps", "names", "retains_grad", "output_nr",
+    "is_quantized", "is_meta", "is_mps", "retains_grad", "output_nr",
     "is_nested", "is_xpu", "get_device", "type", "is_signed", "is_inference",
     "is_compiling", "is_grad_enabled", "is_storage", "is_conj", "is_neg", "is_same_size",
     "get_default_dtype", "is_autocast_enabled", "is_available", "is_scripting", "is_tracing",

@@ -153,7 +153,7 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
     def function(
         *size: Any, out: Tensor | None = None, dtype: Dtype | None = None, layout: Any = None,
         device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-        names: Any = None, memory_format: Any = None, **named: Any,
+        memory_format: Any = None, **named: Any,
     ) -> Tensor:
         if named:
             size = (_only_size(name, named),)
@@ -236,7 +236,6 @@ def _fill_dtype(value: Any, dtype: Dtype | None) -> np.dtype:
 def full(
     size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-    names: Any = None,
 ) -> Tensor:
     """A tensor of shape `size` filled with one value, whose type decides the dtype.
 

@@ -29,7 +29,7 @@ from .python_data import array_of
 @public()
 def tensor(
     data: Any, *, dtype: Dtype | None = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False, names: Any = None,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A new tensor with a copy of `data`: numbers, nested sequences, an array or a tensor.
 

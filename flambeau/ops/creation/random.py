@@ -110,7 +110,7 @@ def _empty_for(name: str, fill: Callable, doc: str) -> Callable:
     def function(
         *size: Any, generator: Generator | None = None, out: Tensor | None = None,
         dtype: Dtype | None = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, pin_memory: bool = False, names: Any = None, **named: Any,
+        requires_grad: bool = False, pin_memory: bool = False, **named: Any,
     ) -> Tensor:
         shape = shape_of(size, named.pop("size", None))
         if named:

@@ -193,7 +193,6 @@ momentum | float | How far running statistics move towards those of the batch.
 n | int | The number of elements.
 n_fft | int | The length of a transform, in samples.
 named | arguments | PyTorch's other names of the arguments.
-names | None | Named axes are not supported: anything but None raises RuntimeError.
 nan | number | What replaces NaN.
 ndarray | numpy.ndarray | The array whose memory to share.
 need_weights | bool | Whether to return the attention weights.

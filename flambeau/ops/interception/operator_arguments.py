@@ -16,7 +16,7 @@ from ..core.operator import OPERATORS
 __all__ = ["arguments_of"]
 
 # Parameters of Python's functions that operators do not have.
-_PYTHON_ONLY = frozenset({"out", "requires_grad", "names", "memory_format", "size_average",
+_PYTHON_ONLY = frozenset({"out", "requires_grad", "memory_format", "size_average",
                           "reduce", "implicit"})
 _signatures: dict[Callable, list[Parameter] | None] = {}
 
