@@ -82,7 +82,8 @@ def test_functorch_is_there_too(tmp_path):
         import torch
         from functorch import make_functional, vmap
         function, parameters = make_functional(torch.nn.Linear(2, 1))
-        print(vmap(torch.sin)(torch.zeros(2)).tolist(), function(parameters, torch.ones(3, 2)).shape,
+        shape = function(parameters, torch.ones(3, 2)).shape
+        print(vmap(torch.sin)(torch.zeros(2)).tolist(), shape,
               functorch.__version__ == torch.__version__)
         try:
             import functorch.dim
