@@ -3,8 +3,7 @@
 Tensors get uninitialized memory with the precedent's layout, and everything is recorded as usual.
 If Python needs a value, or the call diverges, the recorded events are computed into that memory in
 order, and the call goes on as a normal recorded call. A call that matches to the end gets its
-values from a program. Until then it writes nothing outside except optimizer counters and gradients,
-which `undo` restores.
+values from a program. Where a call ends by an error, its events are computed too.
 """
 
 from __future__ import annotations
@@ -48,8 +47,6 @@ class Deferred:
         self.on = True
         self.originals: dict[int, tuple[Callable, bool]] = {}  # by event number
         self.scalars: dict[int, Any] = {}  # of updates
-        self.counters: list[tuple[np.ndarray, np.ndarray]] = []  # arrays, values before
-        self.fresh: list[tuple[dict, Any]] = []  # states that optimizers created, by parameter
         self.pages = PagePrefaulter()  # pages that the program will write
         self.arena: Arena | None = None
         if precedent.arena:
@@ -155,12 +152,9 @@ class Deferred:
         ):
             self.compute()
 
-    def note_state(self, states: Any, param: Any, state: dict, before: dict) -> None:
-        """Note a parameter's state at the start of an optimizer's step; `before`: its counters."""
-        if before:
-            self.counters += before.values()
-        elif state and param in states:
-            self.fresh.append((states, param))
+    def note_state(self, states: Any, param: Any, state: dict, had_counters: bool) -> None:
+        """Note a parameter's state at the start of an optimizer's step, which may be new."""
+        if not had_counters and state and param in states:
             for tensor in state.values():
                 if isinstance(tensor, Tensor):
                     self.pages.ask(tensor._array)
@@ -196,16 +190,6 @@ class Deferred:
         """Stop deferring: from now on, memory holds values."""
         self.on, self.arena = False, None
         self.pages.stop()
-
-    def undo(self) -> None:
-        """Restore everything outside that an interrupted call changed, without computing."""
-        self.leave()
-        for access in self.trace.grads.values():
-            access.tensor._grad = access.before
-        for array, before in self.counters:
-            array[...] = before
-        for states, param in self.fresh:
-            states.pop(param, None)
 
 
 class _Computation:

@@ -196,7 +196,7 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
 def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict) -> Any:
     """Begin a parameter's step. State that it creates counts as existing before the call."""
     old = dict(state)
-    counters = _counters(state)
+    had_counters = bool(_counters(state))
     with r.silence():
         key = optimiser._flambeau_begin(group, param, state)
     result = [t for n, t in state.items() if isinstance(t, Tensor) and old.get(n) is not t]
@@ -208,7 +208,7 @@ def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state
     if result and _goes_on_otherwise(r, optimiser, group, param, state, key):
         r.problem(f"{type(optimiser).__name__} does something else in its first step")
     if r.deferred is not None:
-        r.deferred.note_state(optimiser.state, param, state, counters)
+        r.deferred.note_state(optimiser.state, param, state, had_counters)
     return key
 
 

@@ -61,12 +61,8 @@ class CallRecorder:
                 self.fallback.stop(specialization, error.what, error.line)
             else:
                 self.fallback.stop_skipping(specialization, error.what, error.line)
-        except Exception:
+        except BaseException:  # the call's Python has run nevertheless
             trace.compute_deferred()
-            raise
-        except BaseException:
-            if trace.deferred is not None:
-                trace.deferred.undo()
             raise
         return result
 

@@ -111,6 +111,17 @@ class BackwardPass:
         """List the pass from a root; False, without any effect, if it is another one."""
         if SPECIAL.count or following.ambient != AMBIENT.changes:
             return False
+        before = following.pos
+        try:
+            return self._follow(following, root)
+        except BaseException:  # an interrupt: the pass did not begin
+            if following.pos in (before, self.end - 1):
+                following.pos = before
+                for leaf, _, _, _ in self.grads:
+                    leaf._grad = None
+            raise
+
+    def _follow(self, following: Following, root: Any) -> bool:
         if self.walk is not None:
             if not self.walk(following, root):
                 return False

@@ -82,10 +82,10 @@ class FollowedFunction:
         ACTIVE.session, ACTIVE.thread = session, session.thread
         try:
             result = self.function(*args, **kwargs)
+            session.finish()
         except BaseException:
             session.finish()
             raise
-        session.finish()
         if self.built >= WATCHED_FROM_PROGRAMS:
             self._watch(session)
         self._drop_idle_memory()

@@ -39,13 +39,13 @@ class Following:
     """
 
     __slots__ = (
-        "addresses", "ambient", "bound", "cues", "inputs", "next", "owners", "pos", "segment",
-        "sequence", "shifts", "sources", "updates", "walked",
-        "windows",
+        "addresses", "ambient", "bound", "cues", "inputs", "is_computed", "next", "owners", "pos",
+        "segment", "sequence", "shifts", "sources", "updates", "walked", "windows",
     )
 
     def __init__(self, segment: Segment) -> None:
         self.segment, self.pos = segment, 0
+        self.is_computed = False  # whether computing the listed events wrote anything
         self.next: Entry = segment.entries[0]
         n = len(segment.memory)
         segment.recycled.refresh()

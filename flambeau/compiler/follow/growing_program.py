@@ -113,7 +113,10 @@ class GrowingProgram:
     def run(self, following: Following) -> bool:
         """Compute the events that a call listed; False, with nothing done, where it cannot."""
         owners = following.owners
-        return self._run(following, [owners[s] for s in self.targets])
+        try:
+            return self._run(following, [owners[s] for s in self.targets])
+        except Exception:  # it writes its results only, and a replay computes them anew
+            return False
 
     def _run(self, following: Following, outputs: Sequence[Any]) -> bool:
         length = self.segment.length

@@ -56,7 +56,7 @@ class Listing:
         return x
 
     def note_state(self, *_: Any) -> None:
-        """Ignored: an optimizer's step is never undone here."""
+        """Ignored: nothing prefaults pages here."""
 
     def note_version(self, tensor: Tensor) -> None:
         """Ignored: versions are exact already."""

@@ -31,6 +31,7 @@ class Replay:
     def run(self) -> None:
         """Compute the events. Errors name the line of the operator."""
         following = self.following
+        following.is_computed = True
         autocast, STATE.enabled = STATE.enabled, False
         try:
             with no_grad():

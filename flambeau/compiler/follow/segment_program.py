@@ -184,27 +184,44 @@ class SegmentProgram:
 
     def run(self, following: Following) -> bool:
         """Compute the listed events; False, without any effect, if a check does not hold."""
-        values = self.values(following)
-        if values is None:
-            return False
+        ran = self.step.ran[0]
+        places: list[np.ndarray] = []
         try:
-            self._run(following, values)
-        except CheckFailed:
-            return False
+            values = self.values(following)
+            if values is None:
+                return False
+            self._run(following, values, places)
+            self._copy_out(following, places)
+        except Exception:  # a check, or no memory
+            if self.step.ran[0] == ran:
+                return False
+            self._copy_out(following, places)
+            raise
+        except BaseException:
+            if self.step.ran[0] != ran:  # interrupted after the last write
+                following.is_computed = True
+                self._copy_out(following, places)
+            raise
+        following.is_computed = True
         self.calls += 1
         return True
 
-    def _run(self, following: Following, values: list[Any]) -> None:
+    def _run(self, following: Following, values: list[Any], places: list[np.ndarray]) -> None:
+        """Run the program; add to `places` where outputs lie that are still to be copied."""
         owners = following.owners
         if self.are_wholes and self.step.is_direct:  # addresses suffice
             self.step.run_into(values, [owners[s] for s in self.target_storages])
             return
-        places = [t.array(owners[t.storage]) if t.is_packed  # type: ignore[arg-type]
-                  else np.empty(t.shape, t.dtype) for t in self.targets]
+        places += [t.array(owners[t.storage]) if t.is_packed  # type: ignore[arg-type]
+                   else np.empty(t.shape, t.dtype) for t in self.targets]
         self.step.run_into(values, [*places, *self.flags])
-        for target, array in zip(self.targets, places, strict=True):
+
+    def _copy_out(self, following: Following, places: list[np.ndarray]) -> None:
+        """Copy outputs to storages that they do not cover."""
+        for target, array in zip(self.targets, places, strict=False):
             if not target.is_packed:
-                target.array(owners[target.storage])[...] = array  # type: ignore[arg-type]
+                owner = following.owners[target.storage]
+                target.array(owner)[...] = array  # type: ignore[arg-type]
 
     def may_run_alone(self) -> bool:
         """Whether the program may compute a call unchecked."""
@@ -229,14 +246,18 @@ class SegmentProgram:
         least = CANCELLATION_TOLERANCE * min(1.0, max(
             (max_magnitude(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"),
             default=0.0))
+        outputs = None
         try:
             outputs = [np.array(y) for y in self.step.run(values)][: len(self.targets)]
+            result = {i: a.copy() for i, a in arrays.items()}
         except CheckFailed:
+            pass
+        finally:
+            for i, array in arrays.items():
+                array[...] = before[i]
+        if outputs is None:
             replay()
             return None
-        result = {i: a.copy() for i, a in arrays.items()}
-        for i, array in arrays.items():
-            array[...] = before[i]
         replay()
         wrong = self._outputs_differ(following, outputs, least)
         return wrong or self._writes_differ(arrays, before, result, least)

@@ -24,6 +24,7 @@ from .hooks import ACTIVE, RECORDING, Hook
 from .cue_writer import cue_for
 from .inline_cache import is_due, link
 from .other_threads import compute_for_another
+from .replay import Replay
 from .varying_number import is_number_alone, with_tensor
 from .segment import Entry, Exit
 from .segment_recorder import SegmentRecorder, end_recording
@@ -105,14 +106,20 @@ class Session:
         if not following.pos:
             self.tried -= 1  # nothing of it was compared yet
             return
-        if following.cues is not None:
-            link(following.segment, following.cues)
-            following.cues = None
-        self.exit, self.tried = following.segment.exit(following.pos), 0
-        self.calls = []
-        self._keep_calls(following)
-        with self.silence():
-            self.driver.compute(self, following)
+        try:
+            if following.cues is not None:
+                link(following.segment, following.cues)
+                following.cues = None
+            self.exit, self.tried = following.segment.exit(following.pos), 0
+            self.calls = []
+            self._keep_calls(following)
+            with self.silence():
+                self.driver.compute(self, following)
+        except BaseException:  # the Python of the listed events has run nevertheless
+            if not following.is_computed:
+                with self.silence():
+                    Replay(following).run()
+            raise
 
     def lend(self, args: tuple, kwargs: dict[str, Any]) -> None:
         """Give another thread the values of the tensors it is about to use."""

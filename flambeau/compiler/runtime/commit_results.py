@@ -58,23 +58,22 @@ def run_deferred(
     trace.deferred.pages.finish()
     trace.deferred.leave()
     ran = step.ran[0]
-    generators = list_generators(bindings) if bindings.has_conditions else []
-    drawn_before = [generator.get_state() for generator in generators]
+    drawn_before = [(g, g.bookmark()) for g in list_generators(bindings)]
     try:
         for i in step.changing:
             values.append(_read_value(bindings.slots[i], updates, arrays))
         outputs = step.run(values)
-    except CheckFailed:
-        for generator, state in zip(generators, drawn_before, strict=True):
-            generator.set_state(state)
-        trace.deferred.on = True  # running the operators will raise the error
-        return False
-    except BaseException:
-        if step.ran[0] == ran:
-            trace.deferred.undo()
-        else:  # interrupted after the last write
+    except BaseException as error:
+        if step.ran[0] != ran:  # interrupted after the last write
             commit(bindings, None, ())
-        trace.deferred = None
+            trace.deferred = None
+            raise
+        for generator, bookmark in drawn_before:
+            generator.return_to(bookmark)
+        trace.deferred.on = True
+        if isinstance(error, CheckFailed):
+            return False  # running the operators will raise the error
+        trace.compute_deferred()  # the call's Python has run
         raise
     trace.deferred = None
     commit(bindings, result, outputs)

@@ -68,6 +68,7 @@ class Program:
         self.function, self.reach, self.proof = function, reach, proof
         self.lock = threading.RLock()
         self.changes, self.handles, self.ambient = reach.counts
+        self.generators = list_generators(bindings)
         self.tickers = [StepCounter(update, step.ran) for update in bindings.updates]
         self.call_count = [0]  # a cell that version counters read
         self.sample = sample or SampleInputs(bindings)  # explain() runs the step with it
@@ -76,7 +77,7 @@ class Program:
         self.source, self.call = _CallWriter(self, args, kwargs).build()
         self.names = self.call.__globals__
         if bindings.has_conditions:
-            self.call = _run_eagerly_where_checks_fail(self.call, function, bindings)
+            self.call = _run_eagerly_where_checks_fail(self.call, function)
         begun = {id(t._counter) for ticker in self.tickers for t, _ in ticker.list_begun()}
         for target, writes in bindings.version_bumps:
             if isinstance(target, Tensor) and target._counter is not None \
@@ -115,13 +116,20 @@ class Program:
             result.append(scalars)
         return result
 
-    def roll_back(self, ran: int) -> None:
+    def mark_draws(self) -> list[tuple]:
+        """Bookmark the generators from which a call draws."""
+        return [generator.bookmark() for generator in self.generators]
+
+    def roll_back(self, ran: int, drawn: list[tuple]) -> None:
         """After an exception, leave the state of either no call or a complete call.
 
-        `ran`: the step's run count before the call. If unchanged, nothing was written, and the
-        counters are rolled back. Otherwise an interrupt came after the last write: finish the step.
+        `ran`: the step's run count before the call. If unchanged, nothing was written: roll back
+        the counters, and the generators to `drawn`. Otherwise an interrupt came after the last
+        write: finish the step.
         """
         if self.step.ran[0] == ran:
+            for generator, bookmark in zip(self.generators, drawn, strict=False):
+                generator.return_to(bookmark)
             for ticker in self.tickers:
                 ticker.undo()
             return
@@ -130,19 +138,16 @@ class Program:
 
 
 def _run_eagerly_where_checks_fail(
-    call: Callable, function: Callable, bindings: Bindings
+    call: Callable, function: Callable
 ) -> Callable:
-    """Wrap a program's call: if its run raises CheckFailed, restore the generators and run the call
-    eagerly, which raises the error."""
-    generators = list_generators(bindings)
+    """Wrap a program's call: if its run raises CheckFailed, run the call eagerly, which raises the
+    error."""
 
     def checked(args: tuple, kwargs: dict[str, Any]) -> Any:
-        before = [generator.get_state() for generator in generators]
         try:
             return call(args, kwargs)
         except CheckFailed:
-            for generator, state in zip(generators, before, strict=True):
-                generator.set_state(state)
+            pass
         return function(*args, **kwargs)
 
     return checked
@@ -179,7 +184,10 @@ class _CallWriter:
             self.names["LOOKS"], self.names["grads"] = GradLooks, self.program.grads
             lines += ["        if LOOKS.count != grads.checked_at:",
                       "            program.give_away_grads()"]
-        lines += ["        n = ran[0]", "        try:"]
+        lines += ["        n, drawn = ran[0], ()", "        try:"]
+        if self.program.generators:
+            self.names["mark_draws"] = self.program.mark_draws
+            lines.append("            drawn = mark_draws()")
         if self.bindings.updates:
             lines += ["            s = advance()", "            if s is None:",
                       "                return MISS"]
@@ -191,7 +199,7 @@ class _CallWriter:
         values = ", ".join(self.list_inputs())
         lines.append(f"            o = run([{values}])")
         lines.append("        except BaseException:")
-        lines.append("            program.roll_back(n)")
+        lines.append("            program.roll_back(n, drawn)")
         lines.append("            raise")
         lines.append("        counted[0] += 1")
         for target, writes in self.bindings.version_bumps:

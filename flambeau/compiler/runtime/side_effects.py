@@ -8,12 +8,25 @@ from ..trace.trace import Effect
 
 
 def perform(effects: list[Effect], values: tuple) -> None:
-    """Store this call's values where the step stores them."""
-    for effect, value in zip(effects, values, strict=True):
+    """Store this call's values where the step stores them, interrupts notwithstanding."""
+    stored = [0]
+    try:
+        _store(effects, values, stored)
+    except BaseException:
+        _store(effects, values, stored)
+        raise
+
+
+def _store(effects: list[Effect], values: tuple, stored: list[int]) -> None:
+    """Store the values from the first one on that is not stored yet. An interrupt comes before the
+    count or after the store."""
+    for effect, value in zip(effects[stored[0]:], values[stored[0]:], strict=True):
         owner, key = effect.place.owner, effect.place.key
+        is_cell = isinstance(owner, types.CellType)
+        stored[0] += 1
         if effect.place.is_attribute:
             setattr(owner, key, value)
-        elif isinstance(owner, types.CellType):
+        elif is_cell:
             owner.cell_contents = value
         elif key is None:
             owner.extend(value)

@@ -36,9 +36,10 @@ class Reference:
         outputs, writes = evaluate(self.graph, sources)
         outputs = [np.array(y, numpy_type(n.type), order="C")
                    for y, n in zip(outputs, self.graph.outputs, strict=True)]
-        for slot, value in [(slot, value.copy()) for slot, value in writes]:
-            inputs[slot][...] = value
+        written = [(inputs[slot], value.copy()) for slot, value in writes]
         self.ran[0] += 1
+        for target, value in written:
+            target[...] = value
         return outputs
 
     def run_into(self, values: list[Any], outputs: list[np.ndarray]) -> None:

@@ -6,6 +6,7 @@ array. The distributions are in distributions.py, normal.py, integers.py and rej
 
 from __future__ import annotations
 
+import ctypes
 import secrets
 import threading
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from . import native
 
 DEFAULT_SEED = 67280421310721
 BLOCK = 624  # words in the twister's state, drawn at each refill
+_KEY_BYTES = 4 * (BLOCK + 1)  # NumPy's state: the words of the key, then the position
 _LARGEST_RAW = 4096  # up to this count, random_raw is faster than RandomState.randint
 
 # Byte layout of a state in PyTorch's checkpoints (5056 bytes).
@@ -142,6 +144,20 @@ class Generator:
     def give_back(self, count: int) -> None:
         """Undo the last `count` words drawn, which must be from the current block."""
         self._position -= count
+
+    def bookmark(self) -> tuple[Any, ...]:
+        """Return what `return_to` needs to draw the same words again; faster than get_state."""
+        with self.lock:
+            key = ctypes.string_at(self._bits.ctypes.state_address, _KEY_BYTES)
+            return (key, self._block, self._position, self._fresh, self._seed, self.next_normal,
+                    self._next_float)
+
+    def return_to(self, bookmark: tuple[Any, ...]) -> None:
+        """Restore the state of a bookmark of this generator."""
+        with self.lock:
+            ctypes.memmove(self._bits.ctypes.state_address, bookmark[0], _KEY_BYTES)
+            (self._block, self._position, self._fresh, self._seed, self.next_normal,
+             self._next_float) = bookmark[1:]
 
     def get_state(self) -> Any:
         """Return the state in PyTorch's format of 5056 bytes."""
