@@ -106,20 +106,7 @@ class Session:
         if not following.pos:
             self.tried -= 1  # nothing of it was compared yet
             return
-        try:
-            if following.cues is not None:
-                link(following.segment, following.cues)
-                following.cues = None
-            self.exit, self.tried = following.segment.exit(following.pos), 0
-            self.calls = []
-            self._keep_calls(following)
-            with self.silence():
-                self.driver.compute(self, following)
-        except BaseException:  # the Python of the listed events has run nevertheless
-            if not following.is_computed:
-                with self.silence():
-                    Replay(following).run()
-            raise
+        _compute(self, following)
 
     def lend(self, args: tuple, kwargs: dict[str, Any]) -> None:
         """Give another thread the values of the tensors it is about to use."""
@@ -288,3 +275,22 @@ class Session:
                 return following
             self.mismatch()
         return None
+
+
+def _compute(session: Session, following: Following) -> None:
+    """Leave a segment and compute its listed events. Their Python has run: after an error, compute
+    them nevertheless, unless something wrote their results already."""
+    try:
+        if following.cues is not None:
+            link(following.segment, following.cues)
+            following.cues = None
+        session.exit, session.tried = following.segment.exit(following.pos), 0
+        session.calls = []
+        session._keep_calls(following)
+        with session.silence():
+            session.driver.compute(session, following)
+    except BaseException:
+        if not following.is_computed:
+            with session.silence():
+                Replay(following).run()
+        raise

@@ -16,7 +16,7 @@ from . import c_calls
 from .contents import guard_content
 from .module_state import declare_module, declare_optimizer
 from .declarations import LIBRARY, in_library, is_declared, is_performed
-from .facts import Facts
+from .facts import Facts, refuse_finalizer
 from .guards import Test
 from .provenance import (
     UNKNOWN, Kind, NotProvedError, Provenance, Variable, is_plain,
@@ -308,7 +308,7 @@ def _named_tuple(
     generated = getattr(constructor, "__globals__", {}).get("__name__", "")
     if not str(generated).startswith("namedtuple_"):
         raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
-    _refuse_finalizer(facts, kind)
+    refuse_finalizer(facts, kind)
     facts.guard_class(kind, "__new__")
     fields = dict(zip(kind._fields, args, strict=False)) | named
     values = constructor.__defaults__ or ()
@@ -337,7 +337,7 @@ def _instance(
         raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
     if not isinstance(init, types.FunctionType) and init is not vars(object)["__init__"]:
         raise NotProvedError(f"{kind.__name__} is a class whose code is not watched")
-    _refuse_finalizer(facts, kind)
+    refuse_finalizer(facts, kind)
     facts.guard_lookup(kind, "__init__", "__new__")
     created = Provenance(Kind.FRESH, tainted=tainted)
     s.call = CallState(created, tainted=tainted, created=kind, keeps_slot=True)
@@ -353,13 +353,6 @@ def _instance(
 
         s.call.bind = bind
     return created
-
-
-def _refuse_finalizer(facts: Facts, kind: type) -> None:
-    """Refuse a class with `__del__`: it runs when the object dies, which no opcode shows."""
-    if find_on_class(kind, "__del__") is not None:
-        raise NotProvedError(f"{kind.__name__} runs code when its object dies")
-    facts.guard_lookup(kind, "__del__")
 
 
 def find_on_class(kind: type, name: str) -> Any:

@@ -90,6 +90,7 @@ class Facts(Guarding):
             at = next((i for i, leaf in enumerate(leaves) if leaf is x), None)
             p = Provenance(Kind.TENSOR, x, self.constant(x) if at is None else f"t{at}")
         else:
+            refuse_finalizer(self, type(x))  # the proof would keep the object alive
             p = Provenance(Kind.OUTSIDE, x, self.constant(x))
         self.known[id(x)] = p
         return p
@@ -209,3 +210,10 @@ def _is_of_known(known: dict[int, Provenance], x: Any) -> bool:
         or (part.__class__ in _CONTAINERS and _is_of_known(known, part))
         for part in parts
     )
+
+
+def refuse_finalizer(facts: Facts, kind: type) -> None:
+    """Refuse a class with `__del__`: it runs when the object dies, which no opcode shows."""
+    if any("__del__" in c.__dict__ for c in kind.__mro__):
+        raise NotProvedError(f"{kind.__name__} runs code when its object dies")
+    facts.guard_lookup(kind, "__del__")

@@ -185,17 +185,12 @@ class _CallWriter:
             lines += ["        if LOOKS.count != grads.checked_at:",
                       "            program.give_away_grads()"]
         lines += ["        n, drawn = ran[0], ()", "        try:"]
-        if self.program.generators:
-            self.names["mark_draws"] = self.program.mark_draws
-            lines.append("            drawn = mark_draws()")
         if self.bindings.updates:
             lines += ["            s = advance()", "            if s is None:",
                       "                return MISS"]
             if len(self.program.tickers) == 1:
                 self.names["advance"] = self.program.tickers[0].advance
-        for slot in self.bindings.slots:
-            if isinstance(slot, RandomInput):
-                lines.append(f"            {self.name(slot.fill)}()")
+        self._write_draws()
         values = ", ".join(self.list_inputs())
         lines.append(f"            o = run([{values}])")
         lines.append("        except BaseException:")
@@ -221,6 +216,14 @@ class _CallWriter:
             return
         self.names["perform"] = functools.partial(perform, self.bindings.effects)
         lines += [f"    r, values = {self.write_result()}", "    perform(values)", "    return r"]
+
+    def _write_draws(self) -> None:
+        """Write statements that draw random numbers, after a bookmark to go back to."""
+        draws = [slot for slot in self.bindings.slots if isinstance(slot, RandomInput)]
+        if draws:
+            self.names["mark_draws"] = self.program.mark_draws
+            self.lines.append("            drawn = mark_draws()")
+        self.lines += [f"            {self.name(slot.fill)}()" for slot in draws]
 
     def write_result(self) -> str:
         """Return the expression for the result; append the statements that it needs."""

@@ -399,3 +399,24 @@ def test_a_dropped_generator_that_has_nothing_to_clean_up_is_proved():
 @pytest.mark.parametrize("name", SCENES)
 def test_what_special_methods_give(name, mode, change_at):
     compare(SCENES[name], mode, change_at)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [
+    {"mode": "now", "follow": False}, {"mode": "now"}, {"mode": "default"}])
+@pytest.mark.parametrize("reads", ["x * guard.scale", "x * 2 if guard is not None else x"])
+def test_an_argument_that_nobody_else_holds_dies_after_its_call(reads, options):
+    deaths = []
+
+    class Guard:
+        scale = 2.0
+
+        def __del__(self):
+            deaths.append(1)
+
+    space = {}
+    exec(f"def step(x, guard):\n    return {reads}", space)
+    step = torch.compile(space["step"], options=options, backend="evaluate")
+    for call in range(8):
+        step(torch.ones(3), Guard())
+        assert len(deaths) == call + 1
