@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -352,9 +352,31 @@ def detach_(self: Tensor) -> Tensor:
     return self
 
 
+def _keep_requires_grad(self: Tensor) -> NoReturn:
+    raise RuntimeError("requires_grad must be a bool")
+
+
+def _keep_grad_fn(self: Tensor) -> NoReturn:
+    raise RuntimeError("Deletion of _grad_fn not allowed. Detach tensor instead!")
+
+
+def _keep_hooks(self: Tensor) -> NoReturn:
+    raise RuntimeError("Deletion of _backwards_hooks not allowed!")
+
+
+def _hooks(self: Tensor) -> Any:
+    return self.__dict__.get("_backward_hooks")
+
+
+def _set_hooks(self: Tensor, hooks: Any) -> None:
+    self.__dict__["_backward_hooks"] = hooks
+
+
 attach(
     backward=_tensor_backward,
-    requires_grad=property(_requires_grad, _set_requires_grad),
+    requires_grad=property(_requires_grad, _set_requires_grad, _keep_requires_grad),
+    _grad_fn=property(lambda self: self.grad_fn, None, _keep_grad_fn),
+    _backward_hooks=property(_hooks, _set_hooks, _keep_hooks),
     requires_grad_=requires_grad_,
     detach=detach,
     detach_=detach_,

@@ -26,6 +26,9 @@ from .node import Node
 from .outputs import Output
 
 
+MAX_PASSES_PER_THREAD = 30  # backward passes within one another; Python's stack holds some 100
+
+
 def run(
     roots: Sequence[tuple[Any, Tensor]], retain_graph: bool, create_graph: bool,
     captures: dict[Any, int] | None = None, accumulate: bool = True, partial: bool = False,
@@ -38,6 +41,8 @@ def run(
     """
     if create_graph and accumulate and not _WARNED:
         _warn_of_cycle()
+    if MODE.task is not None and MODE.task.depth == MAX_PASSES_PER_THREAD:
+        return _run_in_thread(roots, retain_graph, create_graph, captures, accumulate, partial)
     previous = MODE.grad, MODE.task
     saved_hooks = MODE.saved_hooks
     # Fused derivative kernels cannot handle vmap examples; they are not used while grad is on.
@@ -66,6 +71,26 @@ def run(
         MODE.grad, MODE.task = previous
         if MODE.saved_hooks is not saved_hooks:  # changed by a hook
             set_saved_hooks(saved_hooks)
+
+
+def _run_in_thread(*arguments: Any) -> dict[Any, Tensor]:
+    """`run` with a stack of its own: a pass deep within others, which would overflow this one."""
+    modes = {name: value for name, value in vars(MODE).items() if name != "task"}
+    answer: list[Any] = []
+
+    def work() -> None:
+        vars(MODE).update(modes)
+        try:
+            answer.append(run(*arguments))
+        except BaseException as error:
+            answer.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if isinstance(answer[0], BaseException):
+        raise answer[0]
+    return answer[0]
 
 
 _WARNED: set[str] = set()  # warnings already given, once per process
@@ -130,14 +155,15 @@ class _Task:
     """One backward pass."""
 
     __slots__ = (
-        "accumulate", "callbacks", "captured", "captures", "heap", "keep", "needed", "number",
-        "partial", "paths", "pending", "running", "waiting",
+        "accumulate", "callbacks", "captured", "captures", "depth", "heap", "keep", "needed",
+        "number", "partial", "paths", "pending", "running", "waiting",
     )
 
     def __init__(
         self, keep: bool, captures: dict[Any, int] | None, accumulate: bool, partial: bool
     ) -> None:
         self.partial, self.number = partial, _next_number()
+        self.depth: int = 0 if MODE.task is None else MODE.task.depth + 1
         self.keep, self.captures, self.accumulate = keep, captures, accumulate
         self.needed: set[int] | None = None
         self.captured: dict[Any, Tensor] = {}

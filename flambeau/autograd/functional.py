@@ -415,3 +415,23 @@ def _filled(
             )
         new.append(_zeros(x) if g is None else g)
     return tuple(new)
+
+
+def _construct_standard_basis_for(
+    tensors: tuple[Tensor, ...], tensor_numels: tuple[int, ...]
+) -> tuple[Tensor, ...]:
+    """Return the identity matrix over all elements, its columns divided among the tensors."""
+    if len(tensors) != len(tensor_numels):
+        raise AssertionError(
+            "Expected tensors and tensor_numels to have the same length, "
+            f"but got {len(tensors)} and {len(tensor_numels)}"
+        )
+    if not tensors:
+        raise AssertionError("Expected at least one tensor")
+    parts, row = [], 0
+    for tensor, count in zip(tensors, tensor_numels, strict=True):
+        part = tensor.new_zeros(sum(tensor_numels), count)
+        part.diagonal(-row).fill_(1)
+        parts.append(part)
+        row += count
+    return tuple(parts)

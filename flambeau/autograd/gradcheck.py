@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..native.foundation.user_frames import warn
+from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.tensor import Tensor, wrap
 from .backward import Batched, grad
 from .checks.forward_gradcheck import (
@@ -36,19 +37,38 @@ class _Difference:
 
     def _value(self) -> float:
         # Keep the caller's grad mode: a function may ask which of its tensors require grad.
-        outputs = tensors_in(self.fn(*self.inputs))
+        # Sums are of double precision, or the differences of float32 outputs drown in them.
+        outputs = [y._array for y in tensors_in(self.fn(*self.inputs))]
+        for i, c in self.cotangents.items():
+            for kind in ("shape", "dtype"):
+                self._check_same(kind, getattr(c, kind), getattr(outputs[i], kind))
         return sum((
-            float(np.sum((outputs[i]._array * c.conj()).real)) for i, c in self.cotangents.items()
+            float(np.sum((outputs[i] * c.conj()).real, dtype=np.float64))
+            for i, c in self.cotangents.items()
         ), 0.0)
+
+    def _check_same(self, kind: str, before: Any, after: Any) -> None:
+        """Raise AssertionError if an output's shape or dtype changes with the input's values."""
+        if before == after:
+            return
+        names = [f"torch.Size({list(v)})" if kind == "shape" else f"torch.{FROM_NUMPY[v].name}"
+                 for v in (after, before)]
+        raise AssertionError(
+            f"Expected `func` to return outputs with the same {kind} when inputs are perturbed on "
+            f"index {self.place} by {self.eps}, but got: {kind}s {names[0]} and {names[1]}."
+        )
 
     def along(self, x: Tensor, place: Any, direction: Any) -> float:
         """Return the slope as `x[place]` moves in a direction."""
         original = x._array[place].copy()
-        x._array[place] = original + self.eps * direction
-        up = self._value()
-        x._array[place] = original - self.eps * direction
-        down = self._value()
-        x._array[place] = original
+        self.place = place
+        try:
+            x._array[place] = original - self.eps * direction
+            down = self._value()
+            x._array[place] = original + self.eps * direction
+            up = self._value()
+        finally:
+            x._array[place] = original
         return (up - down) / (2 * self.eps)
 
     def gradient(self, x: Tensor) -> np.ndarray:

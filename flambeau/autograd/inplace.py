@@ -33,6 +33,8 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
     base = x._base
     if not x._tracked or not requires(x):
         if base is not None and base._requires_grad and x._array.dtype.kind in "fcV":
+            if "_view_of_function" in x.__dict__:
+                raise _no_grad_view_error(INSIDE_FUNCTION)
             raise _view_of_leaf() if base._node is None else _no_grad_view_error(INSIDE_NO_GRAD)
         return False
     if x._node is None:

@@ -111,6 +111,8 @@ class Node:
         """Return the gradients of all inputs (None if missing), given those of the outputs."""
         if self.is_custom:
             raise TypeError(f"'{type(self).__name__}' object is not callable")
+        if self.outputs == 1 and len(grads) != 1:
+            raise TypeError(f"expected 1 arguments, got {len(grads)} instead")
         results = self.apply(grads[0] if len(grads) == 1 else grads)
         if self.operator is not None and len(results) == len(self.plan.inputs):
             gradients = dict(zip(self.plan.inputs, results, strict=True))

@@ -661,3 +661,31 @@ def test_multithreading_switch(torch):
     autograd.set_multithreading_enabled(False)
     assert not autograd.is_multithreading_enabled()
     autograd.set_multithreading_enabled(True)
+
+
+def test_what_cannot_be_deleted(torch):
+    x = torch.ones(2, requires_grad=True)
+    del x.grad
+    for name, message in (
+        ("data", "Delete tensor instead"), ("requires_grad", "must be a bool"),
+        ("_grad_fn", "Detach tensor instead"), ("_backward_hooks", "not allowed"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            delattr(x, name)
+    assert x._backward_hooks is None
+    x.register_hook(lambda g: g)
+    assert len(x._backward_hooks) == 1
+
+
+def test_nodes_and_saved_tensors_count_their_arguments(torch):
+    x = torch.ones(2, requires_grad=True)
+    node = (x ** 2).grad_fn
+    for gradients in ((), (x.detach(), x.detach())):
+        with pytest.raises(TypeError, match=f"expected 1 arguments, got {len(gradients)} instead"):
+            node(*gradients)
+    assert node(x.detach()).tolist() == [2, 2]
+    saved = x.sin().grad_fn._raw_saved_self
+    for hooks in ((abs,), (1, 1)):
+        with pytest.raises(TypeError, match="incompatible function arguments"):
+            saved.register_hooks(*hooks)
+    saved.register_hooks(lambda t: t, lambda t: t)

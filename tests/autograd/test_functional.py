@@ -113,3 +113,10 @@ def test_strict_hessian_names_a_gradient_that_is_missing(torch):
                        "to input 0 is independent of the input"):
         torch.autograd.functional.hessian(
             lambda a: a.detach().clone().requires_grad_().sum(), torch.ones(2), strict=True)
+
+
+def test_standard_basis(torch):
+    columns = torch.autograd.functional._construct_standard_basis_for(
+        (torch.ones(2), torch.ones((), dtype=torch.float64)), (2, 1))
+    assert [part.tolist() for part in columns] == [[[1, 0], [0, 1], [0, 0]], [[0], [0], [1]]]
+    assert columns[1].dtype is torch.float64

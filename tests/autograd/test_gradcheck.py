@@ -95,3 +95,24 @@ def test_batched_gradients_are_compared(torch):
     assert torch.autograd.gradcheck(ReadsNumbers.apply, (x,))
     with pytest.raises(RuntimeError, match="failed while testing batched gradient"):
         torch.autograd.gradcheck(ReadsNumbers.apply, (x,), check_batched_grad=True)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_outputs_must_not_change_shape_or_dtype(torch, fast):
+    def longer(x):
+        return torch.cat([x, x]) if (x >= 1).all() else x
+
+    def narrower(x):
+        return x.float() if (x >= 1).all() else x
+
+    x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    for function, kind in ((longer, "shape"), (narrower, "dtype")):
+        with pytest.raises(AssertionError, match=f"outputs with the same {kind} when inputs are"):
+            torch.autograd.gradcheck(function, (x,), fast_mode=fast)
+    assert x.item() == 1
+
+
+def test_sums_of_float32_outputs_are_of_double_precision(torch):
+    x = torch.full((1000,), 0.9, requires_grad=True)
+    with pytest.warns(UserWarning, match="not a double precision"):
+        assert torch.autograd.gradcheck(lambda x: x, (x,), eps=1e-3, atol=1e-2, fast_mode=False)

@@ -199,12 +199,20 @@ class SavedTensor:
         result._node, result._position = node, position
         return result
 
-    def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
-        """Save `pack_hook(tensor)` instead; backward reads `unpack_hook` of that.
+    def register_hooks(self, *hooks: Callable) -> None:
+        """Save `pack_hook(tensor)` instead; backward reads `unpack_hook`, the second, of that.
 
-        Raise RuntimeError for a second pair, if backward freed the tensor, or if none was saved.
+        Raise TypeError unless these are two functions, RuntimeError for a second pair, if backward freed the tensor, or if none was saved.
         https://docs.pytorch.org/tutorials/intermediate/autograd_saved_tensors_hooks_tutorial.html
         """
+        if len(hooks) != 2 or not all(map(callable, hooks)):
+            raise TypeError(
+                "register_hooks(): incompatible function arguments. The following argument types "
+                "are supported:\n    1. (self: torch._C._autograd.SavedTensor, arg0: "
+                "collections.abc.Callable, arg1: collections.abc.Callable) -> None\n\n"
+                f"Invoked with: {', '.join(map(repr, (self, *hooks)))}"
+            )
+        pack_hook, unpack_hook = hooks
         node, position = self._node, self._position
         if node.saved is None:
             raise RuntimeError(
