@@ -23,6 +23,7 @@ from ..ops.interception.batching import batch_of
 from ..tensor import Tensor
 from ..tensor.windows.batched_window import ExampleRead
 from ..tensor.tree import leaves
+from ..utils._pytree import tree_leaves, tree_structure
 from .structure import rebuild, spread
 
 
@@ -71,7 +72,8 @@ def map_calls(
                 set_rng_state(state)
             chunk = rebuild(args, _chunks(args, dims, start, chunk_size))
             parts.append(_run(func, chunk, kwargs, dims, min(chunk_size, size - start)))
-        return _joined(parts, out_dims, f"vmap({_name(func)}, ..., out_dims)")
+        called = f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>)"
+        return _joined(parts, out_dims, called)
 
     def _run(func: Callable, args: tuple, kwargs: dict, dims: list, size: int) -> Any:
         try:
@@ -103,7 +105,7 @@ def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
         raise ValueError(f"{called}: got no inputs. Maybe you forgot to add inputs, or you are "
                          "trying to vmap over a function with no inputs. The latter is "
                          "unsupported.")
-    result = spread(in_dims, args, f"{called}: in_dims")
+    result = _spread_dims(in_dims, args, f"{called}: in_dims", "inputs")
     for dim, x in zip(result, leaves(args), strict=True):
         if dim is None:
             continue
@@ -148,17 +150,39 @@ def _joined(parts: list[Any], out_dims: Any, what: str) -> Any:
     return rebuild(first, iter(new))
 
 
+def _spread_dims(dims: Any, nested: Any, what: str, of: str) -> list[Any]:
+    """`spread`, with PyTorch's ValueError if the structures do not match."""
+    try:
+        return spread(dims, nested, what)
+    except ValueError:
+        raise ValueError(
+            f"{what} is not compatible with the structure of `{of}`. {what.rpartition(' ')[2]} has "
+            f"structure {tree_structure(dims)} but {of} has structure {tree_structure(nested)}."
+        ) from None
+
+
 def _spread_over(out_dims: Any, result: Any, what: str) -> list[Any]:
     """Return the entry of `out_dims` for each leaf of a result."""
-    return spread(list(out_dims) if isinstance(result, list) and isinstance(out_dims, tuple)
-                  else out_dims, result, what)
+    if any(not isinstance(dim, int) and dim is not None for dim in tree_leaves(out_dims)):
+        raise ValueError(
+            f"{what.removesuffix('(<inputs>)')}: `out_dims` must be an int, None or a python "
+            "collection of ints representing where in the outputs the vmapped dimension should "
+            "appear."
+        )
+    dims = out_dims
+    if isinstance(dims, tuple) and isinstance(result, Tensor) and len(dims) == 1:
+        dims = dims[0]
+    elif isinstance(dims, tuple) and isinstance(result, list):
+        dims = list(dims)
+    return _spread_dims(dims, result, f"{what}: out_dims", "outputs")
 
 
 def _results(
     result: Any, out_dims: Any, func: Callable, lets_none_pass: bool, batch: Batch
 ) -> Any:
     """Return the function's result with the batch axis moved to `out_dims`."""
-    dims = _spread_over(out_dims, result, f"vmap({_name(func)}, ..., out_dims)")
+    called = f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>)"
+    dims = _spread_over(out_dims, result, called)
     new: list[Any] = []
     for dim, x in zip(dims, leaves(result), strict=True):
         if x is None and lets_none_pass:

@@ -292,3 +292,23 @@ def test_a_jacobian_through_views_of_what_is_written(torch):
     assert all(torch.equal(a, b) for a, b in zip(forward, backward, strict=True))
     assert backward[0][2].tolist() == [[0.0, 0.0, 6.0], [0.0, 0.0, 0.0]]
     assert backward[1][1].tolist() == [[0.0, 0.0, 0.0], [0.0, 10.0, 12.0]]
+
+
+def test_dims_of_another_structure(torch):
+    x = torch.rand(4, 5)
+    with pytest.raises(ValueError, match="out_dims is not compatible with the structure of `outp"):
+        torch.vmap(torch.sin, out_dims=(0, 0))(x)
+    with pytest.raises(ValueError, match="out_dims is not compatible with the structure of `outp"):
+        torch.vmap(torch.sin, out_dims=(0, 0), chunk_size=2)(x)
+    with pytest.raises(ValueError, match="(?s)in_dims is not compatible with the structure of `inp"
+                                         r".*has structure TreeSpec\(tuple, None, \[\*\]\)"):
+        torch.vmap(torch.sin, in_dims=((0, 0),))(x)
+    with pytest.raises(ValueError, match="`out_dims` must be an int, None or a python collection"):
+        torch.vmap(torch.sin, out_dims="a")(x)
+    assert torch.vmap(torch.sin, out_dims=(1,))(x).shape == (5, 4)
+
+
+def test_a_numbers_own_rmod(torch):
+    x = torch.rand(4, 5) + 1
+    assert torch.Tensor.__rmod__(7.5, x).equal(x % 7.5)
+    assert torch.vmap(lambda x: torch.Tensor.__rmod__(7.5, x))(x).equal(x % 7.5)

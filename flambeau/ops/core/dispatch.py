@@ -269,7 +269,10 @@ def reflect(operator: Operator) -> Callable:
     turned = swap_operands(body)
 
     def function(self: Tensor, other: Any) -> Any:
-        a = self._array
+        try:
+            a = self._array
+        except AttributeError:  # Tensor.__rsub__(2, x)
+            return forward(other, self)
         kind = a.dtype
         cls = other.__class__
         if not (kind in with_integer if cls is int else cls is float and kind in with_number):
