@@ -202,7 +202,8 @@ class SavedTensor:
     def register_hooks(self, *hooks: Callable) -> None:
         """Save `pack_hook(tensor)` instead; backward reads `unpack_hook`, the second, of that.
 
-        Raise TypeError unless these are two functions, RuntimeError for a second pair, if backward freed the tensor, or if none was saved.
+        Raise TypeError unless these are two functions, RuntimeError for a second pair, if backward
+        freed the tensor, or if none was saved.
         https://docs.pytorch.org/tutorials/intermediate/autograd_saved_tensors_hooks_tutorial.html
         """
         if len(hooks) != 2 or not all(map(callable, hooks)):
