@@ -49,6 +49,7 @@ class CallRecorder:
                                 precedent, prove=True)
         if trace is None:
             return result
+        specialization.learn(args, kwargs, trace.proof)
         specialization.become(Event.RECORDED, Recorded(
             trace=trace, reach=before.reach, recordings=before.recordings + 1))
         try:

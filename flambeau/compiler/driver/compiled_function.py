@@ -71,7 +71,7 @@ class Compiled:
             STANCE.refuse(self._function)
             return self._function(*args, **kwargs)
         followed = self._fallback.followed
-        if followed is not None:
+        if followed is not None and self._fallback.follows(args, kwargs):
             return followed(args, kwargs)
         return self._call_without_program(args, kwargs)
 
@@ -180,7 +180,7 @@ class Compiled:
         specialization.calls += 1
         try:
             self._load_precedent(specialization, args, kwargs)
-            if (specialization.calls > 1 or self._policy.is_settled
+            if (specialization.calls > 1 or specialization.is_variant or self._policy.is_settled
                     or self._recorder.blocks_on_build(specialization)):
                 with recording(self._policy.is_synchronous):
                     return self._recorder.record(specialization, args, kwargs)

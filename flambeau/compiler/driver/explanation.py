@@ -39,6 +39,8 @@ def describe_state(specializations: Specializations, fallback: Fallback) -> str:
     if followed is None or fallback.warnings:
         return f"{name} has no program: {_explain_absence(specializations, fallback)}"
     python = f"its Python runs on every call, because {fallback.reason}"
+    if fallback.paths is not None:
+        python = f"Python runs in some of its calls, because {fallback.reason}"
     if not followed.trial.pays:
         return (f"{name} stays eager: following its calls does not pay, as "
                 f"{followed.trial.outcome()}; {python}")

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ...native.foundation.user_frames import warn
-from ...native.target.compile_costs import MAX_DYNAMIC_SPECIALIZATIONS
+from ...native.target.compile_costs import MAX_DYNAMIC_SPECIALIZATIONS, MAX_SPECIALIZATIONS
 from ...nn.module import Module
 from .advice import advise
 from .call_policy import CallPolicy
+from .conditions import Conditions
 from .program_builder import ProgramBuilder
 from .specialization import Specialization
 from .specializations import Specializations
@@ -25,6 +26,7 @@ class Fallback:
         self.function, self.policy, self.builder = function, policy, builder
         self.specializations = specializations
         self.followed: Any = None  # FollowedFunction, if Python must run
+        self.paths: list[Conditions] | None = []  # of the calls that are followed; None: all
         self.reason = ""  # why Python must run
         self.warnings: set[str] = set()
 
@@ -38,7 +40,7 @@ class Fallback:
 
     def forget(self) -> None:
         """Reset to the initial state."""
-        self.followed = None
+        self.followed, self.paths = None, []
         self.warnings.clear()
 
     def stop(self, specialization: Specialization, reason: str, line: str) -> None:
@@ -56,7 +58,7 @@ class Fallback:
         """Follow calls from now on, because the step's Python must run."""
         if self.policy.may_follow:
             self.start_following(". ".join(filter(None, (
-                f"{reason} ({line})" if line else reason, advise(reason)))))
+                f"{reason} ({line})" if line else reason, advise(reason)))), specialization)
         else:
             self.stop(specialization, reason, line)
 
@@ -67,18 +69,34 @@ class Fallback:
         else:
             self.warn(describe_limit(self.policy.max_specializations), "")
 
-    def start_following(self, reason: str) -> None:
-        """Follow all calls from now on."""
+    def follows(self, args: tuple, kwargs: dict[str, Any]) -> bool:
+        """Whether a call that no program serves is followed."""
+        return self.paths is None or any(path.admits(args, kwargs) for path in self.paths)
+
+    def start_following(self, reason: str, specialization: Specialization | None = None) -> None:
+        """Follow calls from now on: all, or those that decide about numbers as the last recorded
+        call of a specialization did."""
         from ..follow.followed_function import FollowedFunction
 
         self.reason = reason
-        self.specializations.follow_all()
+        path = None if specialization is None else specialization.path
+        if path is None or self.paths is None or len(self.paths) == MAX_SPECIALIZATIONS:
+            self.paths = None
+            self.specializations.follow_all()
+        else:
+            assert specialization is not None
+            self.paths.append(path)
+            self.specializations.follow(specialization)
+        if self.followed is not None:
+            return
         self.followed = FollowedFunction(
             self.function, self.builder.build, self.policy.is_synchronous, self._stop_following,
             self.policy.follows_without_trial,
             None if self.policy.evaluates else self.builder.plan)
 
     def _stop_following(self, why: str) -> None:
+        if self.paths is not None:
+            return  # other calls have programs
         self.warn(f"flambeau.compile: {self.name} stays eager: {why}. Its Python runs on every "
                   f"call, because {self.reason}", "")
 

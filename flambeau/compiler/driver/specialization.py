@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..proof.guards import format_line
+from ..proof.guards import Proof, format_line
 from ..runtime.guarded_call import Program
 from ..trace.trace_signature import Precedent
+from .conditions import Conditions
 from .states import Event, Installed, New, State, check_transition
 
 
@@ -14,10 +15,17 @@ class Specialization:
     """Calls with the same shapes, dtypes, flags and modes, and the state that they have reached.
 
     tensors: a key for the tensor arguments.
+    kind: the key but for numbers.
+    conditions: which calls of this kind it is for.
     """
 
-    def __init__(self, tensors: Any = ()) -> None:
-        self.tensors = tensors
+    def __init__(self, tensors: Any = (), kind: Any = (), conditions: Conditions | None = None
+                 ) -> None:
+        self.tensors, self.kind = tensors, kind
+        self.conditions = conditions or Conditions((), {})
+        self.is_variant = False  # whether it may be another path of calls that ran before
+        self.numbers: Conditions | None = None  # those that its last recorded call consumed
+        self.path: Conditions | None = None  # what its last recorded call decided, if anything
         self.state: State = New()
         self.calls = 0  # calls that no program served
         self.unused_programs = 0  # consecutive programs whose guards failed before any call
@@ -30,6 +38,18 @@ class Specialization:
         """Enter the state that an event leads to. Raises ImpossibleTransition if it does not."""
         check_transition(self.state, event, state)
         self.state = state
+
+    def learn(self, args: tuple, kwargs: dict[str, Any], proof: Proof) -> None:
+        """Note on what the path of a recorded call depends."""
+        self.path = None
+        is_free = proof.is_free
+        if proof.decisions:
+            self.path = Conditions(args, kwargs, proof, lambda leaf: True)
+        if proof.holds:
+            self.conditions = Conditions(args, kwargs, proof, proof.is_free)
+        elif self.path is not None:
+            self.conditions, is_free = self.path, lambda leaf: True
+        self.numbers = Conditions(args, kwargs, None, is_free)
 
     def note_end_of_program(self, program: Program, leaves: list[Any]) -> None:
         """Count a program whose guards fail if it served no call. `leaves`: the arguments."""

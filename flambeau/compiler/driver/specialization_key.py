@@ -8,6 +8,7 @@ import numpy as np
 
 from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
+from ..proof.provenance import is_number
 from ..trace.bindings import describe_aliasing
 from ..trace.operands import flatten, is_named_tuple
 from ..trace.plain_values import PLAIN, plain_key
@@ -27,6 +28,16 @@ def describe_argument(x: Any) -> Any:
     if isinstance(x, np.ndarray):
         return kind, x.shape, x.strides, x.dtype
     return plain_key(x) if isinstance(x, (*PLAIN, np.generic)) else (kind, id(x))
+
+
+def describe_call(args: tuple, kwargs: dict[str, Any]) -> tuple:
+    """Return a key for a call's arguments, with the classes only of numbers among them."""
+    return (*map(_describe_any_number, args),
+            *((key, _describe_any_number(x)) for key, x in kwargs.items()))
+
+
+def _describe_any_number(x: Any) -> Any:
+    return x.__class__ if is_number(x) else describe_argument(x)
 
 
 def describe_tensors(x: Any) -> Any:

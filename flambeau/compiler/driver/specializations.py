@@ -13,13 +13,16 @@ from ...tensor.tensor import Tensor
 from ..runtime.guarded_call import Program
 from ..runtime.reachable_state import ReachableState
 from ..trace.ambient_modes import read_ambient_modes
+from ..trace.operands import list_numbers
+from ..trace.plain_values import plain_key
 from ..trace.trace import Trace
 from .build_task import Pending
+from .conditions import Conditions
 from .eviction import SpecializationTable
 from .named_modules import find_named_modules
 from .specialization import Specialization
 from .specialization_key import (
-    compare_extents, describe_argument, describe_overlap, describe_tensors,
+    compare_extents, describe_call, describe_overlap, describe_tensors,
 )
 from .states import Building, Event, Followed, Installed, Outdated
 
@@ -32,6 +35,7 @@ class Specializations:
         self.programs: list[Program] = []
         self.last: Program | None = None  # served the last call
         self._table: dict[Any, Specialization] = {}
+        self._serial = itertools.count()
         self._waiting_keys = SpecializationTable()
         self._roots: list[Module] | None = None  # modules that the step refers to by name
         self._reachable: set[int] = set()  # ids of memory that the step reaches by itself
@@ -39,21 +43,31 @@ class Specializations:
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
         """Return the specialization of a call, new if necessary; None if there are too many."""
-        key = (
-            describe_argument(args), describe_argument(kwargs),
-            describe_overlap((args, kwargs), self._reachable), read_ambient_modes(),
-            self._training_flags(), self._absent_grads(),
+        kind = (
+            describe_call(args, kwargs), describe_overlap((args, kwargs), self._reachable),
+            read_ambient_modes(), self._training_flags(), self._absent_grads(),
         )
-        known = self._table.get(key)
-        if known is None:
-            if len(self._table) >= self.max_specializations:
-                uses = {k: v.uses for k, v in self._table.items()}
-                idle = self._waiting_keys.choose_victim(key, uses)
-                if idle is None:
-                    return None
-                self._unregister(self._table.pop(idle))
-            known = self._table[key] = Specialization(describe_tensors((args, kwargs)))
+        paths = [x for x in self._table.values() if x.kind == kind]
+        known = next((x for x in paths if x.conditions.admits(args, kwargs)), None)
+        if known is not None:
+            return known
+        if len(self._table) >= self.max_specializations:
+            key = kind, tuple(plain_key(x) for _, _, x in list_numbers(args, kwargs))
+            uses = {k: v.uses for k, v in self._table.items()}
+            idle = self._waiting_keys.choose_victim(key, uses)
+            if idle is None:
+                return None
+            self._unregister(self._table.pop(idle))
+        known = Specialization(describe_tensors((args, kwargs)), kind, Conditions(args, kwargs))
+        known.is_variant = bool(paths) and all(
+            x.numbers is None or x.numbers.admits(args, kwargs) for x in paths)
+        self._table[next(self._serial)] = known
         return known
+
+    def follow(self, specialization: Specialization) -> None:
+        """End a specialization, because its calls are followed from now on."""
+        specialization.become(Event.FOLLOWED, Followed())
+        self._table = {key: x for key, x in self._table.items() if x is not specialization}
 
     def clear(self) -> None:
         """Drop all specializations and their programs."""

@@ -19,7 +19,7 @@ from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 from .purity import (
     CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS, is_pure,
 )
-from .sameness import SEARCHING_METHODS, refuse_tensors
+from .contents import SEARCHING_METHODS, refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 from .stores import Store
 

@@ -16,13 +16,14 @@ from . import c_calls
 from .contents import guard_content
 from .module_state import declare_module, declare_optimizer
 from .declarations import LIBRARY, in_library, is_declared, is_performed
+from .decisions import truth_of_number
 from .facts import Facts, refuse_finalizer
 from .guards import Test
 from .provenance import (
     UNKNOWN, Kind, NotProvedError, Provenance, Variable, is_plain,
 )
 from .purity import NUMBER_TYPES, PURE_TYPES
-from .sameness import refuse_tensors
+from .contents import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 
 Named = dict[str, Provenance]
@@ -280,6 +281,10 @@ def _pure_type(
     facts: Facts, call: CallState, kind: type, args: list[Provenance], named: Named
 ) -> Provenance:
     operands = [*args, *named.values()]
+    truth = truth_of_number(args[0]) if kind is bool and len(operands) == len(args) == 1 else None
+    if truth is not None:
+        call.slot, call.carries = None, True
+        return truth
     facts.need(*operands)
     if kind in (set, frozenset):
         refuse_tensors(*args)

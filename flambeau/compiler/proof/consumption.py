@@ -15,7 +15,12 @@ from .shadow_frame import CallState, ShadowFrame
 
 _CARRYING = frozenset((
     "POP_TOP", "STORE_FAST", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_DEREF",
-    "STORE_GLOBAL", "STORE_ATTR", "STORE_SUBSCR", "BINARY_OP", "RETURN_VALUE",
+    "STORE_GLOBAL", "STORE_ATTR", "STORE_SUBSCR", "BINARY_OP", "COMPARE_OP", "IS_OP", "UNARY_NOT",
+    "UNARY_NEGATIVE", "TO_BOOL", "RETURN_VALUE", "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP",
+    "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
+    "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE",
+    "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_FORWARD_IF_NOT_NONE",
+    "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE",
 ))
 _CALLS = frozenset(("CALL", "CALL_KW"))
 
@@ -25,7 +30,7 @@ def handle(facts: Facts, frame: Any, s: ShadowFrame, instruction: Any) -> None:
     handler = HANDLERS.get(instruction.opname)
     if handler is None:
         raise NotProvedError(f"the watcher does not know the opcode {instruction.opname}")
-    reads = [p for p in s.stack if p.guard is not None or p.increment is not None]
+    reads = [p for p in s.stack if p.guard is not None or p.symbol is not None]
     handler(facts, frame, s, instruction)
     if reads and instruction.opname not in _CARRYING and not _binds(s, instruction.opname):
         left = {*map(id, s.stack)}
@@ -33,8 +38,9 @@ def handle(facts: Facts, frame: Any, s: ShadowFrame, instruction: Any) -> None:
 
 
 def _binds(s: ShadowFrame, name: str) -> bool:
-    """Whether an opcode calls a Python function: its parameters have their arguments' guards."""
-    return name in _CALLS and s.call is not None and s.call.code is not None
+    """Whether an opcode calls a Python function, whose parameters have their arguments' guards, or
+    a function whose result has them."""
+    return name in _CALLS and s.call is not None and (s.call.code is not None or s.call.carries)
 
 
 def returns_to_stack(call: CallState | None, s: ShadowFrame, above: ShadowFrame | None,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...native.target.compile_costs import MAX_GUARDED_ARRAY_BYTES, MAX_GUARDS
 from ...nn.module import Module
+from ...tensor.tensor import Tensor
 from .module_state import declare_module
 from .facts import Facts
 from .guards import Test
@@ -98,3 +99,32 @@ def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
         part = facts.read((id(x), at), f"{path}[{at!r}]", value)
         facts.need(part)
         guard_if_container(facts, part)
+
+
+# Identity comparisons of tensors, as sets, dicts and `in` make them.
+SEARCHING_METHODS = frozenset((
+    "index", "count", "remove", "get", "setdefault", "pop", "add", "discard", "__contains__",
+    "issubset", "union", "intersection", "difference", "update",
+))
+_SEARCHED = (list, tuple, dict, set, frozenset)
+
+
+def refuse_tensors(*operands: Provenance) -> None:
+    """Refuse to search containers for tensors: no guard covers tensors' identity there."""
+    if any(map(_holds_tensor, operands)):
+        raise NotProvedError("it asks whether a container holds a tensor")
+
+
+def _holds_tensor(p: Provenance) -> bool:
+    if p.kind is Kind.TENSOR or any(map(_holds_tensor, p.items or ())):
+        return True
+    parts = p.parts.values() if isinstance(p.parts, dict) else p.parts or ()
+    return any(map(_holds_tensor, parts)) or _has_tensor(p.value)
+
+
+def _has_tensor(x: Any) -> bool:
+    if isinstance(x, dict):
+        return any(map(_has_tensor, x.keys()))
+    if isinstance(x, _SEARCHED):
+        return any(map(_has_tensor, x))
+    return isinstance(x, Tensor)

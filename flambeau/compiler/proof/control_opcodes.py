@@ -11,6 +11,7 @@ from .bytecode import (
 from .calls import invoke
 from .contents import guard_content, guard_if_container
 from .declarations import in_library
+from .decisions import guard_number_classes
 from .facts import Facts
 from .opcodes import decide, opcode
 from .provenance import Kind, NotProvedError, Provenance
@@ -32,7 +33,11 @@ def jump_if(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     "POP_JUMP_BACKWARD_IF_NOT_NONE",
 )
 def jump_if_none(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    facts.need(s.stack.pop())
+    p = s.stack.pop()
+    if p.symbol is None:
+        facts.need(p)
+    else:
+        guard_number_classes(facts, p)
 
 
 @opcode("JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP")

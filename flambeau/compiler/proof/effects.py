@@ -83,6 +83,7 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
     """Record a write to an outside place; the program will repeat it."""
     key = id(place.owner), place.key
     store = facts.stores[key] = Store(place, facts.proof.describe(path), facts.line, [value])
+    facts.written[path] = store
     before = facts.reads.get(key)
     was_needed = before is not None and before.guard is not None and before.guard.needed
     counts = value.increment is not None and value.increment.path == path

@@ -11,8 +11,8 @@ import numpy as np
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Read
 from .guarding import Guarding
-from .guards import Test
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .guards import Guard, Test
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_number, is_plain
 from .stores import Store
 
 # Containers that count as created by the call if everything in them is known.
@@ -35,6 +35,8 @@ class Facts(Guarding):
         self.last_read: tuple[Any, Read] | None = None  # the number that item() just returned
         self.read_line: tuple[str, int] = ("", 0)  # where item() last returned a number
         self.functions: dict[types.CodeType, list[Provenance]] = {}  # created by the call
+        self.written: dict[str, Store] = {}  # by path
+        self.decided: dict[str, tuple[Guard, tuple[Guard, ...]]] = {}  # guard, reads by expression
         self.counters: set[str] = set()  # paths that the call increments
         self.performed: dict[int, Any] = {}  # by id: objects that a performed call changed
         self.look: Callable[[], None] = lambda: None  # runs before the step reads shared memory
@@ -56,7 +58,8 @@ class Facts(Guarding):
             return earlier
         if is_plain(x):
             guard = self.guard(path, Test.VALUE, x, needed=False)
-            p = Provenance(Kind.PLAIN, x, path, guard=guard)
+            symbol = Symbol(path, (guard,)) if is_number(x) else None
+            p = Provenance(Kind.PLAIN, x, path, guard=guard, symbol=symbol)
         elif id(x) in self.known:
             p = self.known[id(x)]
             if p.kind is not Kind.FRESH:
@@ -98,8 +101,8 @@ class Facts(Guarding):
     def need(self, *operands: Provenance) -> None:
         """Mark the guards behind these values as needed, because the step consumes the values."""
         for p in operands:
-            if p.guard is not None:
-                p.guard.needed = True
+            for guard in filter(None, (p.guard, *(p.symbol.reads if p.symbol else ()))):
+                guard.needed = True
             if p.increment is not None and p.increment.path in self.counters:
                 raise NotProvedError(self.proof.depends_on(p.increment.path))
             if p.items:
@@ -189,11 +192,8 @@ class Facts(Guarding):
     def forget(self) -> None:
         """Release the call's objects."""
         self.last_read = None
-        self.known.clear()
-        self.reads.clear()
-        self.writes.clear()
-        self.stores.clear()
-        self.functions.clear()
+        for met in (self.known, self.reads, self.writes, self.stores, self.written, self.functions):
+            met.clear()
 
 
 def outside_containers(facts: Facts) -> dict[int, Any]:

@@ -30,18 +30,21 @@ class Test(Enum):
     ABSENT = auto()  # a dict without a key
     NONE_OF = auto()  # a dict without any of several keys
     STATE = auto()  # an object whose `is_same()` must return True
+    TRUTH = auto()  # an expression that is true, or one that is false
     MEMBERS = auto()  # dicts whose values are the same objects as in the paired copies
 
 
 @dataclass(eq=False)
 class Guard:
-    """One test. `needed`: the step consumed the value; `line`: the line that read it."""
+    """One test. `needed`: the step consumed the value; `line`: the line that read it.
+    `precedes_writes`: the call changes what it reads, so it holds before the call only."""
 
     path: str
     test: Test
     value: Any
     needed: bool = True
     line: tuple[str, int] = ("", 0)
+    precedes_writes: bool = False
 
     def failure(self, name: Callable[[Any], str]) -> str:
         """Return an expression that is true if the guard fails; `name` assigns names to objects."""
@@ -50,6 +53,8 @@ class Guard:
             return f"len({path}) != {value}"
         if self.test is Test.ABSENT:
             return f"{name(value)} in {path}"
+        if self.test is Test.TRUTH:
+            return f"not {path}" if value else path
         if self.test is Test.STATE:
             return f"not {name(value)}.is_same()"
         if self.test is Test.NONE_OF:
@@ -109,6 +114,8 @@ class Proof:
     `refusals`: (file, line, why). `constants`: the objects that paths start from, by name.
     `modules`: those whose state the library reads. `aliased`: arguments also read from outside.
     `reads_numbers`: whether item() returned any number. `arrays`: NumPy arrays that were read.
+    `numbers`: the guards on numbers among the arguments, by leaf. `decisions`: the guards on what
+    the step decided about numbers, up to the first refusal.
     """
 
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
@@ -118,12 +125,18 @@ class Proof:
     aliased: list[Any] = field(default_factory=list)
     reads_numbers: bool = False
     arrays: list[np.ndarray] = field(default_factory=list)
+    numbers: dict[int, Guard] = field(default_factory=dict)
+    decisions: list[Guard] = field(default_factory=list)
     opcodes: int = 0
 
     @property
     def holds(self) -> bool:
         """Whether Python may be skipped."""
         return not self.refusals
+
+    def is_free(self, leaf: int) -> bool:
+        """Whether an argument is a number whose value the step does not consume."""
+        return leaf in self.numbers and not self.numbers[leaf].needed
 
     @property
     def why(self) -> tuple[str, str]:
@@ -150,10 +163,13 @@ class Proof:
         for guard in self.guards:
             yield guard.failure(name)
 
-    def first_failing(self, leaves: list[Any]) -> Guard | None:
-        """Return the first guard that fails now, or None; `leaves`: the flattened arguments."""
+    def first_failing(self, leaves: list[Any], is_after: bool = False) -> Guard | None:
+        """Return the first guard that fails now, or None. `leaves`: the flattened arguments.
+        `is_after`: the call has run."""
         space: dict[str, Any] = {**self.constants, **{f"t{i}": x for i, x in enumerate(leaves)}}
         for guard in self.guards:
+            if is_after and guard.precedes_writes:
+                continue
             names: dict[str, Any] = {}
 
             def name(value: Any, names: dict[str, Any] = names) -> str:

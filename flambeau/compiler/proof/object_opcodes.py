@@ -18,13 +18,14 @@ from .calls import parameters
 from .contents import guard_content, guard_if_container
 from .declarations import in_library
 from .effects import store
+from .decisions import combine_numbers, guard_number_classes, negate_number
 from .facts import Facts
 from .guards import Test
 from .module_state import declare_module
 from .opcodes import apply_operator, decide, opcode
 from .provenance import UNKNOWN, Increment, Kind, NotProvedError, Provenance, is_plain
 from .purity import ARITHMETIC
-from .sameness import refuse_tensors
+from .contents import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 
 _INDEXABLE = (list, tuple, dict, OrderedDict)
@@ -200,6 +201,7 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         load_subscript(facts, frame, s, i)
         return
     a, b = s.pop(2)
+    number = combine_numbers(facts, a, b, symbol)
     if _increments(a, b, symbol):
         assert a.guard is not None or a.increment is not None
         path, amounts = (a.path, []) if a.increment is None else (a.increment.path,
@@ -207,8 +209,13 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         added = b.read if b.tainted else b.value
         amounts = [*amounts, UNKNOWN if added is None else added]
         tainted = a.tainted or b.tainted
-        s.stack.append(Provenance(Kind.NUMBER if tainted else Kind.PLAIN, guard=a.guard,
-                                  increment=Increment(path, amounts)))
+        s.stack.append(Provenance(
+            Kind.NUMBER if tainted else Kind.PLAIN, UNKNOWN if number is None else number.value,
+            guard=a.guard, increment=Increment(path, amounts),
+            symbol=None if number is None else number.symbol))
+        return
+    if number is not None:
+        s.stack.append(number)
         return
     known = a.value is not UNKNOWN and b.value is not UNKNOWN
     if a.kind is b.kind is Kind.PLAIN and known:
@@ -258,9 +265,9 @@ def _tuple_items(p: Provenance) -> list[Provenance] | None:
 
 def _increments(a: Provenance, b: Provenance, symbol: str) -> bool:
     """Whether a number is added to a number read from outside."""
-    from_outside = a.guard is not None or a.increment is not None
+    from_outside = (a.path and a.guard is not None) or a.increment is not None
     is_number = a.increment is not None or isinstance(a.value, (int, float))
-    return (
+    return bool(
         symbol in ("+", "+=") and from_outside and b.kind in (Kind.PLAIN, Kind.NUMBER)
         and b.increment is None and b.guard is None and is_number
     )
@@ -280,7 +287,10 @@ def compare(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     operands = s.pop(2)
     if Kind.TENSOR not in (operands[0].kind, operands[1].kind):
         refuse_tensors(*operands)
-    s.stack.append(apply_operator(facts, s, operands, i.argrepr))
+    symbol = i.argrepr.removeprefix("bool(").removesuffix(")")  # Python >= 3.13
+    a, b = operands
+    number = combine_numbers(facts, a, b, symbol)
+    s.stack.append(apply_operator(facts, s, operands, symbol) if number is None else number)
 
 
 @opcode("CONTAINS_OP")
@@ -309,6 +319,11 @@ def contains(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 @opcode("IS_OP")
 def is_same_object(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     a, b = s.pop(2)
+    for p, other in ((a, b), (b, a)):
+        if p.symbol is not None and other.value is None:
+            guard_number_classes(facts, p)
+            s.stack.append(Provenance(Kind.PLAIN))
+            return
     facts.need(a, b)
     _guard_sameness(facts, a, b)
     s.stack.append(Provenance(Kind.PLAIN, tainted=a.tainted or b.tainted))
@@ -331,6 +346,10 @@ def negate_truth(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 @opcode("UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT")
 def unary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     operand = s.stack.pop()
+    negated = negate_number(operand) if i.opname == "UNARY_NEGATIVE" else None
+    if negated is not None:
+        s.stack.append(negated)
+        return
     result = apply_operator(facts, s, [operand], i.opname)
     if i.opname == "UNARY_NEGATIVE" and operand.read is not None:
         result.kind = Kind.NUMBER

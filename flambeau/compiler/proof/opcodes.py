@@ -10,6 +10,7 @@ from typing import Any
 
 from ...tensor.tensor import Tensor
 from .contents import guard_content
+from .decisions import decide_number
 from .facts import Facts
 from .guards import Test
 from .provenance import Kind, NotProvedError, Provenance
@@ -32,6 +33,9 @@ def opcode(*names: str) -> Callable[[Handler], Handler]:
 
 def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
     """Note that the step branches on the truth of an object; refuse if tensor values decide it."""
+    if p.symbol is not None:
+        decide_number(facts, p)
+        return
     facts.need(p)
     s.call = CallState(decides=True, runs_code=True)
     if p.kind in (Kind.NUMBER, Kind.TENSOR) or (p.tainted and p.kind is Kind.PLAIN):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,19 +48,27 @@ class Increment:
         self.path, self.amounts = path, amounts
 
 
+class Symbol(NamedTuple):
+    """How a number follows from numbers that were outside before the call: source on their paths,
+    and the guards on their values."""
+
+    source: str
+    reads: tuple[Any, ...]
+
+
 class Provenance:
     """What the shadow stack knows about one slot.
 
     `path`: an expression that reads the object again. `guard`: of the read it came from. `items`:
     the parts of a tuple, or the receiver of a method. `parts`: the contents of a list or dict that
     the call created, in order or by key. `tainted`: tensor values influenced it. `read`: how a
-    program computes such a number. `cells` and `code`: of a function that the call created. `type`:
-    the class, if the object itself is unknown.
+    program computes such a number. `symbol`: how it follows from numbers outside. `cells` and
+    `code`: of a function that the call created. `type`: the class, if the object itself is unknown.
     """
 
     __slots__ = (
-        "cells", "code", "guard", "increment", "items", "kind", "parts", "path", "read", "tainted",
-        "type", "value",
+        "cells", "code", "guard", "increment", "items", "kind", "parts", "path", "read", "symbol",
+        "tainted", "type", "value",
     )
 
     def __init__(self, kind: Kind, value: Any = UNKNOWN, path: str = "", **more: Any) -> None:
@@ -70,6 +78,7 @@ class Provenance:
         self.items: list[Provenance] | None = more.get("items")
         self.parts: list[Provenance] | dict[Any, Provenance] | None = more.get("parts")
         self.read: Read | None = more.get("read")
+        self.symbol: Symbol | None = more.get("symbol")
         self.tainted: bool = more.get("tainted", kind is Kind.NUMBER)
         self.cells: list[Variable] | None = more.get("cells")
         self.code: types.CodeType | None = more.get("code")
@@ -98,6 +107,11 @@ _PLAIN_TYPES = frozenset((
     int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented), range,
     slice, types.CodeType, device, dtype, layout, memory_format, finfo, iinfo,
 ))
+
+
+def is_number(x: Any) -> bool:
+    """Whether a value is an int or a float, of no subclass."""
+    return x.__class__ is int or x.__class__ is float
 
 
 def is_plain(x: Any) -> bool:

@@ -39,6 +39,7 @@ class CallState:
     result: Provenance | None = None  # returned by a watched function
     returned: tuple[Any, str] | None = None  # a library function's return value and name
     taints: bool = False  # a function that read tensor values ran inside
+    carries: bool = False  # the result's guards are those of the arguments
     performed: bool = False  # the program performs this call; nothing inside it is watched
 
 

@@ -12,7 +12,7 @@ from .effects import note_write
 from .facts import Facts
 from .opcodes import apply_operator, load_outside, opcode
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
-from .sameness import refuse_tensors
+from .contents import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 
 # ------------------------------------------------------------------------------------- stack

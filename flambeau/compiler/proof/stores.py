@@ -29,7 +29,7 @@ class Store:
 
     def read(self, is_strict: bool) -> Any:
         """Return the current value, with Reads in place of numbers from tensors."""
-        now, p = self._now(), self.values[-1] if self.values else None
+        now, p = self.read_now(), self.values[-1] if self.values else None
         if self.place.key is None:
             if len(now) != len(self.values):
                 raise NotProvedError(f"it changes {self.path} in ways that nobody knows")
@@ -44,7 +44,8 @@ class Store:
             raise NotProvedError(f"it puts an object of Python's into {self.path}")
         return result
 
-    def _now(self) -> Any:
+    def read_now(self) -> Any:
+        """Return what the place holds; for a list that is appended to, its new entries."""
         owner, key = self.place.owner, self.place.key
         if key is None:
             return owner[self.start:]

@@ -19,6 +19,7 @@ from .call_results import settle
 from .calls import enter, invoke, runs_unwatched
 from .consumption import handle, returns_to_stack
 from .contents import guard_if_container
+from .decisions import conclude_numbers, name_arguments
 from .declarations import (
     READS_VALUES, UNGUARDED, in_library, in_standard_library, is_served,
 )
@@ -84,6 +85,8 @@ class Watcher:
             self._refuse("", 0, "it raised an exception")
         call = self._root.call
         self._result = None if call is None else call.result
+        if problem := conclude_numbers(self.facts, call is not None and call.entered):
+            self._refuse("", 0, problem)
         self.stores = [*self.facts.stores.values()]
         self._refuse_cleanups()
         self.shadows.clear()
@@ -113,7 +116,7 @@ class Watcher:
         self.facts.guard_classes()
         proof.guards = [guard for guard in proof.guards if guard.needed]
         if proof.holds:
-            failing = proof.first_failing(self._leaves)
+            failing = proof.first_failing(self._leaves, is_after=True)
             if failing is not None:
                 self._refuse(*failing.line, proof.depends_on(failing.path))
         return proof
@@ -150,12 +153,10 @@ class Watcher:
 
     def _bind_arguments(self, root: ShadowFrame) -> None:
         facts, function = self.facts, self._function
-        operands = [facts.argument(x, self._leaves) for x in self._args]
-        named = {key: facts.argument(x, self._leaves) for key, x in self._kwargs.items()}
+        operands, named = name_arguments(facts, self._args, self._kwargs, self._leaves)
         callee = Provenance(Kind.OUTSIDE, function, facts.constant(function))
         facts.known[id(function)] = callee
-        slot = invoke(facts, sys._getframe(2), root, callee, operands, named)
-        root.stack.append(slot)
+        root.stack.append(invoke(facts, sys._getframe(2), root, callee, operands, named))
 
     # ------------------------------------------------------------------------------- frames
 

@@ -80,6 +80,11 @@ class GuardWriter:
             self.tensors.append(leaf)
             self.lines.append(f"    t{leaf} = b{leaf} = {place}")
             self.guard_array(leaf, value)
+        elif leaf in self.program.proof.numbers:
+            self.lines.append(f"    t{leaf} = {place}")
+            is_free = self.program.proof.is_free(leaf)
+            self.return_miss_if(f"t{leaf}.__class__ is not {kind.__name__}" if is_free else
+                                write_mismatch(f"t{leaf}", value, self.name))
         elif isinstance(value, (*PLAIN, np.generic)):
             self.return_miss_if(write_mismatch(place, value, self.name))
         else:

@@ -72,6 +72,19 @@ def flatten(x: Any) -> list[Any]:
     return [x]
 
 
+def list_numbers(args: tuple, kwargs: dict[str, Any]) -> list[tuple[int, int | str, int | float]]:
+    """Return the ints and floats among the arguments themselves, of no subclass, as (leaf, position
+    or name, value)."""
+    result: list[tuple[int, int | str, int | float]] = []
+    leaf = 0
+    places: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    for key, x in places:
+        if x.__class__ is int or x.__class__ is float:
+            result.append((leaf, key, x))
+        leaf += len(flatten(x))
+    return result
+
+
 def tensors_in(x: Any) -> list[Tensor]:
     """Return the tensors in nested tuples, lists and dicts."""
     return leaves_of(Tensor, x)

@@ -1,0 +1,36 @@
+"""Conditions: which calls take a path, by the numbers among their arguments and by decisions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ...native.foundation.generated_code import SourceBuilder
+from ..proof.guards import Proof
+from ..trace.operands import list_numbers
+from ..trace.plain_values import write_mismatch
+
+
+class Conditions:
+    """Conditions of a call: `admits(args, kwargs)` is whether another call meets them."""
+
+    def __init__(self, args: tuple, kwargs: dict[str, Any], proof: Proof | None = None,
+                 is_free: Callable[[int], bool] = lambda leaf: False) -> None:
+        """`proof`: of the call. `is_free`: whether a leaf may be another number of its class."""
+        source = SourceBuilder()
+        source.add("try:")
+        for leaf, key, value in list_numbers(args, kwargs):
+            place = f"args[{key}]" if key.__class__ is int else f"kwargs[{key!r}]"
+            source.add(f"t{leaf} = {place}", depth=2)
+            wrong = (f"t{leaf}.__class__ is not {type(value).__name__}" if is_free(leaf) else
+                     write_mismatch(f"t{leaf}", value, source.name))
+            source.add(f"if {wrong}:", "    return False", depth=2)
+        decisions, constants = ((), {}) if proof is None else (proof.decisions, proof.constants)
+        for guard in decisions:
+            for name in re.findall(r"\bk\d+\b", guard.path):
+                source.names[name] = constants[name]
+            source.add(f"if {guard.failure(source.name)}:", "    return False", depth=2)
+        source.add("    pass", "except Exception:", "    return False", "return True")
+        self.admits: Callable[[tuple, dict[str, Any]], bool]
+        _, self.admits = source.define("admits(args, kwargs)", "<flambeau conditions>")

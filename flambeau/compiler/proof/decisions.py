@@ -1,0 +1,157 @@
+"""Decisions: guards on what a step decides about a number from outside, not on the number.
+
+`if step % 100 == 0` needs the outcome of the comparison. A number's symbol is the expression that
+computes it from what was there before the call. Only operators that do the same for every number of
+a class have symbols; whatever else consumes a number has its value guarded.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ...native.target.compile_costs import MAX_SYMBOL_CHARACTERS
+from ..trace.operands import list_numbers
+from ..trace.plain_values import same_plain
+from .facts import Facts
+from .guards import Guard, Test
+from .provenance import UNKNOWN, Kind, Provenance, Symbol, is_number
+from .stores import Store
+
+_Function = Callable[[Any, Any], Any]
+# Of two integers. A divisor is guarded not to be zero.
+_OF_INTEGERS: dict[str, _Function] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv,
+    "%": operator.mod, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+}
+_OF_FLOATS = ("+", "-", "*")  # of two floats; an integer may be too large for a float
+_COMPARISONS: dict[str, _Function] = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def name_arguments(
+    facts: Facts, args: tuple, kwargs: dict[str, Any], leaves: list[Any]
+) -> tuple[list[Provenance], dict[str, Provenance]]:
+    """Return the provenances of a call's arguments. `leaves`: the flattened arguments. A program
+    guards the values of numbers among them only if the step consumes them."""
+    numbers: dict[int | str, Provenance] = {}
+    for leaf, key, x in list_numbers(args, kwargs):
+        guard = facts.proof.numbers[leaf] = Guard(f"t{leaf}", Test.VALUE, x, needed=False)
+        numbers[key] = Provenance(Kind.PLAIN, x, guard=guard, symbol=Symbol(guard.path, (guard,)))
+    return ([numbers.get(i) or facts.argument(x, leaves) for i, x in enumerate(args)],
+            {key: numbers.get(key) or facts.argument(x, leaves) for key, x in kwargs.items()})
+
+
+def decide_number(facts: Facts, p: Provenance) -> None:
+    """Guard the truth of a number that has a symbol."""
+    assert p.symbol is not None
+    if p.symbol.source in facts.decided:
+        return
+    guard_number_classes(facts, p)
+    guard = facts.guard(p.symbol.source, Test.TRUTH, bool(p.value))
+    facts.decided[p.symbol.source] = guard, p.symbol.reads
+    facts.proof.decisions.append(guard)
+
+
+def guard_number_classes(facts: Facts, p: Provenance) -> None:
+    """Guard the classes of the numbers that a symbol is computed from."""
+    assert p.symbol is not None
+    for read in p.symbol.reads:
+        path = f"{read.path}.__class__"
+        if path not in facts.decided:
+            guard = facts.guard(path, Test.IDENTITY, type(read.value))
+            facts.decided[path] = guard, ()
+            facts.proof.decisions.append(guard)
+
+
+def combine_numbers(facts: Facts, a: Provenance, b: Provenance, symbol: str) -> Provenance | None:
+    """Return an operator's result with its symbol; None if it has none."""
+    sources = [_source(p) for p in (a, b)]
+    if None in sources or (a.symbol is None and b.symbol is None):
+        return None
+    function = _find_function(a.value, b.value, symbol)
+    if function is None:
+        return None
+    name, apply = function
+    source = f"({sources[0]} {name} {sources[1]})"
+    if len(source) > MAX_SYMBOL_CHARACTERS:
+        return None
+    if name in ("//", "%"):
+        if not b.value:
+            return None
+        if b.symbol is not None:
+            decide_number(facts, b)
+    reads = [read for p in (a, b) if p.symbol is not None for read in p.symbol.reads]
+    return Provenance(Kind.PLAIN, apply(a.value, b.value),
+                      symbol=Symbol(source, tuple(dict.fromkeys(reads))))
+
+
+def negate_number(p: Provenance) -> Provenance | None:
+    """Return minus a number, with its symbol; None if it has none."""
+    if p.symbol is None or not is_number(p.value):
+        return None
+    return Provenance(Kind.PLAIN, -p.value, symbol=Symbol(f"(-{p.symbol.source})", p.symbol.reads))
+
+
+def truth_of_number(p: Provenance) -> Provenance | None:
+    """Return bool() of a number, with its symbol; None if it has none."""
+    if p.symbol is None:
+        return None
+    symbol = Symbol(f"({p.symbol.source} != 0)", p.symbol.reads)
+    return Provenance(Kind.PLAIN, bool(p.value), symbol=symbol)
+
+
+def conclude_numbers(facts: Facts, is_entered: bool) -> str:
+    """After a call: decisions on numbers that it wrote concern the values before the call. Return
+    the problem if something else changed these numbers. `is_entered`: the step's code was watched.
+    """
+    if not is_entered:  # nobody saw what it consumes
+        for guard in facts.proof.numbers.values():
+            guard.needed = True
+    for guard, reads in facts.decided.values():
+        for read in reads:
+            store = facts.written.get(read.path)
+            if store is not None:
+                guard.precedes_writes = True
+                problem = _find_unseen_write(facts, store, read.path)
+                if problem:
+                    return problem
+    return ""
+
+
+def _find_unseen_write(facts: Facts, store: Store, path: str) -> str:
+    p = store.values[-1]
+    if p is None or p.tainted or p.value is UNKNOWN:
+        return facts.proof.depends_on(path)
+    if not same_plain(store.read_now(), p.value):
+        return f"{facts.proof.describe(path)} changed during the call, nobody knows how"
+    return ""
+
+
+def _find_function(x: Any, y: Any, symbol: str) -> tuple[str, _Function] | None:
+    if symbol in _COMPARISONS:
+        return symbol, _COMPARISONS[symbol]
+    name = symbol.removesuffix("=")
+    if type(x) is type(y) is int and name in _OF_INTEGERS:
+        return name, _OF_INTEGERS[name]
+    if type(x) is type(y) is float and name in _OF_FLOATS:
+        return name, _OF_INTEGERS[name]
+    return None
+
+
+def _source(p: Provenance) -> str | None:
+    """Return source for a number; None if it has neither a symbol nor a constant value."""
+    if p.symbol is not None:
+        return p.symbol.source
+    x = p.value
+    if p.kind is not Kind.PLAIN or p.tainted or p.guard is not None or p.increment is not None:
+        return None
+    if x.__class__ is bool or (x.__class__ is int and x.bit_length() <= 64) or (
+        x.__class__ is float and math.isfinite(x)
+    ):
+        return f"({x!r})"
+    return None
