@@ -71,7 +71,7 @@ def test_attributes_that_change_are_read_at_run_time(torch: Any, name: str) -> N
     assert here[0] != here[1]
 
 
-def test_containers_are_walked_from_either_end_and_in_part(torch: Any) -> None:
+def test_containers_are_walked(torch: Any) -> None:
     class Layers(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -82,8 +82,6 @@ def test_containers_are_walked_from_either_end_and_in_part(torch: Any) -> None:
         def forward(self, x):
             for number, layer in enumerate(self.layers):
                 x = layer(x) * (number + 1)
-            for layer in self.layers[1:]:
-                x = layer(x)
             if "tanh" in self.by_name:
                 x = self.by_name["tanh"](x)
             return x
@@ -115,6 +113,24 @@ def test_cells(torch: Any, kind: str, shape: tuple) -> None:
     (here, _), (there, _) = both(torch, build, torch.ones(shape))
     for a, b in zip(here, there, strict=True):
         assert torch.allclose(a, b)
+
+
+def test_slices_of_containers_which_pytorch_does_not_compile() -> None:
+    import flambeau as torch
+
+    class Layers(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3) for _ in range(3)])
+
+        def forward(self, x):
+            for number, layer in enumerate(reversed(self.layers[1:]), 1):
+                x = layer(x) * number
+            return x
+
+    (here, _), (there, _) = both(torch, Layers, torch.ones(2, 3))
+    assert torch.equal(here, there)
 
 
 def test_refusals_name_the_line() -> None:
