@@ -81,19 +81,30 @@ def trace_module(mod: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
-    """Return a copy of a scripted module in eval mode, whose tensors do not require gradients.
+    """Return a copy of a scripted module in eval mode whose state belongs to its program.
 
-    Raises RuntimeError for a module that is not scripted or in training mode.
+    Of attributes and methods, `forward` and the preserved ones can be reached; the rest can neither
+    be read nor changed. Results stay the same; `optimize_numerics` is accepted.
+    Raises RuntimeError for a module that is not scripted, in training mode, or lacks an attribute
+    to preserve.
+
+    >>> frozen = torch.jit.freeze(torch.jit.script(nn.Linear(2, 1)).eval())
+    >>> frozen(torch.ones(3, 2)).shape, len(frozen.state_dict())
+    (torch.Size([3, 1]), 0)
     """
-    return import_module(f"{__name__}.scripted").freeze(mod, preserved_attrs)
+    return import_module(f"{__name__}.frozen").freeze(mod, preserved_attrs)
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """Freeze the module in eval mode; results stay the same. ValueError for a plain module."""
+    """Freeze the module in eval mode, with `other_methods`; results stay the same.
+
+    Raises RuntimeError for a module that is not scripted.
+    """
     if not _isinstance(mod, __getattr__("ScriptModule")):
-        raise ValueError("optimize_for_inference expects ScriptModule as input. Please use "
-                         "torch.jit.script to script your 'nn.Module'.")
-    return freeze(mod.eval())
+        raise RuntimeError(
+            "optimize_for_inference expects a ScriptModule as input. Please use torch.jit.script "
+            "or torch.jit.trace to script your 'nn.Module'.")
+    return mod if hasattr(mod, "_flambeau_program") else freeze(mod.eval(), other_methods)
 
 
 def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:

@@ -20,7 +20,7 @@ from .script_errors import convert_error
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 from .torchscript.writing.scripted_module import Script
 
-__all__ = ["ScriptFunction", "freeze", "save_module", "script"]
+__all__ = ["ScriptFunction", "save_module", "script"]
 
 
 _CLASSES: WeakKeyDictionary[Any, type[ScriptedModule]] = WeakKeyDictionary()
@@ -167,14 +167,3 @@ def _script_module(module: Module, seen: dict[int, Module]) -> Module:
 def save_module(module: ScriptModule, f: Any, extra_files: dict[str, Any] | None) -> None:
     """Write a module of a user-defined subclass of ScriptModule."""
     Script(module).save(f, extra_files)
-
-
-def freeze(module: Any, preserved_attrs: Any = None) -> Any:
-    """Return a copy without gradients. Raises RuntimeError if not scripted or in training mode."""
-    if not isinstance(module, ScriptModule):
-        raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script "
-                           "or torch.jit.trace to script your 'nn.Module'.")
-    if module.training:
-        raise RuntimeError("Freezing is currently only implemented for modules in eval mode. "
-                           "Please call .eval() on your module before freezing.")
-    return copy.deepcopy(module).requires_grad_(False)

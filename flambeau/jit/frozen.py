@@ -1,0 +1,71 @@
+"""Results of `torch.jit.freeze`: modules in eval mode whose state can no longer be reached."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from .torchscript.script_module import RecursiveScriptModule, ScriptModule
+
+__all__ = ["FrozenModule", "freeze"]
+
+
+class FrozenModule(RecursiveScriptModule):
+    """A copy of a scripted module that has its forward, and of its attributes the preserved ones.
+
+    Parameters, buffers and submodules belong to the program: `state_dict()` is empty, and `train()`
+    changes no result.
+    """
+
+    def __init__(self, module: ScriptModule, preserved: Sequence[str]) -> None:
+        super().__init__()
+        state = self.__dict__
+        state.pop("training")
+        state["_flambeau_program"], state["_flambeau_preserved"] = module, frozenset(preserved)
+        state["original_name"] = getattr(module, "original_name", type(module).__name__)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program."""
+        return self._flambeau_program(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        state = self.__dict__
+        if name in state.get("_flambeau_preserved", ()):
+            return getattr(state["_flambeau_program"], name)
+        raise AttributeError(f"'{self._get_name()}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        state = self.__dict__
+        if name in state.get("_flambeau_preserved", ()):
+            setattr(state["_flambeau_program"], name, value)
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def code(self) -> str:
+        """`forward` in TorchScript."""
+        return self._flambeau_program.code
+
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+        """Write the program as an archive, which PyTorch reads too."""
+        self._flambeau_program.save(f, _extra_files)
+
+
+def freeze(module: Any, preserved_attrs: Sequence[str] | None = None) -> FrozenModule:
+    """Return a frozen copy of a scripted, traced or loaded module.
+
+    Raises RuntimeError for other modules, in training mode, and for unknown attributes.
+    """
+    if not isinstance(module, ScriptModule):
+        raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script "
+                           "or torch.jit.trace to script your 'nn.Module'.")
+    preserved = tuple(preserved_attrs or ())
+    program: Any = module._flambeau_program if isinstance(module, FrozenModule) else module
+    if program.training:
+        raise RuntimeError("Freezing is currently only implemented for modules in eval mode. "
+                           "Please call .eval() on your module before freezing.")
+    for name in preserved:
+        if not hasattr(module, name):
+            raise RuntimeError(f"Unknown name: {name}")
+    return FrozenModule(copy.deepcopy(program).requires_grad_(False), preserved)
