@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from flambeau import ops
-from flambeau.autograd import enable_grad, set_grad_enabled
+from flambeau.autograd import enable_grad, is_grad_enabled, set_grad_enabled
 from flambeau.tensor import Tensor
 
 from .kernel import Table, kernel_for
@@ -145,7 +145,7 @@ class Elementwise(Optimizer):
                 alike[key] = [(param, grad, state)]
         for key, rows in alike.items():
             flags, scalars = self._flambeau_plan(group, key)
-            if not group["differentiable"]:
+            if not (group["differentiable"] or is_grad_enabled()):
                 rows = self._flambeau_run_compiled(flags, scalars, rows, names)
             for param, grad, state in rows:
                 self._flambeau_run_formula(flags, scalars, param, grad, [state[n] for n in names])

@@ -10,7 +10,7 @@ from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..proof.provenance import is_number
 from ..trace.bindings import describe_aliasing
-from ..trace.operands import flatten, is_named_tuple
+from ..trace.operands import flatten, is_named_tuple, read_flags
 from ..trace.plain_values import PLAIN, plain_key
 from ..trace.trace import address
 
@@ -24,7 +24,7 @@ def describe_argument(x: Any) -> Any:
         return (kind, *((key, describe_argument(value)) for key, value in x.items()))
     if isinstance(x, Tensor):
         a = x._array
-        return kind, a.shape, a.strides, a.dtype, a.__class__, bool(x.requires_grad)
+        return kind, a.shape, a.strides, a.dtype, a.__class__, *read_flags(x)
     if isinstance(x, np.ndarray):
         return kind, x.shape, x.strides, x.dtype
     return plain_key(x) if isinstance(x, (*PLAIN, np.generic)) else (kind, id(x))

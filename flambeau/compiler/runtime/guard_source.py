@@ -13,7 +13,7 @@ from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..ir.interpreter import numpy_type
 from ..trace.bindings import ANY_GRAD, OuterMemory
-from ..trace.operands import flatten, is_named_tuple
+from ..trace.operands import flatten, is_named_tuple, read_flags
 from ..trace.plain_values import PLAIN, write_mismatch
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ class GuardWriter:
             self.guard_array(leaf, value._array)
             if id(owner_of(value._array)) in self.reachable:
                 self.return_miss_if(f"b{leaf} is not {self.name(value._array)}")
-            self.return_miss_if(f"(t{leaf}._tracked and t{leaf}.requires_grad) is not "
-                      f"{bool(value._tracked and value.requires_grad)}")
+            self.guard_flags(leaf, value)
         elif isinstance(value, np.ndarray):
             self.tensors.append(leaf)
             self.lines.append(f"    t{leaf} = b{leaf} = {place}")
@@ -89,6 +88,13 @@ class GuardWriter:
             self.return_miss_if(write_mismatch(place, value, self.name))
         else:
             self.return_miss_if(f"{place} is not {self.name(value)}")
+
+    def guard_flags(self, leaf: int, tensor: Tensor) -> None:
+        """Guard whether a tensor requires grad and whether it was made in inference mode."""
+        t, (requires_grad, is_inference) = f"t{leaf}", read_flags(tensor)
+        is_not = "is not" if is_inference else "is"
+        self.return_miss_if(f"({t}._tracked and requires({t})) is not {requires_grad} or "
+                            f"({t} if {t}._base is None else {t}._base)._stamp {is_not} INFERENCE")
 
     def guard_array(self, leaf: int, array: np.ndarray) -> None:
         """Guard the layout of an array."""

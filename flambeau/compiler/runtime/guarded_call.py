@@ -16,13 +16,14 @@ import numpy as np
 
 from ...autograd.handle import HANDLES
 from ...autograd.mode import MODE
+from ...autograd.tape import requires
 from ...native.foundation.generated_code import SourceBuilder
 from ...native.target.matmul_precision import MatmulPrecision
 from ...nn.registration import CHANGES
 from ...ops.core.autocast import AUTOCAST
 from ...ops.core.autocast import autocast_now
 from ...tensor.ambient import AMBIENT
-from ...tensor.tensor import GradLooks, Tensor, wrap
+from ...tensor.tensor import INFERENCE, GradLooks, Tensor, wrap
 from ..ir.errors import CheckFailed
 from ..proof.guards import Proof
 from ..trace.ambient_modes import AmbientModes, read_defaults
@@ -160,7 +161,7 @@ class _CallWriter:
         self.program, self.bindings = program, program.bindings
         self.source = SourceBuilder({
             "MISS": MISS, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
-            "HANDLES": HANDLES, "AMBIENT": AMBIENT,
+            "HANDLES": HANDLES, "AMBIENT": AMBIENT, "INFERENCE": INFERENCE, "requires": requires,
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "ran": program.step.ran, "counted": program.call_count,
             "ndarray": np.ndarray, "advance": program.advance,

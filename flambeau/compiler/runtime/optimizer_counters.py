@@ -33,6 +33,7 @@ class StepCounter:
         self.flags = update.flags
         self.groups, self.count = optimiser.param_groups, len(optimiser.param_groups)
         self.group = group = self.groups[update.group]
+        self.routes = read_routes(optimiser, group)
         self.params = group["params"]
         self.params_before = [*map(id, self.params)]
         self.rows = [(self.params[i], optimiser.state.get(self.params[i], {}))
@@ -110,6 +111,7 @@ class StepCounter:
         return (
             optimiser.state is self.state and optimiser.param_groups is self.groups
             and len(self.groups) == self.count and self.groups[self.number] is self.group
+            and all(map(is_, read_routes(optimiser, self.group), self.routes))
             and self.group["params"] is self.params
             and [*map(id, self.params)] == self.params_before
             and (self.shared is None
@@ -127,9 +129,17 @@ class StepCounter:
                 and all(map(is_, map(_array_of, self.own_tensors), self.arrays)))
 
     def advance(self) -> Any:
-        """Advance and return the formula's numbers; None, unadvanced, if flags or state changed."""
+        """Advance and return the formula's numbers; None, unadvanced, if flags or state changed, or
+        if this raises: the call then runs in Python, which raises it after what comes before."""
         if not self.check():
             return None
+        try:
+            return self._count_and_plan()
+        except Exception:
+            self.undo()
+            return None
+
+    def _count_and_plan(self) -> Any:
         if self.item is not None:
             # Set before counting: interrupts arrive only after calls, so a run noted here was
             # counted.
@@ -205,8 +215,8 @@ def shared_counters(optimiser: Any, number: int) -> np.ndarray | None:
 
 
 class RecordedGroup:
-    """The parameters and state of an optimizer's group at recording time, for which a background
-    build is valid."""
+    """The parameters, state and routes of an optimizer's group at recording time, for which a
+    background build is valid."""
 
     def __init__(self, update: Update) -> None:
         self.optimiser, self.number = update.optimiser, update.group
@@ -226,7 +236,13 @@ class RecordedGroup:
         group = groups[self.number]
         tensors = _state_tensors(state)
         entries = [group["params"], *group["params"], *tensors, *map(_array_of, tensors)]
-        return [groups, *groups, state, *entries]
+        return [groups, *groups, state, *entries, *read_routes(optimiser, group)]
+
+
+def read_routes(optimiser: Any, group: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the options that say whether a step is refused, and whether autograd records it."""
+    return (group.get("capturable"), group.get("differentiable"),
+            optimiser.defaults.get("differentiable"))
 
 
 def snapshot_groups(bindings: Bindings) -> list[RecordedGroup]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.tape import requires
 from ...ops.core.operator import Operator
 from ...tensor.size import Size
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import INFERENCE, Tensor
 from ...tensor.tree import leaves_of, map_leaves_of
 
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
@@ -99,3 +100,10 @@ def arrays_in(x: Any) -> list[np.ndarray]:
 def as_arrays(x: Any) -> Any:
     """Replace tensors by their arrays in a nested setting such as an index."""
     return map_leaves_of(Tensor, lambda tensor: tensor._array, x)
+
+
+def read_flags(x: Tensor) -> tuple[bool, bool]:
+    """Return whether a tensor requires grad and whether it was made in inference mode, without
+    asking the `__torch_function__` of a subclass."""
+    base = x if x._base is None else x._base
+    return bool(x._tracked and requires(x)), base._stamp is INFERENCE

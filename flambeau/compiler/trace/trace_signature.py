@@ -29,6 +29,7 @@ from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor
 from ..ir.source_hashes import hash_compiler_sources, hash_library_sources
 from .counter_rng import CounterDraw
+from .operands import read_flags
 from .trace import CALL, CONSTANT, EXCHANGE, WINDOW, Event, Storage, Trace, Value
 
 _VERSION = "5"
@@ -265,7 +266,7 @@ def _describe_argument(x: Any) -> str:
     """Describe an argument; tensors and arrays by their layout."""
     kind = x.__class__
     if isinstance(x, Tensor):
-        return f"{kind.__qualname__}{_describe_argument(x._array)}{bool(x.requires_grad)}"
+        return f"{kind.__qualname__}{_describe_argument(x._array)}{read_flags(x)}"
     if isinstance(x, np.ndarray):
         return f"{x.shape}{x.strides}{x.dtype}"
     if isinstance(x, (tuple, list)):

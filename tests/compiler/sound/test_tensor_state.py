@@ -494,6 +494,35 @@ def a_parameter_as_argument():
         lambda: (torch.ones(2).as_subclass(Own),)))
 
 
+def in_inference_mode(make):
+    """Returns a function that makes its arguments in inference mode."""
+    def arguments():
+        with torch.inference_mode():
+            return make()
+
+    return arguments
+
+
+@scene
+def an_inference_tensor_that_backward_needs():
+    weight = torch.ones(2, requires_grad=True)
+    return lambda x: (weight * x).sum().detach(), nothing, alternating(
+        lambda: (torch.ones(2),), in_inference_mode(lambda: (torch.ones(2),)))
+
+
+@scene
+def an_inference_tensor_written():
+    return lambda x: x.add_(1), nothing, alternating(
+        lambda: (torch.ones(2),), in_inference_mode(lambda: (torch.ones(2),)))
+
+
+@scene
+def an_argument_asked_whether_it_is_an_inference_tensor():
+    return lambda x: x * (2 if x.is_inference() else 3), nothing, alternating(
+        lambda: (torch.ones(2),), in_inference_mode(lambda: (torch.ones(2),)),
+        in_inference_mode(lambda: (torch.ones(2, 2)[0],)), lambda: (torch.ones(2, 2)[0],))
+
+
 @scene
 def an_argument_with_an_attribute():
     def with_scale():
@@ -576,6 +605,26 @@ def a_generator_exchanged():
 def the_state_of_the_generator():
     return (lambda x: x + torch.rand(3),
             lambda: torch.set_rng_state(torch.get_rng_state()))
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_guards_ask_a_subclass_nothing(follow):
+    log = []
+
+    class Counting(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, kinds, args=(), kwargs=None):
+            log.append(function.__name__)
+            return super().__torch_function__(function, kinds, args, kwargs or {})
+
+    @torch.compile(options={"mode": "now", "follow": follow})
+    def step(x):
+        return x * 2 + 1
+
+    for call in range(9):
+        log.clear()
+        step(torch.ones(2).as_subclass(Counting) if call % 3 == 2 else torch.ones(2))
+        assert log == (["mul", "add"] if call % 3 == 2 else [])
 
 
 @pytest.mark.parametrize(("mode", "change_at"), MOSTLY_SLOW)

@@ -507,6 +507,31 @@ def amsgrad(net, optimizer, log):
     optimizer.param_groups[0]["betas"] = (0.1, 0.2)
 
 
+@scene(optimizer=torch.optim.Adam)
+def capturable(net, optimizer, log):
+    optimizer.param_groups[0]["capturable"] = True
+
+
+@scene(optimizer=torch.optim.Adam)
+def differentiable(net, optimizer, log):
+    optimizer.param_groups[0]["differentiable"] = True
+
+
+@scene(optimizer=torch.optim.Adam)
+def differentiable_by_default(net, optimizer, log):
+    optimizer.defaults["differentiable"] = True
+
+
+@scene(optimizer=torch.optim.Adam)
+def a_step_that_is_not_differentiable_by_default(net, optimizer, log):
+    del optimizer.defaults["differentiable"]
+
+
+@scene(optimizer=torch.optim.Adam)
+def an_option_deleted(net, optimizer, log):
+    del optimizer.param_groups[0]["eps"]
+
+
 @scene(optimizer=torch.optim.AdamW)
 def weight_decay_of_adamw(net, optimizer, log):
     optimizer.param_groups[0]["weight_decay"] = 0.5
