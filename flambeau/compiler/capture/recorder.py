@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -129,13 +129,13 @@ class Recorder:
             )
         return result
 
-    def describe_results(self, result: Any) -> Any:
-        """Return results as Values on new memory."""
+    def describe_results(self, result: Any, arguments: Any = ()) -> Any:
+        """Return results as Values on new memory, except those that are among the arguments."""
         if isinstance(result, Tensor):
-            self.trace.tensors[id(result)] = weakref.ref(result)
+            self.note_created([result], arguments)
             return self.trace.value_of(result._array, fresh=True)
         if isinstance(result, (tuple, list)):
-            return tuple(self.describe_results(item) for item in result)
+            return tuple(self.describe_results(item, arguments) for item in result)
         return None
 
     # ---------------------------------------------------------------------------- events
@@ -254,9 +254,7 @@ class Recorder:
             self.problem(f"the shape of what {operator.name} gives depends on values")
         fresh = [y for y in outputs if isinstance(y, Tensor)
                  and id(owner_of(y._array)) not in seen]
-        for y in outputs:
-            if isinstance(y, Tensor):
-                self.trace.tensors[id(y)] = weakref.ref(y)
+        self.note_created(outputs, bound)
         if not fresh and operator.kind is not Kind.COMPOSITE and not operator.writes:
             return
         results = tuple(
@@ -270,6 +268,14 @@ class Recorder:
         if node is not None:
             node = node.shown()
             self.lines.setdefault(id(node), (event.line, event.module))
+
+    def note_created(self, results: Iterable[Any], arguments: Any) -> None:
+        """Note that the call created the tensors among the results; a function that writes in place
+        returns an argument, which it did not create."""
+        before = {*map(id, tensors_in(arguments))}
+        for y in results:
+            if isinstance(y, Tensor) and id(y) not in before:
+                self.trace.tensors[id(y)] = weakref.ref(y)
 
 
 def _calling_module() -> dict[str, Any]:
@@ -327,8 +333,8 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
             if any(item.__class__ is np.ndarray for item in _flat((*args, *kwargs.values()))):
                 recorder.problem(f"{name} gets a NumPy array")
             refs = refs or recorder.refer((args, kwargs))
-            recorder.add(CALL, function=original, args=refs[0], kwargs=refs[1],
-                     results=recorder.describe_results(_flat(result)), written=wrote)
+            recorder.add(CALL, function=original, args=refs[0], kwargs=refs[1], written=wrote,
+                         results=recorder.describe_results(_flat(result), (args, kwargs)))
         elif (result.__class__ in (bool, float) and tensors_in(args)
               and hasattr(function, "answers_from_values")):
             recorder.problem(f"{name}() reads values of tensors in Python")

@@ -627,6 +627,26 @@ def test_guards_ask_a_subclass_nothing(follow):
         assert log == (["mul", "add"] if call % 3 == 2 else [])
 
 
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_table_that_an_embedding_renormalizes_gets_its_gradient(follow):
+    table = torch.nn.Parameter(torch.ones(3, 3))
+
+    def step(x):
+        table.grad = None
+        loss = F.embedding(x, table, max_norm=1.0).square().sum()
+        loss.backward()
+        return loss
+
+    step = torch.compile(step, options={"mode": "now", "follow": follow})
+    for call in range(4):
+        index = call % 3
+        step(torch.tensor([index, index]))
+        expected = torch.zeros(3, 3)
+        expected[index] = 4 / 3**0.5
+        torch.testing.assert_close(table.grad, expected)
+    assert "Python is skipped" in step.explain()
+
+
 @pytest.mark.parametrize(("mode", "change_at"), MOSTLY_SLOW)
 @pytest.mark.parametrize("name", SCENES)
 def test_what_tensors_a_step_reaches(name, mode, change_at):
