@@ -79,7 +79,7 @@ def test_what_would_be_scripted_stays_python():
     for name in ("script_method", "ignore"):
         assert getattr(torch.jit, name)(net) is net
     assert torch.jit.script(net).weight is net.weight
-    with pytest.raises(ValueError, match="expects ScriptModule"):
+    with pytest.raises(RuntimeError, match="expects a ScriptModule"):
         torch.jit.optimize_for_inference(net)
     with pytest.raises(NotImplementedError, match="torch.jit.save"):
         torch.jit.save(abs, "script.pt")
@@ -249,7 +249,7 @@ def test_assert_close():
         close([1, 2], [1, 3])
     with pytest.raises(AssertionError, match="not close"):
         close(torch.tensor(float("nan")), torch.tensor(float("nan")))
-    with pytest.raises(ValueError, match="rtol and atol"):
+    with pytest.raises(ValueError, match="Both 'rtol' and 'atol' must be"):
         close(x, x, rtol=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

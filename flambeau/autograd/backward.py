@@ -45,7 +45,7 @@ def _root(y: Any, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
                 f"{y.dtype}"
             )
         g = wrap(np.ones(y._array.shape, y._array.dtype)) if y.__class__ is Tensor \
-            else _ones_like(y)
+            else Ones.like(y.detach())
     elif not isinstance(g, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(g).__name__}"
@@ -74,11 +74,6 @@ def _root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Tensor]:
     elif g is None:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     return target_of(edge), g
-
-
-def _ones_like(y: Tensor) -> Tensor:
-    """Return ones of a subclass: a wrapper's operators require objects of its class."""
-    return y.detach().new_ones(y.shape)
 
 
 def _roots(tensors: tuple, grads: Any, create_graph: bool) -> list[tuple[Any, Tensor]]:
@@ -218,6 +213,12 @@ class Stack:
     """torch.stack, set by the operators' layer."""
 
     of: Callable[[Sequence[Tensor]], Tensor]
+
+
+class Ones:
+    """torch.ones_like, set by the operators' layer: a wrapper's operators require its class."""
+
+    like: Callable[[Tensor], Tensor]
 
 
 def _batched(

@@ -362,7 +362,7 @@ def test_a_learning_rate_set_by_hand_inside_of_the_step() -> None:
         return loss
 
     message = told(torch.compile(step, mode="now"), torch.ones(3, 4))
-    assert "['lr'], which it changes" in message
+    assert "changes the settings of an optimizer" in message
     assert opt.param_groups[0]["lr"] == 0.01 * 0.5**CALLS
 
 

@@ -21,7 +21,7 @@ class ShufflerIterDataPipe(IterDataPipe[_T_co]):
 
     >>> numbers = torch.utils.data.datapipes.map.SequenceWrapper(range(5))
     >>> list(numbers.shuffle().set_seed(0))
-    [1, 2, 0, 4, 3]
+    [2, 1, 0, 4, 3]
     """
 
     def __init__(self, datapipe: Any, *, indices: list[Any] | None = None) -> None:

@@ -177,7 +177,8 @@ class StreamWrapper:
 
     >>> import io
     >>> StreamWrapper = torch.utils.data.datapipes.utils.common.StreamWrapper
-    >>> StreamWrapper(io.StringIO("text")).read()
+    >>> stream = StreamWrapper(io.StringIO("text"))
+    >>> stream.read()
     'text'
     """
 
