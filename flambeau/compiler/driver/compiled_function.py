@@ -33,7 +33,7 @@ from .installation import Installer
 from .program_builder import ProgramBuilder, flatten_call
 from .specialization import Specialization
 from .specializations import Specializations
-from .stance import STANCE
+from .stance import STANCE, is_watched
 from .states import Building, Eager, Installed, New
 
 
@@ -60,7 +60,7 @@ class Compiled:
         session = ACTIVE.session
         if session is not None and session.thread == threading.get_ident():
             return self._function(*args, **kwargs)  # part of the followed call
-        if STANCE.forces_eager:
+        if STANCE.forces_eager or is_watched() and not busy():
             return self._function(*args, **kwargs)
         for program in self._programs:
             result = program.call(args, kwargs)
@@ -77,6 +77,8 @@ class Compiled:
 
     def attempt(self, *args: Any) -> Any:
         """Return a program's result for this call; MISS, with nothing run, if none applies."""
+        if STANCE.forces_eager or is_watched():
+            return MISS
         for program in self._programs:
             result = program.call(args, {})
             if result is not MISS:

@@ -9,6 +9,18 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 
+def is_watched() -> bool:
+    """Return whether a debugger or a coverage tool watches this thread: the Python of a step is not
+    skipped before its eyes."""
+    return sys.gettrace() is not None or _get_tool(0) is not None or _get_tool(1) is not None
+
+
+# sys.monitoring's tools 0 and 1 are debuggers and coverage. Python 3.11 has no such tools.
+_monitoring: Any = getattr(sys, "monitoring", None)
+_get_tool: Callable[[int], str | None]
+_get_tool = (lambda tool: None) if _monitoring is None else _monitoring.get_tool
+
+
 class Stance(NamedTuple):
     """What `set_stance` sets."""
 
