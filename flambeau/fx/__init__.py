@@ -1,7 +1,7 @@
-"""torch.fx: functions and modules as graphs of what they compute, which Python code can change.
+"""torch.fx: trace functions and modules into graphs that Python code can transform.
 
-`symbolic_trace` makes a graph by one run on proxies; `Graph` and `Node` are what passes work on;
-`GraphModule` runs what comes out, as code that can be read.
+`symbolic_trace` builds a graph from one run on proxies; passes work on `Graph` and `Node`;
+`GraphModule` runs the result as readable Python code.
 """
 
 from ..tensor.absent import lacking

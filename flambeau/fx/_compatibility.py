@@ -1,4 +1,4 @@
-"""Marks of names whose behaviour PyTorch promises to keep."""
+"""Marks on names whose behavior PyTorch promises to keep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Marked = TypeVar("_Marked")
 
 
 def compatibility(is_backward_compatible: bool) -> Callable[[_Marked], _Marked]:
-    """A decorator that records whether an object stays as it is between releases."""
+    """Return a decorator that records whether an object stays stable between releases."""
 
     def mark(fn: _Marked) -> _Marked:
         _MARKED_WITH_COMPATIBILITY.setdefault(fn)

@@ -1,4 +1,4 @@
-"""torch.fx._pytree: flattening by a specification that tells the structure beforehand."""
+"""torch.fx._pytree: flatten a tree according to a spec known in advance."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FLATTEN: dict[type, Callable[[Any, Any], list]] = {}
 def register_pytree_flatten_spec(
     cls: type, flatten_fn_spec: Callable[[Any, Any], list], flatten_fn_exact_match_spec: Any = None
 ) -> None:
-    """Tell how to take the children of a container, with the specification at hand."""
+    """Register how to list a container's children, given the tree and its spec."""
     _FLATTEN[cls] = flatten_fn_spec
 
 
 def tree_flatten_spec(tree: Any, spec: Any) -> list:
-    """The leaves of a tree, as many and in the order that the specification says.
+    """Return the leaves of a tree that the spec names, in the spec's order.
 
     >>> spec = torch.utils._pytree.tree_flatten([1, {"a": 2}])[1]
     >>> tree_flatten_spec([5, {"a": 6, "b": 7}], spec)
@@ -36,9 +36,9 @@ def tree_flatten_spec(tree: Any, spec: Any) -> list:
 
 
 def _children(tree: Any, spec: Any) -> list:
-    """The children named by the specification; further keys and items are left out."""
+    """Return the children named by the spec; ignore extra keys and items."""
     kind = spec.type if isinstance(spec.type, type) else tuple  # namedtuple is a function
-    if issubclass(kind, dict):  # the tree itself may be a proxy
+    if issubclass(kind, dict):  # `tree` itself may be a proxy
         return [tree[key] for key in spec.context]
     if issubclass(kind, (list, tuple)):
         return [tree[i] for i in range(spec.num_children)]

@@ -1,4 +1,4 @@
-"""Tracer: runs a function or module on proxies, and makes a graph of what it computes."""
+"""Tracer: run a function or module on proxies and record a graph of what it computes."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ __all__ = ["PH", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trac
 
 _PACKAGE = __name__.partition(".")[0] + "."
 HAS_VARSTUFF = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-# The names by which libraries import them.
+# Aliases that libraries import.
 _wrapped_fns_to_patch, _wrapped_methods_to_patch = WRAPPED_FUNCTIONS, WRAPPED_METHODS
 _CONSTANTS = (Tensor, pytree.TreeSpec)
 _proxyable_classes: dict[type, None] = {}
-_depth = 0  # traces that run
+_depth = 0  # number of running traces
 
 
 def is_fx_tracing() -> bool:
-    """Whether a trace runs."""
+    """Return whether a trace is running."""
     return _depth > 0
 
 
@@ -54,7 +54,7 @@ is_fx_symbolic_tracing = is_fx_tracing
 
 @compatibility(is_backward_compatible=True)
 class ProxyableClassMeta(type):
-    """A metaclass: objects made while tracing, with proxies as arguments, are nodes."""
+    """Metaclass whose classes, when called with proxies during a trace, are recorded as nodes."""
 
     def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
         _proxyable_classes.setdefault(cls)
@@ -75,7 +75,7 @@ class ProxyableClassMeta(type):
 
 @compatibility(is_backward_compatible=False)
 class PHBase:
-    """A placeholder among concrete arguments; attributes of it go to its node."""
+    """Marks an argument in `concrete_args` that remains an input."""
 
     def __repr__(self) -> str:
         return "PH"
@@ -83,7 +83,7 @@ class PHBase:
 
 @compatibility(is_backward_compatible=False)
 class PHWithMeta(PHBase):
-    """A placeholder whose node gets a name or other attributes."""
+    """A placeholder whose attributes, such as a name, are copied to its node."""
 
     def __init__(self, ph_key: str | None = None) -> None:
         self.ph_key = ph_key
@@ -93,7 +93,7 @@ PH = PHBase()
 
 
 def _patch_function(fn: FunctionType, nargs: int) -> FunctionType:
-    """The function with `nargs` plain parameters in place of its *args and **kwargs."""
+    """Return a copy of the function with `nargs` plain parameters instead of *args and **kwargs."""
     code: CodeType = fn.__code__.replace(
         co_argcount=nargs, co_posonlyargcount=0, co_kwonlyargcount=0,
         co_flags=fn.__code__.co_flags & ~HAS_VARSTUFF,
@@ -108,7 +108,7 @@ def _assert_is_none(value: object, msg: str) -> None:
 
 @compatibility(is_backward_compatible=True)
 class Tracer(TracerBase):
-    """Makes a graph of a function or module; subclasses decide what is a leaf.
+    """Records a graph of a function or module; subclasses decide what is a leaf.
 
     >>> class Deep(torch.fx.Tracer):
     ...     def is_leaf_module(self, m, qualified_name):
@@ -138,17 +138,17 @@ class Tracer(TracerBase):
         self.num_calls: dict[str, int] = {}
         self.node_name_to_scope = {}
 
-    # ---------------------------------------------------------------- what subclasses decide
+    # ---------------------------------------------------------------- hooks for subclasses
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
-        """Whether calls of a module are one node: those of torch.nn are, but for Sequential."""
+        """Return whether to record calls of `m` as one node: torch.nn layers, except Sequential."""
         from ..nn import Sequential
 
         home = m.__module__.replace("flambeau.", "torch.", 1)
         return home.startswith(("torch.nn", "torch.ao.nn")) and not isinstance(m, Sequential)
 
     def path_of_module(self, mod: Module) -> str:
-        """The path of a submodule from the root; NameError if it is none."""
+        """Return a submodule's path from the root. NameError if it is not a submodule."""
         if self.submodule_paths:
             path = self.submodule_paths.get(mod)
             if path is None:
@@ -163,7 +163,7 @@ class Tracer(TracerBase):
         self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """What a call of a module gives: a node for leaves, else what `forward` gives."""
+        """Record a call of a leaf module as a node; otherwise run `forward`. Return the result."""
         path = self.path_of_module(m)
         with ScopeContextManager(self.scope, Scope(path, type(m))) as scope:
             calls = self.num_calls.get(path, 0)
@@ -178,7 +178,7 @@ class Tracer(TracerBase):
         return result
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
-        """What a read of a module's attribute gives: a proxy for a parameter."""
+        """Return the value for reading a module's attribute: a proxy if it is a parameter."""
         members: Any
         if isinstance(attr_val, Parameter):
             members = self.root.named_parameters()
@@ -205,7 +205,7 @@ class Tracer(TracerBase):
     # ---------------------------------------------------------------- arguments
 
     def get_fresh_qualname(self, prefix: str) -> str:
-        """The prefix with the first number that no attribute of the root has."""
+        """Return the prefix with the first number that makes it an unused attribute of the root."""
         if not hasattr(self.root, f"{prefix}0"):
             self._qualname_counter[prefix] = 0
             return f"{prefix}0"
@@ -216,7 +216,7 @@ class Tracer(TracerBase):
         return f"{prefix}{i}"
 
     def create_arg(self, a: Any) -> Argument:
-        """As TracerBase's; parameters, buffers, modules and constant tensors are read by path."""
+        """Extend TracerBase's: read parameters, modules and tensor constants through get_attr."""
         members: Any = ()
         if isinstance(a, Parameter):
             members = self.root.named_parameters()
@@ -244,7 +244,7 @@ class Tracer(TracerBase):
         return super().create_arg(a)
 
     def _constant(self, value: Any, prefix: str) -> Argument:
-        """Read a constant, which becomes an attribute of the root unless it is one."""
+        """Add a get_attr node for a constant, first storing it on the root if necessary."""
         name = self.tensor_attrs.get(value)
         if not name:
             name = self.get_fresh_qualname(prefix)
@@ -256,7 +256,7 @@ class Tracer(TracerBase):
         self, root_fn: Callable[..., Any], is_module: bool,
         concrete_args: dict[str, Any] | tuple[Any, ...] | None = None,
     ) -> tuple[Any, list[Any]]:
-        """The function to run, and a proxy or a concrete value for each of its parameters."""
+        """Return the function to run, and a proxy or concrete value for each of its parameters."""
         inner = inspect.unwrap(root_fn)
         code = inner.__code__
         total = code.co_argcount + code.co_kwonlyargcount
@@ -294,11 +294,11 @@ class Tracer(TracerBase):
         return self._flattened(root_fn, list(code.co_varnames)[:total], spec), leaves
 
     def _flattened(self, root_fn: Callable, names: list[str], spec: Any) -> Callable:
-        """The function on the leaves of its arguments; the graph's code takes these apart."""
+        """Return the function on flattened arguments; generated code will do the flattening."""
         codegen = _PyTreeCodeGen(_PyTreeInfo(names, spec, None))
         self.graph._codegen = codegen
 
-        def flatten_fn(*leaves):  # type: ignore[no-untyped-def]  # its annotations would show
+        def flatten_fn(*leaves):  # type: ignore[no-untyped-def]  # annotations would be recorded
             result = root_fn(*pytree.tree_unflatten(list(leaves), spec))
             out_leaves, out_spec = pytree.tree_flatten(result)
             codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
@@ -330,7 +330,7 @@ class Tracer(TracerBase):
         return pytree.tree_map(replace, concrete_args[name])
 
     def _specialize(self, name: str, value: Any, out: Proxy) -> None:
-        """Has the graph check that an argument is what the trace took for granted."""
+        """Make the graph check that an argument has the value that the trace assumed."""
         if type(value) is bool or (type(value) in base_types and type(value) is not Tensor):
             _assert(out == value, f"{name} has been specialized to have value {value} but got "
                                   "another value")
@@ -347,10 +347,10 @@ class Tracer(TracerBase):
     # ---------------------------------------------------------------- the trace
 
     def trace(self, root: Any, concrete_args: Any = None) -> Graph:
-        """The graph of a module's forward, or of a function.
+        """Return the graph of a module's forward, or of a function.
 
-        `concrete_args`: values by parameter name that the trace takes for granted; `torch.fx.PH`
-        in them stands for what remains an input.
+        `concrete_args`: values by parameter name that the trace assumes constant; `torch.fx.PH` in
+        them marks values that remain inputs.
         """
         global _depth
         _depth += 1
@@ -374,7 +374,7 @@ class Tracer(TracerBase):
         return self.graph
 
     def _begin(self, root: Any) -> Any:
-        """Set up the graph; gives the function to run."""
+        """Set up the graph and return the function to run."""
         fn: Any
         if isinstance(root, Module):
             self.root = root
@@ -405,7 +405,7 @@ class Tracer(TracerBase):
             self._collect_constants(child, f"{prefix}{name}.")
 
     def _patch_modules(self, patcher: Patcher) -> None:
-        """Has reads of parameters and calls of modules ask this tracer."""
+        """Route parameter reads and module calls through this tracer."""
         read, call = Module.__getattr__, Module.__call__
         proxies: dict[str, Proxy] = {}
 
@@ -424,20 +424,20 @@ class Tracer(TracerBase):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
         copied = Tracer.__new__(Tracer)
-        for name, value in vars(self).items():  # modules of Python's cannot be copied deeply
+        for name, value in vars(self).items():  # Python modules cannot be deep-copied
             deep = name != "_autowrap_search"
             copied.__dict__[name] = copy.deepcopy(value, memo) if deep else copy.copy(value)
         return copied
 
 
 def _annotations(function: Any) -> dict[str, Any]:
-    """A function's annotations; those of flambeau's own layers, which are strings, evaluated."""
+    """Return a function's annotations; evaluate the string annotations of flambeau's own layers."""
     written: dict[str, Any] = getattr(function, "__annotations__", {})
     if not str(getattr(function, "__module__", "")).startswith(_PACKAGE):
         return written
     try:
         return typing.get_type_hints(function)
-    except NameError:  # imported for type checkers only
+    except NameError:  # a name imported only for type checkers
         return {}
 
 
@@ -451,9 +451,9 @@ def _transfer_attributes(source: Any, out: Proxy) -> None:
 
 @compatibility(is_backward_compatible=True)
 def wrap(fn_or_name: Any) -> Any:
-    """Make a function of the calling module a leaf: traces record calls of it, not its inside.
+    """Make a function of the calling module a leaf: traces record calls to it, not its body.
 
-    Called at the top level of a module, with the function or its name, or as a decorator.
+    Call it at the top level of a module, with the function or its name, or use it as a decorator.
     """
     if not callable(fn_or_name) and not isinstance(fn_or_name, str):
         raise RuntimeError(
@@ -469,10 +469,10 @@ def wrap(fn_or_name: Any) -> Any:
 
 @compatibility(is_backward_compatible=True)
 def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> GraphModule:
-    """The function or module as a GraphModule, by one run on proxies.
+    """Trace a function or module into a GraphModule by one run on proxies.
 
-    `concrete_args`: values by parameter name that the trace takes for granted, so that control
-    flow can depend on them; `torch.fx.PH` in them stands for what remains an input.
+    `concrete_args`: values by parameter name that the trace assumes constant, so that control flow
+    can depend on them; `torch.fx.PH` in them marks values that remain inputs.
 
     >>> print(torch.fx.symbolic_trace(lambda x, y: torch.relu(x) @ y).code.strip())
     def forward(self, x, y):

@@ -1,4 +1,4 @@
-"""annotate: a type put on a proxy's node."""
+"""annotate: set the type of a proxy's node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["annotate"]
 
 @compatibility(is_backward_compatible=False)
 def annotate(val: Any, type: Any) -> Any:
-    """The value; the node of a proxy gets the type, which it must not have yet."""
+    """Return `val`; set its node's type if it is a proxy. RuntimeError if it already has one."""
     if isinstance(val, Proxy):
         if val.node.type:
             raise RuntimeError(

@@ -1,4 +1,4 @@
-"""CodeWriter: the statements of a graph, node by node, and the globals that they need."""
+"""CodeWriter: write a graph's statements node by node, and collect the globals they need."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _ORIGINS = {list: typing.List, dict: typing.Dict, set: typing.Set,  # noqa: UP00
 @compatibility(is_backward_compatible=True)
 @dataclass
 class PythonCode:
-    """Source of a function, the globals that it needs, and which node each line comes from."""
+    """A function's source, the globals it needs, and which node each line comes from."""
 
     src: str
     globals: dict[str, Any]
@@ -79,7 +79,7 @@ class PythonCode:
 
 
 def format_target(base: str, target: str) -> str:
-    """`base.a.b`, with getattr for parts that are no identifiers."""
+    """Return `base.a.b`, using getattr for parts that are not identifiers."""
     for part in target.split("."):
         base = f"{base}.{part}" if part.isidentifier() else f'getattr({base}, "{part}")'
     return base
@@ -90,7 +90,7 @@ def _in_brackets(values: Iterable[Any]) -> str:
 
 
 class CodeWriter:
-    """Writes one graph."""
+    """Writes the code of one graph."""
 
     def __init__(
         self, codegen: CodeGen, nodes: Any, root_module: str, namespace: Namespace, *,
@@ -113,7 +113,7 @@ class CodeWriter:
         self.last_uses = _last_uses(nodes)
 
     def write(self) -> PythonCode:
-        """The source, its globals and the node of each line."""
+        """Return the source, its globals and the node of each line."""
         for name, builtin in custom_builtins().items():
             self.name_of_global(name, builtin.obj)
         for i, node in enumerate(self.nodes):
@@ -150,18 +150,18 @@ class CodeWriter:
 
     @staticmethod
     def call(method: Callable[..., str], *args: Any, **kwargs: Any) -> str:
-        """A hook of the CodeGen, with those options that it takes."""
+        """Call a hook of the CodeGen with only the options that it accepts."""
         known = inspect.signature(method).parameters
         return method(*args, **{k: v for k, v in kwargs.items() if k in known})
 
     def paint(self, color: str, text: str) -> str:
-        """The text in a color, where colors are asked for."""
+        """Return the text in a color, if colors are enabled."""
         return f"{_COLORS[color]}{text}\033[0m" if self.colored else text
 
     # ---------------------------------------------------------------- names
 
     def name_of_global(self, hint: str, obj: Any) -> str:
-        """How the code names an object that is no value of the graph."""
+        """Return the code's name for an object from outside the graph; may add a global."""
         if is_from_torch(obj) and obj is not device_type:
             return qualified_name(obj)
         name = self.namespace.create_name(hint.replace(".", "_"), obj)
@@ -171,7 +171,7 @@ class CodeWriter:
         return name
 
     def name_of_type(self, kind: Any) -> str:
-        """An annotation; `()` in Tuple[()] is itself."""
+        """Return the code of an annotation; the `()` in Tuple[()] is written as it stands."""
         if kind == ():
             return "()"
         text = type_repr(kind)
@@ -187,7 +187,7 @@ class CodeWriter:
         return f"{name}[{','.join(map(self.name_of_type, parts))}]" if parts else name
 
     def value(self, x: Any) -> str:
-        """An argument as the code spells it."""
+        """Return the code of an argument."""
         if isinstance(x, Node):
             return repr(x)
         if isinstance(x, tuple):
@@ -208,18 +208,18 @@ class CodeWriter:
         return self.paint("blue", repr(x))
 
     def list_of(self, values: Iterable[Any]) -> str:
-        """Arguments, separated by commas."""
+        """Return the code of several arguments, separated by commas."""
         return ", ".join(map(self.value, values))
 
     def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        """What stands between the parentheses of a call."""
+        """Return the code of a call's arguments, positional and keyword."""
         words = (f"{k} = {self.value(v)}" for k, v in kwargs.items())
         return ", ".join([*map(self.value, args), *words])
 
     # ---------------------------------------------------------------- statements
 
     def write_node(self, node: Node) -> None:
-        """The node's own statement."""
+        """Write the node's own statement."""
         kind = "" if node.type is None else f" : {self.name_of_type(node.type)}"
         if self.verbose:
             kind = self.annotation_of_value(node) or kind
@@ -230,7 +230,7 @@ class CodeWriter:
         getattr(self, f"write_{node.op}")(node, f"{node!r}{kind} = ", kind)
 
     def write_placeholder(self, node: Node, left: str, kind: str) -> None:
-        """An input: a parameter, and a statement where the two have different names."""
+        """Add a parameter, and an assignment if the node has another name."""
         default = f" = {self.value(node.args[0])}" if node.args else ""
         desc = node.meta.get("desc") if self.expanded else None
         comment = "" if desc is None else f"  # {desc}"
@@ -240,21 +240,21 @@ class CodeWriter:
             self.body.append(f"{node!r} = {name}\n")
 
     def write_call_method(self, node: Node, left: str, kind: str) -> None:
-        """A call of a method."""
+        """Write a method call."""
         target = format_target(self.value(node.args[0]), str(node.target))
         self.body.append(f"{left}{target}({self.arguments(node.args[1:], node.kwargs)})")
 
     def write_call_module(self, node: Node, left: str, kind: str) -> None:
-        """A call of a submodule."""
+        """Write a submodule call."""
         target = format_target(self.root, str(node.target))
         self.body.append(f"{left}{target}({self.arguments(node.args, node.kwargs)})")
 
     def write_get_attr(self, node: Node, left: str, kind: str) -> None:
-        """A read of an attribute of the module."""
+        """Write an attribute read."""
         self.body.append(left + format_target(self.root, str(node.target)))
 
     def write_output(self, node: Node, left: str, kind: str) -> None:
-        """The return."""
+        """Write the return statement."""
         if node.type is not None:
             self.returned = f" -> {self.name_of_type(node.type)}"
         descs = node.meta.get("desc") if self.expanded else None
@@ -262,7 +262,7 @@ class CodeWriter:
                                    repr_fn=self.value))
 
     def write_call_function(self, node: Node, left: str, kind: str) -> None:
-        """A call of a function; operators of Python's as such."""
+        """Write a function call; Python operators are written as operators."""
         target: Any = node.target
         name = target.__name__ if getattr(target, "__module__", "") == "_operator" else ""
         values = [self.value(x) for x in node.args]
@@ -284,7 +284,7 @@ class CodeWriter:
             self.wrapped.setdefault(called)
 
     def write_deletions(self, node: Node) -> None:
-        """End the statement; values that nobody uses from here on are dropped."""
+        """End the statement, setting values to None after their last use."""
         if node.op == "placeholder":
             return
         dead = [] if node.op == "output" else list(self.last_uses.get(node, ()))
@@ -296,7 +296,7 @@ class CodeWriter:
     # ---------------------------------------------------------------- comments and shapes
 
     def write_origin(self, node: Node) -> None:
-        """A comment with the line of the program that the node comes from, where that changes."""
+        """Write a comment with the node's source line, if it differs from the previous one."""
         if node.op in ("placeholder", "output"):
             return
         shown = [f"{key}: {node.meta[key]}" for key in self.meta_keys if key in node.meta]
@@ -314,7 +314,7 @@ class CodeWriter:
             self.body.append(summary)
 
     def annotation_of_value(self, node: Node) -> str:
-        """Dtype and shape of the value that somebody noted in the node's meta, or ''."""
+        """Return dtype and shape of the value recorded in the node's meta, or ''."""
         meta = node.meta
         value: Any = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
         if isinstance(value, Tensor):
@@ -335,7 +335,7 @@ class CodeWriter:
 
 
 def _last_uses(nodes: Any) -> dict[Node, list[Node]]:
-    """For each node the inputs that nothing behind it uses."""
+    """Return, for each node, the inputs that no later node uses."""
     seen: set[Node] = set()
     last: dict[Node, list[Node]] = {}
     for user in reversed(nodes):

@@ -1,4 +1,4 @@
-"""CodeGen: how a graph becomes the source of a function."""
+"""CodeGen: generate a function's source from a graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TransformCodeFunc = Callable[[list[str]], list[str]]
 
 
 class _PyTreeInfo(NamedTuple):
-    """Names of a function's own arguments, and how they and its result nest."""
+    """Names of a function's original arguments, and the tree structure of its inputs and result."""
 
     orig_args: list[str]
     in_spec: pytree.TreeSpec
@@ -24,7 +24,7 @@ class _PyTreeInfo(NamedTuple):
 
 
 def _one_a_line(items: Sequence[Any], descs: Sequence[str], head: str, show: Any) -> str:
-    """A list or tuple with a comment behind each element."""
+    """Return a list or tuple literal, with one element and its comment per line."""
     opening, closing = "()" if isinstance(items, tuple) else "[]"
     lines = [f"    {show(x)},  # {desc}\n" for x, desc in zip(items, descs, strict=False)]
     return f"{head}{opening}\n{''.join(lines)}{closing}"
@@ -39,7 +39,7 @@ def _parameter_line(text: str) -> str:
 
 @compatibility(is_backward_compatible=False)
 class CodeGen:
-    """Writes a graph as the method `forward`; subclasses change its head and its return.
+    """Writes a graph as the method `forward`; subclasses change its signature and return.
 
     >>> torch.fx.symbolic_trace(lambda x: x + 1).graph.python_code("self").src.split()[:3]
     ['def', 'forward(self,', 'x):']
@@ -54,7 +54,7 @@ class CodeGen:
     def gen_fn_def(
         self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
     ) -> str:
-        """The line that begins the function; `expanded_def`: one parameter a line."""
+        """Return the function's header; `expanded_def`: one parameter per line."""
         if not free_vars or free_vars[0] != "self":
             free_vars.insert(0, "self")
         if expanded_def:
@@ -67,22 +67,22 @@ class CodeGen:
         self, output_args: Any, *, descs: Sequence[str] | None = None,
         repr_fn: Callable[[Any], str] | None = None,
     ) -> str:
-        """The return statement; `descs`: comments for the parts of the result."""
+        """Return the return statement; `descs`: comments for the elements of the result."""
         show = repr_fn or repr
         if descs is not None and isinstance(output_args, (list, tuple)):
             return _one_a_line(output_args, descs, "return ", show)
         return f"return {show(output_args)}"
 
     def process_inputs(self, *args: Any) -> Any:
-        """The graph's inputs for these arguments of the function."""
+        """Map the generated function's arguments to the graph's inputs."""
         return args
 
     def process_outputs(self, outputs: Any) -> Any:
-        """The function's result for this result of the graph."""
+        """Map the graph's result to the generated function's result."""
         return outputs
 
     def additional_globals(self) -> list[tuple[str, Any]]:
-        """Names that the written code uses beside those of the graph, with their values."""
+        """Return (name, value) pairs of extra globals that the generated code uses."""
         return []
 
     def _gen_python_code(
@@ -92,12 +92,12 @@ class CodeGen:
 
 
 class _BoxedCodeGen(CodeGen):
-    """The function takes one list, which it empties: inputs can be freed while it runs."""
+    """Generates a function that takes one list and empties it, so inputs can be freed early."""
 
     def gen_fn_def(
         self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
     ) -> str:
-        """The line that begins the function, and those that take its list apart."""
+        """Return the function's header and the statements that unpack its list."""
         lines = [f"def {self._func_name}(self, args_list){maybe_return_annotation}:"]
         names = [v.split(":")[0].split("=")[0].strip() for v in free_vars if v != "self"]
         if names:
@@ -107,18 +107,18 @@ class _BoxedCodeGen(CodeGen):
 
 
 class _PyTreeCodeGen(CodeGen):
-    """The function takes and gives nested containers, of which the graph sees the leaves."""
+    """Generates a function with nested arguments and results; the graph sees their leaves."""
 
     def __init__(self, pytree_info: _PyTreeInfo) -> None:
         super().__init__()
         self.pytree_info: _PyTreeInfo = pytree_info
 
     def process_inputs(self, *inputs: Any) -> Any:
-        """The leaves of the arguments."""
+        """Return the leaves of the arguments."""
         return pytree.tree_leaves(inputs)
 
     def process_outputs(self, out: Any) -> Any:
-        """The result with these leaves."""
+        """Rebuild the nested result from its leaves."""
         if self.pytree_info is None or self.pytree_info.out_spec is None:
             return out
         leaves = out if isinstance(out, (list, tuple)) else [out]
@@ -127,7 +127,7 @@ class _PyTreeCodeGen(CodeGen):
     def gen_var_bindings(
         self, fn_args: list[str], free_vars: list[str], expanded_def: bool
     ) -> str:
-        """The statement that takes the leaves out of the arguments."""
+        """Return the statement that flattens the arguments into leaves."""
         spec = self.pytree_info.in_spec
         flattened = f"[{', '.join(fn_args)}], self._in_spec"
         if spec.type is tuple and spec.num_children == 2 and spec.child(0).type is tuple \
@@ -147,7 +147,7 @@ class _PyTreeCodeGen(CodeGen):
     def gen_fn_def(
         self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
     ) -> str:
-        """The line that begins the function, and that which takes its arguments apart."""
+        """Return the function's header and the statement that flattens its arguments."""
         if self.pytree_info is None:
             return super().gen_fn_def(
                 free_vars, maybe_return_annotation, expanded_def=expanded_def
@@ -166,7 +166,7 @@ class _PyTreeCodeGen(CodeGen):
         self, output_args: Any, *, descs: Sequence[str] | None = None,
         repr_fn: Callable[[Any], str] | None = None,
     ) -> str:
-        """The return statement, which puts the result together."""
+        """Return the return statement, which rebuilds the nested result."""
         if not self.pytree_info or not self.pytree_info.out_spec:
             return super().generate_output(output_args, descs=descs, repr_fn=repr_fn)
         show = repr_fn or repr
@@ -178,7 +178,7 @@ class _PyTreeCodeGen(CodeGen):
 
 @contextlib.contextmanager
 def override_sym_repr(override: Callable[[Any], str]) -> Iterator[None]:
-    """A region in which symbolic numbers are printed by `override`."""
+    """Context in which symbolic numbers are printed by `override`."""
     before = CodeGen._sym_repr
     CodeGen._sym_repr = staticmethod(override)
     try:

@@ -1,4 +1,4 @@
-"""Generated source: compiled, found by tracebacks and debuggers, and imported by pickles."""
+"""Generated source: compile it, show it in tracebacks and debuggers, and rebuild its imports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["exec_with_source", "forward_of", "import_block"]
 
 
 class _Sources:
-    """A loader by which linecache finds the source of generated functions."""
+    """A loader through which linecache finds the source of generated functions."""
 
     def __init__(self) -> None:
         self.eval_cache: dict[str, str] = {}
         self.next_id = 0
 
     def cache(self, src: str, globals_: dict[str, Any], fields: dict[str, Any] | None) -> str:
-        """Store a source; gives its file name."""
+        """Store a source and return its file name."""
         key = f"<eval_with_key>.{self.next_id}"
         self.next_id += 1
         if fields:
@@ -33,7 +33,7 @@ class _Sources:
         return key
 
     def get_source(self, module_name: str) -> str | None:
-        """The source of this file name."""
+        """Return the source stored under this file name."""
         return self.eval_cache.get(module_name)
 
 
@@ -43,7 +43,7 @@ _loader = _Sources()
 def exec_with_source(
     src: str, globals_: dict[str, Any], co_fields: dict[str, Any] | None = None
 ) -> None:
-    """Run source that tracebacks can show."""
+    """Execute source code so that tracebacks can show it."""
     key = _loader.cache(src, globals_, co_fields)
     exec(compile(src, key, "exec", dont_inherit=True), globals_)
 
@@ -52,7 +52,7 @@ def forward_of(
     src: str, globals_: dict[str, Any], co_fields: dict[str, Any] | None = None,
     name: str = "forward",
 ) -> Callable[..., Any]:
-    """The function `name` that the source defines."""
+    """Execute the source and return the function `name` that it defines."""
     space = globals_.copy()
     exec_with_source(src, space, co_fields)
     return space.pop(name)
@@ -72,5 +72,5 @@ def _import_statement(name: str, obj: Any) -> str:
 
 
 def import_block(globals_: dict[str, Any]) -> str:
-    """The statements that bring a source's globals in, in a stable order."""
+    """Return the import statements for a source's globals, sorted."""
     return "\n".join(sorted({_import_statement(name, obj) for name, obj in globals_.items()}))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeGen", "Graph", "PythonCode"]
 
-# The names by which libraries import them.
+# Aliases that libraries import.
 _Namespace, _snake_case, _get_qualified_name = Namespace, snake_case, qualified_name
 _format_target, _is_from_torch, _register_custom_builtin = (
     format_target, is_from_torch, register_custom_builtin
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _node_list:
-    """The nodes of a graph in order; a walk goes on while nodes are added and erased."""
+    """A graph's nodes in order; nodes may be added and erased during iteration."""
 
     def __init__(self, graph: Graph, direction: str = "_next") -> None:
         if direction not in ("_next", "_prev"):
@@ -69,7 +69,7 @@ class _node_list:
 
 
 class _FindNodesLookupTable:
-    """The nodes by op and, for functions, by target."""
+    """Index of nodes by op and, for functions, by target."""
 
     def __init__(self) -> None:
         self.table: dict[tuple[str, Any], dict[Node, None]] = defaultdict(dict)
@@ -86,11 +86,11 @@ class _FindNodesLookupTable:
         self.table[self._key(node)][node] = None
 
     def remove(self, node: Node) -> None:
-        """Take a node out."""
+        """Remove a node."""
         self.table[self._key(node)].pop(node)
 
     def find_nodes(self, *, op: str, target: Target | None = None) -> list[Node]:
-        """The nodes of an op, in the order in which they were added."""
+        """Return the nodes with an op (and target), in insertion order."""
         if op == "call_function":
             if target is None:
                 raise AssertionError("target is required for call_function op")
@@ -100,7 +100,7 @@ class _FindNodesLookupTable:
 
 
 class _InsertPoint:
-    """Where new nodes go; as a context, until it is left."""
+    """Sets where new nodes go; used as a context, restores the previous position on exit."""
 
     def __init__(self, graph: Graph, new_insert: Callable[[Node], None]) -> None:
         self.graph = graph
@@ -116,7 +116,7 @@ class _InsertPoint:
 
 @compatibility(is_backward_compatible=True)
 class Graph:
-    """A function as a list of nodes in the order in which they run.
+    """A function as a list of nodes in execution order.
 
     >>> graph = torch.fx.Graph()
     >>> x = graph.placeholder("x")
@@ -160,7 +160,7 @@ class Graph:
         return _node_list(self)
 
     def output_node(self) -> Node:
-        """The last node, which returns."""
+        """Return the last node, which must be the output."""
         node: Node = next(iter(reversed(self.nodes)))
         if node.op != "output":
             raise AssertionError(f"Expected output node, got op={node.op}")
@@ -169,7 +169,7 @@ class Graph:
     def find_nodes(
         self, *, op: str, target: Target | None = None, sort: bool = True
     ) -> list[Any]:
-        """The nodes of an op (and a target, which `call_function` needs), in the graph's order."""
+        """Return the nodes with an op and target (required for `call_function`), in graph order."""
         nodes = self._find_nodes_lookup_table.find_nodes(op=op, target=target)
         return sorted(nodes) if sort else nodes
 
@@ -180,7 +180,7 @@ class Graph:
         kwargs: dict[str, Argument] | None = None, name: str | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Add a node at the insertion point; its name is made unique."""
+        """Add a node at the insertion point. Its name is made unique."""
         if op not in (legal := ("call_function", "call_method", "get_attr", "call_module",
                                 "placeholder", "output")):
             raise AssertionError(f"op '{op}' is not in _legal_ops: {legal}")
@@ -202,12 +202,12 @@ class Graph:
         return node
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
-        """Add an input; without `default_value` it is required."""
+        """Add an input; it is required unless `default_value` is given."""
         args = () if default_value is ... or default_value is _EMPTY else (default_value,)
         return self.create_node("placeholder", name, args=args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any = None) -> Node:
-        """Add a read of a parameter or buffer, by its path from the owning module."""
+        """Add a read of a parameter or buffer, by its path in the owning module."""
         owner = self.owning_module
         if owner is not None and not _has_reference(owner, qualified_name):
             _warn_missing(
@@ -222,7 +222,7 @@ class Graph:
         self, module_name: str, args: tuple[Argument, ...] | None = None,
         kwargs: dict[str, Argument] | None = None, type_expr: Any = None,
     ) -> Node:
-        """Add a call of a submodule, by its path from the owning module."""
+        """Add a call of a submodule, by its path in the owning module."""
         owner = self.owning_module
         if owner and not _has_submodule(owner, module_name):
             _warn_missing(
@@ -246,7 +246,7 @@ class Graph:
         return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
 
     def output(self, result: Argument, type_expr: Any = None) -> Node:
-        """Add the return of a value, in which nodes stand for their results."""
+        """Add the output node; nodes in `result` stand for their values."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     # ---------------------------------------------------------------- copies
@@ -254,7 +254,7 @@ class Graph:
     def node_copy(
         self, node: Node, arg_transform: Callable[[Node], Argument] = lambda x: x
     ) -> Node:
-        """Copy a node of another graph; `arg_transform` gives the values that replace its."""
+        """Copy a node of another graph; `arg_transform` maps the nodes in its arguments."""
         args, kwargs = map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform)
         copied = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         copied.meta = copy.copy(node.meta)
@@ -263,10 +263,10 @@ class Graph:
     def graph_copy(
         self, g: Graph, val_map: dict[Node, Node], return_output_node: bool = False
     ) -> Any:
-        """Copy the nodes of `g`; gives what stands here for its result.
+        """Copy the nodes of `g`; return the copy of its result.
 
-        `val_map`: filled with the copy of each node; what it holds already is not copied.
-        `return_output_node`: the output node of `g` is given as well.
+        `val_map`: filled with the copy of each node; nodes already in it are not copied.
+        `return_output_node`: also return the output node of `g`.
         """
         for node in g.nodes:
             if node in val_map:
@@ -291,7 +291,7 @@ class Graph:
     # ---------------------------------------------------------------- changes
 
     def erase_node(self, to_erase: Node) -> None:
-        """Take a node out; RuntimeError while others use its result."""
+        """Remove a node. RuntimeError if other nodes use its result."""
         if to_erase.users:
             raise RuntimeError(
                 f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in "
@@ -311,7 +311,7 @@ class Graph:
         to_erase._set_arguments((), {})
 
     def inserting_before(self, n: Node | None = None) -> _InsertPoint:
-        """New nodes go before `n`, or before all others; as a context, until it is left."""
+        """Insert new nodes before `n` (default: all others); as a context, until it exits."""
         if n is None:
             return self.inserting_after(self._root)
         if n.graph is not self:
@@ -319,7 +319,7 @@ class Graph:
         return _InsertPoint(self, n.prepend)
 
     def inserting_after(self, n: Node | None = None) -> _InsertPoint:
-        """New nodes go behind `n`, or behind all others; as a context, until it is left."""
+        """Insert new nodes after `n` (default: all others); as a context, until it exits."""
         if n is None:
             return self.inserting_before(self._root)
         if n.graph is not self:
@@ -327,17 +327,17 @@ class Graph:
         return _InsertPoint(self, n.append)
 
     def process_inputs(self, *args: Any) -> Any:
-        """The graph's inputs for these arguments of the generated function."""
+        """Map the generated function's arguments to the graph's inputs."""
         return self._codegen.process_inputs(*args)
 
     def process_outputs(self, out: Any) -> Any:
-        """The generated function's result for this result of the graph."""
+        """Map the graph's result to the generated function's result."""
         return self._codegen.process_outputs(out)
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Erases nodes without users and without side effects; whether there was one.
+        """Erase nodes without users or side effects; return whether any were erased.
 
-        `is_impure_node`: which nodes have side effects; `Node.is_impure` without it.
+        `is_impure_node`: which nodes have side effects; `Node.is_impure` by default.
         """
         self.lint()
         changed = False
@@ -364,7 +364,7 @@ class Graph:
     # ---------------------------------------------------------------- checks, text and code
 
     def lint(self) -> None:
-        """RuntimeError unless every value is defined before its use and every target exists."""
+        """Raise RuntimeError unless values are defined before use and targets exist."""
         check_graph(self)
 
     def __str__(self) -> str:
@@ -372,7 +372,7 @@ class Graph:
         return "graph():" + "".join(f"\n    {line}" for line in lines if line)
 
     def print_tabular(self) -> None:
-        """Print the nodes as a table; needs the package tabulate."""
+        """Print the nodes as a table. Requires the package tabulate."""
         try:
             from tabulate import tabulate
         except ImportError:
@@ -392,10 +392,10 @@ class Graph:
         return snake_case(target)
 
     def python_code(self, root_module: str, **options: Any) -> PythonCode:
-        """The graph as the source of a function; `root_module`: what modules are read from.
+        """Return the graph as a function's source; `root_module`: name of the module in that code.
 
-        Options: `verbose` adds places and shapes, `include_stride` and `include_device` more of
-        them, `colored` colors, `expanded_def` a line for each parameter.
+        Options: `verbose` adds source lines and shapes; `include_stride` and `include_device` add
+        these to the shapes; `colored` adds colors; `expanded_def` writes one parameter per line.
         """
         namespace = Namespace()
         names = {node: node._repr_fn for node in self.nodes}
@@ -411,16 +411,16 @@ class Graph:
         return self._codegen._gen_python_code(self.nodes, root_module, namespace, **options)
 
     def set_codegen(self, codegen: CodeGen) -> None:
-        """Has the graph written by `codegen`."""
+        """Set the CodeGen that writes the graph."""
         self._codegen = codegen
 
     def on_generate_code(
         self, make_transformer: Callable[[TransformCodeFunc | None], TransformCodeFunc]
     ) -> contextlib.AbstractContextManager[None]:
-        """Register a function that changes the lines of generated code.
+        """Register a function that transforms the lines of generated code.
 
-        `make_transformer` is given the function registered so far, and gives the new one. As a
-        context, until it is left.
+        `make_transformer` receives the current function and returns the new one. Used as a context,
+        the change is undone on exit.
         """
         before = self._codegen._body_transformer
         self._codegen._body_transformer = make_transformer(before)
@@ -436,7 +436,7 @@ class Graph:
 
 
 def _shown(target: Any) -> Any:
-    """A target as tables print it: functions of torch as PyTorch prints its builtins."""
+    """Return a target as tables print it: torch functions look like PyTorch's builtins."""
     if callable(target):
         from .printed_functions import printed_function
 

@@ -1,4 +1,4 @@
-"""GraphModule: a module whose forward is the code that a graph writes."""
+"""GraphModule: a module whose forward is generated from a graph."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _COPIED_HOOKS = ("_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state
                  *_HOOKS)
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 
-# The names by which libraries import them.
+# Aliases that libraries import.
 _copy_attr, _assign_attr, _get_attr = copy_attribute, assign_attribute, attribute_at
 _del_attr, _has_attr = delete_attribute, has_attribute
 _forward_from_src, _exec_with_source = forward_of, exec_with_source
 
 
 class _CodeOnlyModule(Module):
-    """The attributes of a pickled GraphModule, whose forward is traced to find its graph."""
+    """Holds a pickled GraphModule's attributes; its forward is traced to rebuild the graph."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         super().__init__()
@@ -45,9 +45,9 @@ class _CodeOnlyModule(Module):
 
 @compatibility(is_backward_compatible=True)
 def reduce_graph_module(body: dict[str, Any], import_block: str) -> Module:
-    """The GraphModule that was pickled: its code is run on proxies to find its graph.
+    """Rebuild a pickled GraphModule, by tracing its code to recover the graph.
 
-    Pickles run code by nature: load only those that you trust.
+    Unpickling executes code: only load pickles that you trust.
     """
     source = body.get("_code") or body["code"]
     return _rebuilt(forward_of(import_block + source, {}), body)
@@ -77,12 +77,12 @@ def _rebuilt(forward: Callable[..., Any], body: dict[str, Any]) -> Module:
 
 
 def make_graph_module(root: Any, graph: Graph, class_name: str = "GraphModule") -> GraphModule:
-    """The graph as a module of this class name."""
+    """Return a GraphModule with this class name."""
     return GraphModule(root, graph, class_name)
 
 
 class _WrappedCall:
-    """A call that shows the generated line which an error comes from."""
+    """Runs forward and, if it fails, prints the generated line that raised the error."""
 
     def __init__(self, cls: type, cls_call: Callable[..., Any] | None) -> None:
         self.cls: Any = cls
@@ -117,10 +117,10 @@ class _WrappedCall:
 
 @compatibility(is_backward_compatible=True)
 class GraphModule(Module):
-    """A module made of a graph: `graph` is the graph, `code` the source of `forward`.
+    """A module made from a graph: `graph` is the graph, `code` the source of `forward`.
 
-    `root`: the module, or the dict by path, that the graph's submodules and attributes come from.
-    After changes of the graph call `recompile`.
+    `root`: the module, or a dict by path, that provides the graph's submodules and attributes. Call
+    `recompile` after changing the graph.
 
     >>> gm = torch.fx.symbolic_trace(lambda x: x * 2)
     >>> node = next(n for n in gm.graph.nodes if n.op == "call_function")
@@ -131,7 +131,7 @@ class GraphModule(Module):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """An object of a class of its own, which its forward can be put on."""
+        """Create the instance in a fresh subclass, so that forward can be set per instance."""
         base = next(t for t in cls.__mro__ if t.__qualname__.split(".")[-1] != "GraphModuleImpl")
 
         class GraphModuleImpl(base):  # type: ignore[misc, valid-type]
@@ -155,7 +155,7 @@ class GraphModule(Module):
                 if node.op in ("get_attr", "call_module") and node.target not in root:
                     raise RuntimeError(f"Node {node} referenced target {node.target} but that "
                                        "target was not provided in ``root``!")
-            for target in sorted(targets, key=lambda t: t.count(".")):  # the outer ones first
+            for target in sorted(targets, key=lambda t: t.count(".")):  # outer modules first
                 assign_attribute(root[target], self, target)
         else:
             raise RuntimeError(f"Unsupported type {root} passed for root!")
@@ -174,12 +174,12 @@ class GraphModule(Module):
 
     @property
     def graph(self) -> Graph:
-        """The graph."""
+        """The graph; assigning one recompiles the module."""
         return self.__dict__["_graph"]
 
     @graph.setter
     def graph(self, g: Graph) -> None:
-        """Set the graph and the forward that it writes."""
+        """Set the graph and recompile."""
         if not isinstance(g, Graph):
             raise AssertionError(f"Expected a Graph instance, but got {class_of(g)}")
         self._graph = g
@@ -194,7 +194,7 @@ class GraphModule(Module):
         return self._code
 
     def recompile(self) -> PythonCode:
-        """Write `forward` anew, after the graph was changed."""
+        """Regenerate `forward` after the graph changed. Also recompiles child GraphModules."""
         if isinstance(self._graph._codegen, _PyTreeCodeGen):
             info = self._graph._codegen.pytree_info
             self._in_spec, self._out_spec = info.in_spec, info.out_spec
@@ -220,7 +220,7 @@ class GraphModule(Module):
     # ---------------------------------------------------------------- submodules
 
     def add_submodule(self, target: str, m: Module) -> bool:
-        """Add a submodule by its path, with empty ones above it; whether that was possible."""
+        """Add a submodule at a path, creating empty ones above it; return whether it succeeded."""
         *above, name = target.split(".")
         module: Any = self
         for part in above:
@@ -235,7 +235,7 @@ class GraphModule(Module):
         return True
 
     def delete_submodule(self, target: str) -> bool:
-        """Delete a submodule by its path; whether there was one."""
+        """Delete the submodule at a path; return whether it existed."""
         *above, name = target.split(".")
         module: Any = self
         for part in above:
@@ -248,7 +248,7 @@ class GraphModule(Module):
         return True
 
     def delete_all_unused_submodules(self) -> None:
-        """Delete submodules that no node calls, nor reads anything of."""
+        """Delete the submodules that no node calls or reads from."""
         used: set[str] = set()
         for node in self.graph.nodes:
             if node.op not in ("call_module", "get_attr"):
@@ -267,7 +267,7 @@ class GraphModule(Module):
     # ---------------------------------------------------------------- copies and files
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as code: the format of graphs may change, that of Python does not."""
+        """Pickle as source code: the format of graphs may change, Python's does not."""
         body = self.__dict__.copy()
         globals_ = self.recompile().globals
         del body["_graph"]
@@ -306,7 +306,7 @@ class GraphModule(Module):
         return replica
 
     def to_folder(self, folder: Any, module_name: str = "FxModule") -> None:
-        """Write the module as a package: its code, and its parameters beside it."""
+        """Write the module as a package: its code, with its parameters beside it."""
         write_folder(self, Path(folder), module_name)
 
     # ---------------------------------------------------------------- printing
@@ -316,7 +316,7 @@ class GraphModule(Module):
         include_device: bool = False, colored: bool = False, *, fast_sympy_print: bool = False,
         expanded_def: bool = False, additional_meta: list[str] | None = None,
     ) -> str:
-        """The code as a class, with those of the GraphModules in it; printed too."""
+        """Return (and print) the code as a class, including child GraphModules."""
         text = _readable(
             self, self._get_name(), include_stride=include_stride, include_device=include_device,
             colored=colored, expanded_def=expanded_def, additional_meta=additional_meta,
@@ -333,7 +333,7 @@ class GraphModule(Module):
 
     @contextlib.contextmanager
     def _set_replace_hook(self, f: Callable[..., Any]) -> Iterator[None]:
-        """A region in which `f(old, new, user)` is told of replaced inputs."""
+        """Context in which `f(old, new, user)` is called whenever an input is replaced."""
         self._register_replace_node_hook(f)
         try:
             yield

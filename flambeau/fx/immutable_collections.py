@@ -1,4 +1,4 @@
-"""Lists and dicts in the arguments of nodes: a change has to go through the node."""
+"""Immutable lists and dicts for node arguments: changes must go through the node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
 
 
 class immutable_list(list):
-    """A list that cannot be changed.
+    """A list that raises TypeError on mutation.
 
     >>> immutable_list([1, 2]).append(3)
     Traceback (most recent call last):
@@ -38,7 +38,7 @@ class immutable_list(list):
 
 
 class immutable_dict(dict):
-    """A dict that cannot be changed.
+    """A dict that raises TypeError on mutation.
 
     >>> immutable_dict(a=1)["a"]
     1

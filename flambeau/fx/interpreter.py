@@ -1,4 +1,4 @@
-"""Interpreter and Transformer: a graph run node by node, and a graph made by such a run."""
+"""Interpreter and Transformer: run a graph node by node, or rebuild it by such a run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["Interpreter", "Transformer"]
 
 @compatibility(is_backward_compatible=True)
 class Interpreter:
-    """Runs a graph node by node; subclasses override what they want to see or change.
+    """Runs a graph node by node; subclasses override methods to observe or change it.
 
-    `module`: what submodules and attributes are read from. `garbage_collect_values`: values are
-    dropped after their last use. `graph`: another graph than the module's.
+    `module`: where submodules and attributes are read from. `garbage_collect_values`: drop values
+    after their last use. `graph`: run this graph instead of the module's.
 
     >>> class Count(torch.fx.Interpreter):
     ...     def run_node(self, n):
@@ -62,10 +62,10 @@ class Interpreter:
         self, *args: Any, initial_env: dict[Node, Any] | None = None,
         enable_io_processing: bool = True,
     ) -> Any:
-        """The graph's result on these inputs.
+        """Run the graph on these inputs and return its result.
 
-        `initial_env`: values of nodes that are not run. `enable_io_processing`: whether inputs and
-        result are those of the generated function.
+        `initial_env`: values of nodes that need not run. `enable_io_processing`: whether inputs and
+        result have the structure of the generated function's.
         """
         self.env = initial_env if initial_env is not None else {}
         if enable_io_processing:
@@ -89,7 +89,7 @@ class Interpreter:
         return None
 
     def boxed_run(self, args_list: list[Any]) -> Any:
-        """As `run`, on a list that is emptied."""
+        """Do `run` on a list of inputs, emptying the list."""
         inputs = iter(args_list[:])
         args_list.clear()
         env = {n: next(inputs) for n in self.graph.nodes if n.op == "placeholder"}
@@ -110,7 +110,7 @@ class Interpreter:
             yield
 
     def run_node(self, n: Node) -> Any:
-        """The value of a node."""
+        """Run a node and return its value."""
         with self._set_current_node(n):
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             return getattr(self, n.op)(n.target, args, kwargs)
@@ -118,7 +118,7 @@ class Interpreter:
     # ---------------------------------------------------------------- one method for each op
 
     def placeholder(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The next input; for `*args` all that are left, else the default."""
+        """Return the next input; for `*args` all remaining ones; if none is left, the default."""
         if target.startswith("*"):
             return list(self.args_iter)
         try:
@@ -131,41 +131,41 @@ class Interpreter:
             ) from error
 
     def get_attr(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The attribute of the module at a path."""
+        """Return the module's attribute at a path."""
         return self.fetch_attr(target)
 
     def call_function(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What the function gives."""
+        """Call the function and return its result."""
         return target(*args, **kwargs)
 
     def call_method(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What the method of the first argument gives."""
+        """Call the first argument's method and return its result."""
         first, *rest = args
         return getattr(first, target)(*rest, **kwargs)
 
     def call_module(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What the submodule gives."""
+        """Call the submodule and return its result."""
         return self.fetch_attr(target)(*args, **kwargs)
 
     def output(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The result."""
+        """Return the graph's result."""
         return args[0]
 
     # ---------------------------------------------------------------- values
 
     def fetch_attr(self, target: str) -> Any:
-        """The attribute of the module at a path; RuntimeError if there is none."""
+        """Return the module's attribute at a path. RuntimeError if there is none."""
         try:
             return attribute_at(self.module, target)
         except AttributeError:
             raise RuntimeError(f"Node referenced nonexistent target {target}") from None
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple, dict]:
-        """A node's arguments, with values in place of nodes."""
+        """Return a node's args and kwargs with nodes replaced by their values."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
     def map_nodes_to_values(self, args: Any, n: Node) -> Any:
-        """Arguments with values in place of nodes; RuntimeError for one that was not run."""
+        """Replace nodes in the arguments by their values. RuntimeError if one has not been run."""
 
         def value(node: Node) -> Any:
             if node not in self.env:
@@ -177,7 +177,7 @@ class Interpreter:
 
 
 class _TransformerTracer(Tracer):
-    """Makes the new graph: every module is a leaf."""
+    """Builds the new graph, treating every module as a leaf."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class _TransformerTracer(Tracer):
 
 @compatibility(is_backward_compatible=True)
 class Transformer(Interpreter):
-    """Runs a graph on proxies: what the methods give becomes a new module.
+    """Runs a graph on proxies; what the overridden methods return forms a new module.
 
     >>> class Negate(torch.fx.Transformer):
     ...     def call_function(self, target, args, kwargs):
@@ -207,26 +207,26 @@ class Transformer(Interpreter):
         self.tracer.root = module
 
     def placeholder(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
-        """A new input."""
+        """Add a placeholder and return its proxy."""
         default = next(iter(args)) if args else inspect.Signature.empty
         node = self.new_graph.placeholder(target, default_value=default)
         return Proxy(node, self.tracer)
 
     def get_attr(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
-        """A new read of an attribute."""
+        """Add a get_attr node and return its proxy."""
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
     def call_module(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """A new call of a submodule."""
+        """Call a submodule on proxies, through the tracer."""
         submodule = self.fetch_attr(target)
         return self.tracer.call_module(submodule, submodule.forward, args, kwargs)
 
     def call_function(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """A new call of a function."""
+        """Add a call_function node and return its proxy."""
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
     def transform(self) -> GraphModule:
-        """The new module."""
+        """Return the new module."""
         with fx_traceback.preserve_node_meta():
             result = super().run(enable_io_processing=False)
         if result is not None:

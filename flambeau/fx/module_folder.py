@@ -1,4 +1,4 @@
-"""A GraphModule as a package of Python: its code in a file, its parameters beside it."""
+"""Write a GraphModule as a Python package: its code in a file, its parameters beside it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .qualified_names import import_of_torch
 
 __all__ = ["write_folder"]
 
-# Layers whose repr is the call that makes them.
+# Layers whose repr is a valid constructor call.
 _BY_REPR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d,
             nn.BatchNorm3d)
 _INDENT = " " * 8
 
 
 def write_folder(module: Any, folder: Path, name: str) -> None:
-    """Write a GraphModule so that `from folder import name` gives its class."""
+    """Write a GraphModule to `folder` so that `from folder import name` imports its class."""
     folder.mkdir(exist_ok=True)
     save(module.state_dict(), folder / "state_dict.pt")
     lines = [import_of_torch(), *(b.import_str for b in custom_builtins().values()), "",

@@ -1,4 +1,4 @@
-"""Attributes of modules by their paths."""
+"""Get, set and delete module attributes by dotted path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["assign_attribute", "attribute_at", "copy_attribute", "delete_attribu
 
 
 def attribute_at(module: Any, path: str) -> Any:
-    """The attribute at a path; the module itself for an empty one."""
+    """Return the attribute at a path; the module itself if the path is empty."""
     for part in path.split(".") if path else ():
         if not hasattr(module, part):
             raise AttributeError(f"Attribute '{part}' not found in model")
@@ -22,7 +22,7 @@ def attribute_at(module: Any, path: str) -> Any:
 
 
 def has_attribute(module: Any, path: str) -> bool:
-    """Whether there is an attribute at a path."""
+    """Return whether the attribute at a path exists."""
     try:
         attribute_at(module, path)
     except AttributeError:
@@ -44,9 +44,9 @@ def _set_attribute(module: Any, name: str, value: Any) -> None:
 
 
 def copy_attribute(source: Any, to: Any, path: str) -> None:
-    """Give `to` the attribute of `source` at a path, with empty modules above it.
+    """Copy the attribute at a path from `source` to `to`, creating empty modules above it.
 
-    Nothing happens where the two share a module above it. Tensors become buffers.
+    Do nothing if both already share a module on the path. Tensors become buffers.
     """
     *above, name = path.split(".")
     for part in above:
@@ -61,7 +61,7 @@ def copy_attribute(source: Any, to: Any, path: str) -> None:
 
 
 def assign_attribute(value: Any, to: Any, path: str) -> None:
-    """Set the attribute at a path, with empty modules above it. Tensors become buffers."""
+    """Set the attribute at a path, creating empty modules above it. Tensors become buffers."""
     *above, name = path.split(".")
     for part in above:
         inner = getattr(to, part, None)

@@ -1,4 +1,4 @@
-"""Unique identifiers for the values of a graph."""
+"""Namespace: unique identifiers for the values of a graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERED = re.compile(r"(.*)_(\d+)$")
 
 
 class CustomBuiltin(NamedTuple):
-    """A name that generated code can use as if it were Python's: how to import it, and it."""
+    """A name that generated code uses like a builtin: its import statement and the object."""
 
     import_str: str
     obj: Any
@@ -31,7 +31,7 @@ _registered: dict[str, CustomBuiltin] = {}
 
 
 def custom_builtins() -> dict[str, CustomBuiltin]:
-    """The names that `repr` of arguments uses and Python does not define."""
+    """Return the names that the `repr` of arguments uses but Python does not define."""
     if not _registered:
         torch = torch_module()
         package = "torch" if import_of_torch() == "import torch" else torch.__name__
@@ -48,12 +48,12 @@ def custom_builtins() -> dict[str, CustomBuiltin]:
 
 
 def register_custom_builtin(name: str, import_str: str, obj: Any) -> None:
-    """Has generated code know `obj` by a name, which no value of a graph takes."""
+    """Make `obj` available to generated code as `name`; no graph value may then take that name."""
     custom_builtins()[name] = CustomBuiltin(import_str, obj)
 
 
 class Namespace:
-    """Gives each object a name that is valid Python and that no other object has.
+    """Gives each object a unique name that is a valid Python identifier.
 
     >>> names = Namespace()
     >>> names.create_name("add", None), names.create_name("add", None)
@@ -66,7 +66,7 @@ class Namespace:
         self._base_count: dict[str, int] = defaultdict(int)
 
     def create_name(self, candidate: str, obj: Any) -> str:
-        """A unique name as close to the candidate as can be; an object keeps its first name."""
+        """Return a unique name close to the candidate; an object keeps its first name."""
         if obj is not None and obj in self._obj_to_name:
             return self._obj_to_name[obj]
         candidate = _ILLEGAL.sub("_", candidate) or "_unnamed"
@@ -89,7 +89,7 @@ class Namespace:
         return candidate
 
     def associate_name_with_obj(self, name: str, obj: Any) -> None:
-        """Record the name of an object that has none yet."""
+        """Record the name of an object. AssertionError if it already has another."""
         if self._obj_to_name.setdefault(obj, name) is not name:
             raise AssertionError("obj is already associated")
 

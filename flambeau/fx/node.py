@@ -1,4 +1,4 @@
-"""Node: one step of a graph, with what it computes, from which values, and who uses the result."""
+"""Node: one operation in a graph, with its target, arguments and users."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
-Target = Union[Callable[..., Any], str]  # noqa: UP007  # PyTorch's alias prints so
+Target = Union[Callable[..., Any], str]  # noqa: UP007  # prints like PyTorch's alias
 Argument = Optional[Any]  # noqa: UP045
 BaseArgumentTypes = Any
-# Values that stand in arguments as they are; immutable, and with a repr that Python reads.
+# Values that arguments store unchanged: immutable, with a repr that Python can read.
 base_types: tuple[Any, ...] = (str, int, float, bool, complex)
 
 _LEGAL_OPS = (
@@ -31,31 +31,31 @@ _legal_ops = dict.fromkeys(_LEGAL_OPS)
 _side_effectful_functions: set[Any] = {
     operator.setitem, _assert, _assert_async,
 }
-# Generators of random numbers: a call moves the generator on, even if nobody uses the result.
+# Random functions: a call advances the generator, even if its result is unused.
 _RANDOM = frozenset("""
     bernoulli dropout feature_dropout multinomial normal poisson rand rand_like randint randint_like
     randn randn_like randperm rrelu native_dropout
 """.split())
 
-# The names by which libraries import them.
+# Aliases that libraries import.
 _get_qualified_name, _type_repr = qualified_name, type_repr
 
 
 @compatibility(is_backward_compatible=False)
 def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function whose calls `Graph.eliminate_dead_code` leaves where they are."""
+    """Mark a function as having side effects: `Graph.eliminate_dead_code` keeps its calls."""
     _side_effectful_functions.add(fn)
     return fn
 
 
 @compatibility(is_backward_compatible=True)
 class Node:
-    """One step of a graph.
+    """One operation in a graph.
 
-    `op` says what kind it is: `placeholder` (an input), `get_attr` (a parameter or buffer by its
-    path), `call_function`, `call_method`, `call_module` and `output`. `target` is what is read or
-    called, `args` and `kwargs` are its arguments, in which other nodes stand for their results.
-    `users` are the nodes that use this one's result; `meta` is for whoever wants to note something.
+    `op` is the kind of node: `placeholder` (an input), `get_attr` (a parameter or buffer by path),
+    `call_function`, `call_method`, `call_module` or `output`. `target` is what it reads or calls;
+    in `args` and `kwargs`, other nodes stand for their results. `users` are the nodes that use this
+    node's result; `meta` holds arbitrary annotations.
 
     >>> graph = torch.fx.Graph()
     >>> x = graph.placeholder("x")
@@ -97,16 +97,16 @@ class Node:
         )
         self._set_arguments(args, kwargs)
 
-    # ---------------------------------------------------------------- place in the list of nodes
+    # ---------------------------------------------------------------- position in the list of nodes
 
     @property
     def next(self) -> Node:
-        """The node behind this one; behind the last comes the list's root, then the first."""
+        """The next node; after the last comes the list's root, then the first node."""
         return self.__dict__["_next"]
 
     @property
     def prev(self) -> Node:
-        """The node before this one."""
+        """The previous node."""
         return self.__dict__["_prev"]
 
     def prepend(self, x: Node) -> None:
@@ -122,7 +122,7 @@ class Node:
         self.graph._flambeau_order_is_known = False
 
     def append(self, x: Node) -> None:
-        """Move `x`, a node of the same graph, behind this one."""
+        """Move `x`, a node of the same graph, after this one."""
         self.next.prepend(x)
 
     def _remove_from_list(self) -> None:
@@ -153,7 +153,7 @@ class Node:
 
     @property
     def args(self) -> tuple[Argument, ...]:
-        """The positional arguments; to change them, assign a new tuple."""
+        """The positional arguments; assign a new tuple to change them."""
         return self._args
 
     @args.setter
@@ -162,7 +162,7 @@ class Node:
 
     @property
     def kwargs(self) -> dict[str, Argument]:
-        """The keyword arguments; to change them, assign a new dict."""
+        """The keyword arguments; assign a new dict to change them."""
         return self._kwargs
 
     @kwargs.setter
@@ -171,7 +171,7 @@ class Node:
 
     @property
     def all_input_nodes(self) -> list[Node]:
-        """The nodes among the arguments, each once, in the order of their first place."""
+        """The distinct nodes among the arguments, in order of first appearance."""
         return list(self._input_nodes)
 
     def _set_arguments(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> None:
@@ -192,7 +192,7 @@ class Node:
             node.users.setdefault(self)
 
     _update_args_kwargs = _set_arguments
-    # PyTorch's private name, which passes use.
+    # PyTorch's private name, which some passes use.
     _Node__update_args_kwargs = _set_arguments
 
     def update_arg(self, idx: int, arg: Argument) -> None:
@@ -202,7 +202,7 @@ class Node:
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Put a positional argument before the one at `idx`."""
+        """Insert a positional argument before the one at `idx`."""
         if not 0 <= idx <= len(self.args):
             raise AssertionError("insert_args index must be between 0 and len(self.args)")
         self.args = (*self.args[:idx], arg, *self.args[idx:])
@@ -217,10 +217,10 @@ class Node:
         self, replace_with: Node, delete_user_cb: Callable[[Node], bool] | None = None, *,
         propagate_meta: bool = False,
     ) -> list[Node]:
-        """Has the users of this node use `replace_with`; gives the nodes that changed.
+        """Make the users of this node use `replace_with` instead; return the nodes that changed.
 
-        `delete_user_cb`: which users change; all without it. `propagate_meta`: `replace_with`,
-        which must have no meta yet, gets this node's.
+        `delete_user_cb`: selects the users to change; by default all. `propagate_meta`: copy this
+        node's meta to `replace_with`, which must not have any yet.
         """
         if propagate_meta:
             if replace_with.meta:
@@ -237,7 +237,7 @@ class Node:
         return changed
 
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
-        """Put `new_input` wherever `old_input` stands among the arguments."""
+        """Replace `old_input` by `new_input` everywhere in the arguments."""
         for hook in getattr(self.graph.owning_module, "_replace_hooks", ()):
             hook(old=old_input, new=new_input.name, user=self)
 
@@ -269,11 +269,11 @@ class Node:
                     hook(old=self, new=value, user=user)
         object.__setattr__(self, name, value)
 
-    # ---------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------- queries
 
     @property
     def stack_trace(self) -> str | None:
-        """Where the node comes from, as a traceback prints it; None if nobody recorded it."""
+        """Where the node was created, formatted as a traceback; None if not recorded."""
         return self.meta.get("stack_trace")
 
     @stack_trace.setter
@@ -281,9 +281,9 @@ class Node:
         self.meta["stack_trace"] = trace
 
     def is_impure(self, impure_random: bool = True) -> bool:
-        """Whether removing the node would change what the graph does, its result apart.
+        """Return whether removing the node would have effects beyond its missing result.
 
-        `impure_random`: whether drawing a random number counts.
+        `impure_random`: whether drawing random numbers counts as an effect.
         """
         if self.op in ("placeholder", "output"):
             return True
@@ -298,9 +298,9 @@ class Node:
         self, root: Any, arg_types: tuple[Any, ...] | None = None,
         kwarg_types: dict[str, Any] | None = None, normalize_to_only_use_kwargs: bool = False,
     ) -> Any:
-        """The arguments by the names of the target's parameters, defaults included, or None.
+        """Return the arguments by parameter name, with defaults filled in, or None if unknown.
 
-        `root`: the module below which `call_module` nodes find theirs.
+        `root`: the module in which `call_module` nodes look up their targets.
         """
         from .operator_schemas import normalize_function, normalize_module
 
@@ -335,7 +335,7 @@ class Node:
         self, placeholder_names: list[str] | None = None,
         maybe_return_typename: list[str] | None = None, *, include_tensor_metadata: bool = False,
     ) -> str | None:
-        """The node in one line; None for a placeholder whose text goes to `placeholder_names`."""
+        """Return the node as one line; None for a placeholder appended to `placeholder_names`."""
         kind = f"{type_repr(self.type)} " if self.type else ""
         if self.op == "output":
             if self.type and maybe_return_typename:
@@ -381,7 +381,7 @@ def _is_impure_call(node: Node, impure_random: bool) -> bool:
 
 
 def _format_arg(arg: Any, max_list_len: float = float("inf")) -> str:
-    """An argument as it is printed; `max_list_len`: how many elements of lists are shown."""
+    """Return an argument as text; `max_list_len` limits how many list elements are shown."""
     if hasattr(arg, "_custom_fx_repr_fn"):
         return arg._custom_fx_repr_fn()
     if isinstance(arg, (list, tuple)):
@@ -397,7 +397,7 @@ def _format_arg(arg: Any, max_list_len: float = float("inf")) -> str:
 
 @compatibility(is_backward_compatible=True)
 def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Any:
-    """The argument with each node in it, however deep, replaced by what `fn` gives for it."""
+    """Replace each node in an argument, at any depth, by `fn(node)`."""
     if not callable(fn):
         raise AssertionError("torch.fx.map_arg(a, fn): fn must be a callable")
     return map_aggregate(a, lambda x: fn(x) if isinstance(x, Node) else x)
@@ -405,9 +405,9 @@ def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Any:
 
 @compatibility(is_backward_compatible=True)
 def map_aggregate(a: Argument, fn: Callable[[Argument], Argument]) -> Any:
-    """The argument with each leaf of its tuples, lists, dicts and slices replaced by `fn` of it.
+    """Apply `fn` to each leaf of nested tuples, lists, dicts and slices.
 
-    Lists and dicts of the result are immutable.
+    Lists and dicts in the result are immutable.
     """
     if isinstance(a, tuple):
         items: Iterable[Any] = [map_aggregate(x, fn) for x in a]

@@ -1,4 +1,4 @@
-"""Signatures of functions and modules, and arguments brought into their form."""
+"""Signatures of functions and modules, and normalization of call arguments."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SIMPLE = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ON
 
 @compatibility(is_backward_compatible=False)
 class ArgsKwargsPair(NamedTuple):
-    """Arguments of a call."""
+    """Positional and keyword arguments of a call."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
 
 def _operator_of(target: Any) -> Any:
-    """The function behind an operator of torch.ops."""
+    """Return the function behind a torch.ops operator; return other targets unchanged."""
     if isinstance(target, (aten.Overload, aten.Packet)):
         packet = getattr(target, "overloadpacket", target)
         return aten._lookup(packet.__name__)
@@ -37,7 +37,7 @@ def _operator_of(target: Any) -> Any:
 
 
 def _signature(target: Any) -> inspect.Signature | None:
-    """A function's signature without `out`, which no graph passes."""
+    """Return a function's signature without `out`, which graphs never pass; None if unknown."""
     try:
         signature = inspect.signature(inspect.unwrap(_operator_of(target)))
     except (TypeError, ValueError):
@@ -48,9 +48,9 @@ def _signature(target: Any) -> inspect.Signature | None:
 
 @compatibility(is_backward_compatible=False)
 def get_signature_for_torch_op(op: Any, return_schemas: bool = False) -> Any:
-    """The signatures of an operator of torch, in a list; None for functions in Python.
+    """Return a list with the signature of a native torch operator; None for Python functions.
 
-    `return_schemas`: a pair of the signatures and None; flambeau's operators have no schemas.
+    `return_schemas`: return (signatures, None) instead; flambeau's operators have no schemas.
     """
     path = qualified_name(op) if callable(op) else ""
     native = path.startswith(("torch._C.", "torch.ops.")) or path.count(".") == 1
@@ -61,7 +61,7 @@ def get_signature_for_torch_op(op: Any, return_schemas: bool = False) -> Any:
 
 @compatibility(is_backward_compatible=False)
 def check_for_mutable_operation(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """RuntimeError for a call that writes into its arguments."""
+    """Raise RuntimeError if a call writes into its arguments."""
     name = getattr(target, "__name__", "")
     writes = name.endswith("_") and not name.endswith("__") and \
         get_signature_for_torch_op(target) is not None
@@ -75,7 +75,7 @@ def check_for_mutable_operation(target: Any, args: tuple[Any, ...], kwargs: dict
 
 @compatibility(is_backward_compatible=False)
 def create_type_hint(x: Any) -> Any:
-    """The type of a list or tuple of types: of the one that is a base of all, else of anything."""
+    """Return the type of a list or tuple of types: of their common base, or else of Any."""
     try:
         if not isinstance(x, (list, tuple)):
             return x
@@ -86,14 +86,14 @@ def create_type_hint(x: Any) -> Any:
                 if base is Any:
                     break
         return list[base] if isinstance(x, list) else tuple[base, ...]  # type: ignore[valid-type]
-    except Exception:  # no types
+    except Exception:  # the elements are not types
         warn(f"We were not able to successfully create type hint from the type {x}")
         return x
 
 
 @compatibility(is_backward_compatible=False)
 def type_matches(signature_type: Any, argument_type: Any) -> bool:
-    """Whether an argument of one type can be passed where another is declared."""
+    """Return whether an argument of one type can be passed where another is declared."""
     if signature_type is argument_type:
         return True
     origin = typing.get_origin(signature_type)
@@ -142,9 +142,9 @@ def normalize_function(
     target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
     arg_types: Any = None, kwarg_types: Any = None, normalize_to_only_use_kwargs: bool = False,
 ) -> ArgsKwargsPair | None:
-    """A call's arguments by the names of the parameters, defaults included; None if unknown.
+    """Return a call's arguments by parameter name, with defaults filled in; None if unknown.
 
-    `arg_types`, `kwarg_types`: accepted; flambeau's functions have one signature each.
+    `arg_types`, `kwarg_types`: accepted and ignored; flambeau's functions have one signature each.
     """
     signature = _signature(target)
     if signature is None:
@@ -163,7 +163,10 @@ def normalize_module(
     root: Any, target: str, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
     normalize_to_only_use_kwargs: bool = False,
 ) -> ArgsKwargsPair | None:
-    """A call of a layer of torch.nn, its arguments by name; None for other modules."""
+    """Return the arguments of a torch.nn layer's call by name; None for other modules.
+
+    Raises RuntimeError if `root` has no module at `target`.
+    """
     try:
         module = root.get_submodule(target)
     except AttributeError as error:

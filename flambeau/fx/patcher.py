@@ -1,4 +1,4 @@
-"""Patcher: functions and methods that are replaced while a trace runs."""
+"""Patcher: replace functions and methods temporarily while a trace runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .proxy import Proxy
 __all__ = ["WRAPPED_FUNCTIONS", "WRAPPED_METHODS", "Patcher", "patch_seen_functions",
            "patch_tensor_methods", "patch_wrapped_functions"]
 
-# What `torch.fx.wrap` was called with: (id of the globals, name) -> globals.
+# Registered by `torch.fx.wrap`: (id of the globals, name) -> globals.
 WRAPPED_FUNCTIONS: dict[tuple[int, str], dict[str, Any]] = {}
 WRAPPED_METHODS: list[tuple[type, str]] = []
 _MARK = "__fx_already_patched"
 
 
 class Patcher:
-    """A region with replacements, which end with it in reverse order."""
+    """Context that holds patches; undoes them in reverse order on exit."""
 
     def __init__(self) -> None:
         self.undo: list[Callable[[], None]] = []
@@ -34,7 +34,7 @@ class Patcher:
         self, frame_dict: dict[str, Any], name: str, new_fn: Callable[..., Any],
         deduplicate: bool = True,
     ) -> None:
-        """Replace a global; one that hides a builtin is taken out again afterwards."""
+        """Replace a global; a patch that shadows a builtin is deleted on exit."""
         setattr(new_fn, _MARK, deduplicate)
         if name not in frame_dict and hasattr(builtins, name):
             self.undo.append(functools.partial(frame_dict.__delitem__, name))
@@ -58,7 +58,7 @@ class Patcher:
         setattr(cls, name, new_fn)
 
     def visit_once(self, target: Any) -> bool:
-        """Whether this is the first call with `target`."""
+        """Return whether this is the first call with `target`."""
         first = id(target) not in self.visited
         self.visited.add(id(target))
         return first
@@ -79,7 +79,7 @@ def _proxy_in(*values: Any) -> Proxy | None:
 
 
 def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as a leaf: with a proxy among its arguments a node."""
+    """Wrap a function as a leaf: calls with a proxy argument are recorded as a node."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -107,7 +107,7 @@ def _recorded_method(cls: type, name: str) -> Callable[..., Any]:
 
 
 def patch_wrapped_functions(patcher: Patcher) -> None:
-    """Make leaves of what `torch.fx.wrap` was called with."""
+    """Make everything registered with `torch.fx.wrap` a leaf."""
     for (_, name), space in WRAPPED_FUNCTIONS.copy().items():
         function = space[name] if name in space else getattr(builtins, name)
         patcher.patch(space, name, _recorded(function))
@@ -115,7 +115,7 @@ def patch_wrapped_functions(patcher: Patcher) -> None:
         patcher.patch_method(cls, name, _recorded_method(cls, name))
 
 
-@functools.cache  # one for each function, in all traces
+@functools.cache  # one wrapper per function, shared by all traces
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -129,9 +129,9 @@ def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def patch_tensor_methods(patcher: Patcher) -> None:
-    """Has traces tell `tensor.add(proxy)` from `torch.add(tensor, proxy)`, which are one function.
+    """Let traces tell `tensor.add(proxy)` from `torch.add(tensor, proxy)`, the same function.
 
-    The first is Tensor's method to a graph.
+    The first is recorded as a method of Tensor.
     """
     shared = set(PUBLIC["torch"].values())
     methods = {name: function for name, function in vars(Tensor).items()
@@ -148,7 +148,7 @@ def _put_back(methods: dict[str, FunctionType]) -> None:
 
 
 def patch_seen_functions(patcher: Patcher, space: dict[str, Any], ids: set[int]) -> None:
-    """Make leaves of those functions of a namespace, math.sqrt and its like, whose id is given."""
+    """Make leaves of the functions in a namespace (e.g. math.sqrt) whose id is in `ids`."""
     if patcher.visit_once(space):
         for name, value in list(space.items()):
             if not name.startswith("_") and callable(value) and id(value) in ids:

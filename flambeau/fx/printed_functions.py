@@ -1,4 +1,4 @@
-"""How tables show functions: as PyTorch prints its own, without addresses of flambeau's files."""
+"""How tables show functions: the way PyTorch prints its own, without flambeau's module paths."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["printed_function"]
 
 
 def printed_function(function: Any) -> Any:
-    """The text of a function of torch's, as PyTorch prints it; other objects as they are.
+    """Return a torch function's text as PyTorch prints it; return other objects unchanged.
 
-    What PyTorch has in C++ prints as a builtin, what it has in Python as a function.
+    Functions that PyTorch implements in C++ print as builtins, Python ones as functions.
     """
     if not is_from_torch(function) or not hasattr(function, "__name__") or \
             isinstance(function, type) or hasattr(function, "overloadpacket"):

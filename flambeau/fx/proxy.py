@@ -1,4 +1,4 @@
-"""Proxy: what stands for a value while a function is traced; what it is asked becomes a node."""
+"""Proxy: stands for a value during tracing and records operations on it as nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .trace_errors import TraceError, explain, is_own_file, user_frame
 __all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError",
            "TracerBase"]
 
-# What stands in arguments as it is.
+# Types that arguments store unchanged.
 _PLAIN = (*base_types, dtype, device, memory_format, layout, Tensor, aten.Overload, enum.Enum,
           type(None), type(...))
 _COPY_META_FIELDS = (
@@ -48,7 +48,7 @@ _COPY_META_FIELDS = (
 
 @compatibility(is_backward_compatible=False)
 class Scope:
-    """The module whose forward runs: its path and its class."""
+    """The path and class of the module whose forward is running."""
 
     def __init__(self, module_path: str, module_type: Any) -> None:
         self.module_path, self.module_type = module_path, module_type
@@ -56,7 +56,7 @@ class Scope:
 
 @compatibility(is_backward_compatible=False)
 class ScopeContextManager:
-    """A region in which a scope is another one."""
+    """Context that switches to another scope and restores the previous one on exit."""
 
     def __init__(self, scope: Scope, current_scope: Scope) -> None:
         self._prev_scope, self._scope = copy.copy(scope), scope
@@ -73,7 +73,7 @@ class ScopeContextManager:
 
 @compatibility(is_backward_compatible=True)
 class TracerBase:
-    """What makes nodes of what proxies are asked; subclasses decide about special cases."""
+    """Turns operations on proxies into nodes; subclasses decide about special cases."""
 
     graph: Graph
     record_stack_traces: bool = False
@@ -90,7 +90,7 @@ class TracerBase:
         self, kind: str, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Argument],
         name: str | None = None, type_expr: Any = None,
     ) -> Node:
-        """Add a node, with where it comes from in its meta."""
+        """Add a node and record its origin (scope, module stack, stack trace)."""
         if kind == "call_function" and self.check_mutable_operations:
             from .operator_schemas import check_for_mutable_operation
 
@@ -115,7 +115,7 @@ class TracerBase:
         return node
 
     def _filter_traceback_frames(self, summary: traceback.StackSummary) -> traceback.StackSummary:
-        """The places of the program, from its first `forward` on."""
+        """Keep the user's frames, starting at the first `forward`."""
         frames = list(summary)
         if self._record_forward_stack_traces_only:
             chosen = [f for f in frames if f.name == "forward"]
@@ -125,7 +125,7 @@ class TracerBase:
         return traceback.StackSummary.from_list([f for f in chosen if not is_own_file(f.filename)])
 
     def proxy(self, node: Node) -> Proxy:
-        """The proxy for a node's result."""
+        """Return a proxy for a node's result."""
         return Proxy(node, self)
 
     def create_proxy(
@@ -133,7 +133,7 @@ class TracerBase:
         name: str | None = None, type_expr: Any = None,
         proxy_factory_fn: Callable[[Node], Proxy] | None = None,
     ) -> Proxy:
-        """Add a node for arguments in which proxies stand; gives the proxy for its result."""
+        """Add a node whose arguments may contain proxies; return a proxy for its result."""
         result: Any = self.create_arg(args)
         words: Any = self.create_arg(kwargs)
         node = self.create_node(kind, target, result, words, name, type_expr)
@@ -143,9 +143,9 @@ class TracerBase:
         return user_frame()
 
     def create_arg(self, a: Any) -> Argument:
-        """An argument as nodes hold it: nodes for proxies, containers part by part.
+        """Convert an argument to the form nodes store: proxies become nodes, also in containers.
 
-        NotImplementedError for a value that no graph can hold.
+        NotImplementedError for a value that a graph cannot hold.
         """
         if isinstance(a, Proxy):
             return a.node
@@ -179,14 +179,14 @@ class TracerBase:
         return result
 
     def to_bool(self, obj: Proxy) -> bool:
-        """Called where a proxy decides over control flow: TraceError."""
+        """Raise TraceError; called when control flow depends on a proxy."""
         error = TraceError("symbolically traced variables cannot be used as inputs to control flow")
         explain(error, "Pass what the branch depends on in `concrete_args`, put the branch into a "
                        "function marked with torch.fx.wrap, or choose with torch.where.")
         raise error
 
     def iter(self, obj: Proxy) -> Iterator:
-        """Called where a proxy is iterated: TraceError."""
+        """Raise TraceError; called when a proxy is iterated."""
         error = TraceError(
             "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a "
             "loop or as a *args or **kwargs function argument. See the torch.fx docs on "
@@ -199,7 +199,7 @@ class TracerBase:
         raise error
 
     def keys(self, obj: Proxy) -> Any:
-        """Called for `obj.keys()`, and for `**obj`."""
+        """Record `obj.keys()`; also called for `**obj`."""
         return Attribute(obj, "keys")()
 
 
@@ -211,10 +211,10 @@ def _no_nodes_error(arg: Any) -> NoReturn:
 
 @compatibility(is_backward_compatible=True)
 class GraphAppendingTracer(TracerBase):
-    """Adds nodes to a graph that is there already."""
+    """Appends nodes to an existing graph."""
 
     def __init__(self, graph: Graph) -> None:
-        torch_function.meet(Proxy)  # outside of a trace nobody else hands calls over
+        torch_function.meet(Proxy)  # outside a trace, nothing else enables dispatch to proxies
         self.graph = graph
         self.scope = Scope("", None)
         self.module_stack = collections.OrderedDict()
@@ -223,13 +223,13 @@ class GraphAppendingTracer(TracerBase):
 
 @compatibility(is_backward_compatible=False)
 def assert_fn(x: object) -> None:
-    """AssertionError unless `x` is true."""
+    """Raise AssertionError unless `x` is true."""
     if not x:
         raise AssertionError("Assertion failed")
 
 
 def _instruction(frame: FrameType | None) -> tuple[list[dis.Instruction], int]:
-    """The instructions of a frame, and the place of the one that runs."""
+    """Return a frame's instructions and the index of the current one."""
     if frame is None:
         raise AssertionError("frame.f_back is None")
     code = list(dis.get_instructions(frame.f_code))
@@ -238,7 +238,7 @@ def _instruction(frame: FrameType | None) -> tuple[list[dis.Instruction], int]:
 
 @compatibility(is_backward_compatible=True)
 class Proxy:
-    """Stands for a node's result: operators, methods and functions of torch on it add nodes.
+    """Stands for a node's result; operators, methods and torch functions on it add nodes.
 
     >>> graph = torch.fx.Graph()
     >>> x = torch.fx.Proxy(graph.placeholder("x"))
@@ -267,7 +267,7 @@ class Proxy:
         for name, value in self.__dict__.items():
             try:
                 parts[name] = copy.deepcopy(value, memo)
-            except Exception:  # what cannot be copied is shared
+            except Exception:  # share what cannot be deep-copied
                 parts[name] = copy.copy(value)
         copied = Proxy(parts["node"], parts["tracer"])
         copied.__dict__.update(parts)
@@ -295,7 +295,7 @@ class Proxy:
         return self.tracer.to_bool(self)
 
     def keys(self) -> Any:
-        """The keys, as the tracer wants them."""
+        """Return the keys, as decided by the tracer."""
         return self.tracer.keys(self)
 
     def __len__(self) -> int:
@@ -325,7 +325,7 @@ class Proxy:
         tracer = next(iter(tracers))
         method = method_name(orig_method)
         if method is None and torch_function.STATE.operator and not isinstance(args[0], Proxy):
-            method = orig_method.__name__  # `tensor + proxy`, which is Tensor's method
+            method = orig_method.__name__  # `tensor + proxy` calls Tensor's method
         if method is not None:
             return tracer.create_proxy("call_method", method, args, kwargs)
         name = tracer.graph._target_to_str(orig_method)
@@ -334,16 +334,16 @@ class Proxy:
 
 
 def _listed(function: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """A call as PyTorch's graphs have it: functions of nn.functional hand over all their arguments.
+    """Complete a nn.functional call with all its arguments, as PyTorch's graphs show it.
 
-    Required ones by position, those with a default by keyword.
+    Required arguments are passed by position, those with a default by keyword.
     """
     if not qualified_name(function).startswith("torch.nn.functional."):
         return args, kwargs
     signature = inspect.signature(function)
     try:
         bound = signature.bind(*args, **kwargs)
-    except TypeError:  # the call will say what is wrong
+    except TypeError:  # the call itself will report the error
         return args, kwargs
     parameters = [p for p in signature.parameters.values() if p.name != "out"]
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY) for p in parameters):
@@ -357,7 +357,7 @@ def _listed(function: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, 
 
 
 def _in_assertion(frame: FrameType) -> bool:
-    """Whether a frame is at the jump of an `assert` statement."""
+    """Return whether a frame is at the jump of an `assert` statement."""
     code, at = _instruction(frame)
     if not code[at].opname.endswith("POP_JUMP_IF_TRUE") and \
             code[at].opname not in ("POP_JUMP_FORWARD_IF_TRUE", "TO_BOOL"):
@@ -372,7 +372,7 @@ def _in_assertion(frame: FrameType) -> bool:
 
 @compatibility(is_backward_compatible=True)
 class Attribute(Proxy):
-    """An attribute of a proxy: a node once it is used as a value, none if it is called."""
+    """An attribute of a proxy: becomes a node when used as a value, but not when called."""
 
     def __init__(self, root: Proxy, attr: str) -> None:
         self.root, self.attr, self.tracer = root, attr, root.tracer
@@ -380,7 +380,7 @@ class Attribute(Proxy):
 
     @property
     def node(self) -> Node:  # type: ignore[override]
-        """The node that reads the attribute."""
+        """The node that reads the attribute; created on first access."""
         if self._node is None:
             read = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {})
             self._node = read.node
@@ -392,7 +392,7 @@ class Attribute(Proxy):
 
 @compatibility(is_backward_compatible=False)
 class ParameterProxy(Proxy):
-    """Stands for a parameter whose shape the trace may look at."""
+    """Stands for a parameter; its shape is known during tracing."""
 
     def __init__(self, tracer: TracerBase, node: Node, name: str, param: Parameter) -> None:
         super().__init__(node, tracer)
@@ -413,20 +413,20 @@ class ParameterProxy(Proxy):
         return self.param.size()
 
     def dim(self) -> int:
-        """How many dimensions the parameter has."""
+        """Return the parameter's number of dimensions."""
         return self.param.dim()
 
     @property
     def ndim(self) -> int:
-        """How many dimensions the parameter has."""
+        """The parameter's number of dimensions."""
         return self.param.ndim
 
     def numel(self) -> int:
-        """How many elements the parameter has."""
+        """Return the parameter's number of elements."""
         return self.param.numel()
 
     def nelement(self) -> int:
-        """How many elements the parameter has."""
+        """Return the parameter's number of elements."""
         return self.param.nelement()
 
 

@@ -1,7 +1,7 @@
 """Names by which generated code and printed graphs refer to functions and types.
 
-flambeau defines its functions in modules of its own; programs know them as `torch.relu` or
-`torch.nn.functional.relu`, and PyTorch's graphs show some of them by the path of its C++ module.
+Internally flambeau's functions live in other modules than the public names say. Programs know them
+as `torch.relu` or `torch.nn.functional.relu`, and PyTorch's graphs show some by their C++ path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["import_of_torch", "is_from_torch", "method_name", "node_name_of", "q
 _PACKAGE = __name__.partition(".")[0]
 _CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
 
-# Namespaces of functions, and where PyTorch's graphs say that those in them live.
+# Public namespaces, and the paths under which PyTorch's graphs show their functions.
 _SPACES = {
     "": "", "nn.functional": "nn.functional.", "linalg": "_C._linalg.linalg_",
     "fft": "_C._fft.fft_", "special": "_C._special.special_", "nn.init": "nn.init.",
@@ -37,7 +37,7 @@ _IN_FUNCTIONAL = frozenset("""
     unravel_index
 """.split())
 _IN_RANDOM = frozenset("get_rng_state initial_seed manual_seed seed set_rng_state".split())
-# Functions of nn.functional that are builtins of torch._C._nn, and those that are torch's own.
+# nn.functional functions that are builtins of torch._C._nn, and those that are torch builtins.
 _IN_NN = frozenset("""
     avg_pool2d avg_pool3d elu_ gelu hardtanh_ leaky_relu_ linear one_hot
     scaled_dot_product_attention softplus softshrink
@@ -55,29 +55,29 @@ _MOVED = {
     "save": "serialization.save", "pca_lowrank": "_lowrank.pca_lowrank",
     "svd_lowrank": "_lowrank.svd_lowrank", "lobpcg": "_lobpcg.lobpcg",
 }
-# Shared functions that programs write as nn.functional's.
+# Functions shared by torch and nn.functional that graphs show as nn.functional's.
 _RATHER_FUNCTIONAL = frozenset(("celu", "rms_norm", "selu"))
 
 
 @functools.cache
 def torch_module() -> Any:
-    """What generated code calls `torch`."""
+    """Return the package that generated code calls `torch`."""
     return importlib.import_module(_PACKAGE)
 
 
 def import_of_torch() -> str:
-    """The statement that brings `torch` into generated code."""
+    """Return the statement that imports `torch` in generated code."""
     is_alias = sys.modules.get("torch") is torch_module()
     return "import torch" if is_alias else f"import {_PACKAGE} as torch"
 
 
 def snake_case(name: str) -> str:
-    """`BatchNorm` as `batch_norm`."""
+    """Convert `BatchNorm` to `batch_norm`."""
     return _CAMEL.sub(lambda match: "_" + match[0], name).lower()
 
 
 def _path_in_pytorch(space: str, name: str) -> str:
-    """The path below torch that PyTorch's graphs show for a public function."""
+    """Return the path below torch that PyTorch's graphs show for a public function."""
     path = f"{space}.{name}" if space else name
     if path in _MOVED:
         return _MOVED[path]
@@ -106,9 +106,9 @@ def _public_functions() -> Iterator[tuple[str, str, Any]]:
 
 @functools.cache
 def _public_names() -> dict[Any, str]:
-    """For each public function or class its path, as PyTorch's graphs show it.
+    """Map each public function or class to its path, as PyTorch's graphs show it.
 
-    Of a function with several names, its own counts.
+    If a function has several names, the one equal to its `__name__` wins.
     """
     names: dict[Any, str] = {}
     certain: set[Any] = set()
@@ -131,7 +131,7 @@ def _public_names() -> dict[Any, str]:
 
 @functools.cache
 def _method_names() -> dict[Any, str]:
-    """For each function that is a method of Tensor: the method's name, the plainest first."""
+    """Map each function that is a Tensor method to the method's name, preferring public names."""
     names: dict[Any, str] = {}
     for name in sorted(dir(Tensor), key=lambda name: (name.startswith("_"), name)):
         value = inspect.getattr_static(Tensor, name)
@@ -148,7 +148,7 @@ def _public(obj: Any) -> str | None:
 
 
 def method_name(function: Any) -> str | None:
-    """The name of the method or property of Tensor that is this function and nothing else."""
+    """Return the name of a function that exists only as a Tensor method or property, or None."""
     if getattr(function, "__name__", "") == "__get__":
         return "__get__"
     if _public(function) is not None:
@@ -160,7 +160,7 @@ def method_name(function: Any) -> str | None:
 
 
 def is_from_torch(obj: Any) -> bool:
-    """Whether generated code can name the object by a path below `torch`."""
+    """Return whether generated code can name the object by a path below `torch`."""
     if isinstance(obj, types.ModuleType):
         return False
     module = getattr(obj, "__module__", None)
@@ -173,7 +173,7 @@ def is_from_torch(obj: Any) -> bool:
 
 
 def _module_path(obj: Any) -> str:
-    """The object's module, as programs spell it."""
+    """Return the object's module, as programs spell it."""
     module = getattr(obj, "__module__", None) or ""
     if module.partition(".")[0] == _PACKAGE:
         return "torch" + module.removeprefix(_PACKAGE)
@@ -188,7 +188,7 @@ def _name_of_lambda(function: Any) -> str:
 
 
 def qualified_name(function: Any) -> str:
-    """The dotted path of a function or class.
+    """Return the dotted path of a function or class.
 
     >>> from flambeau.fx.node import _get_qualified_name
     >>> _get_qualified_name(torch.relu), _get_qualified_name(len)
@@ -213,13 +213,13 @@ def qualified_name(function: Any) -> str:
             if getattr(guess, name, None) is function:
                 return f"{guess.__name__}.{name}".replace(_PACKAGE, "torch", 1)
         raise RuntimeError(f"cannot find module for {function}")
-    if module.startswith("torch.ops.quantized."):  # a namespace of several files
+    if module.startswith("torch.ops.quantized."):  # a namespace spread over several files
         module = "torch.ops.quantized"
     return f"{module.replace('torch._ops', 'torch.ops')}.{name}"
 
 
 def node_name_of(function: Any) -> str:
-    """What a call of the function is called in a graph, before it is made unique."""
+    """Return the node name for a call of the function, before it is made unique."""
     if isinstance(function, aten.Overload):
         return snake_case(function.__name__)
     public = _public(function)
@@ -228,7 +228,7 @@ def node_name_of(function: Any) -> str:
 
 
 def type_repr(obj: Any) -> str:
-    """A type, as annotations in generated code spell it."""
+    """Return a type's spelling in annotations of generated code."""
     if isinstance(obj, type) and not isinstance(obj, types.GenericAlias):
         if obj.__module__ == "builtins":
             return obj.__qualname__

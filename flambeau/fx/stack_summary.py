@@ -1,4 +1,4 @@
-"""The innermost place of a printed traceback."""
+"""Find the innermost frame of a printed traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FRAME = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
 
 @dataclass(frozen=True)
 class ParsedStackTrace:
-    """One place: file, line number, function and the line's text."""
+    """One frame of a traceback: file, line number, function name and source line."""
 
     file: str
     lineno: str
@@ -21,14 +21,14 @@ class ParsedStackTrace:
     code: str
 
     def get_summary_str(self) -> str:
-        """The place in one line."""
+        """Return the frame as one line of text."""
         return f"File: {self.file}:{self.lineno} in {self.name}, code: {self.code}"
 
 
 def parse_stack_trace(
     stack_trace: str | None, filter_fn: Callable[[str, str, str], bool] | None = None
 ) -> ParsedStackTrace | None:
-    """The innermost place, of those for which `filter_fn(file, function, line)` is true."""
+    """Return the innermost frame accepted by `filter_fn(file, function, line)`, or None."""
     if stack_trace is None:
         return None
     lines = stack_trace.strip().split("\n")

@@ -1,4 +1,4 @@
-"""replace_pattern: a small graph replaced by another wherever it occurs."""
+"""replace_pattern: replace every occurrence of a small graph by another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with
 
 @compatibility(is_backward_compatible=True)
 class Match(NamedTuple):
-    """Where a pattern was: its last node, and the node that each node of the pattern was."""
+    """A match: its last node, and a map from pattern nodes to matched nodes."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -29,7 +29,7 @@ class Match(NamedTuple):
 @compatibility(is_backward_compatible=False)
 @dataclass
 class ReplacedPatterns:
-    """Where a pattern was, and the nodes that have taken its place."""
+    """A match and the nodes that replaced it."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -40,8 +40,8 @@ class ReplacedPatterns:
 def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Match]:
     """Replace each occurrence of a function in a graph by another function.
 
-    `pattern`, `replacement`: functions or GraphModules with the same parameters. Occurrences are
-    told by the use of values, not by names; of two that overlap the first is replaced.
+    `pattern`, `replacement`: functions or GraphModules with the same parameters. Matching follows
+    the data flow, not names; if matches overlap, only the first is replaced.
 
     >>> gm = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)
     >>> _ = torch.fx.replace_pattern(gm, lambda x: torch.relu(x), lambda x: torch.sigmoid(x))
@@ -59,10 +59,10 @@ def replace_pattern_with_filters(
     match_filters: list[Callable[..., bool]] | None = None, ignore_literals: bool = False,
     replacement_callback: Callable[..., Graph] | None = None, node_name_match: str = "",
 ) -> list[ReplacedPatterns]:
-    """As `replace_pattern`, where all of `match_filters(match, graph, pattern)` are true.
+    """Do `replace_pattern` for matches where all `match_filters(match, graph, pattern)` are true.
 
-    `replacement_callback`: makes the replacement from a match. `node_name_match`: nodes whose
-    name contains it match whatever they do.
+    `replacement_callback`: builds the replacement graph from a match. `node_name_match`: nodes
+    whose name contains it match regardless of what they do.
     """
     return _replace(gm, pattern, replacement, match_filters or [], ignore_literals,
                     replacement_callback, node_name_match)
@@ -109,7 +109,7 @@ def _replace_one(
                              f"{len(inputs)}")
     values: dict[Node, Any] = {}
     for i, (node, value) in enumerate(zip(inputs, match.placeholder_nodes, strict=True)):
-        if isinstance(value, Node) and value in changed:  # an earlier replacement's result
+        if isinstance(value, Node) and value in changed:  # result of an earlier replacement
             key = next(p for p, g in match.nodes_map.items() if g is value)
             match.placeholder_nodes[i] = match.nodes_map[key] = changed[value]
         values[node] = match.placeholder_nodes[i]
@@ -131,7 +131,7 @@ def _replace_one(
 
 
 def _insertion_point(graph: Graph, match: Any) -> Node:
-    """The first user of the pattern's results, or the node behind them."""
+    """Return the first user of the pattern's results, or the node after them."""
     users = {user for node in match.returning_nodes for user in node.users}
     if users:
         return min(users)
@@ -140,7 +140,7 @@ def _insertion_point(graph: Graph, match: Any) -> Node:
 
 
 def _copy_missing(gm: GraphModule, replacement: Module) -> None:
-    """Give `gm` those submodules and attributes of the replacement that it calls and lacks."""
+    """Copy the submodules and attributes that `gm`'s graph uses but `gm` lacks."""
     gm.delete_all_unused_submodules()
     for node in gm.graph.nodes:
         if node.op not in ("call_module", "get_attr") or has_attribute(gm, node.target):

@@ -1,4 +1,4 @@
-"""TensorType: annotations with a shape, in which Dyn stands for any size."""
+"""TensorType: type annotations with a shape, where Dyn means any size."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Dyn = _DynType()
 
 @compatibility(is_backward_compatible=False)
 class TensorType:
-    """The type of tensors of a shape: `TensorType((1, 3, Dyn))`."""
+    """The type of tensors with a given shape: `TensorType((1, 3, Dyn))`."""
 
     def __init__(self, dim: Any) -> None:
         self.__origin__ = TensorType
@@ -65,7 +65,7 @@ def _of_equal_length(t1: Any, t2: Any) -> bool:
 
 @compatibility(is_backward_compatible=False)
 def is_consistent(t1: Any, t2: Any) -> bool:
-    """Whether the two may be the same type, Dyn standing for anything; symmetric."""
+    """Return whether the two types are compatible, with Dyn matching anything. Symmetric."""
     if t1 in (t2, Dyn) or t2 == Dyn:
         return True
     return _of_equal_length(t1, t2) and all(map(is_consistent, t1.__args__, t2.__args__))
@@ -73,7 +73,7 @@ def is_consistent(t1: Any, t2: Any) -> bool:
 
 @compatibility(is_backward_compatible=False)
 def is_more_precise(t1: Any, t2: Any) -> bool:
-    """Whether `t1` says at least as much as `t2`."""
+    """Return whether `t1` is at least as precise as `t2`."""
     if t2 in (t1, Dyn):
         return True
     return _of_equal_length(t1, t2) and all(map(is_more_precise, t1.__args__, t2.__args__))

@@ -1,4 +1,4 @@
-"""Errors of a trace: which line of the program they come from, and what helps."""
+"""Trace errors: which line of the user's program caused one, and how to fix it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FOLDER = str(Path(__file__).resolve().parent.parent)
 
 @compatibility(is_backward_compatible=True)
 class TraceError(ValueError):
-    """A program asks a proxy for something that only a value can tell."""
+    """The program asked a proxy for something that only a concrete value can answer."""
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame that runs the program's own code."""
+    """Return the innermost frame of user code, or None."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
@@ -34,12 +34,12 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def is_own_file(path: str) -> bool:
-    """Whether a file is part of flambeau."""
+    """Return whether a file belongs to flambeau."""
     return path.startswith(_FOLDER) or path == "<flambeau capture>"
 
 
 def explain(error: Exception, fix: str) -> None:
-    """Note the program's line and the fix on an error."""
+    """Add notes to an error: the user's source line and the fix."""
     frame = user_frame()
     if frame is not None:
         code = frame.f_code

@@ -1,4 +1,4 @@
-"""torch.fx.traceback: where nodes come from, handed from the nodes of one graph to the next."""
+"""torch.fx.traceback: carry node provenance from one graph to the next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _preserves = False
 
 @contextlib.contextmanager
 def preserve_node_meta(enable: bool = True) -> Iterator[None]:
-    """A region in which new nodes take over the meta of the node that an Interpreter runs."""
+    """Context in which new nodes inherit the meta of the node that an Interpreter runs."""
     global _preserves, _meta
     before = _preserves, _meta
     _preserves = _preserves or enable
@@ -32,18 +32,18 @@ def preserve_node_meta(enable: bool = True) -> Iterator[None]:
 
 
 def has_preserved_node_meta() -> bool:
-    """Whether new nodes take over meta."""
+    """Return whether new nodes inherit meta."""
     return _preserves
 
 
 def get_current_meta() -> dict[str, Any]:
-    """What new nodes take over."""
+    """Return the meta that new nodes inherit."""
     return _meta
 
 
 @contextlib.contextmanager
 def set_current_meta(node: Any, pass_name: str = "") -> Iterator[None]:
-    """A region in which `node` is what new nodes come from."""
+    """Context in which new nodes inherit the meta of `node`."""
     global _meta
     before = _meta
     if _preserves and node.meta:
@@ -55,14 +55,14 @@ def set_current_meta(node: Any, pass_name: str = "") -> Iterator[None]:
 
 
 def set_stack_trace(stack: list[str]) -> None:
-    """Set the trace that new nodes take over."""
+    """Set the stack trace that new nodes inherit."""
     if _preserves and stack:
         _meta["stack_trace"] = "".join(stack)
 
 
 @contextlib.contextmanager
 def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
-    """A region in which new nodes are annotated, in `meta["custom"]`."""
+    """Context in which new nodes carry these entries in `meta["custom"]`."""
     global _meta
     before = _meta
     _meta = {**_meta, "custom": {**_meta.get("custom", {}), **annotation_dict}}
@@ -73,7 +73,7 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
 
 
 def annotate_fn(annotation_dict: dict[str, Any]) -> Any:
-    """A decorator: nodes made within the function are annotated."""
+    """Return a decorator that annotates nodes created inside the function."""
     import functools
 
     def decorate(function: Any) -> Any:
@@ -88,21 +88,21 @@ def annotate_fn(annotation_dict: dict[str, Any]) -> Any:
 
 
 def set_grad_fn_seq_nr(seq_nr: int) -> None:
-    """Notes which backward node runs."""
+    """Record the backward node that is running."""
     if _preserves:
         _meta["grad_fn_seq_nr"] = [*_meta.get("grad_fn_seq_nr", []), seq_nr]
         _meta["in_grad_fn"] = _meta.get("in_grad_fn", 0) + 1
 
 
 def reset_grad_fn_seq_nr() -> None:
-    """End what `set_grad_fn_seq_nr` noted."""
+    """Undo the last `set_grad_fn_seq_nr`."""
     if _preserves and _meta.get("in_grad_fn", 0) > 0:
         _meta["in_grad_fn"] -= 1
         _meta["grad_fn_seq_nr"] = _meta["grad_fn_seq_nr"][:-1]
 
 
 def format_stack() -> list[str]:
-    """The trace that new nodes take over, or that of this place."""
+    """Return the stack trace that new nodes inherit, or the current stack."""
     if _preserves:
         return [_meta.get("stack_trace", "")]
     return traceback.format_list(traceback.extract_stack()[:-1])
@@ -114,9 +114,9 @@ def _set_current_replay_node(node: Any) -> Iterator[None]:
 
 
 def get_current_replay_node() -> None:
-    """None."""
+    """Return None: nothing is replayed."""
 
 
 def get_graph_provenance_json(graph: Any) -> dict[str, Any]:
-    """For each node the nodes that it was made from."""
+    """Return the names of the source nodes of each node."""
     return {n.name: [str(s) for s in n.meta.get("from_node", ())] for n in graph.nodes}

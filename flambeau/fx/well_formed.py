@@ -1,4 +1,4 @@
-"""The check of a graph: values defined before they are used, targets that exist."""
+"""Check a graph: values are defined before use, and targets exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_graph"]
 
 
 def check_graph(graph: Graph) -> None:
-    """RuntimeError for a graph that could not run; `Graph.lint`."""
+    """Raise RuntimeError if the graph is malformed (ValueError for a target of the wrong type)."""
     names: set[str] = set()
     defined: set[Node] = set()
     for node in graph.nodes:

@@ -1,1 +1,1 @@
-"""When to record, build, check, use and drop a program."""
+"""Decide when to record a call and when to build, check, use and drop its program."""

@@ -1,10 +1,10 @@
-"""Advice: what a user can do about each reason for a step to stay eager."""
+"""Advice: what users can do about each reason that keeps a step eager."""
 
 from __future__ import annotations
 
 
 def advise(reason: str) -> str:
-    """Return advice on a reason to stay eager, or "" if there is none."""
+    """Return advice for a reason to stay eager, or "" if there is none."""
     if ("reads" in reason and "Python" in reason) or "depends on a tensor's values" in reason:
         return "Return the tensor from the step and read it outside"
     if "one call runs" in reason or "in some calls only" in reason or "at one" in reason:

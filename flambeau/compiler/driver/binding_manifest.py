@@ -1,8 +1,8 @@
 """Manifests: how a precedent's program is bound to a call, as plain data, so that a matching call
 can skip building the graph and its bindings.
 
-A manifest records everything that the graph and bindings depend on besides the events, which are
-compared anyway: the returned tensors, the gradients, and which argument lies where.
+A manifest records what the graph and bindings depend on besides the events, which are compared
+anyway: the returned tensors, the gradients, and the memory of each argument.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS = {str(item): item for item in FROM_NUMPY}
 
 
 class _Inexpressible(Exception):
-    """Bindings contain something that a manifest cannot express."""
+    """Raised if bindings contain something that a manifest cannot express."""
 
 
 def write_manifest(
@@ -42,7 +42,8 @@ def write_manifest(
 ) -> list | None:
     """Return the manifest of a program, or None if it cannot be expressed.
 
-    Call before the trace is stripped. Plain lists, numbers and text, because it is stored on disk.
+    Call before the trace is stripped. Manifests consist of plain lists, numbers and text, because
+    they are stored on disk.
     """
     if bindings.backward or bindings.calls or bindings.effects or bindings.callbacks:
         return None
@@ -68,8 +69,8 @@ def write_manifest(
 def read_manifest(
     manifest: list, trace: Trace, leaves: list[Any]
 ) -> tuple[Graph, bind.Bindings] | None:
-    """Return a program's boundary graph (inputs, outputs and writes only) and its bindings; None if
-    the manifest was written for other circumstances."""
+    """Return a program's boundary graph (inputs, outputs and writes only) and its bindings, or None
+    if the manifest does not fit this call."""
     circumstances, sources, slots, words, form, gradients, checks, outputs, writes, \
         has_conditions = manifest
     try:
@@ -108,7 +109,7 @@ def read_manifest(
 
 
 def _is_library_code(trace: Trace) -> bool:
-    """Whether the library's own sources define everything that is computed."""
+    """Whether all operators and optimizer formulas are defined in the library's own sources."""
     for event in trace.events:
         if event.kind == OPERATOR:
             place = getattr(event.operator.body, "__module__", "")
@@ -174,14 +175,14 @@ def _write_layout(x: Any) -> Any:
 
 
 def _write_grad(x: Any, before: Any, trace: Trace) -> str:
-    """Describe a leaf's grad, or its earlier grad."""
+    """Describe a leaf's grad: "none", "same" as before, or its flag and window."""
     if x is None or x is before:
         return "none" if x is None else "same"
     return f"{bool(x.requires_grad)} {_write_window(x._array, trace)}"
 
 
 def _write_window(array: np.ndarray, trace: Trace) -> str:
-    """Describe where an array lies, if the trace knows."""
+    """Describe an array as a window on the trace's storages, or by layout if it is on none."""
     number = trace.storage_numbers.get(id(owner_of(array)))
     if number is None:
         return f"other {array.shape} {array.strides} {array.dtype}"
@@ -258,7 +259,7 @@ def _bind_updates(trace: Trace, bindings: bind.Bindings) -> None:
 
 
 def _write_result(x: Any, positions: dict[int, int], tensors: list[list], trace: Trace) -> list:
-    """Serialize a result; append new tensors to `tensors`, their indices to `positions`."""
+    """Serialize a result. Appends new tensors to `tensors`, and their indices to `positions`."""
     if isinstance(x, bind.NewTensor):
         if id(x) not in positions:
             entry = _write_new_tensor(x, positions, tensors, trace)
@@ -336,7 +337,7 @@ def _write_gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> lis
 
 
 def _write_check(check: IndexCheck, slots: list[Any]) -> list:
-    """Serialize a check of an argument's values or of a small graph's."""
+    """Serialize a check of the values of an argument or of a small graph."""
     node, graph = check.bound.node, ""
     if check.graph is not None:
         graph = base64.b64encode(serialize_graph(check.graph)).decode()
@@ -366,7 +367,7 @@ def _read_check(record: list, slots: list[Any], sources: list[Source]) -> IndexC
 
 
 def _placeholder(shape: Any, kind: str) -> Node:
-    """A node with a shape and type but no inputs."""
+    """Return a node with a shape and type but no inputs."""
     return Node(Op.INPUT, (), tuple(shape), Type(kind))
 
 

@@ -1,4 +1,4 @@
-"""Pending: a program under construction, perhaps on another thread, or the error that ended it."""
+"""Pending: a program being built, possibly on another thread, or the error that ended the build."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..ir.errors import describe_failure
 
 
 class Pending:
-    """A program under construction."""
+    """A program being built."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -22,9 +22,9 @@ class Pending:
         self.sample: SampleInputs | None = None
         self.modes: tuple = ()
         self.bindings: Any = None
-        self.proof: Any = None  # that its Python may be skipped
+        self.proof: Any = None  # proof that its Python may be skipped
         self.arguments: tuple = ()
-        self.result: Any = None  # of the recorded call, if the program's results replace them
+        self.result: Any = None  # of the recorded call, if the program's results replace it
         self.precedent: Precedent | None = None  # stored once its program is verified
         self.groups: list[RecordedGroup] = []
         self.error: BaseException | None = None
@@ -34,11 +34,11 @@ class Pending:
         return all(group.is_same() for group in self.groups)
 
     def failed(self) -> bool:
-        """Whether the build failed. A KeyboardInterrupt during the build is raised here."""
+        """Whether the build failed. Reraises a KeyboardInterrupt or SystemExit from the build."""
         if self.error is not None and not isinstance(self.error, Exception):
             raise self.error
         return self.error is not None
 
     def why(self) -> str:
-        """Why the build failed."""
+        """Return why the build failed, or "" if it did not."""
         return "" if self.error is None else describe_failure(self.error)

@@ -1,4 +1,4 @@
-"""CallPolicy: what the options of flambeau.compile mean for calls."""
+"""CallPolicy: how the options of flambeau.compile affect calls."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ class CallPolicy:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
-        # Calls wait for compilation.
+        # Whether calls wait for compilation.
         self.is_synchronous = bool(options["mode"] == "now")
-        # The caller promised that the code has run before.
+        # Whether the caller promised that the code has run before.
         self.is_settled = bool(options.get("settled", False))
-        # NumPy evaluates graphs: the reference, without machine code.
+        # Whether NumPy evaluates graphs, as a reference without machine code.
         self.evaluates = bool(options["backend"] == "evaluate")
-        # A step that cannot be compiled is an error.
+        # Whether a step that cannot be compiled is an error.
         self.is_strict = bool(options["fullgraph"])
         self.draws_by_counter = bool(options["random"] == "counter")
         self.is_dynamic = bool(options["dynamic"])
 
     @property
     def max_specializations(self) -> int:
-        """The number of specializations that may have their own programs."""
+        """The maximum number of specializations with their own programs."""
         return MAX_DYNAMIC_SPECIALIZATIONS if self.is_dynamic else MAX_SPECIALIZATIONS
 
     @property
     def may_follow(self) -> bool:
-        """Whether calls whose Python must run may be followed."""
+        """Whether calls may be followed if their Python must run."""
         return (self.options["follow"] is not False and not self.is_strict
                 and not self.draws_by_counter and not has_peers())
 
@@ -42,5 +42,5 @@ class CallPolicy:
 
     @property
     def follows_without_trial(self) -> bool:
-        """Whether calls are followed even if that does not pay off."""
+        """Whether calls are followed without measuring if that pays off."""
         return bool(self.options["follow"]) or self.evaluates

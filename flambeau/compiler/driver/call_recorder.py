@@ -1,7 +1,7 @@
-"""CallRecorder: records a call that no program serves, and decides what follows from it.
+"""CallRecorder: record a call that no program serves, and decide what to do next.
 
-A proof permits to skip Python. When a program is worth building is another question, which
-`_is_worth_building` answers by a heuristic: whatever it says, calls do what eager ones do.
+A proof allows skipping Python. Whether a program is worth building is a separate question, which
+`_is_worth_building` answers with a heuristic. A wrong guess costs time, never correctness.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .states import Event, Outdated, Recorded, State
 
 
 class CallRecorder:
-    """Records calls until one has a program, or until it is known why none will."""
+    """Records calls until one gets a program, or until none can."""
 
     def __init__(self, function: Callable, installer: Installer, fallback: Fallback,
                  specializations: Specializations) -> None:
@@ -32,8 +32,8 @@ class CallRecorder:
         self.specializations = specializations
 
     def blocks_on_build(self, specialization: Specialization) -> bool:
-        """Whether calls wait for a program. They do if it is cached: loading it is faster than an
-        eager call."""
+        """Whether calls wait for a program. They also wait for a cached one, because loading it is
+        faster than an eager call."""
         return self.policy.is_synchronous or specialization.precedent is not None
 
     def record(self, specialization: Specialization, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -43,7 +43,7 @@ class CallRecorder:
         precedent = None
         if before.trace is None and not specialization.is_early:
             precedent = specialization.precedent
-        # Values are for the self-check, where a program may be made of this call.
+        # Values are needed for the self-check if this call may get a program.
         values = waits or before.trace is not None
         result, trace = capture(self.function, args, kwargs, values, self.policy.draws_by_counter,
                                 precedent, prove=True)
@@ -62,14 +62,14 @@ class CallRecorder:
                 self.fallback.stop(specialization, error.what, error.line)
             else:
                 self.fallback.stop_skipping(specialization, error.what, error.line)
-        except BaseException:  # the call's Python has run nevertheless
+        except BaseException:  # the call's Python has already run
             trace.compute_deferred()
             raise
         return result
 
     def _judge(self, specialization: Specialization, trace: Trace, before: State, args: tuple,
                kwargs: dict[str, Any]) -> None:
-        """Decide what to do after a recorded call; `before`: the state in which it ran."""
+        """Decide what to do after a recorded call. `before`: the state in which it ran."""
         last, is_warmup = before.trace, self._is_warmup(specialization)
         if specialization.is_early:
             self.installer.restart(specialization)
@@ -106,10 +106,10 @@ class CallRecorder:
 
     def _is_worth_building(self, specialization: Specialization, trace: Trace, last: Trace | None,
                            divergence: tuple[str, str] | None) -> bool:
-        """A heuristic: whether the next calls will probably pass the guards of this one's program.
+        """Guess whether the next calls will pass the guards of this call's program.
 
-        They will if this call did the same as the last, or as its precedent. Where calls wait, the
-        first that is proved need not show that.
+        They probably will if this call did the same as the last one or as its precedent. In
+        synchronous mode, the first proved call is enough.
         """
         if last is not None:
             return divergence is None
@@ -117,7 +117,7 @@ class CallRecorder:
 
     def _promote(self, specialization: Specialization, trace: Trace, args: tuple,
                  kwargs: dict[str, Any]) -> None:
-        """Give a call a program."""
+        """Build a program for a call."""
         if specialization.unused_programs >= MAX_UNUSED_PROGRAMS:
             raise Unfit("it reads what is another at each call", specialization.moved_line)
         if trace.deferred is not None and self.installer.run_deferred(
@@ -137,7 +137,7 @@ class CallRecorder:
         state, result = specialization.state, find_divergence(last, trace)
         moved = last.list_incoming_grads() != trace.list_incoming_grads()
         if result and specialization.calls < MAX_ACCUMULATING_CALLS and moved:
-            state.recordings -= 1  # the grads' memory stays put only once a program owns it
+            state.recordings -= 1  # grads keep their memory only once a program owns it
         return result
 
     def _is_warmup(self, specialization: Specialization) -> bool:

@@ -1,9 +1,9 @@
 """flambeau.compile: record a step while it trains, compile it in the background, verify, switch.
 
-With mode="now" the first call is recorded, and compiled if it is proved. Otherwise the first call
-warms up, and the next ones are recorded until a program pays. In either mode a program cached on
-disk serves the first call. A step whose Python must run is followed. A step that cannot be compiled
-stays eager, with one warning that names the line. states.py lists the states of calls.
+With mode="now", the first call is recorded, and compiled if it is proved. Otherwise the first call
+is a warm-up, and the next ones are recorded until a program is worth building. In both modes, a
+program cached on disk serves the first call. A step whose Python must run is followed. A step that
+cannot be compiled stays eager, with one warning that names the line. states.py lists the states.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .states import Building, Eager, Installed, New
 
 
 class Compiled:
-    """A compiled function: dispatches calls to programs, or runs eagerly if there are none."""
+    """A compiled function. Dispatches calls to programs, or runs eagerly if none applies."""
 
     def __init__(self, function: Callable, options: dict[str, Any]) -> None:
         self._function, self._options = function, options
@@ -76,7 +76,7 @@ class Compiled:
         return self._call_without_program(args, kwargs)
 
     def attempt(self, *args: Any) -> Any:
-        """Return a program's result for this call; MISS, with nothing run, if none applies."""
+        """Return a program's result for this call, or MISS, having run nothing, if none applies."""
         if STANCE.forces_eager or is_watched():
             return MISS
         for program in self._programs:
@@ -97,7 +97,7 @@ class Compiled:
         return load_precedent(self._make_precedent_key(args, {})) is not None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Bind as a method: one compiled function per instance."""
+        """Bind as a method, with one compiled function per instance."""
         if instance is None:
             return self
         name = f"_flambeau_compiled_{id(self)}"
@@ -108,7 +108,7 @@ class Compiled:
         return known
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A plain function is its own copy; a bound method compiles anew for its new owner."""
+        """Return self for a plain function; recompile a bound method for its new owner."""
         function = copy.deepcopy(self._function, memo)
         return self if function is self._function else Compiled(function, self._options)
 
@@ -123,11 +123,11 @@ class Compiled:
     def explain(self, level: int = 1, html: Any = None) -> str:
         """Return a report on the last call's program: its time and its compiled form.
 
-        Level 1 lists its kernels with time, bytes, flops and share of the machine's limit; 2 adds
-        the graph; 3 the groups of nodes that one kernel computes; 4 the loops; 5 LLVM IR; 6
-        assembly. `html` names a file for a page that draws the step. The program runs several
-        times; nothing is changed. Without a program, the text says why. Raises ValueError for other
-        levels, and RuntimeError for a page without a program.
+        Level 1 lists the kernels with time, bytes, flops and share of the machine's limit; 2 adds
+        the graph; 3 the groups of nodes that share a kernel; 4 the loops; 5 LLVM IR; 6 assembly.
+        `html` names a file to write a page to that draws the step. The program runs several times,
+        without side effects. Without a program, the report says why. Raises ValueError for other
+        levels, and RuntimeError if a page is requested without a program.
 
         >>> double = torch.compile(lambda x: 2 * x, mode="now")
         >>> for _ in range(4):
@@ -188,12 +188,12 @@ class Compiled:
                     return self._recorder.record(specialization, args, kwargs)
             return self._function(*args, **kwargs)
         except BaseException:
-            specialization.calls -= 1  # interrupted: the next call may be the first to create state
+            specialization.calls -= 1  # interrupted; the next call may be the first to create state
             raise
 
     def _await_program(self, specialization: Specialization, state: Building, args: tuple,
                        kwargs: dict[str, Any]) -> Any:
-        """Run a call while its program is built; use the program once it is ready and applies."""
+        """Run a call whose program is being built; use the program if it is ready and applies."""
         if not state.pending.done.is_set():
             return self._function(*args, **kwargs)
         self._installer.adopt(specialization, state.pending)

@@ -1,4 +1,4 @@
-"""Conditions: which calls take a path, by the numbers among their arguments and by decisions."""
+"""Conditions: which calls take the same path, judged by number arguments and decisions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..trace.plain_values import write_mismatch
 
 
 class Conditions:
-    """Conditions of a call: `admits(args, kwargs)` is whether another call meets them."""
+    """Conditions of a call. `admits(args, kwargs)` returns whether another call meets them."""
 
     def __init__(self, args: tuple, kwargs: dict[str, Any], proof: Proof | None = None,
                  is_free: Callable[[int], bool] = lambda leaf: False) -> None:
-        """`proof`: of the call. `is_free`: whether a leaf may be another number of its class."""
+        """`proof`: the call's proof. `is_free`: whether a leaf may be any number of its class."""
         source = SourceBuilder()
         source.add("try:")
         for leaf, key, value in list_numbers(args, kwargs):

@@ -1,7 +1,7 @@
-"""Eviction: which specialization makes room for a new one.
+"""Eviction: choose the specialization that makes room for a new one.
 
-The victim was not called during many calls without a program. Specializations that are all in use
-stay, because compiling one costs as much as hundreds of eager calls.
+A victim must have gone unused during many calls of the key that wants its place. If all
+specializations are in use, they stay, because compiling costs as much as hundreds of eager calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Explanations: how a compiled function's calls run, and what prevents a faster way."""
+"""Explanations: how a compiled function's calls run, and why not faster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def write_explanation(specializations: Specializations, fallback: Fallback, level: int,
                       html: Any = None) -> str:
-    """The text of `Compiled.explain`."""
+    """Return the text of `Compiled.explain`."""
     program, programs = specializations.last, specializations.programs
     if program is None or program not in programs:
         program = next(iter(programs), None)
@@ -34,7 +34,7 @@ def write_explanation(specializations: Specializations, fallback: Fallback, leve
 
 
 def describe_state(specializations: Specializations, fallback: Fallback) -> str:
-    """Describe how calls without a program run, and why."""
+    """Describe how calls without a program run, and why they have none."""
     followed, name = fallback.followed, fallback.name
     if followed is None or fallback.warnings:
         return f"{name} has no program: {_explain_absence(specializations, fallback)}"

@@ -1,4 +1,4 @@
-"""Fallback: how calls run that no program serves, and what the user is told."""
+"""Fallback: how to run calls that no program serves, and how to warn the user."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .states import Eager, Event
 
 
 class Fallback:
-    """Keeps specializations eager, or follows all calls of a function."""
+    """Keeps specializations eager, or follows calls of a function."""
 
     def __init__(self, function: Callable, policy: CallPolicy, builder: ProgramBuilder,
                  specializations: Specializations) -> None:
         self.function, self.policy, self.builder = function, policy, builder
         self.specializations = specializations
         self.followed: Any = None  # FollowedFunction, if Python must run
-        self.paths: list[Conditions] | None = []  # of the calls that are followed; None: all
+        self.paths: list[Conditions] | None = []  # conditions of followed calls; None follows all
         self.reason = ""  # why Python must run
         self.warnings: set[str] = set()
 
@@ -55,7 +55,7 @@ class Fallback:
         self.warn(text, line)
 
     def stop_skipping(self, specialization: Specialization, reason: str, line: str) -> None:
-        """Follow calls from now on, because the step's Python must run."""
+        """Follow calls from now on, or keep them eager, because the step's Python must run."""
         if self.policy.may_follow:
             self.start_following(". ".join(filter(None, (
                 f"{reason} ({line})" if line else reason, advise(reason)))), specialization)
@@ -74,8 +74,8 @@ class Fallback:
         return self.paths is None or any(path.admits(args, kwargs) for path in self.paths)
 
     def start_following(self, reason: str, specialization: Specialization | None = None) -> None:
-        """Follow calls from now on: all, or those that decide about numbers as the last recorded
-        call of a specialization did."""
+        """Follow calls from now on: all, or those whose decisions about numbers match the last
+        recorded call of a specialization."""
         from ..follow.followed_function import FollowedFunction
 
         self.reason = reason
@@ -96,12 +96,12 @@ class Fallback:
 
     def _stop_following(self, why: str) -> None:
         if self.paths is not None:
-            return  # other calls have programs
+            return  # other calls may have programs
         self.warn(f"flambeau.compile: {self.name} stays eager: {why}. Its Python runs on every "
                   f"call, because {self.reason}", "")
 
     def warn(self, text: str, line: str) -> None:
-        """Warn once, attributed to the line that is the reason."""
+        """Warn once per text, attributing the warning to the offending line."""
         if text in self.warnings:
             return
         self.warnings.add(text)

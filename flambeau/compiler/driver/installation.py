@@ -1,4 +1,4 @@
-"""Installer: puts programs for proved calls into service."""
+"""Installer: build, check and install programs of proved calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Problem:
 
 
 class Installer:
-    """Builds programs of recorded calls, checks them, and puts them into service."""
+    """Builds programs of recorded calls, checks them, and installs them."""
 
     def __init__(self, builder: ProgramBuilder, specializations: Specializations,
                  fallback: Fallback) -> None:
@@ -45,8 +45,9 @@ class Installer:
 
     def build(self, specialization: Specialization, trace: Trace, args: tuple,
               kwargs: dict[str, Any], is_stored: bool = False, is_warmup: bool = False) -> None:
-        """Compile a recorded call, in the background unless calls wait; its results are then those
-        of the program. `is_stored`: its precedent is on disk. `is_warmup`: it is the first call."""
+        """Compile a recorded call: in the background, or at once if calls wait, in which case the
+        program's results may replace the call's. `is_stored`: its precedent is on disk.
+        `is_warmup`: it is the first call."""
         precedent = None if is_stored else make_precedent(trace, self.fallback.function)
         pending = self.builder.start(trace, args, kwargs, precedent)
         if can_commit(pending.graph, pending.bindings, trace.result):
@@ -64,13 +65,13 @@ class Installer:
             pending=pending, trace=trace, reach=specialization.state.reach))
         if not run_in_background("flambeau compile", self.builder.compile, pending):
             self.builder.compile(pending)
-        if is_stored:  # its program is usually cached too, and loads faster than an eager call
+        if is_stored:  # the program is usually cached too, and loads faster than an eager call
             pending.done.wait(CACHED_PROGRAM_WAIT_SECONDS)
 
     def run_deferred(self, specialization: Specialization, trace: Trace, args: tuple,
                      kwargs: dict[str, Any]) -> bool:
-        """Compute a call whose operators were only recorded, with the program from disk or a new
-        one; return whether that was possible."""
+        """Compute a call whose operators were only recorded, using the program from disk or a new
+        one. Return whether that was possible."""
         pending = self.builder.restore(trace, args, kwargs)
         if pending is None:
             pending = self.builder.start(trace, args, kwargs)
@@ -98,7 +99,7 @@ class Installer:
         elif (problem := self._find_problem(pending)) is None:
             self._install(specialization, pending)
         elif is_warmup and not problem.is_certain:
-            # Adam's first step amplifies gradients that are noise.
+            # Adam's first step amplifies gradients that are only noise.
             self.restart(specialization)
         else:
             self.fallback.stop(specialization, problem.what, problem.line)
@@ -127,7 +128,7 @@ class Installer:
                         "please report this", is_certain=False)
 
     def _install(self, specialization: Specialization, pending: Pending) -> None:
-        """Put a program into service."""
+        """Install a program, so that calls use it."""
         state = specialization.state
         assert state.reach is not None
         assert state.trace is not None

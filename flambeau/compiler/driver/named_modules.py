@@ -1,6 +1,6 @@
-"""The modules that a function refers to by name; their training flags are part of a call's key.
+"""Find the modules that a function refers to by name. Their training flags are part of call keys.
 
-A module that this walk misses may cost an unusable program, never a wrong answer: guards cover it.
+Missing a module may waste a program but never gives wrong results, because guards cover modules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OptimizedModule: a compiled module, as returned by `compile`. It owns the module."""
+"""OptimizedModule: the compiled module that `compile` returns, which wraps the original."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _WRAPPER_ATTRIBUTES = frozenset(("_orig_mod", "_compiled", "_compiled_call_impl"
 class _CompiledInside:
     """Calls a DistributedDataParallel whose inner module is compiled.
 
-    The wrapper around it talks to other processes on each call and awaits their gradients.
+    The wrapper itself stays eager: it communicates with other processes on each call and waits for
+    their gradients.
     """
 
     def __init__(self, module: DistributedDataParallel, options: dict[str, Any]) -> None:
@@ -43,9 +44,9 @@ def _compiled_call(module: Module, options: dict[str, Any] | None) -> Any:
 
 
 class OptimizedModule(Module):
-    """A module whose call is compiled; everything else belongs to the module at `_orig_mod`.
+    """A module whose call is compiled; everything else is delegated to `_orig_mod`.
 
-    Copies and unpickled modules compile anew when first called.
+    Copies and unpickled modules recompile when first called.
     """
 
     def __init__(self, module: Module, options: dict[str, Any] | None) -> None:
@@ -55,7 +56,7 @@ class OptimizedModule(Module):
         self.__dict__["_compiled"] = _compiled_call(module, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module, compiled if possible, and this module's hooks around it."""
+        """Run the module, compiled if possible, with this wrapper's hooks around it."""
         if self._flambeau_is_hooked:
             return self._flambeau_call_with_hooks(args, kwargs)
         return self.__dict__["_compiled"](*args, **kwargs)
@@ -66,7 +67,7 @@ class OptimizedModule(Module):
 
     @property
     def dynamo_ctx(self) -> Any:
-        """What compiles the call: libraries look for it to tell compiled modules from others."""
+        """The compiled call. Libraries check for this attribute to recognize compiled modules."""
         return self.__dict__["_compiled"]
 
     @property

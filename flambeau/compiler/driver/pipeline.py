@@ -1,25 +1,25 @@
 """The compiler's stages in order, from a captured graph to a native program.
 
 On the graph:
- 1. eliminate_dead_code: drop what no output needs.
- 2. fold_constants: evaluate what depends on no input.
- 3. convert_small_conv_to_matmul: convolutions with few pixels become matrix products.
+ 1. eliminate_dead_code: drop nodes that no output needs.
+ 2. fold_constants: evaluate nodes that depend on no input.
+ 3. convert_small_conv_to_matmul: turn convolutions with few pixels into matrix products.
  4. simplify: algebraic identities; runs again after passes that create opportunities.
  5. move_matmul_before_gather: multiply an embedding table instead of its gathered rows.
- 6. propagate_layouts: permutations cancel, activations stay channels-last.
+ 6. propagate_layouts: cancel permutations, keep activations channels-last.
  7. eliminate_common_subexpressions.
  8. preserve_window_axes: compute before a pool's window axes are merged.
  9. factor_pool_backward: gather at a max pool's maxima instead of multiplying whole images.
-10. compute_moments_in_one_pass: mean and variance together.
-11. split_reductions: parts of sums for all threads.
-12. copy_strided_inputs: arguments with gaps, where they are reshaped.
+10. compute_moments_in_one_pass: compute mean and variance together.
+11. split_reductions: split sums into parts for all threads.
+12. copy_strided_inputs: copy arguments with gaps that are reshaped.
 
 From the graph to machine code:
-13. fuse (fusion/): which nodes share a kernel, and which values are stored.
-14. schedule (schedule/): groups become kernels of the loop IR, in an order that frees memory.
-15. fuse_horizontally: independent small kernels become one.
-16. plan_memory: lifetimes in one arena, and where threads must wait.
-17. native.codegen: kernels become machine code, once per structure.
+13. fuse (fusion/): decide which nodes share a kernel, and which values are stored.
+14. schedule (schedule/): turn groups into loop-IR kernels, in an order that frees memory.
+15. fuse_horizontally: merge independent small kernels.
+16. plan_memory: place values in one arena by lifetime, and decide where threads must wait.
+17. native.codegen: compile kernels to machine code, once per structure.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ PASSES = (
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Set the attribute `stage` of errors from inside the block to the stage's name."""
+    """Set the `stage` attribute of errors raised inside the block to the stage's name."""
     try:
         yield
     except BaseException as error:
@@ -92,8 +92,8 @@ def plan(graph: Graph) -> tuple[list[Task], BufferAssignment, MemoryPlan]:
 def build(graph: Graph, aside: bool = False, arena: Arena | None = None) -> Step:
     """Compile a graph to a native program that is ready to run.
 
-    `aside`: on a background thread, beside the caller's program. `arena`: memory to run in. Errors
-    carry the name of the stage that raised them as their attribute `stage`.
+    `aside`: run on a background thread, alongside the caller's program. `arena`: memory to run in.
+    Errors carry the name of the stage that raised them in their `stage` attribute.
     """
     with _yielding_to_other_threads() if aside else _without_garbage_collection():
         return _build(graph, aside, arena)
@@ -132,7 +132,7 @@ def _build(graph: Graph, aside: bool, arena: Arena | None) -> Step:
 
 
 def _warm_up_workers(graph: Graph) -> None:
-    """Start the compile workers while the kernels are still being planned."""
+    """Start the compile workers early, while the kernels are still being planned."""
     from ...native.jit.worker_pool import WORKERS
     from ...native.target.compile_costs import FIRST_PRODUCT_COMPILE_S
     from ...native.runtime.thread_pool import threads
@@ -161,8 +161,8 @@ def _compile(planned: Planned, aside: bool) -> tuple[ProgramTable, list[int]]:
 def _without_garbage_collection() -> Iterator[None]:
     """Compile without cyclic garbage collection.
 
-    Nearly everything that a compiler allocates lives until it finishes, so collections are slow and
-    find nothing.
+    Nearly everything a compiler allocates lives until it finishes, so collections are slow and free
+    nothing.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -175,7 +175,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def _yielding_to_other_threads() -> Iterator[None]:
-    """Shorten the interpreter's switch interval, so that the program's own thread waits less."""
+    """Shorten the interpreter's switch interval, so that the user's thread waits less."""
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(min(usual_s, BACKGROUND_SWITCH_INTERVAL_S))
     try:

@@ -1,4 +1,4 @@
-"""ProgramBuilder: turns a recorded call into a program, or restores one from disk."""
+"""ProgramBuilder: turn a recorded call into a program, or restore one from disk."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class ProgramBuilder:
 
     def start(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
               precedent: Precedent | None = None) -> Pending:
-        """Build the graph and bindings of a recorded call. `precedent`: of this call; it receives
-        the manifest."""
+        """Build the graph and bindings of a recorded call. Raises Unfit. `precedent`: the call's
+        precedent, which receives the manifest."""
         pending = Pending()
         leaves = flatten_call(args, kwargs)
         try:
@@ -53,7 +53,7 @@ class ProgramBuilder:
         return pending
 
     def compile(self, pending: Pending, arena: Arena | None = None) -> None:
-        """Compile a graph; `arena`: memory for it to run in. Errors are stored in `pending`."""
+        """Compile a graph. `arena`: memory to run in. Errors are stored in `pending`."""
         try:
             pending.step = self.build(pending.graph, arena)
             if pending.bindings.backward is not None:
@@ -64,7 +64,7 @@ class ProgramBuilder:
             pending.done.set()
 
     def build(self, graph: Graph, arena: Arena | None = None) -> Any:
-        """Return a graph's program."""
+        """Compile a graph and return its program."""
         if self.policy.evaluates:
             return Reference(graph)
         from .pipeline import build
@@ -72,7 +72,7 @@ class ProgramBuilder:
         return build(graph, not self.policy.is_synchronous, arena)
 
     def plan(self, graph: Graph) -> list[Task]:
-        """Return a graph's kernels."""
+        """Plan a graph and return its kernels."""
         from .pipeline import optimize, plan
 
         return plan(optimize(graph))[0]

@@ -13,8 +13,8 @@ from ..schedule.program_table import load_table
 def restore_program(edges: Graph, key: str, arena: Arena | None = None) -> Step | None:
     """Load the program stored under a key; return None if a part is missing.
 
-    edges: a graph with the program's inputs, outputs and writes, and nothing between them. The plan
-    is computed only when a report asks for it.
+    edges: a graph with only the program's inputs, outputs and writes. The plan is computed only if
+    a report needs it.
     """
     table = load_table(key)
     addresses = None if table is None or not table.graph else load_cached(table.codes)

@@ -1,4 +1,4 @@
-"""Specialization: the calls with one specialization key, from the first call to a program."""
+"""Specialization: the calls that share a specialization key, and their progress to a program."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from .states import Event, Installed, New, State, check_transition
 
 
 class Specialization:
-    """Calls with the same shapes, dtypes, flags and modes, and the state that they have reached.
+    """Calls with the same shapes, dtypes, flags and modes, and their current state.
 
     tensors: a key for the tensor arguments.
-    kind: the key but for numbers.
-    conditions: which calls of this kind it is for.
+    kind: the key without numbers.
+    conditions: which calls of this kind belong here.
     """
 
     def __init__(self, tensors: Any = (), kind: Any = (), conditions: Conditions | None = None
                  ) -> None:
         self.tensors, self.kind = tensors, kind
         self.conditions = conditions or Conditions((), {})
-        self.is_variant = False  # whether it may be another path of calls that ran before
-        self.numbers: Conditions | None = None  # those that its last recorded call consumed
-        self.path: Conditions | None = None  # what its last recorded call decided, if anything
+        self.is_variant = False  # whether it may be a new path of calls seen before
+        self.numbers: Conditions | None = None  # on the numbers its last recorded call consumed
+        self.path: Conditions | None = None  # on the decisions of its last recorded call, if any
         self.state: State = New()
         self.calls = 0  # calls that no program served
         self.unused_programs = 0  # consecutive programs whose guards failed before any call
         self.moved_line = ""  # the line that read the changed state
         self.is_looked_up = False  # whether its precedent was looked up
         self.precedent_key: str | None = None  # cache key of its precedent
-        self.precedent: Precedent | None = None  # such a call in an earlier process
+        self.precedent: Precedent | None = None  # a matching call in an earlier process
 
     def become(self, event: Event, state: State) -> None:
-        """Enter the state that an event leads to. Raises ImpossibleTransition if it does not."""
+        """Enter the state that an event leads to. Raises ImpossibleTransition if it is illegal."""
         check_transition(self.state, event, state)
         self.state = state
 
     def learn(self, args: tuple, kwargs: dict[str, Any], proof: Proof) -> None:
-        """Note on what the path of a recorded call depends."""
+        """Note what the path of a recorded call depends on."""
         self.path = None
         is_free = proof.is_free
         if proof.decisions:
@@ -52,7 +52,7 @@ class Specialization:
         self.numbers = Conditions(args, kwargs, None, is_free)
 
     def note_end_of_program(self, program: Program, leaves: list[Any]) -> None:
-        """Count a program whose guards fail if it served no call. `leaves`: the arguments."""
+        """Count a program whose guards failed before it served a call. `leaves`: the arguments."""
         moved = program.proof.first_failing(leaves) if program.calls == 0 else None
         self.unused_programs = 0 if moved is None else self.unused_programs + 1
         if moved is not None:

@@ -16,7 +16,7 @@ from ..trace.trace import address
 
 
 def describe_argument(x: Any) -> Any:
-    """Return a key for an argument: structure, shapes, dtypes, plain values, identities."""
+    """Return a key for an argument: its structure, shapes, dtypes, plain values, identities."""
     kind = x.__class__
     if kind in (tuple, list) or is_named_tuple(x):
         return (kind, *map(describe_argument, x))
@@ -31,7 +31,7 @@ def describe_argument(x: Any) -> Any:
 
 
 def describe_call(args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """Return a key for a call's arguments, with the classes only of numbers among them."""
+    """Return a key for a call's arguments, with top-level numbers replaced by their classes."""
     return (*map(_describe_any_number, args),
             *((key, _describe_any_number(x)) for key, x in kwargs.items()))
 
@@ -47,8 +47,8 @@ def describe_tensors(x: Any) -> Any:
 
 
 def compare_extents(a: Any, b: Any) -> tuple[int, ...] | None:
-    """Return how much each dimension of the tensors of `b` exceeds that of `a`, both as described
-    by describe_tensors; None if ranks differ, a dimension is smaller or none is larger."""
+    """Return by how much each dimension of the tensors of `b` exceeds that of `a`; None if ranks
+    differ, a dimension is smaller, or none is larger. Both are keys from describe_tensors."""
     if len(a) != len(b) or any(len(x) != len(y) or x[0] is not y[0] or len(x[1]) != len(y[1])
                                for x, y in zip(a, b, strict=True)):
         return None
@@ -58,8 +58,8 @@ def compare_extents(a: Any, b: Any) -> tuple[int, ...] | None:
 
 def describe_overlap(arguments: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
     """Describe arguments that share memory with an earlier one (all of it, part of it, or disjoint
-    parts) and whether they are the same object or views of one tensor. Also list those in memory
-    that the step reaches by itself, whose ids are in `reachable`."""
+    parts) and whether they are the same object or views of one tensor. Also list those whose memory
+    the step reaches without them, given by id in `reachable`."""
     met: dict[int, tuple[int, Any, np.ndarray]] = {}
     result: list[tuple] = []
     for i, leaf in enumerate(flatten(arguments)):

@@ -38,11 +38,11 @@ class Specializations:
         self._serial = itertools.count()
         self._waiting_keys = SpecializationTable()
         self._roots: list[Module] | None = None  # modules that the step refers to by name
-        self._reachable: set[int] = set()  # ids of memory that the step reaches by itself
+        self._reachable: set[int] = set()  # ids of memory that the step reaches without arguments
         self._accumulated: dict[int, Tensor] = {}  # leaves whose grad is sometimes None
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
-        """Return the specialization of a call, new if necessary; None if there are too many."""
+        """Return the specialization of a call, new if needed; None if there are too many."""
         kind = (
             describe_call(args, kwargs), describe_overlap((args, kwargs), self._reachable),
             read_ambient_modes(), self._training_flags(), self._absent_grads(),
@@ -89,13 +89,14 @@ class Specializations:
         self._table.clear()
 
     def list_builds(self) -> list[Pending]:
-        """Return the programs that are being built."""
+        """Return the programs being built."""
         return [s.state.pending for s in list(self._table.values())
                 if isinstance(s.state, Building)]
 
     def grow(self) -> bool:
-        """Whether the latest specializations were each called once and grew by equal steps, as when
-        a cache grows by a token per call. With gradients, each length gets a program instead."""
+        """Whether the latest specializations were each used once and grew by equal steps, like a
+        cache that grows by a token per call. False in grad mode: there each length gets a program.
+        """
         if MODE.grad:
             return False
         last = [*self._table.values()][-GROWING_SPECIALIZATIONS:]
@@ -112,13 +113,13 @@ class Specializations:
         return not recurs and 2 * len(kinds) <= len(self._table)
 
     def register(self, program: Program) -> None:
-        """Dispatch calls to a program before all others."""
+        """Add a program at the front of the dispatch list."""
         self.programs.insert(0, program)
         self.last = program
 
     def invalidate(self, specialization: Specialization, leaves: list[Any]) -> None:
-        """Drop a program whose guards failed for a call with these arguments; its specialization is
-        recorded again."""
+        """Drop a program whose guards failed for a call with these arguments. Its specialization
+        will be recorded again."""
         self._unregister(specialization)
         state = specialization.state
         if isinstance(state, Installed):
@@ -141,7 +142,7 @@ class Specializations:
         return self._roots
 
     def snapshot(self, trace: Trace) -> ReachableState:
-        """Snapshot what the step reaches, after a recorded call."""
+        """Snapshot the state that the step reaches, after a recorded call."""
         result = ReachableState(trace)
         self._reachable = result.list_memory()
         return result
@@ -152,8 +153,8 @@ class Specializations:
     # ------------------------------------------------------------- gradient accumulation
 
     def _absent_grads(self) -> tuple:
-        """Return which of the sometimes-missing grads are None. This gives gradient accumulation's
-        calls separate specializations."""
+        """Return which of the sometimes-missing grads are None. This gives the calls of gradient
+        accumulation separate specializations."""
         return tuple(leaf._grad is None for leaf in self._accumulated.values())
 
     def note_accumulation(self, *seen: Iterable[tuple[Tensor, bool]]) -> bool:

@@ -1,4 +1,4 @@
-"""The compiler's stance: whether calls of compiled functions may compile, or use programs."""
+"""The compiler's stance: whether compiled functions may compile new programs or use any."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _get_tool = (lambda tool: None) if _monitoring is None else _monitoring.get_tool
 
 
 class Stance(NamedTuple):
-    """What `set_stance` sets."""
+    """The settings of `set_stance`."""
 
     name: str = "default"
     backend: str | Callable[..., Any] | None = None
 
 
 class CurrentStance:
-    """The stance, as the flags that a call reads."""
+    """The current stance, as flags for calls to read."""
 
     __slots__ = ("forbids_new", "forces_eager", "stance")
 
@@ -43,7 +43,7 @@ class CurrentStance:
         self.forbids_new = stance.name not in _COMPILES
 
     def refuse(self, function: Any) -> None:
-        """Raise RuntimeError where a call that no program serves is an error."""
+        """Raise RuntimeError if the stance forbids calls that no program serves."""
         name = self.stance.name
         if name == "fail_on_recompile":
             code = getattr(function, "__code__", None)
@@ -65,11 +65,11 @@ class set_stance:
     """Set what calls of compiled functions do: as a function, a context or a decorator.
 
     stance: "default" and "eager_then_compile" compile (flambeau's first calls are eager in any
-    case); "force_eager" ignores programs; "eager_on_recompile" runs those that exist, and other
-    calls eagerly; "fail_on_recompile" raises RuntimeError for those.
-    skip_guard_eval_unsafe: accepted; guards are checked all the same.
-    force_backend: "eager" runs eagerly; others have no effect. Only with the default stance, else
-    RuntimeError. So is a call inside a compiled function.
+    case); "force_eager" ignores programs; "eager_on_recompile" uses existing programs and runs
+    other calls eagerly; "fail_on_recompile" raises RuntimeError for other calls.
+    skip_guard_eval_unsafe: accepted but ignored; guards are always checked.
+    force_backend: "eager" runs eagerly; others have no effect. Raises RuntimeError with any stance
+    but the default, and inside a compiled function.
 
     >>> double = torch.compile(lambda x: 2 * x)
     >>> with torch.compiler.set_stance("force_eager"):
@@ -90,7 +90,7 @@ class set_stance:
         STANCE.set(self.stance)
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorate a function: the stance holds while it runs."""
+        """Decorate a function so that the stance holds while it runs."""
         STANCE.set(self.prev)
 
         @functools.wraps(fn)
@@ -110,5 +110,5 @@ class set_stance:
         STANCE.set(self.prev)
 
     def clone(self) -> set_stance:
-        """Return another context of this stance."""
+        """Return a new context with the same stance."""
         return set_stance(self.stance.name, force_backend=self.stance.backend)

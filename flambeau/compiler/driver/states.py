@@ -29,7 +29,7 @@ class Event(Enum):
 
 
 class State:
-    """Base class; its defaults are for states that have recorded nothing."""
+    """Base class. The defaults are for states without a recording."""
 
     is_evictable: ClassVar[bool] = True  # another specialization may replace it
     trace: Trace | None = None  # of the last recorded call
@@ -39,7 +39,7 @@ class State:
 
 @dataclass(eq=False, kw_only=True)
 class New(State):
-    """No recorded call exists that the next could be compared with."""
+    """There is no recorded call to compare the next one with."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -53,7 +53,7 @@ class Recorded(State):
 
 @dataclass(eq=False, kw_only=True)
 class Building(State):
-    """A program is being built, perhaps on another thread; calls run eagerly."""
+    """A program is being built, possibly on another thread; calls run eagerly."""
 
     is_evictable: ClassVar[bool] = False  # the program would have no owner
     pending: Pending
@@ -72,8 +72,8 @@ class Installed(State):
 
 @dataclass(eq=False, kw_only=True)
 class Outdated(State):
-    """Its program's guards failed. The next recording is compared with the program's. Its problems
-    are not final: an optimizer may be creating state for a new parameter."""
+    """The program's guards failed. The next recording is compared with the program's recording; its
+    problems are not final, because an optimizer may be creating state for a new parameter."""
 
     trace: Trace
     reach: ReachableState | None
@@ -89,7 +89,7 @@ class Eager(State):
 
 @dataclass(eq=False, kw_only=True)
 class Followed(State):
-    """The function follows its calls; its specializations have ended."""
+    """The calls are followed, and the specialization has ended."""
 
 
 TRANSITIONS: dict[tuple[type[State], Event], type[State]] = {
@@ -114,11 +114,11 @@ TRANSITIONS: dict[tuple[type[State], Event], type[State]] = {
 
 
 class ImpossibleTransition(RuntimeError):
-    """An event that cannot happen in a state: a driver bug."""
+    """Raised for an event that cannot happen in a state, which is a driver bug."""
 
 
 def check_transition(before: State, event: Event, after: State) -> None:
-    """Refuse a transition that is not in the table."""
+    """Raise ImpossibleTransition if a transition is not in the table."""
     expected = TRANSITIONS.get((type(before), event))
     if expected is None:
         raise ImpossibleTransition(f"{event.name} cannot happen in {type(before).__name__}")

@@ -1,1 +1,1 @@
-"""Followed calls: Python runs, operators are listed, and a program computes the list."""
+"""Followed calls: Python runs every time, and a compiled program computes its operators."""

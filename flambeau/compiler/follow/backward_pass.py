@@ -1,9 +1,9 @@
 """BackwardPass: `backward()` as one event of a followed call.
 
 The recorded pass walked a graph of nodes and set the grads of leaves. If this call's graph has the
-same shape and leaves, no vjp is called: the grads are set, the nodes freed, and the program
-computes what the vjps would. The engine runs as usual if there are hooks, Functions of the user,
-grads from before or nodes of earlier calls.
+same shape and leaves, no vjp runs: the grads are set, the nodes freed, and the program computes
+what the vjps would have. The engine runs as usual if there are hooks, user-defined Functions,
+existing grads, or nodes from earlier calls.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 class BackwardPass:
     """A recorded backward pass.
 
-    shapes: (class, plan, restore, edges) for each node, in breadth-first order; an edge is a leaf,
-        None, or (number of a node, number of its output).
-    grads: (leaf, its array, window of its grad, whether that covers part of its owner).
+    shapes: (class, plan, restore, edges) of each node, in breadth-first order. An edge is a leaf,
+        None, or (node index, output index).
+    grads: (leaf, its array, window of its grad, whether the window is only part of its owner).
     """
 
     def __init__(self, start: int) -> None:
         self.start = self.end = start
-        self.output = -1  # which output of the root's node; -1 if it has a single one
+        self.output = -1  # output index of the root; -1 if its node has one output
         self.shapes: list[tuple[Any, Any, Any, tuple]] = []
         self.leaves: list[Tensor] = []
         self.grads: list[tuple[Tensor, Any, Value, bool]] = []
-        self.versions: list[int] = []  # of the grads: the engine adds to some in place
-        self.views: list[Any] = []  # the latest windows of grads, for reuse
-        self.walk: Any = None  # generated for this graph when it comes a second time
+        self.versions: list[int] = []  # of the grads: the engine accumulates some in place
+        self.views: list[Any] = []  # last windows of grads, for reuse
+        self.walk: Any = None  # generated when the same graph appears a second time
 
     @staticmethod
     def begun(root: Any, start: int, sequence: int) -> BackwardPass | None:
-        """Describe the pass from a root that is about to run; None if it cannot be one event."""
+        """Describe the pass about to run from `root`; None if it cannot be a single event."""
         result = BackwardPass(start)
         root, result.output = _node_and_output(root)
         if not isinstance(root, Node) or SPECIAL.count:
@@ -75,7 +75,7 @@ class BackwardPass:
         return all(_is_plain(leaf) for leaf in self.leaves)
 
     def finish(self, recorder: SegmentRecorder) -> bool:
-        """After the pass: whether its only results are grads on memory of their own."""
+        """Record the grads after the pass. Return False if it did anything but set new grads."""
         events = recorder.trace.events
         self.end = len(events)
         if any(e.kind not in (OPERATOR, WRITE) for e in events[self.start :]):
@@ -92,7 +92,7 @@ class BackwardPass:
         return self.end > self.start
 
     def is_closed(self, events: list[Event], memory: list[Memory]) -> bool:
-        """Whether nothing after the pass uses its intermediate results."""
+        """Whether no later event uses the pass's intermediate results."""
         result: set[int] = set()
         for event in events[self.start : self.end]:
             result.update(v.storage for v in values_in((event.results, event.args)))
@@ -108,13 +108,13 @@ class BackwardPass:
     # ------------------------------------------------------------------------------ following
 
     def follow(self, following: Following, root: Any) -> bool:
-        """List the pass from a root; False, without any effect, if it is another one."""
+        """List the pass from `root`. Return False, with no side effects, if it differs."""
         if SPECIAL.count or following.ambient != AMBIENT.changes:
             return False
         before = following.pos
         try:
             return self._follow(following, root)
-        except BaseException:  # an interrupt: the pass did not begin
+        except BaseException:  # interrupted: undo, as if the pass had not begun
             if following.pos in (before, self.end - 1):
                 following.pos = before
                 for leaf, _, _, _ in self.grads:
@@ -152,7 +152,7 @@ class BackwardPass:
         return True
 
     def _walk(self, root: Any, sequence: int) -> list[Node] | None:
-        """The nodes below a root, if their graph is the recorded one; else None."""
+        """Return the nodes below `root` if they form the recorded graph, else None."""
         nodes, numbers = [root], {id(root): 0}
         count = len(self.shapes)
         for number, node in enumerate(nodes):
@@ -179,7 +179,7 @@ class BackwardPass:
 
 
 def _node_and_output(target: Any) -> tuple[Any, int]:
-    """The node of an edge, and which of its outputs; -1 if it has a single one."""
+    """Return an edge's node and output index; the index is -1 if the node has one output."""
     return (target.node, target.index) if target.__class__ is Output else (target, -1)
 
 

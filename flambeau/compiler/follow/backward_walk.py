@@ -1,4 +1,4 @@
-"""Generates the walk through the autograd graph of a backward pass, as straight-line code."""
+"""Generate straight-line code that walks the autograd graph of a recorded backward pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Source:
-    """Lines of generated code, and the objects that they name."""
+    """Lines of generated code, and the objects they refer to by name."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -33,19 +33,19 @@ class _Source:
         }
 
     def constant(self, value: Any) -> str:
-        """The name of an object in the generated code."""
+        """Return a name for an object in the generated code."""
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
 
     def refuse_if(self, *tests: str) -> None:
-        """Return False from the walk, before any effect, if one of the tests is true."""
+        """Make the walk return False, before any side effect, if any test is true."""
         self.lines += [f"if {' or '.join(tests)}:", "    return False"]
 
 
 def write_walk(pass_: BackwardPass, following: Following, nodes: list[Node]) -> Callable:
-    """Generate walk(following, root), which compares the graph below `root` with that of `nodes`,
-    sets the grads and frees the nodes. It returns False, without any effect, for another graph."""
+    """Generate walk(following, root): compare the graph below `root` with that of `nodes`, set the
+    grads and free the nodes. It returns False, with no side effects, if the graphs differ."""
     source = _Source()
     source.lines.append("sequence = f.sequence")
     if pass_.output >= 0:
@@ -70,7 +70,7 @@ def write_walk(pass_: BackwardPass, following: Following, nodes: list[Node]) -> 
 
 
 def _compare_nodes(source: _Source, pass_: BackwardPass) -> None:
-    """Walk along the edges; then compare the nodes, all at once."""
+    """Follow the edges, then compare all nodes at once."""
     seen = {0}
     for number, (_, _, _, edges) in enumerate(pass_.shapes):
         if edges:
@@ -138,7 +138,8 @@ def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> No
 class _GradMemory:
     """The memory of the grads that a pass sets.
 
-    rows: for each grad its storage, and the place in `views` and the window if it covers a part.
+    rows: (storage, index in `views`, window) of each grad; the index is None if the grad covers
+        its whole storage.
     """
 
     def __init__(self, recycled: RecycledMemory, pass_: BackwardPass) -> None:
@@ -159,7 +160,7 @@ class _GradMemory:
             recycled.windows.append(self.views)
 
     def bind(self, following: Following) -> None:
-        """Have arrays and windows that nobody else holds, and bind them to the storages."""
+        """Bind the storages to arrays and windows that nobody else holds."""
         recycled = self.recycled
         if not self.census.is_as_before(recycled.arrays) \
                 or not EXPOSED.keys().isdisjoint(self.ids):

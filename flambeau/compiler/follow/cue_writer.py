@@ -1,7 +1,7 @@
-"""Generates the code of inline caches: one function for each interception of a call.
+"""Generate the code of inline caches: one function per intercepted call.
 
-The code compares the arguments with what was there before, allocates the results and attaches the
-autograd node, with every constant of the place folded in.
+The code compares the arguments with the recorded ones, allocates the results and attaches the
+autograd node, with all constants of the call site folded in.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 
 def is_followed(following: Following) -> bool:
-    """Whether the call still follows its segment."""
+    """Whether the active call still follows this segment."""
     session = ACTIVE.session
     return session is not None and session.following is following
 
 
-# What the generated code of all cues names.
+# Names available to the generated code of all cues.
 _SHARED: dict[str, Any] = {
     "ACTIVE": ACTIVE, "AMBIENT": AMBIENT, "AUTOCAST": AUTOCAST, "EXPOSED": EXPOSED,
     "INFERENCE": INFERENCE, "INTS": {int}, "MODE": MODE, "Output": Output,
@@ -63,7 +63,7 @@ _SHARED: dict[str, Any] = {
 
 def cue_for(hook: Hook, session: Session, following: Following, at: int, args: tuple,
             kwargs: dict[str, Any], result: Any) -> Cue:
-    """The cue of an intercepted function that has just run, beginning at event `at`."""
+    """Return a cue for an intercepted function that has just run, starting at event `at`."""
     cue = Cue(hook, following.segment)
     if not following.segment.is_fixed(at, following.owners, (args, kwargs)):
         return cue
@@ -88,7 +88,7 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
 
 
 def _has_checked_values(operator: Operator, following: Following, at: int) -> bool:
-    """Whether the values that an operator raises for, if any, have been computed at an event."""
+    """Whether the values that an operator validates, if any, are known before event `at`."""
     if operator.values is None:
         return True
     segment = following.segment
@@ -102,7 +102,7 @@ def _has_checked_values(operator: Operator, following: Following, at: int) -> bo
 
 def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
               result: Any) -> None:
-    """Write the cue of a function that only reserves memory, such as `empty_like`."""
+    """Write the cue of a function that only allocates memory, such as `empty_like`."""
     entries = following.segment.entries[at : following.pos]
     results = _every(result)
     if kwargs or len(results) != len(entries) or any(
@@ -125,7 +125,7 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     cue.take = writer.compile(unpack, compare, body)
 
 
-# Classes of arguments that a comparison says everything about.
+# Argument classes for which equality is sufficient.
 _COMPARABLE = {bool, int, float, complex, str, NoneType, dtype, device}
 
 
@@ -136,7 +136,7 @@ def _is_comparable(x: Any) -> bool:
 
 def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
               result: Any) -> None:
-    """Write the cue of a function that fills new memory as its arguments say, such as `zeros`."""
+    """Write the cue of a function that fills new memory from plain arguments, such as `zeros`."""
     entry = following.segment.entries[min(at, following.segment.count - 1)]
     recorded = entry.event.array
     if following.pos != at + 1 or entry.kind != CONSTANT or recorded is None \
@@ -163,7 +163,7 @@ def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
 
 
 def _draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Write the cue of a function that fills memory of this call with random numbers."""
+    """Write the cue of a function that fills this call's memory with random numbers."""
     entry = following.segment.entries[min(at, following.segment.count - 1)]
     if following.pos != at + 1 or entry.kind != DRAW or kwargs or entry.event.kwargs:
         return
@@ -186,7 +186,7 @@ def _draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str
 
 
 def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
-    """For each parameter the expression of its value, or (default,)."""
+    """Return the source of each parameter's value, or (default,); None if not supported."""
     operator: Operator = hook.operator
     if not hook.binder.plain:
         return _layout_of_rest(operator, args, kwargs)
@@ -206,7 +206,7 @@ def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None
 
 
 def _layout_of_rest(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
-    """The layout of operators such as `permute(input, *dims)`, whose dims are given one by one."""
+    """Return the layout of variadic operators such as `permute(input, *dims)`, or None."""
     kinds = [p.kind for p in operator.parameters]
     if operator.kind is not Kind.VIEW or kwargs or len(kinds) != 2 or len(args) < 2 \
             or kinds[1] is not operator.parameters[1].VAR_POSITIONAL \
@@ -216,15 +216,15 @@ def _layout_of_rest(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> 
 
 
 def _named_arguments(operator: Operator, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments that are parameters of the operator, without an `out` of None."""
+    """Return the keyword arguments that are parameters of the operator."""
     return {name: x for name, x in kwargs.items() if name in operator.names}
 
 
 class CueWriter:
-    """Generates the source of a cue's `take`."""
+    """Generates the source of a cue's `take` method."""
 
     def __init__(self, cue: Cue, following: Following, operator: Operator | None = None) -> None:
-        """`operator`: what the tape records, if the function is no operator itself."""
+        """`operator`: what the tape records, if the function is not an operator itself."""
         self.cue, self.following = cue, following
         self.operator = operator or cue.hook.operator
         self.names: dict[str, Any] = {
@@ -235,13 +235,13 @@ class CueWriter:
             self.tests.append("AUTOCAST.count")
 
     def constant(self, value: Any) -> str:
-        """The name of an object in the generated code."""
+        """Return a name for an object in the generated code."""
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
 
     def unpack(self, args: tuple, kwargs: dict[str, Any]) -> list[str]:
-        """Lines that unpack the arguments."""
+        """Return lines that unpack the arguments."""
         self.tests.append(f"len(args) != {len(args)}")
         self.tests.append(f"len(kwargs) != {len(kwargs)}" if kwargs else "kwargs")
         lines = []
@@ -257,9 +257,9 @@ class CueWriter:
         return lines
 
     def expect(self, name: str, expected: Any, actual: Any) -> str:
-        """A test that is true where an argument differs from what is expected.
+        """Return a test that is true if an argument differs from the expected one.
 
-        actual: the argument of this call, which decides the form of the test.
+        actual: this call's argument, which determines the form of the test.
         """
         if isinstance(actual, Tensor) and isinstance(expected, Value):
             kind, s = self.constant(actual.__class__), expected.storage
@@ -297,14 +297,14 @@ class CueWriter:
         return f"{known}not f.same({c}, {name})"
 
     def _expect_parts(self, name: str, expected: tuple, actual: tuple) -> str:
-        """The test of a tuple, part by part: it may hold tensors, and tuples of its own."""
+        """Return the test of a tuple, part by part: it may hold tensors and nested tuples."""
         parts = [self.expect(f"{name}[{i}]", e, x)
                  for i, (e, x) in enumerate(zip(expected, actual, strict=True))]
         return " or ".join([f"{name}.__class__ is not {self.constant(actual.__class__)}",
                             f"len({name}) != {len(parts)}", *parts])
 
     def memory(self, entry: Entry) -> list[str]:
-        """Lines that allocate the storages of an entry; `owner` is the last."""
+        """Return lines that allocate an entry's storages; `owner` is the last one's array."""
         recycled = self.following.segment.recycled
         self.names["recycle"] = recycled.take
         dynamic = [s for s in entry.allocated if s not in recycled.ready]
@@ -319,7 +319,7 @@ class CueWriter:
         return lines
 
     def tensor(self, name: str, array: str) -> list[str]:
-        """Lines that create a tensor without history."""
+        """Return lines that create a tensor without autograd history."""
         return [f"{name} = new(Tensor)", f"{name}._array = {array}",
                 f"{name}._requires_grad = {name}._tracked = False",
                 f"{name}._node = {name}._grad = {name}._counter = {name}._base = None",
@@ -327,10 +327,10 @@ class CueWriter:
 
     def history(self, result: Any, names: list[str], layout: list[Any], bound: tuple,
                 returned: str) -> list[str]:
-        """Lines that record the results on the tape, as the operator's function does.
+        """Return lines that record the results on the tape, as the operator's function does.
 
-        names: the variables of the results. result: the result of this call. returned: what the
-        cue returns, at once where a hook on saved tensors ended the segment.
+        names: the variables of the results. result: this call's result. returned: what the cue
+        returns; it returns early if a saved-tensor hook ended the segment.
         """
         operator = self.operator
         tensors = [n for n, x in zip(layout, bound, strict=True) if isinstance(x, Tensor)]
@@ -353,7 +353,7 @@ class CueWriter:
 
     def _node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
               ) -> list[str] | None:
-        """Lines that create the node where the same inputs require grad as in this call."""
+        """Return lines that create the node if the same inputs require grad as in this call."""
         operator, plan = self.operator, node.plan
         tests, edges = ["MODE.grad", "not SPECIAL.count"], []
         for i in operator.tensor_positions:
@@ -387,7 +387,7 @@ class CueWriter:
 
     def _saved(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
                ) -> tuple[list[str], str, str]:
-        """Preparing lines, and the expressions of what the node saves and of its versions."""
+        """Return (setup lines, source of the saved values, source of their versions)."""
         lines, saved, versions = [], "", ""
         for k, (kind, i) in enumerate(node.plan.sources):
             version = "None"
@@ -409,8 +409,8 @@ class CueWriter:
     def compile(self, unpack: list[str], compare: list[str], body: list[str]) -> Callable:
         """Compile the generated function.
 
-        Objects of this place are defaults of parameters that no caller passes: one tuple, and not
-        a dictionary of globals for each cue.
+        The cue's own objects are bound as parameter defaults: one tuple per cue instead of a
+        dictionary of globals.
         """
         lines = [
             "    f = ACTIVE.session.following",
@@ -484,9 +484,9 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
 
 def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, body: list[str]
             ) -> list[str | None] | None:
-    """The expression of each result's array; lines that create windows go to `body`.
+    """Return the source of each result's array. Appends the lines that create windows to `body`.
 
-    Returns None where a result is a view or lies on older memory.
+    Returns None if a result is a view or lies on older memory.
     """
     if entry.results is None:
         return ["owner"]
@@ -530,7 +530,7 @@ def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, bod
 
 
 def _window_on(owner: np.ndarray, value: Value) -> np.ndarray:
-    """A window on an array."""
+    """Return a window on an array."""
     return window_on_bytes(_as_bytes(owner), value)
 
 
@@ -542,7 +542,7 @@ def _every(result: Any) -> Any:
 
 
 def _node_of(result: Any) -> Any:
-    """The node that all results share; None if they do not."""
+    """Return the node that all results share, or None."""
     nodes = [y._node for y in _every(result) if y is not None and y._node is not None]
     if not nodes:
         return None
@@ -555,8 +555,8 @@ def _node_of(result: Any) -> Any:
 
 def _view_by_composite(cue: Cue, following: Following, args: tuple, kwargs: dict[str, Any],
                        new: Any) -> bool:
-    """Write the cue of a composite such as `reshape` where it returns a view; False if it does not.
-    """
+    """Write the cue of a composite, such as `reshape`, that returned a view. Return False if it did
+    not."""
     operator = getattr(cue.hook.function, "views_as", None)
     source = args[0] if args else None
     if operator is None or kwargs or new.__class__ is not Tensor or new is source \
@@ -590,8 +590,8 @@ def _views(cue: Cue, following: Following, operator: Operator, layout: list[Any]
            plain: list[tuple[str, Any]], args: tuple, kwargs: dict[str, Any], new: Any) -> None:
     """Write the cue of a function that returns views of its first operand.
 
-    layout, bound: the operator's operands, their expressions and values. plain: the other arguments
-    of the function, (expression, value).
+    layout, bound: the sources and values of the operator's operands. plain: the function's other
+    arguments, as (source, value).
     """
     result = _window(following, bound[0]._array)
     if result is None:
@@ -621,7 +621,7 @@ def _views(cue: Cue, following: Following, operator: Operator, layout: list[Any]
 
 
 def _window(following: Following, array: np.ndarray) -> Value | None:
-    """The window that an array is on a storage of the segment; None for inputs and others."""
+    """Describe an array as a window on a storage of the segment; None for inputs and the rest."""
     for s, owner in enumerate(following.owners):
         if owner is None or following.segment.memory[s].kind == INPUT:
             continue
@@ -632,7 +632,7 @@ def _window(following: Following, array: np.ndarray) -> Value | None:
 
 
 def _call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Write the cue of a composite: with the same plain arguments it runs as it is."""
+    """Write the cue of a composite, which runs normally if its plain arguments are the same."""
     assert cue.hook.plain is not None
     key = cue.hook.plain(args, kwargs)
     plain, named = key if kwargs else (key, ())

@@ -1,6 +1,6 @@
-"""Lists events other than operators: writes, constants, reserved memory, draws and updates.
+"""List events other than operators: writes, constants, allocations, random draws and updates.
 
-Each steps past the next event of the segment, or is recorded where no segment matches.
+Each function steps past the segment's next event, or records the event if no segment matches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def list_write(session: Session, target: np.ndarray, source: np.ndarray) -> None:
-    """List that `source` is written over `target`."""
+    """List a copy of `source` into `target`."""
 
     def test(following: Following, entry: Entry) -> bool:
         into, what = entry.event.args
@@ -44,7 +44,7 @@ def list_write(session: Session, target: np.ndarray, source: np.ndarray) -> None
 
 
 def list_constant(session: Session, array: np.ndarray, function: Any = None) -> None:
-    """List an array of constants, which has its values."""
+    """List an array of constants. Its values are already there."""
 
     def test(following: Following, entry: Entry) -> bool:
         result = entry.event.array
@@ -73,7 +73,7 @@ def list_constant(session: Session, array: np.ndarray, function: Any = None) -> 
 
 
 def list_empty(session: Session, array: np.ndarray, function: Any = None) -> None:
-    """List memory that was reserved."""
+    """List an uninitialized allocation, such as `torch.empty`."""
     if session.match(EMPTY, lambda f, e: f.begins(e, e.event.results[0], array)) is None:
         recorder = session.next_recorder()
         if recorder is not None:
@@ -81,7 +81,7 @@ def list_empty(session: Session, array: np.ndarray, function: Any = None) -> Non
 
 
 def list_root(session: Session, array: np.ndarray, function: Any) -> None:
-    """List the cotangent at the root of a backward pass, if the segment has it as a constant."""
+    """List the root cotangent of a backward pass if the segment holds it as a constant."""
     following = session.following
     if following is not None and following.next.kind == CONSTANT and array.base is None \
             and id(array) not in following.bound:
@@ -89,7 +89,7 @@ def list_root(session: Session, array: np.ndarray, function: Any) -> None:
 
 
 def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:
-    """List a copy of a cotangent as a leaf's grad, without values; None if it does not match."""
+    """List copying a cotangent into a leaf's new grad. Return that grad, or None on a mismatch."""
 
     def test(following: Following, entry: Entry) -> bool:
         into, what = entry.event.args
@@ -107,7 +107,7 @@ def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:
 
 
 def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Draw random numbers at once, into the buffer that the program reads."""
+    """List a random draw, and draw right away into the buffer that the program reads."""
     array, *rest = args
 
     def test(following: Following, entry: Entry) -> bool:
@@ -138,7 +138,7 @@ def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[st
 def list_update(
     session: Session, rows: tuple, where: dict[str, Any], scalars: Any, formula: Callable
 ) -> None:
-    """List an optimizer's update. `rows`: (parameter, grad, states) for each parameter."""
+    """List an optimizer update. `rows`: (parameter, grad, states) of each parameter."""
 
     def test(following: Following, entry: Entry) -> bool:
         event = entry.event

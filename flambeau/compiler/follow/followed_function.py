@@ -1,4 +1,4 @@
-"""FollowedFunction: a function whose Python runs on every call, with its operators compiled."""
+"""FollowedFunction: run a function's Python on every call, but compile its operators."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from .session import Session
 from .trial import Trial
 
 
-_RUNNING = threading.Lock()  # functions have stubs for all threads: one followed call at a time
+_RUNNING = threading.Lock()  # stubs are process-wide: one followed call at a time
 
 
 class FollowedFunction:
-    """Follows the calls of a function.
+    """A function whose calls are followed.
 
-    build: compiles a graph. waits: whether calls wait for it.
+    build: compiles a graph. waits: whether calls wait for the compiler.
     tell: warns why the function stays eager.
     always: follow without a trial.
-    plan: plans the kernels of a graph; None where no program serves several lengths.
+    plan: plans the kernels of a graph; None disables programs that serve several lengths.
     """
 
     def __init__(self, function: Callable, build: Callable[[Graph], Any], waits: bool,
@@ -48,18 +48,18 @@ class FollowedFunction:
         self.function, self.make, self.waits, self.tell = function, build, waits, tell
         self.plan = plan
         self.trial = Trial(not always)
-        self.built = 0  # programs whose build began
-        self.late: list[bool] = []  # of the last calls: whether each took a new path
+        self.built = 0  # builds started so far
+        self.late: list[bool] = []  # for recent calls: whether each took a new path
         self.root = Exit()
         self.notes: list[str] = []
         self.lock = threading.RLock()
         self.failed = ""
-        self.is_steady = True  # whether the last call only ran programs
+        self.is_steady = True  # whether the last call only ran existing programs
         self.programs: list[Program] = []
         self.calls = 0  # followed so far
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Follow one call, or run it eagerly where following is off or does not pay."""
+        """Follow one call, or run it eagerly if following is off or does not pay."""
         trial = self.trial
         if self.failed or not trial.pays or AMBIENT.observers or is_anything_observed():
             return self.function(*args, **kwargs)
@@ -92,7 +92,7 @@ class FollowedFunction:
         return result
 
     def _try(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Run and time a call of the trial."""
+        """Run and time one call of the trial."""
         trial, eager = self.trial, self.trial.wants_eager
         begun = time.perf_counter()
         if eager:
@@ -118,7 +118,7 @@ class FollowedFunction:
                 self.tell(self.failed)
 
     def summary(self) -> str:
-        """The programs and the trial, for explain()."""
+        """Describe the programs and the trial, for explain()."""
         programs = self.programs
         ends = "".join(f"\n  a program ends where {why}" for why in self.notes[:8])
         outcome = self.trial.outcome()
@@ -132,7 +132,7 @@ class FollowedFunction:
         return any(exit.pending for exit in self._exits())
 
     def _drop_idle_memory(self, idle_calls: int = 32) -> None:
-        """Every `idle_calls` calls, free the memory of paths that none of them took."""
+        """Every `idle_calls` calls, free the memory of paths that none of those calls took."""
         if self.calls % idle_calls:
             return
         for exit in self._exits():
@@ -158,18 +158,18 @@ class FollowedFunction:
         return not exit.pending and not grows and self.built < MAX_FOLLOWED_PROGRAMS
 
     def note(self, why: str) -> None:
-        """Note why a segment ended or was not recorded, for explain()."""
+        """Remember why a segment ended or was not recorded, for explain()."""
         if why not in self.notes:
             self.notes.append(why)
 
     def stop_at(self, exit: Exit) -> None:
-        """Stop recording at an exit; if calls begin there, the function stays eager."""
+        """Stop recording at an exit. If it is the root, the function stays eager."""
         if exit is self.root:
             self.failed = exit.closed
             self.tell(exit.closed)
 
     def compute(self, session: Session, following: Following) -> None:
-        """Compute the listed events: by a program if one fits, else by a replay."""
+        """Compute the listed events with a program if one fits, else with a replay."""
         alive = survivors(following)
         segment = following.segment
         exit = segment.exit(following.pos)
@@ -201,7 +201,7 @@ class FollowedFunction:
     def build(self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
               inputs: Sequence[np.ndarray | None], alive: Any,
               shifts: dict[int, int] | None = None) -> None:
-        """Start to build a program of the first `count` events of a segment."""
+        """Start building a program of a segment's first `count` events."""
         exit = segment.exit(count)
         computed = frozenset(
             s for s in alive
@@ -245,7 +245,7 @@ class FollowedFunction:
             exit.pending = False
 
     def grow(self, exit: Exit, alive: Any) -> GrowingSegment | None:
-        """Put one segment in place of those of an exit that differ in a length."""
+        """Merge an exit's segments that differ only in a length; None if they do not merge."""
         segment = find_growth(exit.segments) if exit.grows and self.plan is not None else None
         if segment is None:
             return None
@@ -260,8 +260,8 @@ class FollowedFunction:
         return segment
 
     def _unfit(self, segment: Segment, why: str) -> None:
-        """Give up on a segment that no program can compute: the function stays eager, unless the
-        segment was put in place of several, which then get programs of their own."""
+        """Give up on a segment that no program can compute. The function stays eager, unless the
+        segment merged several lengths; then each length gets its own program."""
         segment.problem = why
         if isinstance(segment, GrowingSegment):
             self.note(why)

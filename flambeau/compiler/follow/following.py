@@ -1,8 +1,8 @@
 """Following: the cursor of a call in a segment, and the memory of the segment's storages.
 
-A listed operator returns a tensor at once: its memory is allocated and laid out as recorded, only
-the values are missing. Windows on it are real ones, so shapes, strides, storages, versions and
-history are exact before anything is computed.
+A listed operator returns a tensor immediately: its memory is allocated with the recorded layout;
+only the values are missing. Views of it are real views, so shapes, strides, storages, versions and
+autograd history are exact before anything is computed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _new = object.__new__
 class Following:
     """The cursor of one call in one segment.
 
-    owners: the array that owns each storage in this call; None where it is not met yet.
-    inputs: the first window by which the call met each storage from outside.
-    sources: the memory of inputs that Python may write unseen; their owner is a copy.
-    shifts: by how many bytes inputs begin further on in their owner than recorded ones.
+    owners: the array that owns each storage in this call; None if not seen yet.
+    inputs: the first window through which the call accessed each outside storage.
+    sources: the original memory of inputs that Python may write unnoticed; `owners` has a copy.
+    shifts: how many bytes later than recorded each input starts in its owner.
     updates: the scalars of optimizer updates, by event.
     """
 
@@ -45,7 +45,7 @@ class Following:
 
     def __init__(self, segment: Segment) -> None:
         self.segment, self.pos = segment, 0
-        self.is_computed = False  # whether computing the listed events wrote anything
+        self.is_computed = False  # whether computing the listed events may have written
         self.next: Entry = segment.entries[0]
         n = len(segment.memory)
         segment.recycled.refresh()
@@ -54,17 +54,17 @@ class Following:
         self.sources: dict[int, np.ndarray] = {}
         self.inputs: dict[int, np.ndarray] = {}
         self.shifts: dict[int, int] = {}
-        self.bound: set[int] = segment.stable_ids.copy()  # ids of owners that have a storage
-        self.cues: list[Any] | None = None  # inline caches that this call writes
+        self.bound: set[int] = segment.stable_ids.copy()  # ids of owners bound to a storage
+        self.cues: list[Any] | None = None  # inline caches that this call generates
         self.updates: dict[int, Any] = {}
-        self.windows: dict[int, np.ndarray] = {}  # by storage: grads on a part of it
+        self.windows: dict[int, np.ndarray] = {}  # by storage: grads that cover part of it
         self.take_ready()
-        self.walked = 0  # backward passes that were one event
+        self.walked = 0  # backward passes followed as one event
         self.ambient = AMBIENT.changes
-        self.sequence: int = _next_sequence()  # nodes that this call records have higher numbers
+        self.sequence: int = _next_sequence()  # nodes of this call have higher numbers
 
     def take_ready(self) -> None:
-        """Have the arrays of ready storages from the beginning."""
+        """Bind the arrays of storages that are ready from the start."""
         recycled = self.segment.recycled
         owners, arrays = self.owners, recycled.arrays
         for s in recycled.ready:
@@ -73,22 +73,22 @@ class Following:
 
     @property
     def shows_writes(self) -> bool:
-        """Whether Python may see what the segment writes to memory from outside."""
+        """Whether Python may see the segment's writes to outside memory."""
         return any_exposed(self.segment.written_ids)
 
     def step(self) -> None:
-        """Go on to the next event."""
+        """Advance to the next event."""
         self.pos += 1
         entries = self.segment.entries
         self.next = entries[self.pos] if self.pos < self.segment.count else END
 
     def is_pending(self, array: np.ndarray) -> bool:
-        """Whether the values of an array are still to be computed."""
+        """Whether an array still lacks its values."""
         number = id(owner_of(array))
         if number not in self.bound:
             return False
         numbers = [*map(id, self.owners)]
-        if number not in numbers:  # an input of which there is a copy
+        if number not in numbers:  # an input that was copied
             return False
         computed = self.segment.memory[numbers.index(number)].computed  # None for constants
         return computed is not None and computed < self.pos
@@ -96,11 +96,11 @@ class Following:
     # ------------------------------------------------------------------------------ results
 
     def produce(self, entry: Entry, bound: tuple) -> Any:
-        """List an operator, which matches the next entry: its result, without values."""
+        """List an operator that matches the next entry. Return its result, without values."""
         new = self.make(entry)
         self.step()
         results = entry.results
-        if results is None:  # one tensor, on memory of its own
+        if results is None:  # one tensor on new memory
             tensor = _new(Tensor)
             tensor._array = new  # type: ignore[assignment]
             tensor._requires_grad = tensor._tracked = False
@@ -117,7 +117,7 @@ class Following:
         return result if operator.result_type is None else operator.result_type(*result)
 
     def make(self, entry: Entry) -> np.ndarray | None:
-        """Allocate the storages that begin at an entry; returns the last."""
+        """Allocate the storages that begin at an entry. Return the last one's array."""
         owners, take = self.owners, self.segment.recycled.take
         owner: np.ndarray | None = None
         ready = self.segment.recycled.ready
@@ -131,7 +131,7 @@ class Following:
         return owner
 
     def tensor(self, value: Value, part: bool, source: Tensor | None) -> Tensor:
-        """A tensor on a window of its storage; a view of `source` if there is one."""
+        """Return a tensor on a window of its storage; a view of `source` if given."""
         owner = self.owners[value.storage]
         assert owner is not None
         array = owner
@@ -151,7 +151,7 @@ class Following:
     # --------------------------------------------------------------------------- comparison
 
     def matches(self, entry: Entry, bound: tuple) -> bool:
-        """Whether an operator gets the operands that the entry expects."""
+        """Whether an operator's operands are those that the entry expects."""
         operands = entry.operands
         if len(operands) != len(bound) or self.ambient != AMBIENT.changes:
             return False
@@ -203,7 +203,7 @@ class Following:
             return False
 
     def same_window(self, value: Value, array: np.ndarray) -> bool:
-        """Whether an array is the expected window, binding new memory from outside."""
+        """Whether an array is the expected window. Binds outside memory on its first use."""
         owner = self.owners[value.storage]
         if owner is None:
             return self._bind(value, array)
@@ -216,7 +216,7 @@ class Following:
         return False
 
     def lies(self, value: Value, array: np.ndarray) -> bool:
-        """Whether an array on the right storage is the right window on it."""
+        """Whether an array of the right storage has the expected layout and offset."""
         if not _is_alike(value, array):
             return False
         start = self.addresses[value.storage]
@@ -230,7 +230,7 @@ class Following:
         return data_address(array) - start == value.offset
 
     def begins(self, entry: Entry, value: Value, array: np.ndarray) -> bool:
-        """Whether an array is the new memory that the entry expects; binds it if so."""
+        """Whether an array is the new memory that the entry expects. Binds it if so."""
         s = value.storage
         if s not in entry.allocated:
             return False
@@ -244,7 +244,8 @@ class Following:
     # -------------------------------------------------------------------- memory from outside
 
     def _bind(self, value: Value, array: np.ndarray) -> bool:
-        """Bind an array to an input storage that this call meets for the first time."""
+        """Bind an array to a storage from outside, at its first use. Return False if it does not
+        fit."""
         s = value.storage
         memory = self.segment.memory[s]
         owner = array if array.base is None else owner_of(array)
@@ -266,7 +267,8 @@ class Following:
         return True
 
     def _copy(self, s: int, owner: np.ndarray, array: np.ndarray) -> bool:
-        """Copy an input that Python may write unseen; False if its owner is far larger."""
+        """Copy an input that Python may write unnoticed. Return False if its owner is far larger or
+        not contiguous."""
         if not owner.flags.c_contiguous or owner.nbytes > 4 * array.nbytes + 4096:
             return False
         copy = owner.copy()

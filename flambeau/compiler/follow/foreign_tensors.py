@@ -1,7 +1,7 @@
-"""Foreign tensors: those of classes that override torch functions or dispatch.
+"""Foreign tensors: instances of classes that override `__torch_function__` or dispatch.
 
-Their functions run Python instead of operators, so no program computes them. A followed call ends
-where such a tensor is created or passed to a function; the rest of the call is eager.
+Their functions run Python instead of operators, so no program can compute them. Following ends as
+soon as such a tensor is created or passed to a function; the rest of the call is eager.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from .hooks import ACTIVE
 
 
 def needs_dispatch(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a call has arguments of overriding classes."""
+    """Whether any argument of a call is a foreign tensor."""
     return torch_function.takes(args, kwargs) or torch_dispatch.takes(args, kwargs)
 
 
 def _end_for_class(cls: type) -> None:
-    """End this thread's followed call where an object of an overriding class appears."""
+    """Stop following this thread's call if an object of an overriding class is created."""
     session = ACTIVE.session
     if session is not None and session.thread == threading.get_ident() and (
         torch_function.overrides(cls) or torch_dispatch.dispatches(cls)

@@ -1,7 +1,8 @@
 """GrowingProgram: the first events of a growing segment as one native program for all lengths.
 
-It is planned for a few lengths as any segment is, and what these plans have in common is compiled.
-Its first calls, and each that is twice as long as all that were compared, run beside a replay.
+It is planned for a few sample lengths like any segment, and what the plans have in common is
+compiled. The first calls, and any more than twice as long as the longest one checked, are checked
+against a replay.
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ from .growing_segment import GrowingSegment
 from .memory_layout import laid_out
 from .segment_program import SegmentProgram
 
-# Primes, far apart: no blocks divide them, and numbers of blocks do not follow from them. Costs
-# decide otherwise for short and for long steps, so the next ones are tried where some have nothing
-# in common.
+# Primes, far apart, so that no block size divides them and no block count follows from them. Cost
+# decisions differ between short and long steps, so the next set is tried if the plans of one have
+# nothing in common.
 SAMPLES = ((523, 661, 797, 1009), (149, 211, 283, 397), (17, 29, 43, 61))
 
 Plan = Callable[[Graph], Sequence[Task]]
 
 
 class GrowingProgram:
-    """The program of the first `count` events, for one set of memories that live on."""
+    """The program of a segment's first `count` events, for one set of surviving storages."""
 
     def __init__(self, segment: GrowingSegment, count: int, survivors: frozenset[int]) -> None:
         self.segment, self.count, self.survivors = segment, count, survivors
         self.calls = self.compared = 0
-        self.longest = 0  # that was compared
+        self.longest = 0  # length checked against a replay
         self.step: Any = None
-        self.most: int | None = None  # the longest that it computes
+        self.most: int | None = None  # the longest length it supports; None if unlimited
 
     def compile(self, plan: Plan, aside: bool) -> None:
-        """Make the native program. Raises Unfit."""
+        """Compile the native program. Raises Unfit."""
         why = ""
         for lengths in SAMPLES:
             try:
@@ -55,7 +56,7 @@ class GrowingProgram:
         raise Unfit(f"no kernels serve all lengths: {why}")
 
     def _compile(self, plan: Plan, lengths: Sequence[int], aside: bool) -> None:
-        """Make the native program of what plans for some lengths have in common."""
+        """Compile what the plans for some lengths have in common. Raises NoCommonForm."""
         with any_length():
             programs = [self._at(n) for n in lengths]
             plans = [plan(program.graph) for program in programs]
@@ -74,7 +75,7 @@ class GrowingProgram:
         self.checks = [self._make_check(check, last) for check in last.bindings.checks]
 
     def _at(self, length: int) -> SegmentProgram:
-        """What the program is at a length."""
+        """Return the fixed-shape program of one length."""
         segment, inputs = self.segment.sample(length)
         owners = segment.owners.copy()
         for s, array in enumerate(inputs):
@@ -107,15 +108,15 @@ class GrowingProgram:
     # -------------------------------------------------------------------------------- running
 
     def may_run_alone(self) -> bool:
-        """Whether the program may compute a call of the segment's length unchecked."""
+        """Whether the program may compute the current length unchecked."""
         return self.compared >= COMPARED_GROWING_CALLS and self.segment.length <= 2 * self.longest
 
     def run(self, following: Following) -> bool:
-        """Compute the events that a call listed; False, with nothing done, where it cannot."""
+        """Compute the listed events. Return False if it cannot; the caller then replays them."""
         owners = following.owners
         try:
             return self._run(following, [owners[s] for s in self.targets])
-        except Exception:  # it writes its results only, and a replay computes them anew
+        except Exception:  # it only writes its results, and a replay recomputes those
             return False
 
     def _run(self, following: Following, outputs: Sequence[Any]) -> bool:
@@ -129,7 +130,7 @@ class GrowingProgram:
         return True
 
     def verify(self, following: Following, replay: Callable[[], None]) -> str | None:
-        """Compute the events by a replay, and by the program beside it: what differs, if so."""
+        """Compute the events by program and by replay. Return what differs, or None."""
         owners: list[Any] = [following.owners[s] for s in self.targets]
         outputs = [laid_out((y.shape, y.strides, y.dtype)) for y in owners]
         ran = self._run(following, outputs)
@@ -147,6 +148,6 @@ class GrowingProgram:
         return None
 
     def note_agreement(self) -> None:
-        """A call was computed beside a replay, with the same results."""
+        """Count a call in which the program agreed with a replay."""
         self.compared += 1
         self.longest = max(self.longest, self.segment.length)

@@ -1,9 +1,9 @@
-"""GrowingSegment: the list of calls that differ in a length: a cache that grows by a token a call.
+"""GrowingSegment: one event list for calls that differ in a length, such as a growing KV cache.
 
 Lists of three lengths are compared. Extents, strides, offsets and plain integers that differ must
-follow from the length. The list is written anew for a length, where it depends on it, when a call
-shows that length: by an operand at the first place that depends on it. From there on the call is
-compared with the list as it is for any other segment.
+be functions of the length. The operand at the first varying event reveals a call's length; the
+varying parts of the list are then rewritten for it. After that, the call is compared with the list
+like any other segment.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .memory_layout import laid_out
 from .segment import INPUT, INTERNAL, Memory, Segment
 from .segment_recorder import window_in
 
-MIN_EXTENT = 2  # of what grows: other rules hold for extents of one and of none
+MIN_EXTENT = 2  # smallest growing extent: extents of 0 and 1 follow other rules
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """Something in a list that depends on the length.
+    """Part of a list that depends on the length.
 
-    text: it as source, of the length `n`. solve: the length at which it would be what a call shows,
-    or None.
+    text: its source, as a function of the length `n`. solve: returns the length implied by the
+    value seen in a call, or None.
     """
 
     text: str
@@ -43,13 +43,15 @@ class Form:
 
 
 class GrowingSegment(Segment):
-    """A list for all lengths from `least` on. `first_varying`: the first event that depends on it.
+    """A list for all lengths >= `least`.
+
+    first_varying: the first event that depends on the length.
     """
 
     has_one_length = False
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        """Raise NoCommonForm."""
+        """Merge the segments. Raises NoCommonForm if they have no common form."""
         first = segments[0]
         self.parts, self.lengths = [*segments], _lengths(segments)
         common = _Common(self.lengths)
@@ -71,7 +73,7 @@ class GrowingSegment(Segment):
         self.first_varying = min(events)
         self._first_form = events[self.first_varying].get("args")
         self.least = common.least
-        self.origin: Any = None  # the exit at which it begins
+        self.origin: Any = None  # the exit where it starts
         self.length = self.lengths[0]
         super().__init__(
             [replace(first.entries[i].event) for i in fixed],
@@ -82,7 +84,7 @@ class GrowingSegment(Segment):
         self._write = self._define(self)
 
     def _define(self, segment: Segment) -> Callable[[int], None]:
-        """The function that writes a segment, which is this one or a copy, for a length."""
+        """Return a function that rewrites `segment` (this one or a copy) for a length."""
         events, memories, calls = self._forms
         source = SourceBuilder({**self._source.names, "memory": segment.memory,
                                 "calls": segment.calls, "arrays": segment.recycled.arrays,
@@ -101,13 +103,13 @@ class GrowingSegment(Segment):
         return source.define("write(n)", "<flambeau growing segment>")[1]
 
     def resize(self, length: int) -> None:
-        """Write the list for a length."""
+        """Rewrite the list for a length."""
         if length != self.length:
             self.length = length
             self._write(length)
 
     def adapt(self, at: int, bound: tuple) -> bool:
-        """Whether the list was written for another length, which the operands at an event show."""
+        """Rewrite the list if the operands imply another length. Return whether it changed."""
         form = self._first_form if at == self.first_varying else None
         length = None if form is None else form.solve(bound)
         if length is None or length < self.least or length == self.length:
@@ -116,7 +118,7 @@ class GrowingSegment(Segment):
         return True
 
     def is_fixed(self, at: int, owners: Any, arguments: Any) -> bool:
-        """Whether an event, and a function before it with these arguments, are the same at all
+        """Whether an event, and a function before it with these arguments, are the same for all
         lengths."""
         if at in self.varying or at in self.varying_calls:
             return False
@@ -124,7 +126,7 @@ class GrowingSegment(Segment):
         return not any(id(owner_of(x._array)) in varying for x in tensors_in(arguments))
 
     def sample(self, length: int) -> tuple[Segment, list[np.ndarray | None]]:
-        """The list of a length as a segment of its own, and memory like its inputs'."""
+        """Return a separate segment for one length, and arrays laid out like its inputs."""
         segment = Segment([replace(e.event) for e in self.entries],
                           [replace(m, computed=None, written=False) for m in self.memory],
                           self.modes, self.silent, dict(self.calls))
@@ -133,7 +135,7 @@ class GrowingSegment(Segment):
 
 
 def find_growth(segments: Sequence[Segment]) -> GrowingSegment | None:
-    """The list that the newest segments of an exit have in common; None where they have none."""
+    """Merge an exit's newest segments into one growing segment; None if they do not merge."""
     newest = segments[0]
     alike = [s for s in segments if not isinstance(s, GrowingSegment) and s.modes == newest.modes
              and s.count == newest.count and len(s.memory) == len(newest.memory)]
@@ -146,7 +148,7 @@ def find_growth(segments: Sequence[Segment]) -> GrowingSegment | None:
 
 
 def _lengths(segments: Sequence[Segment]) -> list[int]:
-    """The first extent of memory from outside that differs in all segments."""
+    """Return the first extent of an input that is different in every segment."""
     for k, memory in enumerate(segments[0].memory):
         firsts = [s.memory[k].first for s in segments]
         if memory.kind != INPUT or any(f is None for f in firsts):
@@ -161,15 +163,15 @@ def _lengths(segments: Sequence[Segment]) -> list[int]:
 
 
 class _Common:
-    """Finds what lists of several lengths have in common. `least`: the shortest length."""
+    """Finds what lists of several lengths have in common. `least`: the shortest length covered."""
 
     def __init__(self, lengths: list[int]) -> None:
         self.lengths, self.least = lengths, MIN_EXTENT
-        self.source = SourceBuilder({"Value": Value})  # what writes the list for a length
-        self._variables: dict[tuple, str] = {}  # windows that were written, by what they are
+        self.source = SourceBuilder({"Value": Value})  # code that rewrites the list for a length
+        self._variables: dict[tuple, str] = {}  # variables that hold windows, by their geometry
 
     def event(self, events: Sequence[Event]) -> dict[str, Form]:
-        """The parts of an event that depend on the length."""
+        """Return the parts of an event that depend on the length."""
         first = events[0]
         if any((e.kind, e.operator, e.function, e.form) !=
                (first.kind, first.operator, first.function, first.form) for e in events) \
@@ -188,8 +190,8 @@ class _Common:
         return result
 
     def memory(self, memories: Sequence[Memory], is_outside: bool) -> dict[str, Form]:
-        """The parts of a storage that depend on the length. `is_outside`: it holds constants that
-        are others in each call."""
+        """Return the parts of a storage that depend on the length. `is_outside`: it holds
+        constants that differ from call to call."""
         first = memories[0]
         if any(m.kind != first.kind or m.owner is not first.owner or m.computed != first.computed
                for m in memories):
@@ -204,8 +206,7 @@ class _Common:
         return result
 
     def calls(self, every: Sequence[dict[int, list[Any]]]) -> dict[int, str]:
-        """Composite functions before the events where their plain arguments depend on the length.
-        """
+        """Return source for composite calls whose plain arguments depend on the length."""
         first = every[0]
         if any(calls.keys() != first.keys() for calls in every):
             raise NoCommonForm("other functions")
@@ -225,7 +226,7 @@ class _Common:
         return result
 
     def common(self, items: Sequence[Any]) -> Any:
-        """What items of all lengths have in common: the item itself, or a Form."""
+        """Return the common form of one item at all lengths: the item itself, or a Form."""
         first = items[0]
         kind = first.__class__
         if any(item.__class__ is not kind for item in items):
@@ -255,7 +256,7 @@ class _Common:
         return form if isinstance(form, int) else Form(form.source())
 
     def _text(self, part: Any) -> str:
-        """Something as source."""
+        """Return source for a part."""
         return part.text if isinstance(part, Form) else self.source.name(part)
 
     def _several(self, items: Sequence[Any], kind: type) -> Any:
@@ -312,14 +313,14 @@ class _Common:
 
 
 def _is_varying_constant(events: Sequence[Event]) -> bool:
-    """Whether events are constants of other numbers at each length, but of one dtype and rank."""
+    """Whether the events are constants whose values differ, but not their dtype and rank."""
     arrays = [e.array for e in events if e.kind == CONSTANT and e.array is not None]
     return (len(arrays) == len(events) and len({(a.dtype, a.ndim) for a in arrays}) == 1
             and not all(same_bits(a, arrays[0]) for a in arrays))
 
 
 def _move_calls(calls: dict[int, list[Any]], events: Sequence[int]) -> dict[int, list[Any]]:
-    """Composite functions by the event before which they ran, renumbered to those of `events`."""
+    """Renumber composite calls, keyed by the event they precede, to positions in `events`."""
     result: dict[int, list[Any]] = {}
     for at, here in calls.items():
         result.setdefault(bisect_left(events, at), []).extend(here)
@@ -348,7 +349,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _like(memory: Memory) -> np.ndarray:
-    """An array that lies on memory of its own as an input's first use does."""
+    """Return a new array with the layout of an input's first use."""
     whole = memory.whole
     owner = laid_out((whole.shape, whole.strides, whole.dtype))
     return owner if memory.first is None else window_in(owner, memory.first)

@@ -1,8 +1,8 @@
-"""HolderCensus: tells in a few built-in calls that as many hold a segment's memory as last time.
+"""HolderCensus: check cheaply that a segment's memory has as many holders as last time.
 
-Who still holds an array decides whether the next call may have it, and whether a program must
-compute it. Asking for one after another is a fifth of what a followed call runs; mostly the answers
-are last call's.
+Whether anyone still holds an array decides if the next call may reuse it, and if a program must
+compute it. Counting holders array by array takes a fifth of a followed call, and the answers rarely
+change between calls; a census needs a few built-in calls.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from .following import Following
     from .memory_layout import RecycledMemory
 
-# The reference count of an array that only a list and a local variable hold.
+# sys.getrefcount of an array held only by a list and a local variable.
 HELD_BY_LIST = 2 + ARGUMENT_REFERENCES
 
 
 class HolderCensus:
-    """References to the arrays of some storages, and to all windows that inline caches hold.
+    """Reference counts of the arrays of some storages and of all windows in inline caches.
 
-    An array is held by its lists, by the windows that caches hold, and by others. Between two
-    counts of one generation, arrays with windows and these windows are the same objects. If each
-    has as many references as before, each has as many other holders as before: what was found then
-    about who is held is true now. Arrays without windows may be other objects, in as many lists:
-    what a call allocates itself, as a mask for random numbers, is never the recycled array.
+    An array is held by its lists, by cached windows, and by others. Within one generation, arrays
+    with windows and the windows themselves stay the same objects. So if every reference count is
+    unchanged, every number of other holders is too, and the last answer still holds. Arrays without
+    windows may be different objects in equally many lists: memory that a call allocates itself,
+    such as a mask of random numbers, is never the recycled array.
     """
 
     def __init__(self, recycled: RecycledMemory, storages: Sequence[int]) -> None:
@@ -43,7 +43,7 @@ class HolderCensus:
         self.answer: Any = None
 
     def count(self, owners: list[Any]) -> Any:
-        """The counts; None if other owners than before are the recycled arrays."""
+        """Return the counts; None if a different set of owners is recycled than before."""
         arrays = self.pick(owners)
         if [*map(is_, arrays, self.pick(self.recycled.arrays))] != self.are_recycled:
             return None
@@ -51,12 +51,12 @@ class HolderCensus:
         return [*map(count, arrays), *map(count, chain.from_iterable(self.recycled.windows))]
 
     def is_as_before(self, owners: list[Any]) -> bool:
-        """Whether `answer`, which was found at the last `note`, holds for these owners."""
+        """Whether `answer`, stored by the last `note`, still holds for these owners."""
         return (self.generation == self.recycled.generation and self.counts is not None
                 and self.count(owners) == self.counts)
 
     def note(self, owners: list[Any], answer: Any) -> None:
-        """Note what was found about the owners as they are now."""
+        """Store an answer about the owners, with their current counts."""
         recycled = self.recycled
         self.are_recycled = [*map(is_, self.pick(owners), self.pick(recycled.arrays))]
         have_windows = any(recycled.viewers[s] for s, same in
@@ -66,7 +66,7 @@ class HolderCensus:
 
 
 def survivors(following: Following) -> frozenset[int]:
-    """The storages computed so far that something outside of the call still holds."""
+    """Return the storages computed so far that something outside the call still holds."""
     following.windows.clear()  # their references would count as holders
     segment, owners = following.segment, following.owners
     exit = segment.exit(following.pos)
@@ -76,7 +76,7 @@ def survivors(following: Following) -> frozenset[int]:
         return alive
     alive = _find_survivors(following)
     if segment.has_one_length:
-        # Those inside of a backward pass that was one event have no owner.
+        # Storages inside a backward pass that was one event have no owner.
         exit.walked = following.walked
         exit.census = HolderCensus(segment.recycled, [
             s for s, begins, computed in segment.births

@@ -1,8 +1,8 @@
-"""Hooks: stubs in place of the code of functions that a followed call intercepts.
+"""Hooks: stubs that replace the code of functions that a followed call intercepts.
 
-A stub stays in its function between followed calls. When eager code calls it, it restores the
-function's own code. Eager code thus pays for a hook at most once per followed call, and programs
-without followed calls never pay.
+A stub stays in place between followed calls. When eager code calls it, it restores the function's
+original code. Eager code thus pays for a hook at most once per followed call, and processes without
+followed calls pay nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ...ops.interception.code_patching import (
 
 
 class _Active:
-    """The followed call that runs in this process; there is at most one.
+    """The followed call running in this process; at most one.
 
     thread: the thread of the latest followed call.
-    cue: the inline cache of the function expected next; None if unknown.
+    cue: the inline cache of the next expected function; None if unknown.
     """
 
     __slots__ = ("cue", "session", "thread")
@@ -73,10 +73,10 @@ def _template(free: int, always: bool) -> types.CodeType:
 class Hook:
     """One intercepted function.
 
-    record(original, args, kwargs): what it does while a segment is recorded.
-    follow(session, args, kwargs): what it does while a segment is followed.
+    record(original, args, kwargs): replaces the function while a segment is recorded.
+    follow(session, args, kwargs): replaces the function while a segment is followed.
     always: intercept it inside operators too.
-    only_recording: followed calls run the function as it is.
+    only_recording: intercept it only while a segment is recorded.
     """
 
     ident = staticmethod(threading.get_ident)
@@ -87,8 +87,8 @@ class Hook:
         self.function, self.record, self.follow = function, record, follow
         self.operator, self.always = operator, always
         self.stub: Any = None
-        # For inline caches. Of an operator: its binder, whether its operands arrive swapped, and
-        # whether autocast casts them. Of a composite: what extracts its plain arguments.
+        # For inline caches. Operators: the binder, whether the operands arrive swapped, and whether
+        # autocast casts them. Composites: a function that extracts the plain arguments.
         self.binder: Any = None
         self.swapped = self.policy = False
         self.plain: Callable[[tuple, dict[str, Any]], tuple] | None = None
@@ -96,7 +96,7 @@ class Hook:
         self.keep()
 
     def keep(self) -> None:
-        """Remember the function's current code as the original, and build a stub for it."""
+        """Save the function's current code as the original, and build a stub for it."""
         function = self.function
         self.code, self.defaults = function.__code__, function.__defaults__
         self.kwdefaults = function.__kwdefaults__
@@ -112,7 +112,7 @@ class Hook:
         STUBS[id(self.stub)] = self
 
     def install(self) -> None:
-        """Replace the function's code by the stub."""
+        """Replace the function's code with the stub."""
         code = self.function.__code__
         if code is not self.code:
             if code is self.stub:
@@ -124,7 +124,7 @@ class Hook:
             show_original(self.function, self.original)
 
     def restore(self) -> None:
-        """Restore the function's own code."""
+        """Restore the function's original code."""
         function = self.function
         if function.__code__ is not self.stub:
             return
@@ -139,7 +139,7 @@ class Hook:
             TABLE.restored.append(self)
 
     def outside(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Handle a call from outside of the followed call: restore the function and run it."""
+        """Handle a call from outside the followed call: restore the function and run it."""
         session = ACTIVE.session
         if session is not None:
             session.lend(args, kwargs)
@@ -150,7 +150,7 @@ class Hook:
 
 
 class _Late:
-    """An operator's function whose source is generated at its first call."""
+    """An operator's function, whose source is generated on the first call."""
 
     def __init__(self, hook: Hook) -> None:
         self.hook = hook
@@ -166,14 +166,14 @@ class _Late:
 
 
 class _Table:
-    """All hooks. `restored`: those whose functions run their own code again."""
+    """All permanent hooks. `restored`: those whose functions currently run their original code."""
 
     def __init__(self) -> None:
         self.hooks: list[Hook] = []
         self.restored: list[Hook] = []
 
     def install(self, make: Callable[[], list[Hook]]) -> None:
-        """Install all stubs; `make` creates the hooks the first time."""
+        """Install all stubs. `make` creates the hooks on first use."""
         if not self.hooks:
             every = make()
             self.hooks = [hook for hook in every if not hook.only_recording]
@@ -185,7 +185,7 @@ class _Table:
 
 
 class _Recording:
-    """The hooks that are installed only while a segment is recorded."""
+    """The hooks installed only while a segment is recorded."""
 
     def __init__(self) -> None:
         self.hooks: list[Hook] = []
@@ -202,7 +202,7 @@ class _Recording:
 
 
 def _end() -> None:
-    """End the running followed call: another mechanism is about to patch functions."""
+    """End the running followed call, because another mechanism is about to patch functions."""
     session = ACTIVE.session
     if session is None:
         return

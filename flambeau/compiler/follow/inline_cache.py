@@ -1,8 +1,8 @@
-"""Inline caches: what a followed call does at each intercepted function, as straight-line code.
+"""Inline caches: straight-line code for each intercepted function of a followed call.
 
-The first call that follows a segment to its end notes the functions it passes. For each of them a
-`Cue` is generated: code that compares the arguments with the expected ones and creates the result,
-without loops or lookups. On a miss the call takes the general path.
+The first call that follows a segment to its end notes the functions it calls. Each gets a `Cue`:
+generated code that compares the arguments with the expected ones and creates the result, without
+loops or lookups. On a miss, the call takes the general path.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .foreign_tensors import needs_dispatch
 from .hooks import ACTIVE, Hook
 from .segment import Segment
 
-_TRIES = (1, 4, 16)  # misses after which the cues of a segment are generated again
+_TRIES = (1, 4, 16)  # misses before the cues of a segment are regenerated
 
 
 class Cue:
-    """The inline cache of one intercepted function at one place of a segment.
+    """The inline cache of one intercepted call in a segment.
 
-    take(args, kwargs): runs it.
-    views: the windows that it returned last; it returns them again once nobody else holds them.
+    take(args, kwargs): handles the call.
+    views: the windows returned last; they are reused once nobody else holds them.
     """
 
     __slots__ = ("hook", "next", "segment", "storages", "take", "views")
@@ -36,7 +36,7 @@ class Cue:
         self.take: Callable[[tuple, dict[str, Any]], Any] = self.run
 
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Take the general path; the next cue expects what the function calls."""
+        """Take the general path; the next cue is for a function that this one calls."""
         session = ACTIVE.session
         if session.is_guarded and needs_dispatch(args, kwargs):
             return session.follow(self.hook, args, kwargs)
@@ -44,7 +44,7 @@ class Cue:
         return self.hook.follow(session, args, kwargs)
 
     def miss(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Take the general path: the call does something else than the cue expects."""
+        """Take the general path: the call differs from what the cue expects."""
         ACTIVE.cue = None
         self.segment.misses += 1
         session = ACTIVE.session
@@ -53,7 +53,7 @@ class Cue:
         return self.hook.follow(session, args, kwargs)
 
     def renew(self, source: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Create the windows again."""
+        """Recreate the windows by running the function."""
         with ACTIVE.session.silence():
             result = self.hook.original(*args, **kwargs)
         several = result.__class__ in (tuple, list)
@@ -67,9 +67,9 @@ class Cue:
 
 
 def drop_inner(cues: list[Cue | None]) -> None:
-    """Drop the cues of functions that the running one called: its own cue does not call them.
+    """Drop the cues of functions called by the running one, whose own cue does not call them.
 
-    The place of its own is the last that is still empty.
+    The last empty entry is the place of that cue.
     """
     while (cue := cues[-1]) is not None:
         cue.views = None  # these references would count as holders
@@ -84,7 +84,7 @@ def is_due(segment: Segment) -> bool:
 
 
 def link(segment: Segment, cues: list[Cue | None]) -> None:
-    """Chain the cues that a call generated, and use them from now on."""
+    """Chain the cues that a call generated, and put them into use."""
     segment.notes += 1
     segment.misses = 0
     segment.cue = None

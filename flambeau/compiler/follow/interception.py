@@ -1,8 +1,8 @@
-"""The functions that a followed call intercepts, and what each does when recorded and followed.
+"""The functions that a followed call intercepts, and how each is recorded and followed.
 
-Operators are compared and listed. Functions that write memory without being operators list the
-writes they consist of. Functions that show values to Python compute them first. All others run as
-they are, and the functions they call are intercepted.
+Operators are compared and listed. Other functions that write memory list their individual writes.
+Functions that expose values to Python compute them first. All others run normally, and the
+functions they call are intercepted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from .replay import python_operators
 from .session import NO, Session
 from .varying_number import TRANSPARENT
 
-# Methods that show values, or memory, to Python.
+# Methods that expose values or memory to Python.
 _READS = (
     "item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__complex__",
     "__repr__", "__format__", "__array__", "__dlpack__", "apply_", "map_", "map2_", "data_ptr",
@@ -64,7 +64,7 @@ _READS = (
 
 
 class _Now:
-    """Forwards to whatever records or follows at the moment."""
+    """Forwards to the current recorder or listing."""
 
     def __getattr__(self, name: str) -> Any:
         session = ACTIVE.session
@@ -79,7 +79,7 @@ NOW: Any = _Now()
 
 
 def hooks() -> list[Hook]:
-    """A hook for each intercepted function."""
+    """Return a hook for each intercepted function."""
     result: dict[int, Hook] = {}
     for hook in (*_special(), *_operators(), *_others()):
         result.setdefault(id(hook.function), hook)
@@ -121,7 +121,7 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
                 return session.barrier(hook, args, kwargs)
             kwargs = {name: x for name, x in kwargs.items() if name != "out"}
         bound = binder((args[1], args[0]) if swapped and len(args) == 2 else args, kwargs)
-        if bound is None:  # the function raises, or binds them itself
+        if bound is None:  # the function raises, or binds its arguments itself
             return hook.original(*args, **kwargs)
         if policy is not None and AUTOCAST.count and STATE.enabled:
             bound = cast_inputs(policy, bound)
@@ -137,9 +137,9 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
 
 
 def _checking_values(hook: Hook, rule: ValueRule, binder: _Binder) -> Callable:
-    """What lists an operator that raises for some values: where it does, the call raises too.
+    """Return a `follow` for an operator that raises for some values; the call then raises too.
 
-    Values that are still to come are computed with the operator, which ends the segment.
+    If the values are still pending, the operator ends the segment and they are computed with it.
     """
     list_operator, places = hook.follow, [*map(binder.operator.names.index, rule.parameters)]
 
@@ -177,7 +177,7 @@ class _Binder:
         self.required = tuple([p.default is p.empty for p in operator.parameters])
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> tuple | None:
-        """A value for each parameter; None if the arguments do not fit."""
+        """Return a value for each parameter; None if the arguments do not fit."""
         n = len(args)
         if self.plain and not kwargs and n <= self.positional:
             if n == self.count:
@@ -191,7 +191,7 @@ class _Binder:
 
 
 def _hook(function: Any, both: Callable) -> Hook:
-    """A hook with one body for recording and following: both(original, *args, **kwargs)."""
+    """Return a hook that records and follows the same way: both(original, *args, **kwargs)."""
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         return both(original, *args, **kwargs)
@@ -204,7 +204,7 @@ def _hook(function: Any, both: Callable) -> Hook:
 
 
 def _barrier(function: Any) -> Hook:
-    """A hook on a function that reads values: it ends the segment."""
+    """Return a hook on a function that reads values, which ends the segment."""
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         return ACTIVE.session.barrier(hook, args, kwargs)
@@ -217,9 +217,9 @@ def _barrier(function: Any) -> Hook:
 
 
 def _read(function: Any, exposes: bool = False) -> Hook:
-    """A hook on a function that shows Python the values of its first argument.
+    """Return a hook on a function that exposes its first argument's values to Python.
 
-    exposes: it also hands out the memory, which Python may then write unseen.
+    exposes: it also exposes the memory, which Python may then write unnoticed.
     """
 
     def run(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -238,7 +238,7 @@ def _read(function: Any, exposes: bool = False) -> Hook:
 
 
 def _recorded_only(function: Any, record: Callable) -> Hook:
-    """A hook on a function that runs as it is in a followed call."""
+    """Return a hook that is active only while recording."""
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         return hook.original(*args, **kwargs)
@@ -248,7 +248,7 @@ def _recorded_only(function: Any, record: Callable) -> Hook:
 
 
 def _split(function: Any, record: Callable, follow: Callable) -> Hook:
-    """A hook with record(r, original, *args), and follow(original, *args)."""
+    """Return a hook with record(recorder, original, *args) and follow(original, *args)."""
 
     def recorded(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         return record(NOW, original, *args, **kwargs)
@@ -480,7 +480,7 @@ _PLAIN_PASS = ((False, False), (None, False))  # retain_graph, create_graph
 
 
 def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> None:
-    """Follow or record an optimizer's step over a group: as one event if it was recorded as one."""
+    """Follow or record an optimizer's step over a group; as one event if it was recorded as one."""
     session = ACTIVE.session
     following, recorder = session.following, session.recorder
     if following is not None and following.pos in following.segment.group_updates \
@@ -545,7 +545,7 @@ def _draw_hook(function: Any) -> Hook:
 
 
 def _others() -> Iterator[Hook]:
-    """Hooks on public functions other than operators: composites, and functions of values."""
+    """Yield hooks on public non-operators: composites, in-place and value-dependent functions."""
     for names in PUBLIC.values():
         for name, function in names.items():
             if not _is_function(function):
@@ -559,10 +559,10 @@ def _others() -> Iterator[Hook]:
 
 
 def _checked(function: Any, name: str) -> Hook:
-    """A hook on a composite, whose operators are listed.
+    """Return a hook on a composite, whose operators are listed.
 
-    A followed call runs it only where the segment did, with the same plain arguments: others might
-    make it compute without operators. A composite that did so is a barrier from then on.
+    A followed call runs it only at the recorded position with the same plain arguments, because
+    others might make it compute without operators. A composite that does so becomes a barrier.
     """
     inner = composite_recorder(NOW, name, function)
     opaque = False
@@ -582,7 +582,7 @@ def _checked(function: Any, name: str) -> Hook:
             if opaque and recorder.cut is not None:
                 recorder.cut = min(recorder.cut, count)
         elif len(recorder.trace.events) == count:
-            opaque = True  # it read values or drew numbers before its first operator
+            opaque = True  # it read values or drew numbers before any operator
         return result
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -604,7 +604,7 @@ def _checked(function: Any, name: str) -> Hook:
 
 
 def _plain(args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """The plain arguments, which may decide what a function does, and the classes of others."""
+    """Return a key: plain arguments by value, as they may affect control flow; others by class."""
     result = tuple([x if x.__class__ in _DECIDING else x.__class__ for x in args])
     if not kwargs:
         return result
@@ -616,7 +616,7 @@ _DECIDING = (bool, int, float, str, type(None))
 
 
 def _plain_but_numbers(args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """The classes of the arguments, for functions that use numbers as operands only."""
+    """Return the classes of the arguments, for functions that use numbers only as operands."""
     result = (*map(type, args),)
     return (result, tuple([(k, type(x)) for k, x in kwargs.items()])) if kwargs else result
 

@@ -1,7 +1,7 @@
-"""Listing: the interface of a recorder while a segment is followed.
+"""Listing: stands in for the recorder while a segment is followed.
 
-Functions other than operators tell a recorder which writes they consist of. While a segment is
-followed, these are compared with its events instead. A Value is the array itself.
+Functions other than operators report their writes to a recorder. While a segment is followed, the
+writes are compared with its events instead. Arrays stand in for Values.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .hooks import ACTIVE
 
 
 class Listing:
-    """The interface of a Recorder, for the session that is active."""
+    """The interface of a Recorder, forwarding to the active session."""
 
-    counter = False  # no counted random numbers
+    counter = False  # no counter-based random numbers
     numbers: tuple = ()
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Listing:
 
     @property
     def on(self) -> bool:
-        """Whether this thread's work is being listed now."""
+        """Whether this thread's work is currently listed."""
         return not ACTIVE.session.quiet
 
     here = on
@@ -44,26 +44,26 @@ class Listing:
         return silence
 
     def compute(self) -> None:
-        """Compute the listed events: their values are needed."""
+        """Compute the listed events, because their values are needed."""
         ACTIVE.session.flush()
 
     def problem(self, what: str) -> None:
-        """Compute the listed events: what comes next cannot be listed."""
+        """Compute the listed events, because the next one cannot be listed."""
         ACTIVE.session.flush()
 
     def refer(self, x: Any, line: str = "") -> Any:
-        """The argument itself."""
+        """Return the argument itself."""
         return x
 
     def note_state(self, *_: Any) -> None:
-        """Ignored: nothing prefaults pages here."""
+        """Do nothing: no pages are prefaulted here."""
 
     def note_version(self, tensor: Tensor) -> None:
-        """Ignored: versions are exact already."""
+        """Ignore the version, which is already exact."""
         self.keep_alive.clear()
 
     def write(self, target: np.ndarray, source: np.ndarray, **_: Any) -> None:
-        """List that `source` is written over `target`."""
+        """List a copy of `source` into `target`."""
         list_write(ACTIVE.session, target, source)
 
     def constant(self, array: np.ndarray, function: Any = None) -> None:
@@ -71,11 +71,11 @@ class Listing:
         list_constant(ACTIVE.session, array, function)
 
     def empty(self, array: np.ndarray, function: Any = None) -> None:
-        """List memory that was reserved."""
+        """List an uninitialized allocation."""
         list_empty(ACTIVE.session, array, function)
 
     def add(self, kind: str, **parts: Any) -> None:
-        """List an optimizer's update; barriers have computed all other events."""
+        """List an optimizer update. Barriers have already computed all other events."""
         if kind != UPDATE:
             return
         list_update(ACTIVE.session, parts["args"], parts["kwargs"], self.scalars.pop(0),
@@ -83,7 +83,7 @@ class Listing:
 
 
 class _NoTrace:
-    """Takes the place of a trace."""
+    """Stands in for a trace."""
 
     events: tuple = ()
 
@@ -92,17 +92,17 @@ class _NoTrace:
         self.known_owners: set[int] = set()
 
     def storage_of(self, array: np.ndarray) -> np.ndarray:
-        """The array, whatever memory it is on."""
+        """Return the array itself."""
         return array
 
     def value_of(self, array: np.ndarray, fresh: bool = False) -> np.ndarray:
-        """The array."""
+        """Return the array itself."""
         self.existing_tensors.clear()
         return array
 
 
 class Nothing(Listing):
-    """The listing of a retired call: everything has values, and nothing is listed."""
+    """The listing of a retired call: all values are computed, and nothing is listed."""
 
     on = here = False
 
@@ -111,11 +111,11 @@ class Nothing(Listing):
         self.deferred = None  # type: ignore[assignment]
 
     def silence(self) -> AbstractContextManager[None]:
-        """A block without effect."""
+        """Return a context that does nothing."""
         return nullcontext()
 
     def compute(self, *_: Any, **__: Any) -> None:
-        """Ignored."""
+        """Do nothing."""
 
     problem = write = constant = empty = add = result = compute
 

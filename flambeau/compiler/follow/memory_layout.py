@@ -1,7 +1,7 @@
-"""Allocates the storages of a segment, and recycles them from call to call.
+"""Allocate the storages of a segment, and recycle them from call to call.
 
-What a call allocated is often free when the next call needs the same: grads after zero_grad, a loss
-that was printed. The next call then gets the same arrays, and windows on them can be reused too.
+Memory that one call allocates is often free by the next: grads after zero_grad, a loss that was
+printed. The next call then gets the same arrays, and the windows on them can be reused too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, 
 
 
 def laid_out(whole: Geometry) -> np.ndarray:
-    """A new array with a shape, strides and a dtype."""
+    """Return a new, uninitialized array with the given shape, strides and dtype."""
     shape, strides, kind = whole
     result = np.empty(shape, kind)
     if result.strides == strides:
@@ -30,11 +30,11 @@ def laid_out(whole: Geometry) -> np.ndarray:
 class RecycledMemory:
     """The arrays that the last call allocated for a segment's storages.
 
-    The next call reuses an array that nobody else holds.
-    arrays: by storage. Generated code reads the list, so it is never replaced.
-    windows: the lists of windows that inline caches and backward passes hold.
-    generation: goes up where such a window, or an array that has one, becomes another object.
-    ready: storages whose arrays every call has from its beginning.
+    The next call reuses an array if nobody else holds it.
+    arrays: by storage. Generated code refers to this list, so it is never replaced.
+    windows: the lists of windows held by inline caches and backward passes.
+    generation: increases when such a window, or an array with windows, is replaced.
+    ready: storages whose arrays are bound at the start of every call.
     """
 
     def __init__(self, geometries: list[Geometry]) -> None:
@@ -49,7 +49,7 @@ class RecycledMemory:
         self.census: HolderCensus | None = None
 
     def take(self, s: int) -> np.ndarray:
-        """An array for a storage: the last call's, or a new one."""
+        """Return an array for a storage: the last call's if free, else a new one."""
         array = self.arrays[s]
         if array is not None and not is_exposed(array) and \
                 sys.getrefcount(array) <= HELD_BY_LIST + self.count_cached_windows(s, array):
@@ -60,15 +60,15 @@ class RecycledMemory:
         return array
 
     def choose_ready(self, storages: frozenset[int]) -> None:
-        """Choose the storages whose arrays every call has from its beginning: those that nobody is
+        """Set the storages whose arrays are bound at the start of every call: those that nobody is
         expected to hold between calls."""
         self.ready = storages
         self.census = HolderCensus(self, sorted(storages)) if storages else None
 
     def refresh(self) -> None:
-        """Replace the arrays of ready storages that somebody holds.
+        """Replace the arrays of ready storages that are still held.
 
-        Nobody else can come to hold the others before the call hands them out.
+        The others cannot gain a holder before the call hands them out.
         """
         census = self.census
         if census is None or census.is_as_before(self.arrays) \
@@ -80,7 +80,7 @@ class RecycledMemory:
         self.ready_ids = {id(self.arrays[s]) for s in self.ready}
 
     def count_cached_windows(self, s: int, array: np.ndarray) -> int:
-        """The number of windows on an array that only inline caches hold."""
+        """Count the windows on an array that only inline caches and backward passes hold."""
         count = 0
         for viewer, k in self.viewers[s]:
             views = viewer.views
@@ -90,7 +90,7 @@ class RecycledMemory:
         return count
 
     def drop(self) -> None:
-        """Free the memory of a segment that calls no longer take."""
+        """Free the memory of a segment that calls no longer follow."""
         self.generation += 1
         self.arrays[:] = [None] * len(self.arrays)
         for viewers in self.viewers:

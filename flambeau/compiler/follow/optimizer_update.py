@@ -1,7 +1,7 @@
 """GroupUpdate: an optimizer's step over one group as one event of a followed call.
 
-The step counts are advanced in one array, learning rates are read from the group, and the version
-counters of parameters and states are linked to how often the event was listed.
+Step counts advance in one array, learning rates are read from the group, and the version counters
+of parameters and states are linked to the number of times the event was listed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _array_of, _grad_of = attrgetter("_array"), attrgetter("_grad")
 
 
 class GroupUpdate:
-    """An UPDATE entry that is the whole step of an optimizer over one group."""
+    """An UPDATE entry that is an optimizer's whole step over one group."""
 
     def __init__(self, entry: Entry) -> None:
         supplied = entry.event.kwargs
@@ -42,7 +42,7 @@ class GroupUpdate:
         self.updated: list[Any] = []  # parameters
         self.values: list[Value] = []  # the windows of their grads
         self.tensors: list[Any] = []  # parameters and states
-        # Storages whose grads, as the backward pass sets them, are the expected windows.
+        # Storages whose grads are the expected windows as the backward pass sets them.
         self.same_windows: set[int] = set()
         for i, (_, grad, _) in zip(supplied["positions"], entry.event.args, strict=True):
             param = params[i]
@@ -70,13 +70,13 @@ class GroupUpdate:
         tensor._counter.link(self.listed, writes)
 
     def _are_listed(self, following: Following, grads: list[np.ndarray]) -> bool:
-        """Whether the grads are those that the backward pass set, all known to be as expected."""
+        """Whether the backward pass set these grads, all known to be the expected windows."""
         windows, owners = following.windows, map(following.owners.__getitem__, self.storages)
         return (not (windows.keys() & self.storage_set) - self.same_windows
                 and all(map(is_, grads, map(windows.get, self.storages, owners))))
 
     def _are_same(self, following: Following, grads: list[np.ndarray]) -> bool:
-        """Whether the grads are the expected windows, compared one after another."""
+        """Whether the grads are the expected windows, compared one by one."""
         for value, grad in zip(self.values, grads, strict=True):
             s = value.storage
             if grad is following.owners[s]:
@@ -88,7 +88,7 @@ class GroupUpdate:
         return True
 
     def follow(self, following: Following, group: dict[str, Any]) -> bool:
-        """List the update; False, without any effect, if it is another one."""
+        """List the update. Return False, with no side effects, if it differs."""
         if group is not self.group or group["params"] is not self.params \
                 or len(self.params) != self.length:
             return False

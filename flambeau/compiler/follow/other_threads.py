@@ -1,8 +1,8 @@
-"""Other threads during a followed call: they may hold tensors whose values are still missing.
+"""Other threads during a followed call, which may hold tensors whose values are still missing.
 
-A thread that touches such a tensor computes the listed events first, whatever the two threads
-agreed on. It does so itself, because the followed call may be waiting for it. Meanwhile a gate
-replaces the session, and the followed call waits there.
+A thread that uses such a tensor computes the listed events first, whether or not the threads
+synchronize. It computes them itself, because the followed call may be waiting for it. Meanwhile, a
+gate replaces the session, and the followed call waits at the gate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CALLED = (str(Path(np.__file__).parent), "<frozen", *(str(Path(m.__file__)) for
 
 
 class Gate:
-    """Replaces a session while another thread computes its events; forwards everything else."""
+    """Stands in for a session while another thread computes its events."""
 
     quiet, recorder = 0, None
 
@@ -43,20 +43,20 @@ class Gate:
         return getattr(self.session, name)
 
     def follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Let the followed call go on once the gate is open."""
+        """Make the followed call wait for the gate, then run the function."""
         with self.lock:
             pass
         return hook.function(*args, **kwargs)
 
     def lend(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Let a third thread wait; the one that computes passes."""
+        """Make any third thread wait; let the computing thread pass."""
         if threading.get_ident() != self.visitor:
             with self.lock:
                 pass
 
 
 def compute_for_another(session: Session, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Compute the listed events if a call of another thread uses memory of the session."""
+    """Compute the listed events if another thread's call uses memory of the session."""
     end = time.monotonic() + MAX_WAIT_FOR_USER_CODE_S
     while ACTIVE.session is session and _concerns(session, args, kwargs):
         gate = Gate(session)
@@ -81,7 +81,7 @@ def _concerns(session: Session, args: tuple, kwargs: dict[str, Any]) -> bool:
 
 
 def _is_at_rest(thread: int) -> bool:
-    """Whether a thread runs user code, or waits there."""
+    """Whether a thread is in user code, running or waiting."""
     frame: FrameType | None = sys._current_frames().get(thread)
     while frame is not None and frame.f_code.co_filename.startswith(_CALLED):
         frame = frame.f_back

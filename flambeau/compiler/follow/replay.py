@@ -1,4 +1,4 @@
-"""Replay: computes the listed events of a followed call by running their operators, in order."""
+"""Replay: compute the listed events of a followed call by running their operators in order."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .segment import Entry
 
 
 class Replay:
-    """Runs the events listed so far, on the memory of this call."""
+    """Runs the events listed so far on this call's memory."""
 
     def __init__(self, following: Following) -> None:
         self.following = following
 
     def run(self) -> None:
-        """Compute the events. Errors name the line of the operator."""
+        """Compute the events. Errors get a note that names the operator's line."""
         following = self.following
         following.is_computed = True
         autocast, STATE.enabled = STATE.enabled, False
@@ -46,7 +46,7 @@ class Replay:
             STATE.enabled = autocast
 
     def array(self, value: Value) -> np.ndarray:
-        """The window of a Value."""
+        """Return the window that a Value describes."""
         following, s = self.following, value.storage
         owner = following.owners[s]
         if owner is None:  # inside a backward pass
@@ -59,7 +59,7 @@ class Replay:
         return window_on_bytes(_as_bytes(owner), value)
 
     def _inner(self, s: int) -> np.ndarray:
-        """Allocate a storage that Python never sees."""
+        """Return the memory of a storage that Python never sees, allocating it if needed."""
         memory = self.following.segment.memory[s]
         if memory.owner is not None:
             return memory.owner
@@ -81,7 +81,7 @@ class Replay:
                 self.array(value)[...] = y._array
 
     def write(self, i: int, entry: Entry) -> None:
-        """Write one window over another."""
+        """Copy one window into another."""
         into, what = entry.event.args
         np.copyto(self.array(into), self.array(what), casting="unsafe")
 
@@ -100,7 +100,7 @@ class Replay:
 
 
 def _nothing(self: Replay, i: int, entry: Entry) -> None:
-    """Nothing to compute: constants have their values, and reserved memory has none."""
+    """Do nothing: constants already have their values, and empty memory needs none."""
 
 
 HANDLERS: dict[str, Callable[[Replay, int, Entry], None]] = {
@@ -110,7 +110,7 @@ HANDLERS: dict[str, Callable[[Replay, int, Entry], None]] = {
 
 
 def apply(operator: Operator, bound: tuple) -> Any:
-    """Call an operator's function; of two operands, one may be a number."""
+    """Call an operator's function; one of two operands may be a Python number."""
     args, kwargs = unbind(operator, bound)
     if len(args) == 2 and not kwargs:
         numbers = [not isinstance(x, Tensor) for x in args]
@@ -122,9 +122,9 @@ def apply(operator: Operator, bound: tuple) -> Any:
 
 
 def python_operators() -> Iterator[tuple[Any, Operator, bool]]:
-    """The functions behind Python's arithmetic operators: (function, operator, swapped operands).
+    """Yield (function, operator, whether operands are swapped) for Python's arithmetic operators.
 
-    Call it before functions get stubs.
+    Call before stubs are installed.
     """
     functions: Iterable[Any] = vars(Tensor).values()
     for function in functions:

@@ -1,8 +1,8 @@
 """Segment: the events between two points of a call at which all values are computed.
 
-Segments form a tree. A segment ends where Python reads a value, where the call does something other
-than the next event, or with the call. That point is an `Exit`, which knows the segments that
-followed it in earlier calls.
+Segments form a tree. A segment ends when Python reads a value, when the call differs from the next
+event, or when the call ends. That point is an `Exit`, which holds the segments that continued from
+it in earlier calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .following import Following
 
 
-# Kinds of storage: allocated by the segment, the same in every call, new in every call.
+# Kinds of storage: allocated by the segment; the same in every call; different in every call.
 INTERNAL, STABLE, INPUT = range(3)
 
 
@@ -31,9 +31,9 @@ INTERNAL, STABLE, INPUT = range(3)
 class Memory:
     """A storage of a segment.
 
-    owner: of stable memory, the array that owns it.
-    first: of an input, the window of its first use.
-    computed: the first event that gives it values.
+    owner: the owning array, for stable memory.
+    first: the window of the first use, for inputs.
+    computed: the first event that computes values in it.
     """
 
     kind: int
@@ -45,10 +45,10 @@ class Memory:
 
 
 class Program(Protocol):
-    """A compiled program of a segment's first events: of fixed shapes, or of a growing length.
+    """A compiled program of a segment's first events, for fixed shapes or a growing length.
 
-    survivors: the storages that outlive the call.
-    calls: how often it ran.
+    survivors: the storages that outlive the segment.
+    calls: the number of runs.
     """
 
     calls: int
@@ -56,29 +56,29 @@ class Program(Protocol):
 
     @property
     def segment(self) -> Segment:
-        """The segment that it computes."""
+        """The segment that the program computes."""
 
     def may_run_alone(self) -> bool:
-        """Whether it agreed with eager execution often enough to run without it."""
+        """Whether it agreed with eager execution often enough to run unchecked."""
 
     def run(self, following: Following) -> bool:
-        """Compute the call's values; False where it cannot, and nothing has been written."""
+        """Compute the call's values. Return False if it cannot; a replay then computes them."""
 
     def verify(self, following: Following, replay: Callable[[], None]) -> str | None:
-        """Compute beside eager execution; name what differs, or None."""
+        """Compute with the program and eagerly. Return the name of what differs, or None."""
 
     def note_agreement(self) -> None:
-        """Count a call in which it agreed."""
+        """Count a call in which the program agreed."""
 
 
 class Entry:
-    """An event, prepared for comparison with what a call does.
+    """An event, prepared for comparison with a call.
 
-    operands: for each parameter of an operator (storage, expected value); the storage is None
-        unless a tensor on all of it is expected.
-    results: for each result (window, whether it covers part of its owner); None for the common
-        case of one tensor on new memory.
-    allocated: the storages that begin here.
+    operands: (storage, expected value) of each parameter of an operator; the storage is None unless
+        a tensor that covers all of it is expected.
+    results: (window, whether it is only part of its owner) of each result; None for the common case
+        of one tensor on new memory.
+    allocated: the storages first used here.
     """
 
     __slots__ = (
@@ -96,7 +96,7 @@ class Entry:
         self.returns_several = False
 
     def prepare(self, memory: list[Memory]) -> None:
-        """Work out what the comparison with an operator needs."""
+        """Precompute what the comparison with an operator needs."""
         if self.operator is None:
             return
         self.operands = tuple([
@@ -122,26 +122,26 @@ def is_whole(value: Value, memory: Memory) -> bool:
 
 
 def is_owner(value: Value, memory: Memory) -> bool:
-    """Whether the array that owns a storage is expected where this window is.
+    """Whether a tensor with this window uses the array that owns the storage.
 
-    An input begins at its first use, which may lie in the middle of the recorded owner.
+    An input starts at its first use, which may be in the middle of the recorded owner.
     """
     return is_whole(value, memory) and (memory.kind != INPUT or value == memory.first)
 
 
-END = Entry(Event("end"))  # sentinel behind the last entry
+END = Entry(Event("end"))  # sentinel after the last entry
 
 
 @dataclass(eq=False)
 class Exit:
     """A point where a segment may end.
 
-    closed: why no more segments are recorded from here.
-    varies: the operator, or CONSTANT, with which calls go on here with a new number in each call.
-    grows: whether segments that differ in a length may become one.
-    fresh: how many calls are still to be recorded from here, whatever segments there are.
-    census: who held the memory of the segment that ends here, the last time, when `walked` backward
-        passes were one event.
+    closed: why no more segments are recorded from here; empty if they are.
+    varies: the next operator, or CONSTANT, if it takes a different number in each call.
+    grows: whether segments that differ in a length may be merged.
+    fresh: the number of calls still to be recorded from here, regardless of existing segments.
+    census: the last holders of the memory of the segment that ends here, when `walked` backward
+        passes were followed as one event.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -151,18 +151,18 @@ class Exit:
     varies: Any = None
     grows: bool = True
     fresh: int = 0
-    pending: bool = False  # whether a program is being built
+    pending: bool = False  # a program is being built
     census: HolderCensus | None = None
     walked: int = 0
 
 
 class Segment:
-    """A list of events, the storages that they work on, and the exits between them."""
+    """A list of events, the storages they use, and the exits between them."""
 
     def __init__(self, events: Sequence[Event], memory: list[Memory], modes: tuple,
                  silent: set[str], calls: dict[int, list[Any]]) -> None:
-        """`silent`: operators that returned windows on their operands. `calls`: composite functions
-        with their plain arguments, by the event before which they ran."""
+        """`silent`: names of operators that returned windows on their operands. `calls`: composite
+        functions with their plain arguments, by the event that they ran before."""
         self.entries = [Entry(event) for event in events]
         self.memory, self.modes, self.silent = memory, modes, silent
         self.count = len(self.entries)
@@ -170,40 +170,40 @@ class Segment:
         self.problem = ""  # why it has no program
         self.stable_ids = {id(m.owner) for m in memory if m.kind == STABLE}
         self.owners = [m.owner if m.kind == STABLE else None for m in memory]
-        self.cue: Any = None  # the first of its inline caches
+        self.cue: Any = None  # its first inline cache
         self.recycled = RecycledMemory([(m.whole.shape, m.whole.strides, m.whole.dtype)
                                         for m in memory])
-        self.last_call = 0  # the last call of the function that followed it
-        self.misses = self.notes = 0  # of inline caches, and how often these were written
+        self.last_call = 0  # number of the last call that followed it
+        self.misses = self.notes = 0  # of inline caches; times they were generated
         self.calls = calls
-        self.backwards: dict[int, BackwardPass] = {}  # by their first events
+        self.backwards: dict[int, BackwardPass] = {}  # by first event
         self.group_updates: set[int] = set()  # events that are an optimizer's step over a group
         self._find_origins()
         self.written_ids = {id(m.owner) for m in memory if m.kind == STABLE and m.written}
         for entry in self.entries:
             entry.prepare(memory)
-        # For each storage that the segment allocates: (storage, event where it begins, event that
-        # first computes it).
+        # (storage, first event that uses it, first event that computes it) of each storage that the
+        # segment allocates.
         self.births = [
             (s, i, computed) for i, entry in enumerate(self.entries) for s in entry.allocated
             if (computed := memory[s].computed) is not None
         ]
 
     def adapt(self, at: int, bound: tuple) -> bool:
-        """Whether the list changed to be that of an operator's operands at an event: of a call of
-        another length."""
+        """Adapt the list to another length implied by an event's operands. Return whether it
+        changed."""
         return False
 
     def is_fixed(self, at: int, owners: Any, arguments: Any) -> bool:
-        """Whether an event, and a function before it with these arguments, are the same in all
-        calls that follow the segment."""
+        """Whether an event, and a function before it with these arguments, are the same in every
+        call that follows the segment."""
         return True
 
     def choose_ready(self) -> None:
-        """Have calls begin with the memory that nobody holds when a call ends, of what operators
-        make and of what is reserved for them.
+        """Preallocate, for the start of every call, results of operators and empty memory that
+        nobody holds after the call.
 
-        Not that of backward passes: as one event, these make nothing but grads.
+        Backward passes are left out: followed as one event, they allocate only grads.
         """
         if not self.has_one_length:
             return
@@ -215,8 +215,8 @@ class Segment:
             for s in entry.allocated).difference(*survivors))
         self.recycled.refresh()
 
-    has_one_length = True  # whether its memory is laid out alike in all calls
-    takes_constants = False  # whether constants that are not listed are memory from outside
+    has_one_length = True  # whether its memory has the same layout in all calls
+    takes_constants = False  # whether unlisted constants count as outside memory
 
     @property
     def is_ready(self) -> bool:
@@ -224,14 +224,14 @@ class Segment:
         return bool(self.exit(self.count).programs)
 
     def exit(self, at: int) -> Exit:
-        """The exit before an event."""
+        """Return the exit before an event, creating it if needed."""
         known = self.exits.get(at)
         if known is None:
             known = self.exits[at] = Exit()
         return known
 
     def _find_origins(self) -> None:
-        """Find the event at which each storage begins, and the one that first computes it."""
+        """Find the first event that uses each storage, and the first that computes it."""
         seen: set[int] = set()
         for i, entry in enumerate(self.entries):
             event = entry.event
@@ -250,7 +250,7 @@ class Segment:
 
 
 def written_by(event: Event) -> list[Value]:
-    """The windows whose values an event computes."""
+    """Return the windows whose values an event computes."""
     from ..lowering import writes
 
     if event.kind in (CONSTANT, EMPTY):

@@ -1,7 +1,7 @@
 """SegmentProgram: the first events of a segment, compiled to a native program.
 
-It writes the storages that outlive the segment where the followed call allocated them, and updates
-memory from outside in place. Its first run is checked against a replay of the same events.
+It writes surviving storages to the memory that the followed call allocated, and updates outside
+memory in place. Its first run is checked against a replay of the same events.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .segment import INPUT, INTERNAL, Segment
 
 @dataclass(frozen=True)
 class Target:
-    """Where an output goes: a storage, and the layout of the elements there."""
+    """Where an output is written: a storage, and the layout within it."""
 
     storage: int
     offset: int
@@ -40,7 +40,7 @@ class Target:
     is_packed: bool
 
     def array(self, owner: np.ndarray) -> np.ndarray:
-        """The window of its storage that the output is written to."""
+        """Return the window of its storage that the output is written to."""
         if self.offset == 0 and owner.shape == self.shape and owner.flags.c_contiguous:
             return owner
         if 0 in self.shape:
@@ -49,7 +49,7 @@ class Target:
 
 
 class _Builder(Functionalization):
-    """Builds the graph of the first events of a segment."""
+    """Builds the graph of a segment's first events."""
 
     def __init__(self, segment: Segment, trace: Trace, leaves: list[Any],
                  shifts: dict[int, int]) -> None:
@@ -59,7 +59,7 @@ class _Builder(Functionalization):
         self.targets: list[Target] = []
 
     def make(self, survivors: frozenset[int]) -> Graph:
-        """The graph; its outputs are the storages that outlive the segment."""
+        """Return the graph; its outputs are the storages that outlive the segment."""
         self._lay_out()
         for at, event in enumerate(self.trace.events):
             self.at = at
@@ -81,7 +81,7 @@ class _Builder(Functionalization):
         self.outputs.append(region.value)
 
     def bind_argument(self, leaf: int, window: Value) -> Argument:
-        """Bind a window of an input, relative to the array by which this call met its memory."""
+        """Bind a window of an input, relative to the array through which the call first used it."""
         offset = window.offset + self.shifts.get(window.storage, 0)
         return super().bind_argument(leaf, replace(window, offset=offset))
 
@@ -101,14 +101,14 @@ class _Builder(Functionalization):
 
 
 class SegmentProgram:
-    """The program of the first `count` events, for one set of storages that outlive them."""
+    """The program of a segment's first `count` events, for one set of surviving storages."""
 
     def __init__(
         self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
         inputs: Sequence[np.ndarray | None], survivors: frozenset[int], shifts: dict[int, int],
     ) -> None:
-        """Build the graph; raises Unfit. `shifts`: by how many bytes inputs begin further on in
-        their owner than recorded ones."""
+        """Build the graph. Raises Unfit. `shifts`: how many bytes later than recorded each input
+        starts in its owner."""
         self.segment, self.count, self.survivors = segment, count, survivors
         trace = _trace(segment, count, owners)
         self.leaves = [s for s, array in enumerate(inputs)
@@ -126,9 +126,9 @@ class SegmentProgram:
         self.bindings: Bindings = builder.bindings
         self.targets = builder.targets
         self.target_storages = [t.storage for t in self.targets]
-        # What checks give out, which nobody reads.
+        # Buffers for the outputs of checks, which are not read back.
         self.flags = [np.empty((), np.bool_) for _ in self.graph.outputs[len(self.targets) :]]
-        # Whether each output covers its storage, so that an address suffices.
+        # Whether every output covers its storage, so that an address suffices.
         self.are_wholes = all(t.is_packed and not t.offset for t in self.targets)
         self.step: Any = None
         self.is_trusted = False
@@ -143,7 +143,7 @@ class SegmentProgram:
     # -------------------------------------------------------------------------------- running
 
     def values(self, following: Following) -> list[Any] | None:
-        """The program's arguments; None if an index is out of bounds."""
+        """Return the program's arguments; None if an index is out of bounds."""
         inputs = following.inputs
         arrays: list[Any] = [inputs.get(s) for s in self.leaves]
         for check in self.quick_checks:
@@ -168,7 +168,7 @@ class SegmentProgram:
         return lambda arrays: test(arrays[leaf])
 
     def _reader(self, slot: Any) -> Callable[[list[Any], dict[int, Any]], Any]:
-        """A function from the inputs' arrays and the updates' scalars to a slot's value."""
+        """Return a function that reads a slot's value from the input arrays and update scalars."""
         if isinstance(slot, Argument):
             leaf, shape = slot.leaf, slot.shape
             if slot.order is not None and slot.order == tuple(range(len(shape))):
@@ -183,7 +183,7 @@ class SegmentProgram:
         return lambda *_: view
 
     def run(self, following: Following) -> bool:
-        """Compute the listed events; False, without any effect, if a check does not hold."""
+        """Compute the listed events. Return False, with no side effects, if a check fails."""
         ran = self.step.ran[0]
         places: list[np.ndarray] = []
         try:
@@ -192,7 +192,7 @@ class SegmentProgram:
                 return False
             self._run(following, values, places)
             self._copy_out(following, places)
-        except Exception:  # a check, or no memory
+        except Exception:  # a failed check, or out of memory
             if self.step.ran[0] == ran:
                 return False
             self._copy_out(following, places)
@@ -207,7 +207,7 @@ class SegmentProgram:
         return True
 
     def _run(self, following: Following, values: list[Any], places: list[np.ndarray]) -> None:
-        """Run the program; add to `places` where outputs lie that are still to be copied."""
+        """Run the program. Add to `places` the outputs that may still have to be copied."""
         owners = following.owners
         if self.are_wholes and self.step.is_direct:  # addresses suffice
             self.step.run_into(values, [owners[s] for s in self.target_storages])
@@ -217,7 +217,7 @@ class SegmentProgram:
         self.step.run_into(values, [*places, *self.flags])
 
     def _copy_out(self, following: Following, places: list[np.ndarray]) -> None:
-        """Copy outputs to storages that they do not cover."""
+        """Copy outputs whose layout is not packed to their storages."""
         for target, array in zip(self.targets, places, strict=False):
             if not target.is_packed:
                 owner = following.owners[target.storage]
@@ -228,11 +228,11 @@ class SegmentProgram:
         return self.is_trusted
 
     def note_agreement(self) -> None:
-        """A call was computed beside a replay, with the same results."""
+        """Note a call in which the program agreed with a replay."""
         self.is_trusted = True
 
     def verify(self, following: Following, replay: Callable[[], None]) -> str | None:
-        """Compute the events by the program and by a replay; names what differs, or None."""
+        """Compute the events by program and by replay. Return the name of what differs, or None."""
         values = self.values(following)
         if values is None:
             replay()
@@ -298,7 +298,7 @@ class SegmentProgram:
 
 
 def _trace(segment: Segment, count: int, owners: Sequence[np.ndarray | None]) -> Trace:
-    """A trace of the first events, on the memory of this call."""
+    """Return a trace of the first events on this call's memory."""
     trace = Trace(False)
     trace.events = [entry.event for entry in segment.entries[:count]]
     for s, memory in enumerate(segment.memory):

@@ -1,8 +1,9 @@
-"""SegmentRecorder: records a new segment of a followed call while its operators run eagerly.
+"""SegmentRecorder: record a new segment of a followed call while its operators run eagerly.
 
-At its end the segment is stored at its exit, and its program is built. Segments of different
-lengths may merge there (`FollowedFunction.grow`). If calls reached that exit only by leaving older
-segments, those are parts of one growing list too, so the next calls are recorded from the fork.
+When it ends, the segment is stored at its exit, and its program is built. Segments of different
+lengths may be merged there (`FollowedFunction.grow`). If calls reached that exit only by leaving
+older segments, those are parts of one growing list too, so the next calls are recorded from the
+fork.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from .segment import INPUT, INTERNAL, STABLE, Exit, Memory, Segment
 if TYPE_CHECKING:
     from .session import Session
 
-# Modules of flambeau whose functions wrap memory that Python made, or that a node of an earlier
-# segment saved as its output, of which no tensor is left.
+# flambeau modules whose functions wrap memory that Python created, or that a node of an earlier
+# segment saved as its output and whose tensor is gone.
 _WRAPPING = ("flambeau.autograd.saved.",
              "flambeau.ops.creation.interchange",
              "flambeau.ops.creation.creation", "flambeau.tensor.", "flambeau.utils.",
@@ -42,8 +43,8 @@ _WRAPPING = ("flambeau.autograd.saved.",
 class SegmentRecorder(Recorder):
     """Records one segment for a session.
 
-    cut: the number of events before the first that no segment can hold; None if there is none.
-    fault: why the whole recording is dropped.
+    cut: the number of events before the first unsupported one; None if all are supported.
+    fault: why the whole recording is discarded; empty if it is not.
     """
 
     def __init__(self, session: Session) -> None:
@@ -58,7 +59,7 @@ class SegmentRecorder(Recorder):
         self.stable = {id(owner_of(t._array)) for t in tensors if isinstance(t, Parameter)}
         self.keep_alive.append((tensors, owners))
         self.modes = read_ambient_modes()
-        self.calls: dict[int, list[Any]] = {}  # of composite functions, by the number of events
+        self.calls: dict[int, list[Any]] = {}  # composite calls, by the number of events before
         self.sequence: int = _next_sequence()
         self.backwards: list[BackwardPass] = []
         self.group_updates: set[int] = set()  # events that are an optimizer's step over a group
@@ -66,7 +67,7 @@ class SegmentRecorder(Recorder):
 
     @property
     def on(self) -> bool:
-        """Whether this thread is being recorded now."""
+        """Whether this thread is currently recorded."""
         return not self.session.quiet
 
     @property
@@ -76,7 +77,7 @@ class SegmentRecorder(Recorder):
 
     @quiet.setter
     def quiet(self, value: int) -> None:
-        """Ignored: the session counts."""
+        """Ignore the value; the session counts."""
 
     @contextmanager
     def silence(self) -> Iterator[None]:
@@ -85,19 +86,19 @@ class SegmentRecorder(Recorder):
             yield
 
     def problem(self, what: str) -> None:
-        """End the segment before an event that it cannot hold."""
+        """End the segment before an unsupported event."""
         if self.cut is None:
             self.cut, self.why = len(self.trace.events), f"{what} ({self.line()[0]})"
 
     def adopt(self, array: np.ndarray) -> None:
-        """Treat memory that Python allocated meanwhile as memory from outside."""
+        """Treat memory that Python allocated during the recording as outside memory."""
         owner = owner_of(array)
         if id(owner) not in self.trace.storage_numbers:
             self.trace.known_owners.add(id(owner))
             self.keep_alive.append(owner)
 
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
-        """The Value of an array."""
+        """Return the Value of an array. Unknown memory is adopted as outside memory."""
         result = self.trace.value_of(array)
         if result is not None:
             return result
@@ -108,8 +109,8 @@ class SegmentRecorder(Recorder):
         return self.trace.value_of(array)
 
     def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
-        """Record that `source` was written over `target`."""
-        self.trace.value_of(target)  # registers memory from outside
+        """Record a copy of `source` into `target`."""
+        self.trace.value_of(target)  # registers outside memory
         super().write(target, source, **parts)
 
     def add(self, kind: str, **parts: Any) -> Event:
@@ -128,8 +129,8 @@ class SegmentRecorder(Recorder):
     # --------------------------------------------------------------------------- the end
 
     def finish(self) -> tuple[Segment, list[Any], list[np.ndarray | None], set[int]] | None:
-        """The segment, the owner of each storage, the arrays of inputs by storage, and the
-        storages that outlive it; None if there is nothing to follow."""
+        """Return the segment, the owner of each storage, the input array of each storage, and the
+        surviving storages; None if there is nothing to follow."""
         trace = self.trace
         events = trace.events if self.cut is None else trace.events[: self.cut]
         self.keep_alive.clear()
@@ -198,7 +199,7 @@ class SegmentRecorder(Recorder):
 
 
 def window_in(owner: np.ndarray, value: Value) -> np.ndarray:
-    """The window of a Value on the array that owns its storage."""
+    """Return the window of a Value on the array that owns its storage."""
     if value.offset == 0 and value.shape == owner.shape and value.strides == owner.strides:
         return owner
     memory = _as_bytes(owner)
@@ -210,7 +211,7 @@ def window_in(owner: np.ndarray, value: Value) -> np.ndarray:
 
 
 def end_recording(session: Session) -> None:
-    """Finish the recorded segment and start to build its program."""
+    """Finish the recorded segment and start building its program."""
     recorder, session.recorder = session.recorder, None
     assert recorder is not None
     with session.silence():
@@ -235,19 +236,19 @@ def end_recording(session: Session) -> None:
             session.driver.build(segment, segment.count, *result[1:])
     if not is_partial:
         session.exit, session.tried = segment.exit(segment.count), 0
-    else:  # the events behind the cut ran eagerly and belong to no segment
+    else:  # events after the cut ran eagerly and belong to no segment
         session.retire()
 
 
 def _record_from_fork(session: Session, exit: Exit) -> None:
-    """Segments merged at an exit: record the next calls from the fork that led there, if any."""
+    """After a merge at an exit, record the next calls from the fork that led there, if any."""
     exit.fresh, fork = 0, session.fork
     if fork is not None and fork is not exit and fork.grows:
         fork.fresh = LENGTHS_BEFORE_MERGING
 
 
 def _count_fresh(exit: Exit) -> None:
-    """Count a call recorded for a longer list; after the last, return to the known segments."""
+    """Count a call recorded from a fork. After the last one, return to the known segments."""
     exit.fresh -= 1
     if not exit.fresh:
         exit.grows = False
@@ -255,7 +256,7 @@ def _count_fresh(exit: Exit) -> None:
 
 
 def _count_failure(session: Session, why: str) -> None:
-    """Count a recording that led to nothing; close the exit after the second."""
+    """Count a failed recording; close the exit after MAX_FAILED_RECORDINGS."""
     exit = session.exit
     exit.failures += 1
     if exit.failures >= MAX_FAILED_RECORDINGS:

@@ -1,7 +1,7 @@
 """Session: the state of one followed call.
 
-At any moment it follows a known segment, records a new one, or stands at an exit between the two,
-where every tensor has its values. A retired session leaves the rest of the call to eager mode.
+At any time it follows a known segment, records a new one, or is at an exit, where every tensor has
+its values. A retired session runs the rest of the call eagerly.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .varying_number import is_number_alone, with_tensor
 from .segment import Entry, Exit
 from .segment_recorder import SegmentRecorder, end_recording
 
-NO = object()  # the operator is not the next event of the segment
+NO = object()  # sentinel: the operator is not the segment's next event
 
 
 class Session:
-    """One followed call: where it stands, and what each intercepted function does there."""
+    """One followed call: its position, and how it handles each intercepted function."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -42,12 +42,12 @@ class Session:
         self.recorder: SegmentRecorder | None = None
         self.following: Following | None = None
         self.exit: Exit = driver.root
-        self.tried = 0  # segments of this exit that did not match
-        self.fork: Exit | None = None  # whence a path that was known led here, until it ended
-        self.calls: list[Any] = []  # composite functions that may have begun at the exit
+        self.tried = 0  # index of the next segment of this exit to try
+        self.fork: Exit | None = None  # the exit from which the call got here by leaving segments
+        self.calls: list[Any] = []  # composite functions that may have started at the exit
         self.retired = False
-        self.strays = False  # whether it left the paths that have programs
-        self.is_guarded = is_anything_swapped()  # arguments may be foreign tensors
+        self.strays = False  # whether it took a path without a program
+        self.is_guarded = is_anything_swapped()  # whether arguments may be foreign tensors
 
     @contextmanager
     def silence(self) -> Iterator[None]:
@@ -65,7 +65,7 @@ class Session:
     # --------------------------------------------------------------------------- transitions
 
     def advance(self) -> bool:
-        """Start to follow the next candidate segment of this exit; False if none is left."""
+        """Start following the next candidate segment of this exit. Return False if none is left."""
         segments = self.exit.segments
         if self.tried < len(segments) and not self.exit.fresh:
             modes = read_ambient_modes()
@@ -75,11 +75,11 @@ class Session:
                     self.following = Following(segments[at])
                     segments[at].last_call = self.driver.calls
                     return True
-        # Candidates of other modes stay untried: a backward pass may restore their grad mode.
+        # Candidates with other modes remain untried: a backward pass may restore their grad mode.
         return False
 
     def mismatch(self) -> None:
-        """Leave the segment: the call does something other than its next event."""
+        """Leave the segment, because the call differs from its next event."""
         ACTIVE.cue = None
         if self.following is not None and self.following.pos:
             fork = self.fork or self.exit
@@ -90,13 +90,13 @@ class Session:
             self.following = None
 
     def _keep_calls(self, following: Following) -> None:
-        """A function may have begun that is made of others: it did so where a segment is left, so
-        the next one may begin inside of it."""
+        """Keep the composite functions that may have started where a segment is left: the next
+        segment may start inside one of them."""
         calls = following.segment.calls.get(following.pos, ())
         self.calls += [call for call in calls if call not in self.calls]
 
     def flush(self) -> None:
-        """Compute all listed events, or end the recording. Every tensor then has its values."""
+        """Compute all listed events, or end the recording, so that every tensor has its values."""
         if self.recorder is not None:
             end_recording(self)
         following, self.following, self.fork = self.following, None, None
@@ -104,34 +104,34 @@ class Session:
         if following is None:
             return
         if not following.pos:
-            self.tried -= 1  # nothing of it was compared yet
+            self.tried -= 1  # nothing was compared yet
             return
         _compute(self, following)
 
     def lend(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Give another thread the values of the tensors it is about to use."""
+        """Compute the values of tensors that another thread is about to use."""
         compute_for_another(self, args, kwargs)
 
     def finish(self) -> None:
-        """Compute what is still listed at the end of the call."""
+        """Compute the events still listed at the end of the call."""
         if not self.retired:
             self.flush()
 
     def leave(self) -> None:
-        """End following here: no program computes the functions of a tensor subclass."""
+        """Stop following, because no program can compute the functions of a tensor subclass."""
         self.driver.note("a tensor is of a class that overrides functions")
         self.flush()
         self.retire()
 
     def record(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Call an intercepted function while a segment is recorded."""
+        """Call an intercepted function while recording."""
         if self.is_guarded and not self.quiet and needs_dispatch(args, kwargs):
             self.leave()
             return hook.function(*args, **kwargs)
         return hook.record(hook.original, args, kwargs)
 
     def follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Call an intercepted function that has no inline cache at this place."""
+        """Call an intercepted function that has no inline cache here."""
         if self.quiet:
             return hook.follow(self, args, kwargs)
         if self.is_guarded and needs_dispatch(args, kwargs):
@@ -147,7 +147,7 @@ class Session:
         return self._follow(hook, args, kwargs)
 
     def _begin(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Call the first function since a segment is followed."""
+        """Call the first function after starting to follow a segment."""
         assert self.following is not None
         segment = self.following.segment
         if is_due(segment):
@@ -160,7 +160,7 @@ class Session:
         return self._follow(hook, args, kwargs)
 
     def _follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Call a function, and note a cue for it where the call notes its way."""
+        """Call a function, and generate its cue if this call generates cues."""
         following = self.following
         cues = None if following is None else following.cues
         if following is None or cues is None:
@@ -173,13 +173,13 @@ class Session:
         return result
 
     def dispatch(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Call a function where no segment matches: record it, or run it eagerly."""
+        """Call a function that no segment matches: record it, or run it eagerly."""
         if self.next_recorder() is not None:
             return self.record(hook, args, kwargs)
         return hook.function(*args, **kwargs)
 
     def next_recorder(self) -> SegmentRecorder | None:
-        """The recorder of a new segment from here on; None if the rest of the call is eager."""
+        """Return the recorder, starting a new segment if needed; None if the call is now eager."""
         if self.recorder is not None or self.retired:
             return self.recorder
         exit = self.exit
@@ -203,7 +203,7 @@ class Session:
         ACTIVE.session = ACTIVE.cue = None
 
     def barrier(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Call a function that reads values: compute them first."""
+        """Compute the listed events, then call a function that reads values."""
         self.flush()
         with self.silence():
             return hook.original(*args, **kwargs)
@@ -218,7 +218,7 @@ class Session:
 
     def operator(self, hook: Hook, operator: Operator, bound: tuple, args: tuple,
                  kwargs: dict[str, Any]) -> Any:
-        """List an operator: its result without values, or NO if no segment matches."""
+        """List an operator. Return its result without values, or NO if no segment matches."""
         is_view = operator.kind is Kind.VIEW
         while True:
             following = self.following
@@ -246,7 +246,7 @@ class Session:
                 return self.follow(hook, args, kwargs)
 
     def _windows(self, hook: Hook, bound: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The result of an operator that only makes windows on its operands; NO if it computes."""
+        """Return an operator's result if it only creates views of its operands, else NO."""
         with self.silence():
             try:
                 result = hook.original(*args, **kwargs)
@@ -261,7 +261,8 @@ class Session:
         return result
 
     def match(self, kind: str, test: Callable[[Following, Entry], bool]) -> Following | None:
-        """Step past the next event of this kind, if the test holds; None if no segment matches."""
+        """Step past the next event if it has this kind and passes the test; None if no segment
+        matches."""
         while self.recorder is None and not self.retired:
             following = self.following
             if following is None:
@@ -278,8 +279,8 @@ class Session:
 
 
 def _compute(session: Session, following: Following) -> None:
-    """Leave a segment and compute its listed events. Their Python has run: after an error, compute
-    them nevertheless, unless something wrote their results already."""
+    """Leave a segment and compute its listed events. After an error, replay them anyway, because
+    their Python has already run, unless results may have been written."""
     try:
         if following.cues is not None:
             link(following.segment, following.cues)

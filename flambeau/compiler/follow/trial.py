@@ -1,7 +1,7 @@
-"""Trial: decide by measured time whether following a function pays.
+"""Trial: decide by measurement whether following a function pays off.
 
-Once its programs are ready, a few calls run eagerly and a few are followed, in turn. The faster way
-then stays. Both ways do the same, so calls are useful work while the trial runs.
+Once its programs are ready, eager and followed calls alternate for a while; then the faster way is
+kept. Both compute the same, so the calls of a trial do useful work.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ...native.target.compile_costs import (
 
 
 class Trial:
-    """Times of followed and eager calls, until they decide."""
+    """Times of followed and eager calls, collected until they are conclusive."""
 
     def __init__(self, is_needed: bool) -> None:
         self.followed: list[float] = []
@@ -23,8 +23,8 @@ class Trial:
     def wants_eager(self) -> bool:
         """Whether the next call runs eagerly, in the order f e e f f e e f.
 
-        A step that does more in every other call is then timed in both states, and each way also
-        right after itself.
+        This order times both kinds of a step that does more in every other call, and also times
+        each way right after itself.
         """
         done = len(self.followed) + len(self.eager)
         return not self.is_over and done % 4 in (1, 2)
@@ -38,7 +38,7 @@ class Trial:
             self.pays = undisturbed_mean(self.followed) <= limit_s
 
     def outcome(self) -> str:
-        """The measured times, for explain(); empty before there are any."""
+        """Describe the measured times, for explain(); empty until both ways were timed."""
         if not self.eager or not self.followed:
             return ""
         return (f"a followed call takes {1e3 * undisturbed_mean(self.followed):.3g} ms, "
@@ -52,6 +52,6 @@ def _is_enough(seconds: list[float]) -> bool:
 
 
 def undisturbed_mean(seconds: list[float]) -> float:
-    """The mean of the faster half, which other work on the machine disturbs least."""
+    """Return the mean of the faster half, which other load on the machine disturbs least."""
     faster = sorted(seconds)[: (len(seconds) + 1) // 2]
     return sum(faster) / len(faster)

@@ -1,8 +1,8 @@
-"""Turns numbers that vary from call to call into inputs of the segment.
+"""Turn numbers that vary from call to call into inputs of the segment.
 
-Segments are compared with every plain value in them, so a number that changes (mixup's lambda, a
-temperature) would start a new path in each call. Where only a number differs, the segment ends
-before it, and the next one takes the number as a tensor from outside: one more program, once.
+Every plain value in a segment is compared, so a number that changes (mixup's lambda, a temperature)
+would start a new path on each call. If only a number differs, the segment ends before it, and the
+next segment takes the number as an input tensor, at the cost of one more program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EXACT = frozenset((
     np.greater_equal, np.equal, np.not_equal,
 ))
 _SCALING = "_add_scaled"  # add with alpha
-# Composites of the operators above for any number: calls compare those operators instead.
+# Composites of the operators above for any number: the operators are compared instead.
 TRANSPARENT = frozenset(
     PUBLIC[space][name] for space, names in (
         ("torch", ("add", "sub", "mul", "div", "rsub")),
@@ -32,7 +32,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_number_alone(operator: Operator, expected: tuple, actual: tuple) -> bool:
-    """Whether an operator's operands differ from the expected ones in a single number."""
+    """Whether exactly one number among an operator's operands differs from the expected one."""
     if operator.ufunc not in _EXACT and operator.name != _SCALING or len(expected) != len(actual):
         return False
     differ = [(a, b) for a, b in zip(expected, actual, strict=True)
@@ -41,12 +41,12 @@ def is_number_alone(operator: Operator, expected: tuple, actual: tuple) -> bool:
 
 
 def with_tensor(args: tuple) -> tuple | None:
-    """The arguments with the number as a tensor; None if that could change the result."""
+    """Replace the only number by a tensor; None if that could change the result."""
     at = [i for i, x in enumerate(args) if x.__class__ in _NUMBERS]
     if len(at) != 1 or not at[0] or args[0].__class__ not in (Tensor, Parameter):
         return None
     if MODE.saved_hooks:
-        return None  # they would see the number, as one tensor more that is saved
+        return None  # the hooks would see the number as an extra saved tensor
     kind = args[0]._array.dtype
     if kind not in _FLOATS:
         return None

@@ -1,4 +1,4 @@
-"""Attribute lookup: where Python finds `x.name`, and guards that it finds the same object again."""
+"""Attribute lookup: find `x.name` as Python does, and guard that it stays the same object."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
 
 
 def _of_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
-    """A private attribute of a tensor, as trainers read it."""
+    """Return the provenance of a tensor's private attribute, which trainers read."""
     if p.value is UNKNOWN:
         raise NotProvedError(f"it reads .{name} of a tensor that nobody knows")
     value = getattr(p.value, name, None)

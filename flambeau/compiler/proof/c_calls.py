@@ -1,4 +1,4 @@
-"""Calls of C functions: only pure ones and known methods of Python's containers are accepted."""
+"""Calls of C functions: accept only pure ones and known methods of Python's containers."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _write_container(
 
 
 def _note_appended(facts: Facts, owner: Provenance, function: Any, added: Provenance) -> None:
-    """Record entries appended to an outside list; the program appends them as well."""
+    """Record entries appended to an outside list, so that the program appends them too."""
     key = id(owner.value), "length"
     facts.writes[key] = Provenance(Kind.NUMBER)
     store = facts.stores.get(key)

@@ -1,4 +1,4 @@
-"""Call results: the provenance of what the previous opcode returned, after CPython ran it."""
+"""Call results: the provenance of the previous opcode's result, after CPython executed it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .shadow_frame import CallState, ShadowFrame
 
 
 def settle(facts: Facts, s: ShadowFrame) -> None:
-    """Finish the previous opcode's call: replace its placeholder slot by the result."""
+    """Finish the previous opcode's call: replace its placeholder slot with the result."""
     call, s.call = s.call, None
     if call is None:
         return

@@ -34,7 +34,7 @@ def invoke(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
 ) -> Provenance:
-    """Return the provenance of a call's result; `s.call` is set to describe what runs."""
+    """Return the provenance of a call's result, and set `s.call` to describe what runs."""
     args = [*(callee.items or ()), *args]
     operands = [*args, *named.values()]
     value = callee.value
@@ -195,7 +195,7 @@ def _add_defaults(facts: Facts, callee: Provenance, function: Any, bound: Named)
 
 
 def _note_performed(facts: Facts, scheduler: LRScheduler) -> None:
-    """Note what a scheduler's step changes: guards run before it and cannot cover later reads."""
+    """Note what a scheduler's step changes. Guards run earlier and cannot cover later reads."""
     groups = scheduler.optimizer.param_groups
     for x in (scheduler, vars(scheduler), *groups):
         facts.performed[id(x)] = x
@@ -430,7 +430,7 @@ def enter(facts: Facts, frame: Any, above: ShadowFrame | None) -> ShadowFrame:
 
 
 def _guard_method(facts: Facts, frame: Any) -> None:
-    """Guard that C code or the library finds the same method on the class again."""
+    """Guard that C code or the library will find the same method on the class."""
     code: types.CodeType = frame.f_code
     if code.co_argcount:
         kind = type(frame.f_locals.get(code.co_varnames[0]))

@@ -1,7 +1,7 @@
-"""Consumption: a value from outside is guarded once anything but a variable takes it.
+"""Consumption: guard an outside value once anything other than a variable takes it.
 
-A few opcodes move values, or say themselves which ones they consume. A value that any other opcode
-takes from the stack is consumed, and so is one that the caller of the step or unwatched code gets.
+A few opcodes only move values, or mark what they consume themselves. A value that any other opcode
+takes from the stack is consumed, as is one that goes to the step's caller or to unwatched code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CALLS = frozenset(("CALL", "CALL_KW"))
 
 
 def handle(facts: Facts, frame: Any, s: ShadowFrame, instruction: Any) -> None:
-    """Run an instruction's handler; guard the values that it took from the stack."""
+    """Run an instruction's handler, and guard the values that it consumed from the stack."""
     handler = HANDLERS.get(instruction.opname)
     if handler is None:
         raise NotProvedError(f"the watcher does not know the opcode {instruction.opname}")
@@ -38,14 +38,14 @@ def handle(facts: Facts, frame: Any, s: ShadowFrame, instruction: Any) -> None:
 
 
 def _binds(s: ShadowFrame, name: str) -> bool:
-    """Whether an opcode calls a Python function, whose parameters have their arguments' guards, or
-    a function whose result has them."""
+    """Whether an opcode calls a Python function, whose parameters keep the arguments' guards, or a
+    function whose result keeps them."""
     return name in _CALLS and s.call is not None and (s.call.code is not None or s.call.carries)
 
 
 def returns_to_stack(call: CallState | None, s: ShadowFrame, above: ShadowFrame | None,
                      root: ShadowFrame) -> bool:
-    """Whether a watched function that returns was called by a watched opcode, whose result it is;
-    not by unwatched code or by the caller of the step."""
+    """Whether a returning function was called by a watched opcode and provides its result, rather
+    than called by unwatched code or by the step's caller."""
     return (call is not None and call.code is s.code and above is not root
             and not call.keeps_slot and not call.decides)

@@ -1,4 +1,4 @@
-"""Guards on the contents of containers, arrays and modules that live outside the step."""
+"""Guard the contents of containers, arrays and modules that live outside the step."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> Non
 
 
 def guard_if_container(facts: Facts, *operands: Provenance) -> None:
-    """Guard outside containers before they reach code that reads their parts unwatched."""
+    """Guard outside containers before unwatched code reads their parts."""
     for p in operands:
         guard_if_container(facts, *(p.items or ()))
         if p.kind is Kind.OUTSIDE and p.value.__class__ in (*_SEQUENCES, *_MAPPINGS, *_SETS):
@@ -101,7 +101,7 @@ def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
         guard_if_container(facts, part)
 
 
-# Identity comparisons of tensors, as sets, dicts and `in` make them.
+# Methods that compare tensors by identity or hash, as sets, dicts and `in` do.
 SEARCHING_METHODS = frozenset((
     "index", "count", "remove", "get", "setdefault", "pop", "add", "discard", "__contains__",
     "issubset", "union", "intersection", "difference", "update",

@@ -1,8 +1,8 @@
-"""Decisions: guards on what a step decides about a number from outside, not on the number.
+"""Decisions: guard what a step decides about an outside number, not the number itself.
 
-`if step % 100 == 0` needs the outcome of the comparison. A number's symbol is the expression that
-computes it from what was there before the call. Only operators that do the same for every number of
-a class have symbols; whatever else consumes a number has its value guarded.
+`if step % 100 == 0` only needs the outcome of the comparison. A number's symbol is the expression
+that computes it from values that existed before the call. Only operators that behave alike for all
+numbers of a class have symbols; any other use of a number guards its value.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .provenance import UNKNOWN, Kind, Provenance, Symbol, is_number
 from .stores import Store
 
 _Function = Callable[[Any, Any], Any]
-# Of two integers. A divisor is guarded not to be zero.
+# Operators on two integers. Divisors are guarded to be nonzero.
 _OF_INTEGERS: dict[str, _Function] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv,
     "%": operator.mod, "&": operator.and_, "|": operator.or_, "^": operator.xor,
 }
-_OF_FLOATS = ("+", "-", "*")  # of two floats; an integer may be too large for a float
+_OF_FLOATS = ("+", "-", "*")  # on two floats; an integer may be too large for a float
 _COMPARISONS: dict[str, _Function] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt,
     ">=": operator.ge,
@@ -36,8 +36,8 @@ _COMPARISONS: dict[str, _Function] = {
 def name_arguments(
     facts: Facts, args: tuple, kwargs: dict[str, Any], leaves: list[Any]
 ) -> tuple[list[Provenance], dict[str, Provenance]]:
-    """Return the provenances of a call's arguments. `leaves`: the flattened arguments. A program
-    guards the values of numbers among them only if the step consumes them."""
+    """Return the provenances of a call's arguments. A program guards the values of numbers among
+    them only if the step consumes them. `leaves`: the flattened arguments."""
     numbers: dict[int | str, Provenance] = {}
     for leaf, key, x in list_numbers(args, kwargs):
         guard = facts.proof.numbers[leaf] = Guard(f"t{leaf}", Test.VALUE, x, needed=False)
@@ -69,7 +69,7 @@ def guard_number_classes(facts: Facts, p: Provenance) -> None:
 
 
 def combine_numbers(facts: Facts, a: Provenance, b: Provenance, symbol: str) -> Provenance | None:
-    """Return an operator's result with its symbol; None if it has none."""
+    """Return an operator's result with its symbol, or None if it has no symbol."""
     sources = [_source(p) for p in (a, b)]
     if None in sources or (a.symbol is None and b.symbol is None):
         return None
@@ -91,14 +91,14 @@ def combine_numbers(facts: Facts, a: Provenance, b: Provenance, symbol: str) -> 
 
 
 def negate_number(p: Provenance) -> Provenance | None:
-    """Return minus a number, with its symbol; None if it has none."""
+    """Return the negated number with its symbol, or None if it has no symbol."""
     if p.symbol is None or not is_number(p.value):
         return None
     return Provenance(Kind.PLAIN, -p.value, symbol=Symbol(f"(-{p.symbol.source})", p.symbol.reads))
 
 
 def truth_of_number(p: Provenance) -> Provenance | None:
-    """Return bool() of a number, with its symbol; None if it has none."""
+    """Return bool() of a number with its symbol, or None if it has no symbol."""
     if p.symbol is None:
         return None
     symbol = Symbol(f"({p.symbol.source} != 0)", p.symbol.reads)
@@ -106,10 +106,10 @@ def truth_of_number(p: Provenance) -> Provenance | None:
 
 
 def conclude_numbers(facts: Facts, is_entered: bool) -> str:
-    """After a call: decisions on numbers that it wrote concern the values before the call. Return
-    the problem if something else changed these numbers. `is_entered`: the step's code was watched.
+    """Restrict decisions on numbers that the call wrote to their values before the call. Return a
+    problem if something else changed these numbers, else "". `is_entered`: the step was watched.
     """
-    if not is_entered:  # nobody saw what it consumes
+    if not is_entered:  # its consumption is unknown
         for guard in facts.proof.numbers.values():
             guard.needed = True
     for guard, reads in facts.decided.values():
@@ -144,7 +144,7 @@ def _find_function(x: Any, y: Any, symbol: str) -> tuple[str, _Function] | None:
 
 
 def _source(p: Provenance) -> str | None:
-    """Return source for a number; None if it has neither a symbol nor a constant value."""
+    """Return source for a number, or None if it has neither a symbol nor a constant value."""
     if p.symbol is not None:
         return p.symbol.source
     x = p.value

@@ -1,7 +1,7 @@
-"""What the library declares of its functions: what they read, and what programs perform themselves.
+"""What the library declares about its functions: what they read, and which calls programs perform.
 
 Library functions are not watched. They read their arguments (including modules and optimizers) and
-the ambient settings, which programs guard, and write to tensors, which programs also do.
+ambient settings, all of which programs guard, and write to tensors, which programs do too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes to outside objects: the few that a program can replay, and refusals of all others."""
+"""Writes to outside objects: record those that a program can replay, and refuse all others."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _check_target(facts: Facts, x: Any, key: Any, text: str, item: bool) -> None
 
 
 def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None:
-    """Record a write to an outside place; the program will repeat it."""
+    """Record a write to an outside place, so that the program repeats it."""
     key = id(place.owner), place.key
     store = facts.stores[key] = Store(place, facts.proof.describe(path), facts.line, [value])
     facts.written[path] = store

@@ -1,4 +1,4 @@
-"""The watcher's knowledge: objects by identity and places that were read."""
+"""What the watcher knows: objects by identity, and the places that were read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONTAINERS = (list, tuple, dict, set)
 
 
 class Facts(Guarding):
-    """Provenances of every object that a watched call met.
+    """Provenances of all objects seen during a watched call.
 
     Each provenance keeps its object alive, so ids stay unique while the call is watched.
     """
@@ -38,7 +38,7 @@ class Facts(Guarding):
         self.written: dict[str, Store] = {}  # by path
         self.decided: dict[str, tuple[Guard, tuple[Guard, ...]]] = {}  # guard, reads by expression
         self.counters: set[str] = set()  # paths that the call increments
-        self.performed: dict[int, Any] = {}  # by id: objects that a performed call changed
+        self.performed: dict[int, Any] = {}  # objects that a performed call changed, by id
         self.look: Callable[[], None] = lambda: None  # runs before the step reads shared memory
 
     # ------------------------------------------------------------------------------- reads
@@ -174,12 +174,12 @@ class Facts(Guarding):
         return Provenance(Kind.OPAQUE, x)
 
     def _tensor(self, x: Tensor) -> Provenance:
-        """A tensor that the call created, or an outside one with guards on its layout and flags."""
+        """Return the provenance of a tensor, with a path if it existed before the call."""
         path = self.constant(x) if id(x) in self.existing else ""
         return Provenance(Kind.TENSOR, x, path)
 
     def part(self, whole: Provenance, x: Any) -> Provenance:
-        """A part of an argument or of an object that the call created."""
+        """Return the provenance of a part of an argument or of an object that the call created."""
         if whole.tainted and is_plain(x):
             return Provenance(Kind.NUMBER, x)
         return self.identify(x, whole.tainted)
@@ -197,7 +197,7 @@ class Facts(Guarding):
 
 
 def outside_containers(facts: Facts) -> dict[int, Any]:
-    """Return the outside lists and dicts that the call met, by id."""
+    """Return the outside lists and dicts seen during the call, by id."""
     return {key: p.value for key, p in facts.known.items()
             if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}
 
@@ -213,7 +213,7 @@ def _is_of_known(known: dict[int, Provenance], x: Any) -> bool:
 
 
 def refuse_finalizer(facts: Facts, kind: type) -> None:
-    """Refuse a class with `__del__`: it runs when the object dies, which no opcode shows."""
+    """Refuse a class with `__del__`, which runs at a time that no opcode shows."""
     if any("__del__" in c.__dict__ for c in kind.__mro__):
         raise NotProvedError(f"{kind.__name__} runs code when its object dies")
     facts.guard_lookup(kind, "__del__")

@@ -1,4 +1,4 @@
-"""Adds guards to a proof: on values, classes, and the lookup of names on them."""
+"""Add guards to a proof: on values, on classes, and on name lookup in classes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Guarding:
         self._names: dict[int, str] = {}
 
     def constant(self, x: Any) -> str:
-        """Return the name of an outside object; paths start from such names."""
+        """Return a name for an outside object, from which paths start."""
         name = self._names.get(id(x))
         if name is None:
             name = self._names[id(x)] = f"k{len(self._names)}"
@@ -49,7 +49,7 @@ class Guarding:
             self.guard(f"{self.path_of(p)}.__class__", Test.IDENTITY, type(p.value))
 
     def guard_absence(self, p: Provenance, name: str) -> None:
-        """Guard that an object's `__dict__` lacks a name, and its class's lookup of that name."""
+        """Guard that an object's `__dict__` lacks a name, and how its class looks it up."""
         self.guard_type(p)
         self.guard_lookup(type(p.value), name)
         key = (id(p.value), "absent", name)

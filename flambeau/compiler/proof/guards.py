@@ -1,7 +1,7 @@
-"""Guards: a proof's assumptions about the world outside the step, as tests on paths.
+"""Guards: a proof's assumptions about the state outside the step, as tests on paths.
 
-Each guard is one expression in the source of the program's function and costs a call 25 to 55 ns.
-The objects that paths start from are constants of that source.
+Each guard is one expression in the generated source of the program's function, and costs 25 to
+55 ns per call. The objects that paths start from are constants of that source.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Test(Enum):
 @dataclass(eq=False)
 class Guard:
     """One test. `needed`: the step consumed the value; `line`: the line that read it.
-    `precedes_writes`: the call changes what it reads, so it holds before the call only."""
+    `precedes_writes`: the call changes what the guard reads, so it holds only before the call."""
 
     path: str
     test: Test
@@ -47,7 +47,7 @@ class Guard:
     precedes_writes: bool = False
 
     def failure(self, name: Callable[[Any], str]) -> str:
-        """Return an expression that is true if the guard fails; `name` assigns names to objects."""
+        """Return an expression that is true if the guard fails. `name` assigns names to objects."""
         path, value = self.path, self.value
         if self.test is Test.LENGTH:
             return f"len({path}) != {value}"
@@ -109,10 +109,10 @@ def format_line(file: str, line: int) -> str:
 
 @dataclass
 class Proof:
-    """Whether a call's Python may be skipped, the guards on that, and the reasons if not.
+    """Whether a call's Python may be skipped: under which guards, or why not.
 
     `refusals`: (file, line, why). `constants`: the objects that paths start from, by name.
-    `modules`: those whose state the library reads. `aliased`: arguments also read from outside.
+    `modules`: those whose state the library reads. `aliased`: arguments also read outside.
     `reads_numbers`: whether item() returned any number. `arrays`: NumPy arrays that were read.
     `numbers`: the guards on numbers among the arguments, by leaf. `decisions`: the guards on what
     the step decided about numbers, up to the first refusal.
@@ -159,7 +159,7 @@ class Proof:
         return f"what it does depends on {self.describe(path)}, which it changes"
 
     def failures(self, name: Callable[[Any], str]) -> Iterator[str]:
-        """Yield expressions; the proof no longer holds once any of them is true."""
+        """Yield expressions. The proof no longer holds if any is true."""
         for guard in self.guards:
             yield guard.failure(name)
 
@@ -184,7 +184,7 @@ class Proof:
 
 
 def _fails(expression: str, space: dict[str, Any], names: dict[str, Any]) -> bool:
-    """Whether a guard fails. If it raises, what it reads is gone, so it fails."""
+    """Whether a guard fails. It also fails if evaluating it raises."""
     try:
         return bool(eval(expression, {**space, **names}))
     except Exception:

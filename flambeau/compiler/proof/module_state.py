@@ -1,4 +1,4 @@
-"""What the library reads of modules and optimizers: guards on members, hooks and settings.
+"""Guard what the library reads of modules and optimizers: members, hooks and settings.
 
 Most changes bump the modules' change counter, which programs compare. These guards cover the rest:
 direct writes to the dictionaries, and methods set on objects or classes.
@@ -93,7 +93,7 @@ def _reader(names: list[str]) -> Any:
 
 
 def _hidden(space: dict[str, Any]) -> frozenset[str]:
-    """Names that would hide a member or method, or add hooks, if added to a module's dict."""
+    """Return names that would hide members or methods, or add hooks, if set on a module."""
     names = {"forward", *CALL_HOOKS, *chain.from_iterable(space[name] for name in _MEMBERS)}
     return frozenset(names - space.keys())
 

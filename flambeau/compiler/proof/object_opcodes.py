@@ -197,7 +197,7 @@ def delete(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 @opcode("BINARY_OP")
 def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     symbol = i.argrepr
-    if symbol == "[]":  # from Python 3.14 on
+    if symbol == "[]":  # Python >= 3.14
         load_subscript(facts, frame, s, i)
         return
     a, b = s.pop(2)

@@ -32,7 +32,7 @@ def opcode(*names: str) -> Callable[[Handler], Handler]:
 
 
 def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
-    """Note that the step branches on the truth of an object; refuse if tensor values decide it."""
+    """Note that the step branches on an object's truth; refuse if it depends on tensor values."""
     if p.symbol is not None:
         decide_number(facts, p)
         return
@@ -90,7 +90,7 @@ _METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv"
 
 
 def _guard_operator(facts: Facts, p: Provenance, symbol: str) -> None:
-    """Guard the method that an operator calls, on a class of the step or on Tensor."""
+    """Guard the method that an operator calls on a user class or on Tensor."""
     kind = type(p.value)
     plain = _METHODS.get(symbol) or _METHODS.get(symbol.removesuffix("="), "")
     name = f"__{plain}__"
@@ -104,7 +104,7 @@ def _guard_operator(facts: Facts, p: Provenance, symbol: str) -> None:
 
 
 def load_outside(facts: Facts, space: dict[str, Any], name: str) -> Provenance:
-    """Read a name from a namespace. Raises KeyError if it is absent, and guards that absence."""
+    """Read a name from a namespace. If it is absent, guard the absence and raise KeyError."""
     path = facts.constant(space)
     if name in space:
         return facts.read((id(space), name), f"{path}[{name!r}]", space[name])

@@ -1,4 +1,4 @@
-"""Where an object on the shadow stack comes from, and whether tensor values influenced it."""
+"""Provenance: where an object on the shadow stack comes from, and if tensor values affect it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Kind(Enum):
 
 
 class Increment:
-    """The value of an outside counter after the step added to it. `amounts`: the addends, Reads and
-    plain numbers; UNKNOWN if the addition cannot be repeated."""
+    """The value of an outside counter after the step added to it. `amounts`: the addends, which are
+    Reads, plain numbers, or UNKNOWN if the addition cannot be repeated."""
 
     __slots__ = ("amounts", "path")
 
@@ -49,8 +49,8 @@ class Increment:
 
 
 class Symbol(NamedTuple):
-    """How a number follows from numbers that were outside before the call: source on their paths,
-    and the guards on their values."""
+    """How a number is computed from outside numbers that existed before the call: source in terms
+    of their paths, and the guards on their values."""
 
     source: str
     reads: tuple[Any, ...]
@@ -59,11 +59,11 @@ class Symbol(NamedTuple):
 class Provenance:
     """What the shadow stack knows about one slot.
 
-    `path`: an expression that reads the object again. `guard`: of the read it came from. `items`:
-    the parts of a tuple, or the receiver of a method. `parts`: the contents of a list or dict that
-    the call created, in order or by key. `tainted`: tensor values influenced it. `read`: how a
-    program computes such a number. `symbol`: how it follows from numbers outside. `cells` and
-    `code`: of a function that the call created. `type`: the class, if the object itself is unknown.
+    `path`: an expression that reads the object again. `guard`: the guard of the read it came from.
+    `items`: the parts of a tuple, or the receiver of a method. `parts`: the contents of a list or
+    dict that the call created, in order or by key. `tainted`: tensor values influenced it. `read`:
+    how a program computes such a number. `symbol`: how it is computed from outside numbers. `cells`
+    and `code`: those of a function that the call created. `type`: the class of an unknown object.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Provenance:
 
 
 class Variable:
-    """The content of a closure cell; `cell` and `path` are set if it existed before the call."""
+    """The content of a closure cell. `cell` and `path` are set if it existed before the call."""
 
     __slots__ = ("cell", "content", "path")
 
@@ -100,7 +100,7 @@ class Variable:
 
 
 class NotProvedError(Exception):
-    """The reason why a call's Python may not be skipped."""
+    """Raised with the reason why a call's Python may not be skipped."""
 
 
 _PLAIN_TYPES = frozenset((
@@ -110,7 +110,7 @@ _PLAIN_TYPES = frozenset((
 
 
 def is_number(x: Any) -> bool:
-    """Whether a value is an int or a float, of no subclass."""
+    """Whether a value is an int or a float, subclasses excluded."""
     return x.__class__ is int or x.__class__ is float
 
 

@@ -1,4 +1,4 @@
-"""Which C functions and types of Python are pure, and which methods read or write a container."""
+"""Tables of Python's pure C functions and types, and of methods that read or write containers."""
 
 from __future__ import annotations
 

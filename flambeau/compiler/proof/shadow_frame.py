@@ -13,12 +13,12 @@ from .provenance import Kind, NotProvedError, Provenance, Variable
 
 @dataclass
 class CallState:
-    """The call made by the running opcode; the next opcode settles its result.
+    """The call made by the current opcode; the next opcode settles its result.
 
-    `slot`: the provenance of the result while it is unknown. `code`, `function`, `bind`: the Python
+    `slot`: a placeholder for the result's provenance. `code`, `function`, `bind`: the Python
     function about to run, and how to bind its parameters from the frame. `entered`: whether it
-    began. `created`: the class of the object that the call creates. `keeps_slot`: values returned
-    by callbacks are not the result. `decides`: the result determines what the step does.
+    started. `created`: the class of the object that the call creates. `keeps_slot`: values returned
+    by callbacks are not the result. `decides`: the result determines the step's control flow.
     """
 
     slot: Provenance | None = None
@@ -63,13 +63,13 @@ class ShadowFrame:
     keyword_names: tuple[str, ...] = ()
     call: CallState | None = None
     result: Provenance | None = None
-    is_suspended: bool = False  # a generator's, at a `yield`
+    is_suspended: bool = False  # a generator suspended at a `yield`
 
     @classmethod
     def of(
         cls, code: types.CodeType, function: Provenance | None, variables: dict[str, Provenance]
     ) -> ShadowFrame:
-        """Return the shadow of a frame that starts."""
+        """Return the shadow of a new frame."""
         cells = {name: Variable(variables.get(name)) for name in code.co_cellvars}
         by_offset, successors = instructions(code)
         return cls(code, function, dict(variables), [], cells, by_offset, successors)
@@ -95,8 +95,8 @@ class ShadowFrame:
         raise NotProvedError("control went another way than the watcher expects")
 
     def cleans_up(self) -> bool:
-        """Whether the user's code handles an exception at the last instruction, as when a generator
-        is dropped within `try` or `with`."""
+        """Whether user code handles an exception raised at the last instruction, as it would if a
+        generator is dropped within `try` or `with`."""
         assert self.code is not None
         return any(
             entry.start <= self.last < entry.end
@@ -106,5 +106,5 @@ class ShadowFrame:
 
 
 def exception_slot() -> Provenance:
-    """A slot for an exception or for the offset that raised it."""
+    """Return a slot for an exception or for the offset that raised it."""
     return Provenance(Kind.PLAIN)

@@ -77,7 +77,7 @@ def load_variable(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 
 def load_local(facts: Facts, frame: Any, s: ShadowFrame, name: str) -> None:
-    """Push a variable; from Python 3.13 on also its cell, for a closure."""
+    """Push a variable, or its cell for a closure (Python >= 3.13)."""
     if name in s.cells:
         s.stack.append(Provenance(Kind.CELL, cells=[s.cells[name]]))
         return
@@ -251,7 +251,7 @@ def add_to_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def make_function(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     code = s.stack.pop().value
     cells = None
-    flags = i.arg or 0  # from Python 3.13 on, separate opcodes set these
+    flags = i.arg or 0  # Python >= 3.13 sets these with separate opcodes
     if flags & 0x08:
         cells = [c for p in s.stack.pop().items or () for c in p.cells or ()]
     for flag in (0x04, 0x02, 0x01):  # annotations, keyword defaults, defaults

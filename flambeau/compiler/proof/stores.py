@@ -1,4 +1,4 @@
-"""Stores: values that a watched call puts outside, and how a program recomputes them."""
+"""Stores: values that a watched call writes to outside objects, and how to recompute them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MISSING = object()
 @dataclass
 class Store:
     """A write to one place: the last value, or all entries appended to a list that had `start`
-    entries before. None marks unknown values. `line`: where it happened. `adds_up`: the new value
-    is the old one plus an amount."""
+    entries before. None marks unknown values. `line`: where the write happened. `adds_up`: the new
+    value is the old one plus an amount."""
 
     place: Place
     path: str
@@ -45,7 +45,7 @@ class Store:
         return result
 
     def read_now(self) -> Any:
-        """Return what the place holds; for a list that is appended to, its new entries."""
+        """Return the place's current value; for a list that was appended to, the new entries."""
         owner, key = self.place.owner, self.place.key
         if key is None:
             return owner[self.start:]
@@ -87,7 +87,7 @@ def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
 
 
 def _checked(x: Any, p: Provenance | None) -> Any:
-    """Return a plain value, or the Read of a number from a tensor; refuse if it could be either."""
+    """Return a plain value, or a Read if it came from a tensor; refuse if it could be either."""
     if p is not None and p.read is not None and same_plain(evaluate(p.read), x):
         return p.read
     if p is None or p.tainted or (p.value is not UNKNOWN and not same_plain(p.value, x)):

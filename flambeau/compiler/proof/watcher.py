@@ -1,8 +1,8 @@
 """Watch CPython execute one call, opcode by opcode, to prove that its Python may be skipped.
 
-Every frame outside the library gets a shadow stack, which advances in lock-step with the opcodes
-that CPython executes. Nothing is interpreted: code that is not understood makes the call "not
-proved" and otherwise runs as usual. A watched opcode costs 2 to 6 us.
+Each frame outside the library gets a shadow stack that advances in lock-step with the opcodes that
+CPython executes. Nothing is interpreted: code that the watcher does not understand runs as usual,
+but leaves the call unproved. A watched opcode costs 2 to 6 us.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .shadow_frame import ShadowFrame
 from .stores import Store, replace_numbers
 
 TABLES = (control_opcodes, object_opcodes, stack_opcodes, newer_opcodes)
-# Python versions whose opcodes the handlers know.
+# Python versions whose opcodes have handlers.
 WATCHED_VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 # Before 3.13, `f_locals` is a copy that only another access refreshes. A stale copy would keep
 # deleted objects alive.
@@ -54,11 +54,11 @@ class Watcher:
         self._oracle = oracle
         self.mismatches = 0
         self._is_tracing = False
-        self._library_code: dict[int, types.CodeType] = {}  # that ran, by id: code compares slowly
-        self._outside: dict[int, Any] = {}  # lists and dicts that the call met, by id
+        self._library_code: dict[int, types.CodeType] = {}  # by id: comparing code is slow
+        self._outside: dict[int, Any] = {}  # outside lists and dicts seen during the call, by id
         self._root = ShadowFrame()  # the frame that calls the function
         self._result: Provenance | None = None  # what the call returned
-        self.stores: list[Store] = []  # what the call put outside, until read
+        self.stores: list[Store] = []  # writes to outside objects, until read
 
     def __enter__(self) -> Watcher:
         if sys.version_info[:2] not in WATCHED_VERSIONS:
@@ -94,8 +94,8 @@ class Watcher:
         self.facts.forget()
 
     def _refuse_cleanups(self) -> None:
-        """Refuse a generator that waits within `try` or `with`: its handlers run when it dies,
-        after what is watched."""
+        """Refuse a generator suspended within `try` or `with`: its handlers run when it dies, after
+        watching has ended."""
         for frame, shadow in [*self.shadows.items()]:
             if shadow.is_suspended and shadow.cleans_up():
                 self._refuse_at(frame, "a generator is dropped before its `try` or `with` ends")
@@ -103,7 +103,7 @@ class Watcher:
     def conclude(self, public: Iterable[str] = (), container_ids: Sequence[int] = ()) -> Proof:
         """Check all guards again after the call and return the proof. `public`: names of the public
         functions that ran; library modules look them up in `nn.functional`. `container_ids`: ids of
-        lists and dicts that the call returned or stored; a program creates them anew."""
+        lists and dicts that the call returned or stored; a program recreates them."""
         proof, names = self.proof, vars(functional)
         ids = set(container_ids)
         if len(ids) < len(container_ids):
@@ -212,7 +212,7 @@ class Watcher:
         return self._library_returned
 
     def _attempt(self, frame: Any, action: Callable[[], Any]) -> Any:
-        """Run a part of the proof; its own errors must not reach the step."""
+        """Run a part of the proof, without letting its errors reach the step."""
         try:
             return action()
         except NotProvedError as error:
@@ -222,7 +222,7 @@ class Watcher:
         return None
 
     def _refuse_at(self, frame: Any, why: str) -> None:
-        """Refuse with the line of the user's code, and the line in other code if it is there."""
+        """Refuse with the line in user code; if it happened in other code, name that line too."""
         self.facts.look()  # the step's next actions are unknown
         code = frame.f_code
         at = frame
@@ -309,7 +309,7 @@ def _is_performed(shadows: Mapping[Any, ShadowFrame], caller: Any) -> bool:
 
 
 def _repeats(shadow: ShadowFrame, instruction: Any, offset: int) -> bool:
-    """Whether this is the instruction that an EXTENDED_ARG just announced."""
+    """Whether this instruction was already handled at its EXTENDED_ARG prefix."""
     return (
         shadow.last == instruction.offset == offset
         and shadow.instructions.get(offset - 2) is instruction

@@ -1,1 +1,1 @@
-"""torch.fx.experimental: what traces of PyTorch's compiler are asked; there is none."""
+"""torch.fx.experimental: queries about traces of PyTorch's compiler; here no such trace exists."""

@@ -1,4 +1,4 @@
-"""Constant folding: what depends on parameters alone is computed once, on the first call."""
+"""Constant folding: compute what depends only on parameters once, on the first call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FoldedGraphModule(GraphModule):
         return super().__call__(*args, **kwargs)
 
     def run_folding(self) -> None:
-        """Compute the constants, and store them as parameters."""
+        """Compute the constants and store them as parameters."""
         name = self.fx_const_folded_attrs_name
         if self.const_subgraph_module is None or name is None:
             return
@@ -60,7 +60,7 @@ class FoldedGraphModule(GraphModule):
 
 
 def get_unique_attr_name_in_module(mod_traced: Any, name: str) -> str:
-    """A name like this one that no attribute of the module has."""
+    """Return a valid name similar to `name` that the module does not use yet."""
     name = re.sub("[^0-9a-zA-Z_]+", "_", name)
     if name[0].isdigit():
         name = f"_{name}"
@@ -71,7 +71,7 @@ def get_unique_attr_name_in_module(mod_traced: Any, name: str) -> str:
 
 
 def _inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) -> dict:
-    """Put a submodule's nodes in the place of its call; gives the new node of each."""
+    """Inline a submodule in place of its call; return a map from its nodes to their copies."""
     inner = dict(gm.named_modules())[inline_mod_name]
     if not isinstance(inner, GraphModule):
         raise AssertionError(f"Expected GraphModule, got {type(inner)}")
@@ -104,7 +104,7 @@ def _inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) 
 
 
 def _replace_call(gm: GraphModule, call: Node, result: Any) -> None:
-    """Has the users of a call use a result, of which they may read parts."""
+    """Replace all uses of a call, including getitem nodes, by `result`."""
     if isinstance(result, (tuple, list)):
         for user in list(call.users):
             if user.op == "call_function" and getattr(user.target, "__name__", "") == "getitem" \
@@ -130,7 +130,7 @@ def _has_impure_calls(module: GraphModule) -> bool:
 def _constant_nodes(
     module: GraphModule, skip: Callable[[Node], bool] | None
 ) -> tuple[set[Node], bool]:
-    """The nodes that depend on attributes alone, and whether they compute anything."""
+    """Return the nodes that depend only on attributes, and whether they compute anything."""
     constant: set[Node] = set()
     computes = False
     for node in module.graph.nodes:
@@ -153,9 +153,9 @@ def split_const_subgraphs(
     module: Any, skip_folding_node_fn: Callable[[Node], bool] | None = None,
     device_for_folded_attrs: str = "cpu",
 ) -> FoldedGraphModule:
-    """The module with what depends on its parameters alone computed once, on the first call.
+    """Fold what depends only on parameters into attributes computed on the first call.
 
-    `skip_folding_node_fn`: nodes for which it is true are computed on every call.
+    `skip_folding_node_fn`: nodes for which it returns True are not folded.
     """
     traced = module if isinstance(module, GraphModule) else symbolic_trace(module)
     constant, computes = _constant_nodes(traced, skip_folding_node_fn)
@@ -173,7 +173,7 @@ def split_const_subgraphs(
     constants = GraphModule(split, folded.graph)
     sources = iter(call.args)
     for node in constants.graph.nodes:
-        if node.op == "placeholder":  # every input of constants is an attribute
+        if node.op == "placeholder":  # all inputs of the constant part are attributes
             source: Any = next(sources)
             if source.op != "get_attr":
                 raise AssertionError(f"Expected get_attr, got {source.op}")

@@ -1,6 +1,6 @@
-"""GraphTypeChecker: shapes of a graph's values, checked against annotations with unknown sizes.
+"""GraphTypeChecker: infer a graph's shapes and check them against partly unknown annotations.
 
-`Refine` finds which of the unknown sizes have to be equal; `unify_refinements` solves that.
+`Refine` finds which unknown sizes must be equal; `unify_refinements` solves the constraints.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ get_parameter = attribute_at
 
 
 def _rule_in(rules: dict[Any, Callable[..., Any]], target: Any) -> Callable[..., Any] | None:
-    """The rule of a function or class; functions of torch are listed by name."""
+    """Return the rule for a function or class, or None; torch functions are keyed by name."""
     name = f"torch.{getattr(target, '__name__', '')}"
     if name in rules and public_function(name) is target:
         return rules[name]
@@ -62,7 +62,7 @@ def _types_of(n: Node) -> Any:
 
 
 class GraphTypeChecker:
-    """Gives every node of a graph a type, from the annotations of its inputs on.
+    """Infers a type for every node of a graph from its input annotations.
 
     >>> from flambeau.fx.experimental.graph_gradual_typechecker import GraphTypeChecker
     >>> from flambeau.fx.tensor_type import Dyn, TensorType
@@ -76,13 +76,13 @@ class GraphTypeChecker:
         self.env, self.traced = env, traced
 
     def type_check(self) -> bool:
-        """Give every node a type; TypeError at the first that cannot have one."""
+        """Infer every node's type. TypeError at the first node whose shapes do not fit."""
         for node in self.traced.graph.nodes:
             self.type_check_node(node)
         return True
 
     def type_check_node(self, n: Node) -> Any:
-        """Give a node a type."""
+        """Infer and return a node's type. RuntimeError if its target has no rule."""
         if n.type is None:
             n.type = Dyn
         if n.op == "get_attr":
@@ -111,7 +111,7 @@ class GraphTypeChecker:
 
 
 def _equal(n: Node, count: int | None) -> list[Equality]:
-    """That the first `count` sizes of a node are its input's; all for None."""
+    """Constrain a node's first `count` sizes (None: all) to equal its input's."""
     source: Any = n.args[0]
     if not isinstance(source.type, TensorType) or not isinstance(n.type, TensorType):
         return []
@@ -120,7 +120,7 @@ def _equal(n: Node, count: int | None) -> list[Equality]:
 
 
 def conv_refinement_rule(n: Node) -> list[Equality]:
-    """The batch stays."""
+    """The batch size is unchanged."""
     return _equal(n, 1)
 
 
@@ -128,17 +128,17 @@ linear_refinement_rule = conv_refinement_rule
 
 
 def all_eq(n: Node) -> list[Equality]:
-    """All sizes stay."""
+    """All sizes are unchanged."""
     return _equal(n, None)
 
 
 def first_two_eq(n: Node) -> list[Equality]:
-    """Batch and channels stay."""
+    """Batch size and channels are unchanged."""
     return _equal(n, 2)
 
 
 def element_wise_eq(n: Node) -> list[Equality]:
-    """Where both operands have the same size after broadcasting, the result has it."""
+    """Constrain a result's size to the operands' if these agree after broadcasting."""
     types = [getattr(value, "type", None) for value in (*n.args[:2], n)]
     if not all(isinstance(kind, TensorType) for kind in types):
         return []
@@ -148,7 +148,7 @@ def element_wise_eq(n: Node) -> list[Equality]:
 
 
 def flatten_refinement_rule(n: Node) -> list[Equality]:
-    """The sizes beside those that become one stay."""
+    """Constrain the sizes outside the flattened range to equal the input's."""
     source: Any = n.args[0]
     if not isinstance(source.type, TensorType) or not isinstance(n.type, TensorType):
         return []
@@ -171,7 +171,7 @@ _REFINEMENT_RULES: dict[Any, Callable[[Node], list[Equality]]] = {
 
 
 def conv_rule(n: Node, module_instance: Any) -> Any:
-    """A convolution's sizes as expressions of its input's."""
+    """Express a convolution's output sizes in terms of its input's."""
     source: Any = n.args[0]
     if not isinstance(source.type, TensorType) or not isinstance(n.type, TensorType):
         return None
@@ -182,7 +182,7 @@ def conv_rule(n: Node, module_instance: Any) -> Any:
 
 
 class Refine:
-    """Names the unknown sizes of a graph, and lists in `constraints` which are equal."""
+    """Names the unknown sizes of a graph and lists in `constraints` which are equal."""
 
     def __init__(self, traced: Any) -> None:
         self.constraints: list[Equality] = []
@@ -190,13 +190,13 @@ class Refine:
         self.symbol_iter = itertools.count()
 
     def refine(self) -> bool:
-        """Go through the graph."""
+        """Refine every node."""
         for node in self.traced.graph.nodes:
             self.refine_node(node)
         return True
 
     def refine_node(self, n: Node) -> None:
-        """Name a node's unknown sizes, and add its constraints."""
+        """Name a node's unknown sizes and add its constraints."""
         n.type = self.replace_dyn_with_fresh_var(Dyn if n.type is None else n.type)
         target = n.target
         if n.op == "call_module":
@@ -208,19 +208,19 @@ class Refine:
             n.type = _types_of(n)
 
     def replace_dyn_with_fresh_var(self, typ: Any) -> Any:
-        """The type with a new variable for each unknown size."""
+        """Return the type with a fresh variable for each unknown size."""
         if typ == Dyn:
             return Var(next(self.symbol_iter))
         return _by_parts(self.replace_dyn_with_fresh_var, typ)
 
     def symbolic_relations(self) -> bool:
-        """Turn variables into sympy's symbols, and sizes of convolutions into expressions."""
+        """Convert variables to sympy symbols, and sizes of convolutions to expressions."""
         for node in self.traced.graph.nodes:
             self.infer_symbolic_relations(node)
         return True
 
     def infer_symbolic_relations(self, n: Node) -> None:
-        """Do it for a node."""
+        """Convert one node."""
         n.type = self.convert_to_sympy_symbols(n.type)
         if n.op == "call_module":
             module = self.traced.get_submodule(n.target)
@@ -230,7 +230,7 @@ class Refine:
             n.type = _types_of(n)
 
     def convert_to_sympy_symbols(self, typ: Any) -> Any:
-        """The type with sympy's symbols for variables."""
+        """Return the type with variables replaced by sympy symbols."""
         if isinstance(typ, Var):
             return importlib.import_module("sympy").symbols(str(typ))
         return _by_parts(self.convert_to_sympy_symbols, typ)

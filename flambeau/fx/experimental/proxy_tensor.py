@@ -1,4 +1,4 @@
-"""make_fx: a function as a graph of aten's operators, by one run on real tensors."""
+"""make_fx: trace a function into a graph of aten operators by one run on real tensors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __getattr__ = lacking(__name__, ("ProxyTorchDispatchMode",))
 
 
 def get_proxy_mode() -> None:
-    """None: no trace of PyTorch's compiler runs.
+    """Return None: there are no traces of PyTorch's compiler.
 
     >>> from flambeau.fx.experimental.proxy_tensor import get_proxy_mode
     >>> get_proxy_mode() is None
@@ -35,11 +35,11 @@ def make_fx(
     f: Callable[..., Any], decomposition_table: Any = None, tracing_mode: str = "real",
     **options: Any,
 ) -> Callable[..., GraphModule]:
-    """A function that takes `f`'s arguments, runs it, and gives what it called as a GraphModule.
+    """Return a function that runs `f` on its arguments and returns the recorded GraphModule.
 
-    `decomposition_table` and further options are accepted: sizes are those of the arguments, and
-    operators are not taken apart. `tracing_mode="symbolic"`: numbers that the function reads from
-    tensors vary.
+    `decomposition_table` and other options are accepted and ignored: sizes are those of the
+    arguments, and operators are not decomposed. `tracing_mode="symbolic"`: numbers that `f` reads
+    from tensors stay symbolic.
 
     >>> from flambeau.fx.experimental.proxy_tensor import make_fx
     >>> print(make_fx(lambda x: x * 2)(torch.ones(3)).code.strip())
@@ -75,14 +75,14 @@ def _first_call(graph: Graph) -> Node:
 
 
 def _names(f: Any, args: tuple[Any, ...]) -> list[str]:
-    """A name for each argument."""
+    """Return a name for each argument."""
     parameters = list(inspect.signature(f).parameters.values())
     named = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_POSITIONAL]
     return [named[i] if i < len(named) else f"arg{i}" for i in range(len(args))]
 
 
 def _input(recorder: Recorder, graph: Graph, name: str, value: Any) -> Any:
-    """Add inputs for an argument; tensors in it are copies, which are known by themselves."""
+    """Add placeholders for an argument; copy its tensors so that each has a distinct identity."""
     leaves, spec = pytree.tree_flatten(value)
     result = []
     for i, leaf in enumerate(leaves):

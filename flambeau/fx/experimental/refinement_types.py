@@ -1,4 +1,4 @@
-"""Equality: a constraint between two sizes, or two types, of a graph."""
+"""Equality: a constraint that two sizes, or two types, of a graph are equal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["Equality"]
 
 
 class Equality:
-    """Says that two things are the same."""
+    """States that two sizes or types are equal."""
 
     def __init__(self, lhs: object, rhs: object) -> None:
         self.lhs, self.rhs = lhs, rhs

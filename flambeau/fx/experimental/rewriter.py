@@ -1,4 +1,4 @@
-"""RewritingTracer: traces functions whose asserts and annotations become part of the graph."""
+"""RewritingTracer: turn asserts and annotations into calls before tracing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["AST_Rewriter", "RewritingTracer"]
 
 @compatibility(is_backward_compatible=False)
 class AST_Rewriter(ast.NodeTransformer):
-    """Writes `assert x, m` as `torch._assert(x, m)`, and `y: T = x` as `y = annotate(x, T)`."""
+    """Rewrites `assert x, m` to `torch._assert(x, m)`, and `y: T = x` to `y = annotate(x, T)`."""
 
     def rewrite(self, fn: FunctionType) -> FunctionType:
-        """The function, rewritten, with its own globals."""
+        """Return the rewritten function, with its original globals."""
         tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
-        # Annotations stay what they are in the function's module: this one's are texts.
+        # Do not inherit this file's `from __future__ import annotations`, which makes them strings.
         code = compile(ast.fix_missing_locations(self.visit(tree)), "", "exec", dont_inherit=True)
         space = copy.copy(fn.__globals__)
         before = set(space)
@@ -40,13 +40,13 @@ class AST_Rewriter(ast.NodeTransformer):
         return result
 
     def visit_Assert(self, node: ast.Assert) -> ast.Expr:
-        """A call of torch._assert."""
+        """Replace the assert by a call of torch._assert."""
         call: Any = ast.parse("torch._assert()", mode="eval")
         call.body.args = [node.test, node.msg or ast.Constant(value="")]
         return ast.copy_location(ast.Expr(value=call.body), node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.Assign:
-        """A call of annotate."""
+        """Replace the annotated assignment by a call of annotate."""
         name = ast.Name(id="annotate", ctx=ast.Load())
         args: Any = [node.value, node.annotation]
         return ast.Assign(targets=[node.target],
@@ -71,8 +71,8 @@ def _rewritten(fn: Any) -> Any:
 
 @compatibility(is_backward_compatible=False)
 class RewritingTracer(Tracer):
-    """Traces a function or module after it was rewritten."""
+    """Rewrites a function or module, then traces it."""
 
     def trace(self, root: Any, concrete_args: Any = None) -> Graph:
-        """The graph."""
+        """Return the graph of the rewritten root."""
         return super().trace(_rewritten(root), concrete_args)

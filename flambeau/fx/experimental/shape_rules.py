@@ -1,7 +1,7 @@
-"""Types of a graph's values from those of its inputs, in which sizes may be unknown (Dyn).
+"""Infer the types of a graph's values from its inputs; sizes may be unknown (Dyn).
 
-Each rule takes a node, and the module that it calls if it calls one, and gives the node's type; it
-raises TypeError where the shapes cannot fit.
+Each rule takes a node, plus the module it calls if any, and returns the node's type. Rules raise
+TypeError if the shapes do not fit.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ INFERENCE_RULES: dict[Any, Rule] = {}
 
 
 def public_function(target: Any) -> Any:
-    """The function of a text such as `torch.add`; anything else as it is."""
+    """Resolve a name such as "torch.add" to its function; return anything else unchanged."""
     return getattr(torch_module(), target[6:]) if isinstance(target, str) else target
 
 
 def rule(*targets: Any) -> Callable[[Rule], Rule]:
-    """Add a rule for modules of a class, or calls of a function; a text names one of torch."""
+    """Register a rule for module classes or functions; a string names a torch function."""
 
     def add(function: Rule) -> Rule:
         for target in targets:
@@ -45,7 +45,7 @@ def rule(*targets: Any) -> Callable[[Rule], Rule]:
 
 
 def expand_to_tensor_dim(t: Any, n: int) -> TensorType:
-    """The type as one of `n` sizes; TypeError if it has another number."""
+    """Return the type with rank `n`, expanding Dyn. TypeError if it has another rank."""
     if t == Dyn:
         return TensorType((Dyn,) * n)
     if not isinstance(t, TensorType):
@@ -58,7 +58,7 @@ def expand_to_tensor_dim(t: Any, n: int) -> TensorType:
 
 
 def broadcast_types(t1: Any, t2: Any) -> tuple[Any, Any]:
-    """The two types after broadcasting against each other."""
+    """Return the two types broadcast against each other."""
     if t1 == Dyn or t2 == Dyn or isinstance(t1, Var) or isinstance(t2, Var):
         return t1, t2
     if not isinstance(t1, TensorType) or not isinstance(t2, TensorType):
@@ -72,7 +72,7 @@ def broadcast_types(t1: Any, t2: Any) -> tuple[Any, Any]:
 
 
 def get_greatest_upper_bound(type1: Any, type2: Any) -> Any:
-    """What both types say together; TypeError if they contradict each other."""
+    """Combine what both types say. TypeError if they contradict each other."""
     if type1 == Dyn:
         return type2
     if type2 == Dyn:
@@ -90,7 +90,7 @@ def _pair(value: Any) -> Any:
 
 
 def calculate_out_dimension(d_in: Any, module_instance: Any, index: int) -> Any:
-    """The size that a convolution or pooling makes of a size; an expression of a symbol."""
+    """Return the output size of a convolution or pooling; an expression for a symbol."""
     if d_in == Dyn:
         return Dyn
     if not isinstance(d_in, int) and not hasattr(d_in, "free_symbols"):
@@ -106,7 +106,7 @@ def calculate_out_dimension(d_in: Any, module_instance: Any, index: int) -> Any:
 
 
 def _input_type(n: Node) -> Any:
-    """The type of a node's input, which gets the rank that the node's own type has."""
+    """Return the type of a node's input; if unknown, first give it the rank of the node's type."""
     source: Any = n.args[0]
     if source.type == Dyn and isinstance(n.type, TensorType):
         source.type = expand_to_tensor_dim(source.type, len(n.type.dims))
@@ -114,14 +114,14 @@ def _input_type(n: Node) -> Any:
 
 
 def _refined(n: Node, result: Any) -> Any:
-    """Give a node a type that also says what it said before."""
+    """Set a node's type to `result` combined with its existing type."""
     n.type = get_greatest_upper_bound(result, n.type)
     return n.type
 
 
 @rule("torch.add", operator.add)
 def add_inference_rule(n: Node) -> Any:
-    """The less precise of the two types, after broadcasting; meta["broadcast"] says if any."""
+    """Return the less precise operand type after broadcasting; note in meta if it broadcasts."""
     first: Any = n.args[0]
     second: Any = n.args[1]
     t1, t2 = first.type, second.type
@@ -144,7 +144,7 @@ def add_inference_rule(n: Node) -> Any:
 
 @rule(getattr)
 def get_attr_inference_rule(n: Node, traced: Any) -> Any:
-    """`x.shape`: a type that says nothing."""
+    """Return Dyn for `x.shape`; other attributes are not supported."""
     if n.args[1] != "shape":
         raise TypeError("Not yet implemented")
     n.type = Dyn
@@ -153,7 +153,7 @@ def get_attr_inference_rule(n: Node, traced: Any) -> Any:
 
 @rule("torch.transpose")
 def transpose_inference_rule(n: Node) -> Any:
-    """The sizes with two of them swapped."""
+    """Return the input's sizes with two axes swapped."""
     source: Any = n.args[0]
     axes: Any = n.args[1:3]
     if source.type == Dyn:
@@ -170,7 +170,7 @@ def transpose_inference_rule(n: Node) -> Any:
 
 @rule("torch.reshape")
 def reshape_inference_rule(n: Node) -> Any:
-    """The sizes that are asked for, if the number of elements can fit."""
+    """Return the requested sizes, if the number of elements can match."""
     source: Any = n.args[0]
     sizes: Any = n.args[1]
     result = TensorType([Dyn if size == -1 else size for size in sizes])
@@ -187,7 +187,7 @@ def reshape_inference_rule(n: Node) -> Any:
 
 @rule(BatchNorm2d)
 def bn2d_inference_rule(n: Node, module_instance: Any) -> Any:
-    """The input's type, whose channels are the layer's."""
+    """Return the input's type, after checking its channels against the layer's."""
     source: Any = n.args[0]
     source.type = expand_to_tensor_dim(source.type, 4)
     n.type = expand_to_tensor_dim(n.type, 4)
@@ -201,7 +201,7 @@ def bn2d_inference_rule(n: Node, module_instance: Any) -> Any:
 
 @rule(Conv2d)
 def conv2d_inference_rule(n: Node, module_instance: Any) -> Any:
-    """The layer's channels and the sizes that it leaves."""
+    """Return the type with the layer's output channels and spatial sizes."""
     source: Any = n.args[0]
     source.type = expand_to_tensor_dim(source.type, 4)
     batch, channels, height, width = source.type.dims
@@ -218,13 +218,13 @@ def conv2d_inference_rule(n: Node, module_instance: Any) -> Any:
 
 @rule(ReLU)
 def relu_inference_rule(n: Node, module_instance: Any) -> Any:
-    """The input's type."""
+    """Return the input's type."""
     kind = _input_type(n)
     return _refined(n, kind) if isinstance(kind, TensorType) else n.type
 
 
 def maxpool2d_check(typ: Any, module_instance: Any) -> TensorType:
-    """The sizes that a pooling leaves."""
+    """Return the type after pooling."""
     if len(typ.dims) not in (3, 4):
         raise TypeError(f"Wrong size {typ} for {module_instance}")
     *before, height, width = typ.dims
@@ -234,7 +234,7 @@ def maxpool2d_check(typ: Any, module_instance: Any) -> TensorType:
 
 @rule(MaxPool2d)
 def maxpool2d_inference_rule(n: Node, module_instance: Any) -> Any:
-    """The sizes that the pooling leaves, where the input's rank is known."""
+    """Return the type after pooling, if the input's rank is known."""
     kind = _input_type(n)
     if isinstance(kind, TensorType):
         return _refined(n, maxpool2d_check(kind, module_instance))
@@ -242,7 +242,7 @@ def maxpool2d_inference_rule(n: Node, module_instance: Any) -> Any:
 
 
 def linear_check(tensor_type: Any, module_instance: Any) -> TensorType:
-    """The sizes with the layer's features as the last."""
+    """Replace the last size by the layer's output features."""
     if len(tensor_type.dims) < 2:
         raise TypeError(f"Type {tensor_type} must have rank 2 or more.")
     *before, last = tensor_type.dims
@@ -255,7 +255,7 @@ def linear_check(tensor_type: Any, module_instance: Any) -> TensorType:
 
 @rule(Linear)
 def linear_inference_rule(n: Node, module_instance: Any) -> Any:
-    """The sizes with the layer's features as the last, where the input's rank is known."""
+    """Replace the last size by the layer's output features, if the input's rank is known."""
     kind = _input_type(n)
     if isinstance(kind, TensorType):
         return _refined(n, linear_check(kind, module_instance))
@@ -263,7 +263,7 @@ def linear_inference_rule(n: Node, module_instance: Any) -> Any:
 
 
 def adaptiveavgpool2d_check(tensor_type: Any, module_instance: Any) -> TensorType:
-    """The sizes with the pooling's as the last two."""
+    """Replace the last two sizes by the pooling's output size."""
     if len(tensor_type.dims) not in (3, 4):
         raise TypeError(f"Tensor ranks must be 3 or 4. Got {tensor_type}")
     height, width = _pair(module_instance.output_size)
@@ -274,7 +274,7 @@ def adaptiveavgpool2d_check(tensor_type: Any, module_instance: Any) -> TensorTyp
 
 @rule(AdaptiveAvgPool2d)
 def adaptiveavgpool2d_inference_rule(n: Node, module_instance: Any) -> Any:
-    """The sizes with the pooling's as the last two, where the input's rank is known."""
+    """Replace the last two sizes by the pooling's output size, if the input's rank is known."""
     kind = _input_type(n)
     if isinstance(kind, TensorType):
         return _refined(n, adaptiveavgpool2d_check(kind, module_instance))
@@ -282,13 +282,13 @@ def adaptiveavgpool2d_inference_rule(n: Node, module_instance: Any) -> Any:
 
 
 def flattened_axes(n: Node) -> tuple[int, int]:
-    """The first and the last axis that a call of flatten joins; 1 and -1 where it says none."""
+    """Return the first and last axis that a flatten call joins; 1 and -1 by default."""
     axes: Any = [*n.args[1:3], *(1, -1)[len(n.args) - 1:]]
     return n.kwargs.get("start_dim", axes[0]), n.kwargs.get("end_dim", axes[1])
 
 
 def flatten_check(tensor_type: Any, start_dim: int, end_dim: int) -> TensorType:
-    """The sizes with those from `start_dim` to `end_dim` as one."""
+    """Join the sizes from `start_dim` to `end_dim` into one."""
     rank = len(tensor_type.dims)
     start = rank if start_dim == -1 else abs(start_dim)
     end = rank + end_dim + 1 if end_dim < 0 else end_dim + 1
@@ -301,7 +301,7 @@ def flatten_check(tensor_type: Any, start_dim: int, end_dim: int) -> TensorType:
 
 @rule("torch.flatten")
 def flatten_inference_rule(n: Node) -> Any:
-    """The sizes with some of them as one, where the input's rank is known."""
+    """Join the flattened sizes into one, if the input's rank is known."""
     kind = _input_type(n)
     if isinstance(kind, TensorType):
         return _refined(n, flatten_check(kind, *flattened_axes(n)))

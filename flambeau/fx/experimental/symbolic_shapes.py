@@ -1,4 +1,4 @@
-"""Questions about sizes that may be symbolic, by the names of PyTorch's symbolic_shapes."""
+"""Queries about sizes that may be symbolic, named as in PyTorch's symbolic_shapes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ConstraintViolationError = SpecializationError
 
 
 class ShapeEnv:
-    """The setting of a FakeTensorMode, whose sizes are numbers here. Options are accepted."""
+    """Placeholder setting for FakeTensorMode, whose sizes are plain numbers. Ignores options."""
 
     def __init__(self, **options: Any) -> None:
         self.settings = options
 
 
 def is_symbolic(val: Any) -> bool:
-    """Whether a number or condition has no fixed value.
+    """Return whether a number or condition has no fixed value.
 
     >>> from flambeau.fx.experimental.symbolic_shapes import is_symbolic
     >>> is_symbolic(3)
@@ -38,7 +38,7 @@ def is_symbolic(val: Any) -> bool:
 
 
 def is_concrete_int(a: Any) -> bool:
-    """Whether an integer has a fixed value."""
+    """Return whether an integer has a fixed value."""
     return not is_symbolic(a)
 
 
@@ -46,13 +46,13 @@ is_concrete_bool = is_concrete_float = is_concrete_int
 
 
 def hint_int(a: Any, fallback: Any = None) -> int:
-    """The value of a size in the example."""
+    """Return a size's value in the example inputs."""
     value: int = plain(a)
     return value
 
 
 def guard_int(a: Any) -> int:
-    """A size as a number. UserError for one that varies: the program would hold for one value."""
+    """Return a size as an int. SpecializationError if it is dynamic, since that would fix it."""
     if isinstance(a, SymbolicSize):
         raise SpecializationError(
             f"Constraints violated: the program turns the dynamic size {a!r} into a number"
@@ -68,7 +68,7 @@ def _answer(condition: Any, otherwise: bool) -> bool:
 
 
 def statically_known_true(x: Any) -> bool:
-    """Whether a condition is known to hold; False if it is open.
+    """Return whether a condition is known to hold; False if undecided.
 
     >>> from flambeau.fx.experimental.symbolic_shapes import statically_known_true
     >>> statically_known_true(2 > 1)
@@ -81,22 +81,22 @@ definitely_true = guard_or_false = statically_known_true
 
 
 def guard_or_true(a: Any) -> bool:
-    """Whether a condition may hold: True if it is open."""
+    """Return whether a condition may hold; True if undecided."""
     return _answer(a, True)
 
 
 def definitely_false(a: Any) -> bool:
-    """Whether a condition is known not to hold."""
+    """Return whether a condition is known to be false."""
     return not _answer(a, True)
 
 
 def guard_size_oblivious(expr: Any) -> bool:
-    """Whether a condition on sizes holds; open ones are taken as for lengths of 2 and more."""
+    """Return whether a condition on sizes holds, treating undecided ones as false."""
     return _answer(expr, False)
 
 
 def constrain_range(a: Any, *, min: int, max: int | None = None) -> None:
-    """State bounds of a number. ValueError for a fixed number outside of them."""
+    """Constrain a number to [min, max]. ValueError if a fixed number is out of range."""
     for condition in (a >= min, True if max is None else a <= max):
         if isinstance(condition, SymbolicBool):
             condition.state()
@@ -105,7 +105,7 @@ def constrain_range(a: Any, *, min: int, max: int | None = None) -> None:
 
 
 def free_symbols(val: Any) -> set[str]:
-    """The names of the symbols in a number, a tensor's shape, or a container of such."""
+    """Return the names of the symbols in a number, a tensor's shape, or a container of these."""
     names: set[str] = set()
     for leaf in pytree.tree_leaves(val):
         for size in leaf.shape if isinstance(leaf, Tensor) else [leaf]:
@@ -115,5 +115,5 @@ def free_symbols(val: Any) -> set[str]:
 
 
 def has_free_symbols(val: Any) -> bool:
-    """Whether there are symbols in a number, a shape, or a container of such."""
+    """Return whether a number, a tensor's shape, or a container of these has symbols."""
     return bool(free_symbols(val))

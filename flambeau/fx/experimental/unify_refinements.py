@@ -1,4 +1,4 @@
-"""infer_symbolic_types: which unknown sizes of a graph are equal, as variables or symbols."""
+"""infer_symbolic_types: find which unknown sizes of a graph are equal, as variables or symbols."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_for_type_equality", "convert_eq", "infer_symbolic_types",
 
 
 def infer_symbolic_types_single_pass(traced: GraphModule) -> Refine:
-    """Name the unknown sizes of a graph, equal ones alike."""
+    """Name the unknown sizes of a graph, giving equal sizes the same variable."""
     refine = Refine(traced)
     refine.refine()
     substitute_all_types(traced.graph, unify_eq(refine.constraints))
@@ -25,26 +25,26 @@ def infer_symbolic_types_single_pass(traced: GraphModule) -> Refine:
 
 
 def infer_symbolic_types(traced: GraphModule) -> None:
-    """The same, and sizes of convolutions become expressions of sympy's.
+    """Do the same, and turn sizes of convolutions into sympy expressions.
 
-    Twice, since what the first pass finds equal in operands makes sizes of results equal.
+    Runs two passes: equalities that the first finds among operands make result sizes equal.
     """
     infer_symbolic_types_single_pass(traced)
     infer_symbolic_types_single_pass(traced).symbolic_relations()
 
 
 def convert_eq(list_of_eq: list[Equality]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The left and the right sides of constraints."""
+    """Return the left-hand and the right-hand sides of the constraints."""
     return tuple(eq.lhs for eq in list_of_eq), tuple(eq.rhs for eq in list_of_eq)
 
 
 def unify_eq(list_of_eq: list[Equality]) -> Any:
-    """What the variables are; False if the constraints contradict each other."""
+    """Solve for the variables; return False if the constraints contradict each other."""
     return unify(*convert_eq(list_of_eq))
 
 
 def substitute_solution_one_type(mapping: dict[Any, Any], t: Any) -> Any:
-    """A type with what is known for its variables."""
+    """Return the type with solved variables replaced."""
     if isinstance(t, Var):
         return mapping.get(t, t)
     if isinstance(t, TensorType):
@@ -55,7 +55,10 @@ def substitute_solution_one_type(mapping: dict[Any, Any], t: Any) -> Any:
 
 
 def substitute_all_types(graph: Graph, mapping: Any) -> None:
-    """Do so for a graph; variables that stand for variables are followed to the end."""
+    """Apply a solution to every node, following chains of variables to the end.
+
+    Raises TypeError if the sizes contradict each other (`mapping` is False).
+    """
     if mapping is False:
         raise TypeError("the sizes of the graph contradict each other")
     solved = {variable: _last(mapping, value) for variable, value in mapping.items()}
@@ -70,5 +73,5 @@ def _last(mapping: dict[Any, Any], value: Any) -> Any:
 
 
 def check_for_type_equality(g1: Graph, g2: Graph) -> bool:
-    """Whether the nodes of two graphs have the same types."""
+    """Return whether the nodes of two graphs have the same types."""
     return all(n.type == m.type for n, m in zip(g1.nodes, g2.nodes, strict=False))

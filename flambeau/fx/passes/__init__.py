@@ -1,1 +1,1 @@
-"""torch.fx.passes: changes and analyses of graphs that libraries use."""
+"""torch.fx.passes: graph transformations and analyses that libraries use."""

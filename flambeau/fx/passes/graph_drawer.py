@@ -1,4 +1,4 @@
-"""FxGraphDrawer: a graph as a picture, through the `pydot` package and graphviz."""
+"""FxGraphDrawer: draw a graph with the `pydot` package and graphviz."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLORS = {
     "placeholder": '"AliceBlue"', "call_module": "LemonChiffon1", "get_param": "Yellow2",
     "get_attr": "LightGrey", "output": "PowderBlue",
 }
-# Of functions and methods: one of these by a checksum of the name.
+# Colors for functions and methods, chosen by a hash of the name.
 _FUNCTION_COLORS = (
     "CadetBlue1", "Coral", "DarkOliveGreen1", "DarkSeaGreen1", "GhostWhite", "Khaki1",
     "LavenderBlush1", "LightSkyBlue", "MistyRose1", "MistyRose2", "PaleTurquoise2", "PeachPuff1",
@@ -38,9 +38,9 @@ _BREAK = r"\n"
 class FxGraphDrawer:
     r"""Draws a graph: `FxGraphDrawer(gm, "net").get_dot_graph().write_svg("net.svg")`.
 
-    A box for each node with what it calls, its arguments and, after ShapeProp, its shape and
-    dtype; one for each parameter unless `ignore_parameters_and_buffers`. `get_dot_graph` gives a
-    `pydot.Dot`, whose `to_string` needs no graphviz.
+    Draws a box per node with its target, arguments and, after ShapeProp, shape and dtype, and a box
+    per parameter unless `ignore_parameters_and_buffers`. `get_dot_graph` returns a `pydot.Dot`,
+    whose `to_string` does not need graphviz.
     """
 
     def __init__(
@@ -71,19 +71,19 @@ class FxGraphDrawer:
                     self._dot_graphs[inner] = self._drawn(module, inner)
 
     def get_dot_graph(self, submod_name: str | None = None) -> Any:
-        """The picture of the graph, or of the graph of one of its modules."""
+        """Return the drawing of the graph, or of one of its submodules."""
         return self._dot_graphs[f"{self._name}_{submod_name}" if submod_name else self._name]
 
     def get_main_dot_graph(self) -> Any:
-        """The picture of the graph."""
+        """Return the drawing of the whole graph."""
         return self._dot_graphs[self._name]
 
     def get_submod_dot_graph(self, submod_name: str) -> Any:
-        """The picture of the graph of one of its modules."""
+        """Return the drawing of a submodule's graph."""
         return self._dot_graphs[f"{self._name}_{submod_name}"]
 
     def get_all_dot_graphs(self) -> dict[str, Any]:
-        """All pictures by name."""
+        """Return all drawings by name."""
         return self._dot_graphs
 
     def _drawn(self, gm: GraphModule, name: str) -> Any:
@@ -130,7 +130,7 @@ class FxGraphDrawer:
         return module
 
     def _label(self, gm: GraphModule, node: Node) -> str:
-        """The text in a node's box, in the syntax of graphviz's records."""
+        """Return the text in a node's box, in graphviz record syntax."""
         text = "{" + f"name=%{node.name}|op_code={node.op}\n"
         if node.op == "call_module":
             module = self._module_of(gm, node)
@@ -156,7 +156,7 @@ class FxGraphDrawer:
             try:
                 normal = normalize_function(node.target, node.args, node.kwargs,
                                             normalize_to_only_use_kwargs=True)
-            except Exception:  # several overloads fit: the arguments as they stand
+            except Exception:  # cannot be normalized: keep the arguments unchanged
                 normal = None
             if normal is not None:
                 return normal.args, normal.kwargs
@@ -182,12 +182,12 @@ class FxGraphDrawer:
 
 
 def _escaped(text: str) -> str:
-    """The text without the braces that records are made of."""
+    """Escape braces, which delimit fields in record labels."""
     return text.replace("{", r"\{").replace("}", r"\}")
 
 
 def _described(meta: Any) -> str:
-    """Dtype, shape and strides of what ShapeProp noted."""
+    """Return the dtype, shape and strides that ShapeProp recorded, as text."""
     if isinstance(meta, TensorMetadata):
         parts = {"dtype": meta.dtype, "shape": tuple(meta.shape),
                  "requires_grad": meta.requires_grad, "stride": meta.stride}

@@ -1,4 +1,4 @@
-"""Sizes of the values in a graph, and replacing what nodes call."""
+"""Compute the sizes of a graph's values, and replace the targets of nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["get_size_of_all_nodes", "get_size_of_node", "get_tensor_meta",
 
 @compatibility(is_backward_compatible=False)
 class size_bytes(NamedTuple):  # PyTorch's name
-    """The bytes of a node's result, and of these with its parameters and inputs."""
+    """Bytes of a node's result, and the same plus its module's parameters."""
 
     output_size: int
     total_size: int
@@ -27,7 +27,7 @@ class size_bytes(NamedTuple):  # PyTorch's name
 def replace_target_nodes_with(
     fx_module: GraphModule, old_op: str, old_target: Target, new_op: str, new_target: Target
 ) -> None:
-    """Has the nodes of a kind that call one thing call another."""
+    """Replace `old_op`/`old_target` by `new_op`/`new_target` in all nodes, and recompile."""
     for node in fx_module.graph.nodes:
         if node.op == old_op and node.target == old_target:
             node.op, node.target = new_op, new_target
@@ -38,7 +38,7 @@ def replace_target_nodes_with(
 def get_size_of_all_nodes(
     fx_module: GraphModule, args: Sequence[Tensor] | None = None
 ) -> None:
-    """Note each node's bytes as `node.size_bytes`; with `args` after a run on these inputs."""
+    """Set each node's `size_bytes`; given `args`, first run shape propagation on them."""
     if args is not None:
         ShapeProp(fx_module).propagate(*args)
     for node in fx_module.graph.nodes:
@@ -49,7 +49,7 @@ def get_size_of_all_nodes(
 
 @compatibility(is_backward_compatible=False)
 def get_tensor_meta(node: Node) -> TensorMetadata:
-    """What ShapeProp noted of a node's tensor."""
+    """Return the tensor metadata ShapeProp recorded. RuntimeError if there is none."""
     meta: TensorMetadata | None = node.meta.get("tensor_meta")
     if not meta:
         raise RuntimeError(
@@ -65,7 +65,7 @@ def _bytes_of(meta: TensorMetadata) -> int:
 
 @compatibility(is_backward_compatible=False)
 def get_size_of_node(fx_module: GraphModule, node: Node) -> size_bytes:
-    """The bytes of one node's result, and of what it computes with."""
+    """Return the bytes of a node's result, alone and with its module's parameters."""
     total = 0
     if node.op == "call_module":
         module = dict(fx_module.named_modules())[node.target]

@@ -1,4 +1,4 @@
-"""OperatorSupport: which nodes of a graph a backend can run, for partitioners."""
+"""OperatorSupport: tell partitioners which nodes of a graph a backend can run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["OpSupports", "OperatorSupport", "OperatorSupportBase", "any_chain", 
            "create_op_support"]
 
 TargetTypeName = str
-# The dtypes of positional arguments (None: any), and of those by name.
+# Supported dtypes of positional arguments (None: any), and of keyword arguments by name.
 SupportedArgumentDTypes = tuple[Sequence[Sequence[dtype]], dict[str, Sequence[dtype]]] | None
 SupportDict = Mapping[TargetTypeName, SupportedArgumentDTypes]
 IsNodeSupported = Callable[[Mapping[str, Module], Node], bool]
@@ -25,17 +25,17 @@ IsNodeSupported = Callable[[Mapping[str, Module], Node], bool]
 
 @compatibility(is_backward_compatible=False)
 class OperatorSupportBase(abc.ABC):
-    """Says which nodes a backend can run."""
+    """Decides which nodes a backend can run."""
 
     @abc.abstractmethod
     def is_node_supported(self, submodules: Mapping[str, Module], node: Node) -> bool:
-        """Whether the backend can run the node; `submodules` are the graph's modules by path."""
+        """Return whether the backend can run `node`; `submodules` maps paths to modules."""
         raise NotImplementedError
 
 
 @compatibility(is_backward_compatible=False)
 class OperatorSupport(OperatorSupportBase):
-    """Says it by a table from what a node calls to the dtypes of its arguments; None is any.
+    """Decides by a table from target name to supported argument dtypes; None means any dtype.
 
     >>> from flambeau.fx.passes.operator_support import OperatorSupport
     >>> gm = torch.fx.symbolic_trace(lambda x: torch.relu(x).neg())
@@ -48,7 +48,7 @@ class OperatorSupport(OperatorSupportBase):
         self._support_dict = support_dict or {}
 
     def is_node_supported(self, submodules: Mapping[str, Module], node: Node) -> bool:
-        """Whether the table has what the node calls, with these dtypes."""
+        """Return whether the table lists the node's target with these argument dtypes."""
         if node.op not in CALLABLE_NODE_OPS:
             return True
         target = get_node_target(submodules, node)
@@ -74,13 +74,13 @@ class _ByFunction(OperatorSupportBase):
 
 @compatibility(is_backward_compatible=False)
 def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase:
-    """The support that a function of (submodules, node) describes."""
+    """Return an OperatorSupport that decides by `is_node_supported(submodules, node)`."""
     return _ByFunction(is_node_supported)
 
 
 @compatibility(is_backward_compatible=False)
 def chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """What all of them support."""
+    """Return the intersection: nodes that every given support accepts."""
     return create_op_support(
         lambda modules, node: all(s.is_node_supported(modules, node) for s in op_support)
     )
@@ -88,7 +88,7 @@ def chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
 
 @compatibility(is_backward_compatible=False)
 def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """What at least one of them supports."""
+    """Return the union: nodes that at least one given support accepts."""
     return create_op_support(
         lambda modules, node: any(s.is_node_supported(modules, node) for s in op_support)
     )
@@ -96,18 +96,18 @@ def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
 
 @compatibility(is_backward_compatible=False)
 class OpSupports:
-    """Small supports to be combined by `chain` and `any_chain`."""
+    """Building blocks to combine with `chain` and `any_chain`."""
 
     @classmethod
     def decline_if_input_dtype(cls, dtype: dtype) -> OperatorSupportBase:
-        """All nodes but those with an input of the dtype."""
+        """Support all nodes except those with an input of this dtype."""
         return create_op_support(
             lambda modules, node: all(_get_arg_dtype(n) != dtype for n in node.all_input_nodes)
         )
 
     @classmethod
     def decline_if_node_in_names(cls, disallow_set: set[str]) -> OperatorSupportBase:
-        """All nodes but those of these names."""
+        """Support all nodes except those with these names."""
         return create_op_support(lambda modules, node: node.name not in disallow_set)
 
 

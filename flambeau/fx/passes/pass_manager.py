@@ -1,4 +1,4 @@
-"""torch.fx.passes.pass_manager: the older PassManager, whose passes give modules."""
+"""torch.fx.passes.pass_manager: the older PassManager, whose passes return modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PassManager", "inplace_wrapper", "loop_pass", "these_before_those_pa
 
 
 def inplace_wrapper(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A pass of a function that changes its module in place: it gives the module."""
+    """Turn a function that changes its module in place into a pass that returns the module."""
 
     @wraps(fn)
     def wrapped_fn(gm: Any) -> Any:
@@ -28,7 +28,7 @@ def loop_pass(
     base_pass: Callable[..., Any], n_iter: int | None = None,
     predicate: Callable[..., bool] | None = None,
 ) -> Callable[..., Any]:
-    """A pass that runs another `n_iter` times, or while `predicate` of its result is true."""
+    """Return a pass that repeats another `n_iter` times, or while `predicate(result)` is true."""
     if (n_iter is None) == (predicate is None):
         raise AssertionError("Exactly one of `n_iter`or `predicate` must be specified.")
 
@@ -46,12 +46,12 @@ def loop_pass(
 
 
 def these_before_those_pass_constraint(these: Any, those: Any) -> Callable[[Any, Any], bool]:
-    """The constraint that one pass, whatever wraps it, runs before another."""
+    """Return the constraint that one pass runs before another, ignoring functools wrappers."""
     return lambda a, b: unwrap(a) != those or unwrap(b) != these
 
 
 class PassManager:
-    """Runs passes, each of which gives the module for the next one."""
+    """Runs passes in order, feeding each the module returned by the previous one."""
 
     def __init__(self, passes: Any = None, constraints: Any = None) -> None:
         self.passes, self.constraints = passes or [], constraints or []
@@ -59,11 +59,11 @@ class PassManager:
 
     @classmethod
     def build_from_passlist(cls, passes: Any) -> PassManager:
-        """A manager of these passes."""
+        """Return a manager for these passes."""
         return cls(passes)
 
     def add_pass(self, _pass: Any) -> None:
-        """Add a pass behind the others."""
+        """Append a pass."""
         self.passes.append(_pass)
         self._validated = False
 
@@ -73,17 +73,17 @@ class PassManager:
         self._validated = False
 
     def remove_pass(self, _passes: list[str]) -> None:
-        """Remove the passes of these names."""
+        """Remove the passes with these names."""
         self.passes = [p for p in self.passes if p.__name__ not in _passes]
         self._validated = False
 
     def replace_pass(self, _target: Any, _replacement: Any) -> None:
-        """Put a pass in the place of one of the same name as `_target`."""
+        """Replace every pass that has the same name as `_target`."""
         self.passes = [_replacement if p.__name__ == _target.__name__ else p for p in self.passes]
         self._validated = False
 
     def validate(self) -> None:
-        """RuntimeError unless the passes stand in an order that is allowed."""
+        """Raise RuntimeError if the order of passes violates a constraint."""
         if not self._validated:
             for constraint in self.constraints:
                 _check_order(constraint, self.passes)

@@ -1,4 +1,4 @@
-"""ShapeProp: runs a graph on example inputs, and notes shapes and dtypes in the nodes' meta."""
+"""ShapeProp: run a graph on example inputs and record shapes and dtypes in the nodes' meta."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ShapeProp", "TensorMetadata"]
 
 @compatibility(is_backward_compatible=True)
 class TensorMetadata(NamedTuple):
-    """What is noted of a tensor."""
+    """Metadata recorded for a tensor."""
 
     shape: Size
     dtype: dtype
@@ -31,7 +31,7 @@ class TensorMetadata(NamedTuple):
 
 
 def _extract_tensor_metadata(result: Tensor, include_contiguity: bool = True) -> TensorMetadata:
-    """What is noted of this tensor."""
+    """Return the metadata of a tensor."""
     form = None
     if include_contiguity:
         formats = [contiguous_format]
@@ -43,7 +43,7 @@ def _extract_tensor_metadata(result: Tensor, include_contiguity: bool = True) ->
 
 @compatibility(is_backward_compatible=True)
 class ShapeProp(Interpreter):
-    """Runs a graph; each node's meta gets `tensor_meta` and `type`.
+    """Runs a graph and sets `tensor_meta` and `type` in each node's meta.
 
     >>> gm = torch.fx.symbolic_trace(nn.Linear(3, 2))
     >>> from flambeau.fx.passes.shape_prop import ShapeProp
@@ -58,7 +58,7 @@ class ShapeProp(Interpreter):
         self.real_module = self.module
 
     def run_node(self, n: Node) -> Any:
-        """The node's value, whose shape is noted."""
+        """Run a node, record its metadata, and return its value."""
         try:
             if self.fake_mode is None:
                 result = super().run_node(n)
@@ -86,7 +86,7 @@ class ShapeProp(Interpreter):
         return result
 
     def propagate(self, *args: Any) -> Any:
-        """Run the graph on these inputs."""
+        """Run the graph on these inputs and return its result."""
         if self.fake_mode is not None:
             args = tuple(self.fake_mode.from_tensor(a) if isinstance(a, Tensor) else a
                          for a in args)

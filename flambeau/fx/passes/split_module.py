@@ -1,4 +1,4 @@
-"""split_module: a module cut into submodules, by a function that says where each node goes."""
+"""split_module: split a module into submodules, with a callback that assigns each node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Partition", "split_module"]
 
 @compatibility(is_backward_compatible=True)
 class Partition:
-    """One submodule that is being built."""
+    """A submodule under construction."""
 
     def __init__(self, name: str) -> None:
         self.name, self.submod_name = name, f"submod_{name}"
@@ -40,7 +40,7 @@ class Partition:
 
 
 class _Splitter:
-    """One split."""
+    """State of one split_module call."""
 
     def __init__(
         self, module: GraphModule, place: Callable[[Node], Any], names: dict[str, str] | None,
@@ -55,7 +55,7 @@ class _Splitter:
         self.attributes: dict[str, Any] = {}
 
     def split(self) -> GraphModule:
-        """The module of submodules."""
+        """Return the module of submodules."""
         inner = [n for n in self.module.graph.nodes
                  if n.op not in ("placeholder", "get_attr", "output")]
         affix = self.options["partition_affix"]
@@ -78,7 +78,7 @@ class _Splitter:
         return make_graph_module(self.attributes, self.graph)
 
     def record_use(self, value: Node, user: Node) -> None:
-        """Notes that a value crosses from one partition into another."""
+        """Record a value that crosses from one partition into another."""
         defined, used = self.home.get(value), self.home.get(user)
         if defined == used:
             return
@@ -92,7 +92,7 @@ class _Splitter:
                 self.partitions[used].dependencies.setdefault(defined)
 
     def sorted_partitions(self) -> list[str]:
-        """The partitions, each behind those that it depends on; RuntimeError for a cycle."""
+        """Return the partitions in dependency order. RuntimeError if they form a cycle."""
         waits = {name: dict(p.dependencies) for name, p in self.partitions.items()}
         ready = [name for name, before in waits.items() if not before]
         order = []
@@ -108,7 +108,7 @@ class _Splitter:
         return order
 
     def add_inputs(self, partition: Partition) -> None:
-        """Give a submodule a placeholder for each value that enters it."""
+        """Add a placeholder for each value that enters a submodule."""
         for i, name in enumerate(partition.inputs):
             node = self.nodes[name]
             label = name if self.options["keep_original_input_name"] else f"arg_{i}"
@@ -120,7 +120,7 @@ class _Splitter:
             partition.environment[node] = result
 
     def copy_node(self, node: Node) -> None:
-        """Copy a node into its submodule, with the submodule that it calls."""
+        """Copy a node into its submodule, along with the module or attribute that it refers to."""
         partition = self.partitions[self.home[node]]
         values = partition.environment
         target: Any = node.target
@@ -137,7 +137,7 @@ class _Splitter:
         values[node] = copied
 
     def build(self, order: list[str]) -> None:
-        """Write the outer graph: inputs, calls of the submodules, return."""
+        """Build the outer graph: inputs, submodule calls, output."""
         if not self.options["keep_original_order"]:
             for node in self.module.graph.nodes:
                 self.copy_outer(node)
@@ -150,7 +150,7 @@ class _Splitter:
         result.meta = output.meta.copy()
 
     def build_in_order(self) -> None:
-        """Call each submodule where its first node was, or behind what it needs."""
+        """Call the submodules in order of their first nodes, each after those it depends on."""
         left = list(self.partitions)
         for node in self.module.graph.nodes:
             self.copy_outer(node)
@@ -161,7 +161,7 @@ class _Splitter:
             self.call(self.partitions[name])
 
     def copy_outer(self, node: Node) -> None:
-        """An input or an attribute of the module."""
+        """Copy a placeholder or get_attr node to the outer graph; ignore other nodes."""
         if node.op == "placeholder":
             default = node.args[0] if node.args else inspect.Signature.empty
             name = node.name if self.options["keep_original_node_name"] else str(node.target)
@@ -175,7 +175,7 @@ class _Splitter:
         self.values[node.name] = result
 
     def call(self, partition: Partition) -> None:
-        """Close a submodule and call it."""
+        """Finish a submodule and add a call to it."""
         results = tuple(partition.environment[self.nodes[name]] for name in partition.outputs)
         several = len(results) != 1 or self.options["tuple_return"]
         if results:
@@ -202,11 +202,11 @@ def split_module(
     keep_original_node_name: bool | None = False, keep_original_input_name: bool = True, *,
     partition_affix: str | None = None, tuple_return: bool = False,
 ) -> GraphModule:
-    """A module of submodules `submod_0`, `submod_1`, ...: `split_callback` numbers the nodes.
+    """Split a module into `submod_0`, `submod_1`, ..., as numbered by `split_callback(node)`.
 
-    `qualname_map`: filled with the old path of each submodule by its new one.
-    `partition_affix`: part of the submodules' names. `tuple_return`: submodules give tuples even
-    for one value. RuntimeError if submodules would need each other in a circle.
+    `qualname_map`: a dict to fill with new path -> old path of each submodule. `partition_affix`:
+    part of the submodules' names. `tuple_return`: submodules return tuples even for one value.
+    RuntimeError if submodules depend on each other in a cycle.
 
     >>> gm = torch.fx.symbolic_trace(lambda x: torch.relu(x + 1))
     >>> from flambeau.fx.passes.split_module import split_module

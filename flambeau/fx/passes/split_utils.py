@@ -1,4 +1,4 @@
-"""split_by_tags: a graph as a chain of submodules, one for each tag that its nodes carry."""
+"""split_by_tags: split a graph into submodules, one for each tag that its nodes carry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Component", "getattr_recursive", "setattr_recursive", "split_by_tags
 
 @compatibility(is_backward_compatible=False)
 def getattr_recursive(obj: Any, name: str) -> Any:
-    """The attribute at a dotted path, or None."""
+    """Return the attribute at a dotted path, or None."""
     for part in name.split("."):
         if isinstance(obj, ModuleList):
             obj = obj._modules.get(part)
@@ -33,7 +33,7 @@ def getattr_recursive(obj: Any, name: str) -> Any:
 
 @compatibility(is_backward_compatible=False)
 def setattr_recursive(obj: Any, attr: str, value: Any) -> None:
-    """Assign the attribute at a dotted path."""
+    """Set the attribute at a dotted path."""
     *above, name = attr.split(".")
     for part in above:
         obj = getattr(obj, part)
@@ -43,7 +43,7 @@ def setattr_recursive(obj: Any, attr: str, value: Any) -> None:
 @compatibility(is_backward_compatible=False)
 @dataclass
 class Component:
-    """The part of a tag: its graph, and where this one's inputs and outputs are in the whole."""
+    """The subgraph of one tag, and how its inputs and outputs map to the original graph."""
 
     graph: Graph
     order: int
@@ -57,20 +57,20 @@ class Component:
 
 
 class _Split:
-    """One run of split_by_tags."""
+    """State of one split_by_tags call."""
 
     def __init__(self, gm: GraphModule, tags: list[str]) -> None:
         self.gm = gm
         self.components = [Component(Graph(), i, tag) for i, tag in enumerate(tags)]
         self.by_tag = dict(zip(tags, self.components, strict=True))
         self.home: dict[Node, Component] = {}
-        self.copies: dict[Node, Node] = {}  # what stands for a node in its component
+        self.copies: dict[Node, Node] = {}  # original node -> its copy in its component
         self.main = Graph()
         self.in_main: dict[Node, Node] = {}
         self.crossing: dict[Node, None] = {}  # values that leave their component
 
     def add(self, node: Node) -> None:
-        """Copy a node into the component of its tag."""
+        """Copy a node into its tag's component."""
         if not hasattr(node, "tag"):
             raise AssertionError(f"Node does not have tag: {node.format_node()}")
         component = self.by_tag[node.tag]
@@ -87,7 +87,7 @@ class _Split:
         self.copies[node] = copied
 
     def _value(self, component: Component, x: Node) -> Node:
-        """What stands for a value in a component: its copy there, or an input."""
+        """Return what represents a value in a component: its copy there, or a placeholder."""
         graph = component.graph
         if x.op == "get_attr":
             if x not in component.getattr_maps:
@@ -106,7 +106,7 @@ class _Split:
         return component.input_placeholders[component.orig_inputs.index(x)]
 
     def finish(self, component: Component, return_tuple: bool) -> dict[str, str]:
-        """Make the component's module and its call; gives the new paths of attributes."""
+        """Build the component's module and call it; return the new paths of its attributes."""
         outputs = tuple(self.copies[n] for n in component.orig_outputs)
         is_single = len(outputs) == 1 and not return_tuple
         component.graph.output(outputs[0] if is_single else outputs)
@@ -132,11 +132,11 @@ def split_by_tags(
     gm: GraphModule, tags: list[str], return_fqn_mapping: bool = False,
     return_tuple: bool = False, GraphModuleCls: type[GraphModule] = GraphModule,
 ) -> GraphModule | tuple[GraphModule, dict[str, str]]:
-    """Make a submodule of the nodes of each tag (`node.tag = "head"`), in the order of `tags`.
+    """Split a module by node tag (`node.tag = "head"`) into submodules, in the order of `tags`.
 
-    A node may only use values of its own tag and of earlier ones. Inputs, the output and
-    attributes need no tag. With `return_fqn_mapping` also the new path of each module and
-    attribute, by the old one; with `return_tuple` submodules always return tuples.
+    A node may only use values of its own tag and earlier ones. Placeholders, the output and
+    get_attr nodes need no tag. `return_fqn_mapping`: also return a dict from old to new module and
+    attribute paths. `return_tuple`: submodules always return tuples.
 
     >>> from flambeau.fx.passes.split_utils import split_by_tags
     >>> gm = torch.fx.symbolic_trace(lambda x: torch.relu(x + 1))

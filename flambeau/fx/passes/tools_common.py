@@ -1,4 +1,4 @@
-"""What passes ask of nodes: the name of what one calls, and whether it gives a tensor."""
+"""Node queries that passes share: a target's name, and whether the result is a tensor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CALLABLE_NODE_OPS = {"call_module", "call_function", "call_method"}
 
 @compatibility(is_backward_compatible=False)
 def get_acc_ops_name(k: str | type) -> str:
-    """The dotted name of a class or function; a text is one already."""
+    """Return the dotted name of a class or function; return strings unchanged."""
     if isinstance(k, str):
         return k
     if k.__module__ and "acc_ops" in k.__module__:
@@ -39,13 +39,13 @@ def get_acc_ops_name(k: str | type) -> str:
 
 
 def class_name(cls: type) -> str:
-    """A class with its module, as PyTorch names it."""
+    """Return a class's dotted name, as PyTorch spells it."""
     return f"{cls.__module__.replace('flambeau.', 'torch.', 1)}.{cls.__name__}"
 
 
 @compatibility(is_backward_compatible=False)
 def get_node_target(submodules: Mapping[str, Module], node: Node) -> str:
-    """What a node calls: a method's name, a function's path, or a module's class."""
+    """Return a node's target as text: a method name, a function's path, or a module's class."""
     if node.op not in CALLABLE_NODE_OPS:
         raise AssertionError(
             "Expect op types of " + ", ".join(CALLABLE_NODE_OPS) + f", but found {node.op}"
@@ -63,14 +63,17 @@ def get_node_target(submodules: Mapping[str, Module], node: Node) -> str:
 
 @compatibility(is_backward_compatible=False)
 def is_node_output_tensor(node: Node) -> bool:
-    """Whether a node gives a tensor, as ShapeProp noted it."""
+    """Return whether a node's result is a tensor, according to ShapeProp."""
     kind = node.meta.get("type")
     return kind is not None and issubclass(kind, Tensor)
 
 
 @compatibility(is_backward_compatible=False)
 def stable_topological_sort(gm: GraphModule) -> GraphModule:
-    """Put every value before its uses; of the nodes that may come next, the first comes next."""
+    """Sort nodes topologically, keeping the original order where possible.
+
+    Raises AssertionError if the graph has cycles.
+    """
     place = {node: i for i, node in enumerate(gm.graph.nodes)}
     waits = {node: len(node.all_input_nodes) for node in place}
     ready = [(i, node) for node, i in place.items() if not waits[node]]

@@ -1,4 +1,4 @@
-"""Unification: the values of variables that make two terms equal."""
+"""Unification: find values of variables that make two terms equal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _fresh = itertools.count(1)
 
 
 class Var:
-    """A variable; two with the same token are the same.
+    """A logic variable; variables with the same token are equal.
 
     >>> from flambeau.fx.experimental.unification import unify, var
     >>> unify((1, var("n")), (1, 5))
@@ -34,12 +34,12 @@ class Var:
 
 
 def var(*token: Any) -> Var:
-    """A variable, a fresh one without a token."""
+    """Return a variable with this token, or a fresh one if none is given."""
     return Var(*token)
 
 
 def isvar(n: Any) -> bool:
-    """Whether a term is a variable."""
+    """Return whether a term is a variable."""
     return isinstance(n, Var)
 
 
@@ -50,9 +50,9 @@ def _walk(term: Any, known: dict[Any, Any]) -> Any:
 
 
 def unify(u: Any, v: Any, s: dict[Any, Any] | None = None) -> Any:
-    """What variables have to be for the two terms to be equal; False if they cannot be.
+    """Return the substitution that makes two terms equal, or False if there is none.
 
-    `s` holds what is known already. Terms are tuples and lists of terms.
+    `s` holds known substitutions. Terms are variables, constants, and tuples or lists of terms.
     """
     known: dict[Any, Any] = dict(s or {})
     pairs = [(u, v)]
@@ -74,7 +74,7 @@ def unify(u: Any, v: Any, s: dict[Any, Any] | None = None) -> Any:
 
 
 def reify(e: Any, s: dict[Any, Any]) -> Any:
-    """A term with what is known for its variables."""
+    """Return the term with known variables replaced."""
     e = _walk(e, s)
     if isinstance(e, tuple | list):
         return type(e)(reify(part, s) for part in e)

@@ -1,1 +1,1 @@
-"""torch.fx.passes.dialect: passes for graphs of particular operators."""
+"""torch.fx.passes.dialect: passes for graphs of specific operator sets."""

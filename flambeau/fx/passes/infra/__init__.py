@@ -1,1 +1,1 @@
-"""torch.fx.passes.infra: passes and what runs them."""
+"""torch.fx.passes.infra: base classes for passes, pass managers and partitioners."""

@@ -1,4 +1,4 @@
-"""CapabilityBasedPartitioner: the largest parts of a graph that a backend can run as one."""
+"""CapabilityBasedPartitioner: find the largest parts of a graph that a backend can run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GETITEM = "_operator.getitem"
 
 
 class Partition:
-    """Nodes that become one module; each with its place from the graph's end, if it is known."""
+    """Nodes to fuse into one module, with their distance from the graph's end if known."""
 
     def __init__(
         self, id: int | None = None, nodes: Iterable[Node] | None = None,
@@ -39,31 +39,31 @@ class Partition:
         self.nodes[node] = node_order
 
     def remove_node(self, node: Node) -> None:
-        """Take a node out."""
+        """Remove a node."""
         del self.nodes[node]
 
     def size(self) -> int:
-        """How many nodes there are."""
+        """Return the number of nodes."""
         return len(self.nodes)
 
 
 class _Merging:
-    """Partitions that grow into each other, as long as no value leaves one and comes back."""
+    """Merges partitions as long as no value leaves one and comes back."""
 
     def __init__(self) -> None:
         self.of: dict[Node, Partition] = {}
-        self.all: list[Partition] = []  # the one whose last node lies closest to the end is first
+        self.all: list[Partition] = []  # the one reaching closest to the graph's end first
         self._ids = itertools.count()
 
     def add(self, node: Node, order: int) -> Partition:
-        """A partition of this node alone."""
+        """Create a partition of this node alone."""
         partition = Partition(next(self._ids), [node], [order])
         self.of[node] = partition
         self.all.append(partition)
         return partition
 
     def merge(self, first: Partition, second: Partition) -> Partition:
-        """Their union; `first` if that would depend on itself."""
+        """Return the merged partition, or `first` if merging would create a cycle."""
         if self._would_depend_on_itself(first, second):
             return first
         large, small = (second, first) if first.size() < second.size() else (first, second)
@@ -76,7 +76,7 @@ class _Merging:
         return large
 
     def _would_depend_on_itself(self, first: Partition, second: Partition) -> bool:
-        """Whether a path leaves the two and comes back, through other partitions as a whole."""
+        """Return whether a path leaves the two and comes back; other partitions act as units."""
         inside = (first, second)
         seen: set[Any] = set()
         stack = [user for p in inside for node in p.nodes for user in node.users
@@ -95,7 +95,7 @@ class _Merging:
 
 
 class CapabilityBasedPartitioner:
-    """Cuts a graph into the largest parts of which `operator_support` knows every node.
+    """Splits a graph into the largest parts whose nodes `operator_support` accepts.
 
     >>> from flambeau.fx.passes.infra.partitioner import CapabilityBasedPartitioner
     >>> from flambeau.fx.passes.operator_support import create_op_support
@@ -121,7 +121,7 @@ class CapabilityBasedPartitioner:
         self.skip_horizontal_fusion = skip_horizontal_fusion
 
     def propose_partitions(self) -> list[Partition]:
-        """The parts, from the end of the graph to its start."""
+        """Return the partitions, ordered from the end of the graph to its start."""
         modules = dict(self.graph_module.named_modules())
         merging, orders = _Merging(), dict[Node, int]()
         for order, node in enumerate(reversed(self.graph_module.graph.nodes)):
@@ -146,7 +146,7 @@ class CapabilityBasedPartitioner:
         return [p for p in chosen if self._pays(p)]
 
     def _move_items(self, merging: _Merging) -> None:
-        """Has items of a tuple lie where the tuple is computed; items of items too."""
+        """Move getitem nodes, also nested ones, to the partition that computes their tuple."""
         for node in self.graph_module.graph.nodes:
             if not all(self._calls(user, {_GETITEM}) for user in node.users):
                 continue
@@ -163,7 +163,7 @@ class CapabilityBasedPartitioner:
                     merging.of[user] = home
 
     def _pays(self, partition: Partition) -> bool:
-        """Whether a part computes more than one thing, or one that may be alone."""
+        """Return whether a partition computes enough to be worth a module."""
         free = {"torch.ops.aten.view", _GETITEM, *self.non_compute_ops}
         alone = set(self.allowed_single_node_partition_ops)
         functions = [n for n in partition.nodes if n.op == "call_function"]
@@ -175,11 +175,11 @@ class CapabilityBasedPartitioner:
         return node.op == "call_function" and qualified_name(node.target) in names
 
     def fuse_partitions(self, partitions: list[Partition], prefix: str = "fused_") -> GraphModule:
-        """Make a module of each part."""
+        """Fuse each partition into a module."""
         return fuse_by_partitions(self.graph_module, [p.nodes for p in partitions], prefix=prefix)
 
     def remove_bookend_non_compute_ops(self, partitions: list[Partition]) -> None:
-        """Take out of each part what only reshapes its inputs or outputs."""
+        """Remove from each partition the non-compute ops at its inputs and outputs."""
         for partition in partitions:
             inside = set(partition.nodes)
             for node in self._bookends(inside):
@@ -200,5 +200,5 @@ class CapabilityBasedPartitioner:
             yield from edge
 
     def partition_and_fuse(self, prefix: str = "fused_") -> GraphModule:
-        """Make modules of the parts."""
+        """Propose partitions and fuse them into modules."""
         return self.fuse_partitions(self.propose_partitions(), prefix=prefix)

@@ -1,4 +1,4 @@
-"""PassBase: a change of a GraphModule, with checks before and behind it."""
+"""PassBase: a GraphModule transformation with checks before and after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PassBase", "PassResult"]
 
 @compatibility(is_backward_compatible=False)
 class PassResult(namedtuple("PassResult", ["graph_module", "modified"])):
-    """The module behind a pass, and whether the pass changed it."""
+    """The module a pass returned, and whether the pass changed it."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class PassResult(namedtuple("PassResult", ["graph_module", "modified"])):
 
 @compatibility(is_backward_compatible=False)
 class PassBase(abc.ABC):
-    """A pass: `call` changes the module, `requires` and `ensures` check it."""
+    """Base class of passes: `call` transforms the module, `requires` and `ensures` check it."""
 
     def __call__(self, graph_module: GraphModule) -> PassResult | None:
         self.requires(graph_module)
@@ -34,10 +34,10 @@ class PassBase(abc.ABC):
 
     @abc.abstractmethod
     def call(self, graph_module: GraphModule) -> PassResult | None:
-        """The change."""
+        """Transform the module."""
 
-    def requires(self, graph_module: GraphModule) -> None:  # noqa: B027  # may stay as it is
-        """Called before the change, to check what it needs."""
+    def requires(self, graph_module: GraphModule) -> None:  # noqa: B027  # optional hook
+        """Check preconditions; called before the pass."""
 
-    def ensures(self, graph_module: GraphModule) -> None:  # noqa: B027  # may stay as it is
-        """Called behind the change, to check what it promises."""
+    def ensures(self, graph_module: GraphModule) -> None:  # noqa: B027  # optional hook
+        """Check postconditions; called after the pass."""

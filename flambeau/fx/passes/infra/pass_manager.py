@@ -1,4 +1,4 @@
-"""PassManager: runs passes in an order that their constraints allow."""
+"""PassManager: run passes in an order that satisfies their constraints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PassManager", "pass_result_wrapper", "this_before_that_pass_constrai
 
 @compatibility(is_backward_compatible=False)
 def pass_result_wrapper(fn: Any) -> Any:
-    """The function as a pass: one that gives None has changed its module."""
+    """Wrap a function as a pass; a function that returns None is assumed to modify its module."""
     if fn is None:
         return None
 
@@ -39,7 +39,7 @@ def pass_result_wrapper(fn: Any) -> Any:
 
 @compatibility(is_backward_compatible=False)
 def this_before_that_pass_constraint(this: Any, that: Any) -> Callable[[Any, Any], bool]:
-    """The constraint that one pass runs before another."""
+    """Return the constraint that one pass runs before another."""
     return lambda a, b: a != that or b != this
 
 
@@ -57,7 +57,7 @@ _validate_pass_schedule_constraint = _check_order
 
 
 def _topological_sort_passes(passes: list[Any], constraints: list[Any]) -> list[Any]:
-    """The passes in an order that all constraints allow; RuntimeError if there is none."""
+    """Return the passes in an order that satisfies all constraints; RuntimeError if impossible."""
     if not constraints:
         return passes
     behind: dict[Any, list[Any]] = {p: [] for p in passes}
@@ -89,10 +89,10 @@ def _name(fn: Any) -> str:
 
 @compatibility(is_backward_compatible=False)
 class PassManager:
-    """Runs passes, up to `steps` times or until none changes anything.
+    """Runs all passes up to `steps` times, stopping once none changes anything.
 
-    `constraints`: functions of two passes, false if the second has to run first.
-    `run_checks_after_each_pass`: whether `check` is called behind every pass.
+    `constraints`: functions of two passes that return False if the second must run first.
+    `run_checks_after_each_pass`: whether to call `check` after every pass.
     """
 
     passes: list[Any]
@@ -111,7 +111,7 @@ class PassManager:
         self.suppress_check_failures = suppress_check_failures
 
     def add_pass(self, _pass: Any) -> None:
-        """Add a pass behind the others."""
+        """Append a pass."""
         self.passes.append(_pass)
         self._validated = False
 
@@ -121,19 +121,19 @@ class PassManager:
         self._validated = False
 
     def validate_constraints(self) -> None:
-        """RuntimeError unless the passes stand in an order that is allowed."""
+        """Raise RuntimeError if the order of passes violates a constraint."""
         if not self._validated:
             for constraint in self.constraints:
                 _check_order(constraint, self.passes)
         self._validated = True
 
     def solve_constraints(self) -> None:
-        """Put the passes into an order that is allowed."""
+        """Sort the passes into an order that satisfies the constraints."""
         self.passes = _topological_sort_passes(self.passes, self.constraints)
         self._validated = True
 
     def add_checks(self, check: Callable[[Any], None]) -> None:
-        """Set the function that checks a module before and, if wanted, behind each pass."""
+        """Set the function that checks a module before all passes and optionally after each."""
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError(
                 "PassManager check function should only take in one variable, a module"
@@ -141,7 +141,7 @@ class PassManager:
         self.__dict__["check"] = check
 
     def check(self, module: Any) -> None:
-        """Accept the module."""
+        """Accept any module; `add_checks` replaces this."""
 
     def __call__(self, module: Any) -> PassResult:
         if not self._validated:

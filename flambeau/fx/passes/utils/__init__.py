@@ -1,4 +1,4 @@
-"""torch.fx.passes.utils: matching and cutting graphs."""
+"""torch.fx.passes.utils: subgraph matching and extraction."""
 
 from .common import HolderModule, compare_graphs, lift_subgraph_as_module
 

@@ -1,4 +1,4 @@
-"""Submodules made of parts of a graph, and whether two graphs are the same."""
+"""Extract parts of a graph as submodules, and compare graphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["HolderModule", "compare_graphs", "lift_subgraph_as_module"]
 
 @compatibility(is_backward_compatible=False)
 class HolderModule(Module):
-    """A module that only has others."""
+    """A module that only holds submodules."""
 
     def __init__(self, d: dict[str, Module | None]) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class HolderModule(Module):
 def lift_subgraph_as_module(
     gm: GraphModule, subgraph: Graph, comp_name: str = "", class_name: str = "GraphModule"
 ) -> tuple[GraphModule, dict[str, str]]:
-    """A module of the graph with those attributes of `gm` that it reads, and their new paths."""
+    """Return a module that runs `subgraph`, and the new path of each attribute taken from `gm`."""
     root = HolderModule({})
     paths: dict[str, str] = {}
     for node in subgraph.nodes:
@@ -45,6 +45,6 @@ def lift_subgraph_as_module(
 
 @compatibility(is_backward_compatible=False)
 def compare_graphs(left: Graph, right: Graph) -> bool:
-    """Whether two graphs have the same nodes, inputs, outputs and connections."""
+    """Return whether two graphs have the same nodes, inputs, outputs and edges."""
     matcher = SubgraphMatcher(left, match_output=True, match_placeholder=True)
     return len(matcher.match(right)) > 0

@@ -1,4 +1,4 @@
-"""Parts of a graph that become submodules of their own."""
+"""Fuse parts of a graph into submodules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["erase_nodes", "fuse_as_graphmodule", "fuse_by_partitions", "insert_s
 
 
 def topo_sort(nodes: Any) -> list[Node]:
-    """The nodes with every value before its uses."""
+    """Return the nodes in topological order. AssertionError if they form a cycle."""
     chosen = dict.fromkeys(nodes)
     waits = {node: sum(n in chosen for n in node.all_input_nodes) for node in chosen}
     ready = deque(node for node, count in waits.items() if count == 0)
@@ -34,7 +34,7 @@ def topo_sort(nodes: Any) -> list[Node]:
 
 
 def validate_partition(partition: Any) -> bool:
-    """Whether the nodes can be one: no value leaves them and comes back."""
+    """Return whether the nodes can be fused: no value leaves them and comes back."""
     inside = set(partition)
     seen: set[Node] = set()
     stack = [user for node in inside for user in node.users if user not in inside]
@@ -52,7 +52,7 @@ def fuse_as_graphmodule(
     gm: GraphModule, nodes: list[Node], module_name: str, partition_lookup_table: Any = None,
     *, always_return_tuple: bool = False,
 ) -> tuple[GraphModule, tuple[Node, ...], tuple[Node, ...]]:
-    """A module of some nodes, and the nodes that are its inputs and its outputs."""
+    """Return a module made of some nodes, and its input and output nodes in the original graph."""
     for node in nodes:
         if node.graph.owning_module is not gm:
             raise AssertionError(
@@ -90,7 +90,7 @@ def insert_subgm(
     gm: GraphModule, sub_gm: GraphModule, orig_inputs: tuple[Node, ...],
     orig_outputs: tuple[Node, ...],
 ) -> GraphModule:
-    """Add a submodule and its call, whose results replace `orig_outputs`."""
+    """Insert a submodule and a call to it, and replace `orig_outputs` by its results."""
     name = sub_gm.__class__.__name__
     gm.add_submodule(name, sub_gm)
     last: Any = max(orig_outputs, default=None)
@@ -110,7 +110,7 @@ def insert_subgm(
 
 
 def erase_nodes(gm: GraphModule, nodes: list[Node]) -> None:
-    """Erases nodes, users first."""
+    """Erase nodes, users first."""
     for node in reversed(nodes):
         gm.graph.erase_node(node)
 
@@ -119,7 +119,7 @@ def fuse_by_partitions(
     gm: GraphModule, partitions: list[dict[Node, int | None]], prefix: str = "fused_",
     always_return_tuple: bool = False,
 ) -> GraphModule:
-    """Make a submodule of each partition."""
+    """Replace each partition by a call to a submodule."""
     for i, partition in enumerate(partitions):
         nodes = topo_sort(list(partition))
         sub, inputs, outputs = fuse_as_graphmodule(
@@ -132,7 +132,7 @@ def fuse_by_partitions(
 
 
 def legalize_graph(gm: GraphModule) -> GraphModule:
-    """Put every value before its uses, and otherwise leaves the order as it is."""
+    """Sort the graph topologically, with the output last. RuntimeError if it has cycles."""
     graph = gm.graph
     waits = {node: len(node.all_input_nodes) for node in graph.nodes}
     ready: deque[Node] = deque(n for n, count in waits.items() if count == 0)

@@ -1,4 +1,4 @@
-"""SubgraphMatcher: where a small graph occurs inside a large one, by its uses of values."""
+"""SubgraphMatcher: find the occurrences of a small graph in a large one, by data flow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["InternalMatch", "SubgraphMatcher"]
 @compatibility(is_backward_compatible=False)
 @dataclass
 class InternalMatch:
-    """One occurrence: which node of the graph each node of the pattern is."""
+    """One match: maps each pattern node to a graph node."""
 
     anchors: list[Node]
     nodes_map: dict[Node, Node] = field(default_factory=dict)
@@ -36,10 +36,11 @@ class InternalMatch:
 
 @compatibility(is_backward_compatible=False)
 class SubgraphMatcher:
-    """Finds a pattern.
+    """Finds a pattern in a graph.
 
-    `match_output`: the pattern's return has to be the graph's. `match_placeholder`: its inputs
-    have to be inputs, else they stand for anything. `ignore_literals`: numbers may differ.
+    `match_output`: the pattern's output must be the graph's output. `match_placeholder`: the
+    pattern's placeholders must match placeholders; otherwise they match anything.
+    `ignore_literals`: literals may differ.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class SubgraphMatcher:
         ]
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
-        """The occurrences whose inner values nothing outside uses, in the graph's order.
+        """Return the matches whose inner values are not used outside, in graph order.
 
-        `node_name_match`: nodes whose name contains it match whatever they do.
+        `node_name_match`: nodes whose name contains it match regardless of what they do.
         """
         candidates = [
             (anchor, [n for n in graph.nodes if self._is_like(anchor, n, node_name_match)])
@@ -86,7 +87,7 @@ class SubgraphMatcher:
     def _search(
         self, candidates: list[tuple[Node, list[Node]]], match: InternalMatch, name: str
     ) -> Iterator[InternalMatch]:
-        """The ways to match the anchors that are left, beside what `match` has."""
+        """Yield the ways to extend `match` by the remaining anchors."""
         if not candidates:
             match.placeholder_nodes = [match.nodes_map[p] for p in self.pattern_placeholder_nodes]
             match.returning_nodes = [match.nodes_map[p] for p in self.pattern_returning_nodes]
@@ -99,7 +100,7 @@ class SubgraphMatcher:
                 yield from self._search(rest, attempt, name)
 
     def _is_like(self, p: Node, g: Node, name: str) -> bool:
-        """Whether two nodes do the same, whatever their arguments."""
+        """Return whether two nodes do the same, ignoring their arguments."""
         if p.op == "placeholder" and not self.match_placeholder:
             return True
         if name and name in g.name:
@@ -152,7 +153,7 @@ class SubgraphMatcher:
 
 
 def _arguments(p: Node, g: Node) -> tuple[list[Any], list[Any]] | None:
-    """The arguments of both, in one order; None where they are not passed alike."""
+    """Return the arguments of both nodes in the same order, or None if they do not correspond."""
     if len(p.args) == len(g.args) and list(p.kwargs) == list(g.kwargs):
         return [*p.args, *p.kwargs.values()], [*g.args, *g.kwargs.values()]
     if p.op == "call_function" and isinstance(p.target, aten.Overload):
@@ -177,7 +178,7 @@ def _same_kind_of_attribute(p: Node, g: Node) -> bool:
 
 
 def _without_overlaps(matches: list[InternalMatch]) -> list[InternalMatch]:
-    """Of matches that share nodes the first."""
+    """Drop each match that shares nodes with an earlier one."""
     chosen: list[InternalMatch] = []
     covered: set[Node] = set()
     for match in matches:

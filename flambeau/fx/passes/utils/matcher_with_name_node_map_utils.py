@@ -1,4 +1,4 @@
-"""SubgraphMatcherWithNameNodeMap: a pattern that names some of its nodes in what it returns."""
+"""SubgraphMatcherWithNameNodeMap: match a pattern that names some of its nodes in its output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SubgraphMatcherWithNameNodeMap"]
 
 
 def _split_names(pattern: GraphModule) -> tuple[GraphModule, dict[str, Node]]:
-    """The pattern without the dict behind its results, and that dict."""
+    """Remove the name dict from the pattern's output; return the pattern and the dict."""
     output = pattern.graph.output_node()
     results: Any = output.args[0]
     if not isinstance(results, tuple) or not results or not isinstance(results[-1], dict):
@@ -32,7 +32,7 @@ def _split_names(pattern: GraphModule) -> tuple[GraphModule, dict[str, Node]]:
 
 @compatibility(is_backward_compatible=False)
 class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
-    """As SubgraphMatcher, for patterns that return `*results, {name: value}`."""
+    """SubgraphMatcher for patterns that return `*results, {name: value}`."""
 
     def __init__(
         self, pattern_gm: GraphModule, match_output: bool = False, match_placeholder: bool = False,
@@ -44,7 +44,7 @@ class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
                          remove_overlapping_matches, ignore_literals)
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
-        """The occurrences, each with the node of each name."""
+        """Return the matches, each with a map from name to matched node."""
         matches = super().match(graph, node_name_match)
         for match in matches:
             match.name_node_map = {

@@ -1,4 +1,4 @@
-"""The nodes that come from one function or layer of a program, by the meta that traces note."""
+"""Find the nodes traced from one function or layer, using the metadata that tracing records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SourcePartition", "check_subgraphs_connected", "get_source_partition
 @compatibility(is_backward_compatible=False)
 @dataclass
 class SourcePartition:
-    """The nodes of one source, and the values that enter and leave them."""
+    """The nodes from one source, and the values that enter and leave them."""
 
     nodes: list[Node]
     source: Any
@@ -26,7 +26,7 @@ class SourcePartition:
 
 
 def _source(node: Node, wanted: list[Any]) -> tuple[Any, str] | None:
-    """The wanted source of a node and the name of its place, or None."""
+    """Return a node's source, if wanted, and the name of its call site; otherwise None."""
     stack = node.meta.get("source_fn_stack")
     if stack is not None:
         name, source = stack[-1]
@@ -54,9 +54,9 @@ def _source(node: Node, wanted: list[Any]) -> tuple[Any, str] | None:
 def get_source_partitions(
     graph: Graph, wanted_sources: list[Any], filter_fn: Callable[[Node], bool] | None = None
 ) -> dict[Any, list[SourcePartition]]:
-    """For each wanted function or class of layers the groups of nodes that come from it.
+    """Return, for each wanted function or layer class, the groups of nodes traced from it.
 
-    `filter_fn`: only groups for all of whose nodes it is true.
+    `filter_fn`: keep only groups whose nodes all satisfy it.
     """
     groups: dict[Any, dict[str, list[Node]]] = {}
     for node in graph.nodes:
@@ -81,5 +81,5 @@ def _partition(nodes: list[Node], source: Any) -> SourcePartition:
 
 @compatibility(is_backward_compatible=False)
 def check_subgraphs_connected(subgraph1: SourcePartition, subgraph2: SourcePartition) -> bool:
-    """Whether a node of the second uses one of the first."""
+    """Return whether a node of the second partition uses one of the first."""
     return any(user in subgraph2.nodes for node in subgraph1.nodes for user in node.users)

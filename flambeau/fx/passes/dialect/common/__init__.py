@@ -1,1 +1,1 @@
-"""torch.fx.passes.dialect.common: passes for any operators."""
+"""torch.fx.passes.dialect.common: passes that work for any operators."""

@@ -1,4 +1,4 @@
-"""CSEPass: common subexpression elimination, for graphs whose operators write nothing."""
+"""CSEPass: common subexpression elimination, for graphs of functional operators."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ inplace_ops = {getattr(aten, name) for name in _IN_PLACE}
 
 @compatibility(is_backward_compatible=False)
 def get_CSE_banned_ops() -> set[Any]:
-    """The operators of which two calls differ: those that draw numbers, and those that write."""
+    """Return the operators that must not be merged: random and in-place ones."""
     return rand_ops | inplace_ops
 
 
 @compatibility(is_backward_compatible=False)
 class CSEPass(PassBase):
-    """Has one node compute what several would; calls of `banned_ops` stay."""
+    """Merges nodes that compute the same value; never merges calls of `banned_ops`."""
 
     def __init__(self, banned_ops: set[Any] | None = None) -> None:
         self.banned_ops = banned_ops or set()
 
     def call(self, graph_module: GraphModule) -> PassResult:
-        """A new module, and whether it has fewer nodes."""
+        """Return a new module, and whether any nodes were merged."""
         graph = Graph()
         copies: dict[Node, Node] = {}
         known: dict[Any, Node] = {}
@@ -56,7 +56,7 @@ class CSEPass(PassBase):
 
     @staticmethod
     def _key(node: Node, copies: dict[Node, Node]) -> Any:
-        """What equal calls share; None for arguments that cannot be compared."""
+        """Return a key shared by equal calls, or None if the arguments are not hashable."""
         leaves, spec = pytree.tree_flatten((node.args, node.kwargs))
         values = tuple((copies.get(x, x) if isinstance(x, Node) else x, type(x)) for x in leaves)
         key = (node.target, values, repr(spec))
