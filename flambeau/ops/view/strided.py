@@ -143,8 +143,10 @@ def _span(
 def _strided_adjoint(
     g: Array, shape: Any, strides: Any, start: Any, size: Any, stride: Any, offset: Any
 ) -> Array:
-    """The cotangent of `as_strided`: windows added up where they overlap, read by the input, whose
-    elements in one place share it."""
+    """The cotangent of `as_strided`: overlapping windows are added up.
+
+    Elements of the input that lie in one place share their sum.
+    """
     memory = _span(shape, strides, start, size, stride, offset)
     total = np.zeros(memory.elements, g.dtype)
     np.add.at(total, memory.of_window.reshape(-1), g.reshape(-1))

@@ -91,7 +91,8 @@ def test_maxima_of_rows(check, case: str) -> None:
     tangent = np.random.default_rng(5).normal(size=shape).astype(np.float32)
     flat = tangent.reshape(*shape[:2], -1)
     pushed = np.take_along_axis(flat, where.reshape(*shape[:2], -1), -1).reshape(y.shape)
-    runs(check, pool.tangents(f32, t.step), [x, *t.tables, tangent], sizes, [pushed])
+    runs(check, pool.maxima_with_tangents(f32, t.step), [x, *t.tables, tangent], sizes,
+         [y, pushed], 2)
 
 
 @pytest.mark.parametrize("case", LAST)
