@@ -11,7 +11,7 @@ __all__ = [
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
-    """Whether `module.double()` and its like make new parameters instead of changing the old.
+    """Set whether conversions such as `module.double()` make new parameters or change the old ones.
 
     >>> torch.__future__.set_overwrite_module_params_on_conversion(False)
     """
@@ -19,7 +19,7 @@ def set_overwrite_module_params_on_conversion(value: bool) -> None:
 
 
 def get_overwrite_module_params_on_conversion() -> bool:
-    """Whether conversions make new parameters.
+    """Return whether conversions make new parameters.
 
     >>> torch.__future__.get_overwrite_module_params_on_conversion()
     False
@@ -28,8 +28,8 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Whether `load_state_dict` swaps what it loads into the parameters, which `assign` replaces
-    otherwise. Conversions leave a parameter the same object in either case.
+    """Set whether `load_state_dict` swaps loaded tensors into the parameters; otherwise `assign`
+    replaces them. Conversions keep the parameter objects in either case.
 
     >>> torch.__future__.set_swap_module_params_on_conversion(False)
     """
@@ -37,7 +37,7 @@ def set_swap_module_params_on_conversion(value: bool) -> None:
 
 
 def get_swap_module_params_on_conversion() -> bool:
-    """What set_swap_module_params_on_conversion was told.
+    """Return the value set by set_swap_module_params_on_conversion.
 
     >>> torch.__future__.get_swap_module_params_on_conversion()
     False

@@ -1,4 +1,4 @@
-"""torch._tensor_str: what prints tensors, by the names that programs find it under."""
+"""torch._tensor_str: the functions that format tensors, under PyTorch's private names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["PRINT_OPTS", "PrintOptions", "get_printoptions", "printoptions", "se
 
 
 def _tensor_str(self: Tensor, indent: int) -> str:
-    """The numbers of a tensor in brackets, further lines behind `indent` blanks."""
+    """Format a tensor's elements in brackets; indent continuation lines by `indent`."""
     return array_str(self.detach()._array, indent)
 
 
 def _str(self: Tensor, *, tensor_contents: str | None = None) -> str:
-    """A tensor as it is printed, or with other contents in its brackets."""
+    """Return a tensor's repr, optionally with other contents in its brackets."""
     return tensor_str(self, tensor_contents=tensor_contents)
 
 
@@ -27,7 +27,7 @@ _str_intern = _str
 def _add_suffixes(
     tensor_str: str, suffixes: list[str], indent: int, force_newline: bool = False
 ) -> str:
-    """What is printed with its suffixes (`dtype=...`), on new lines where a line gets too long."""
+    """Append suffixes (`dtype=...`) to a tensor's text, on a new line if a line gets too long."""
     parts: list[str] = [tensor_str]
     length = len(tensor_str) - tensor_str.rfind("\n") - 1
     for suffix in suffixes:

@@ -1,4 +1,4 @@
-"""torch.sparse: products, sums and softmax whose gradients stay sparse; checks of invariants."""
+"""torch.sparse: products, sums and softmax with sparse gradients; checks of invariants."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ for _name, _kind in (("FloatTensor", dtypes.float32), ("DoubleTensor", dtypes.fl
 
 
 class check_sparse_tensor_invariants:
-    """Has constructors of sparse tensors check indices, values and sizes, in a block or for good.
+    """Make constructors of sparse tensors check indices, values and sizes.
+
+    Use as a context manager or decorator, or call `enable` and `disable`.
 
     https://pytorch.org/docs/stable/generated/torch.sparse.check_sparse_tensor_invariants.html
 
@@ -75,12 +77,12 @@ class check_sparse_tensor_invariants:
 
     @staticmethod
     def enable() -> None:
-        """Constructors check from now on."""
+        """Turn the checks on."""
         CHECKS.on = True
 
     @staticmethod
     def disable() -> None:
-        """Constructors check no longer."""
+        """Turn the checks off."""
         CHECKS.on = False
 
     def __enter__(self) -> None:
@@ -109,7 +111,7 @@ class check_sparse_tensor_invariants:
 
 
 def as_sparse_gradcheck(gradcheck: Callable) -> Callable:
-    """A gradcheck that takes sparse tensors: it goes over their values.
+    """Return a gradcheck that also takes sparse tensors and checks the gradients of their values.
 
     https://pytorch.org/docs/stable/generated/torch.sparse.as_sparse_gradcheck.html
 
@@ -120,7 +122,8 @@ def as_sparse_gradcheck(gradcheck: Callable) -> Callable:
     """
 
     def sparse_gradcheck(func: Callable, inputs: Any, **options: Any) -> Any:
-        """Compare the gradients of `func` with differences, where the inputs are stored."""
+        """Compare the gradients of `func` with finite differences; at stored positions only if
+        `masked`."""
         supplied = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
         func, leaves = of_values(func, supplied, bool(options.pop("masked", False)))
         return gradcheck(func, leaves, **options)

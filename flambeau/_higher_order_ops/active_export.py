@@ -1,4 +1,4 @@
-"""Which export or trace runs, if one does: programs ask by torch.compiler.is_exporting and
+"""State of running exports and traces, behind torch.compiler.is_exporting and
 torch.jit.is_tracing."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _recorder: ContextVar[Any] = ContextVar("recorder", default=None)
 
 @contextmanager
 def exporting() -> Iterator[None]:
-    """A region that is part of an export."""
+    """Context manager of an export."""
     token = _active.set(True)
     try:
         yield
@@ -28,13 +28,13 @@ def exporting() -> Iterator[None]:
 
 
 def is_exporting() -> bool:
-    """Whether the code that asks is being exported."""
+    """Return whether the calling code is being exported."""
     return _active.get()
 
 
 @contextmanager
 def jit_tracing() -> Iterator[None]:
-    """A region that torch.jit.trace runs."""
+    """Context manager of a run by torch.jit.trace."""
     token = _tracing.set(True)
     try:
         yield
@@ -43,13 +43,13 @@ def jit_tracing() -> Iterator[None]:
 
 
 def is_jit_tracing() -> bool:
-    """Whether torch.jit.trace runs the code that asks."""
+    """Return whether torch.jit.trace runs the calling code."""
     return _tracing.get()
 
 
 @contextmanager
 def recording(recorder: Any) -> Iterator[None]:
-    """A region whose calls a recorder turns into nodes."""
+    """Context manager in which a recorder turns calls into nodes."""
     token = _recorder.set(recorder)
     try:
         yield
@@ -58,5 +58,5 @@ def recording(recorder: Any) -> Iterator[None]:
 
 
 def active_recorder() -> Any:
-    """What turns calls into nodes; None if nothing does."""
+    """Return the recorder that turns calls into nodes, or None."""
     return _recorder.get()

@@ -1,4 +1,4 @@
-"""torch.cond: one of two functions, by a condition."""
+"""torch.cond: call one of two functions, chosen by a condition."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["cond", "cond_op"]
 
 
 class UnsupportedAliasMutationException(RuntimeError):
-    """A branch that gives or writes one of its operands, in PyTorch; flambeau records both."""
+    """PyTorch's error for a branch that returns or writes an operand. flambeau allows both."""
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any],
          operands: tuple[Any, ...] | list[Any] = ()) -> Any:
-    """What `true_fn(*operands)` gives if `pred`, else what `false_fn(*operands)` gives.
+    """Return `true_fn(*operands)` if `pred`, else `false_fn(*operands)`.
 
-    In a program that torch.export exports both functions become graphs, and each call decides anew.
-    RuntimeError for a `pred` that is no bool or one-element bool tensor, for operands that hold
-    anything but tensors and numbers, and there for functions that give different things.
+    In programs exported by torch.export, both functions become graphs, and each call decides anew.
+    Raises RuntimeError for a `pred` that is no bool or one-element tensor, for operands with leaves
+    other than tensors and numbers, and in an export for branches whose results differ in structure.
 
     >>> torch.cond(torch.tensor(False), lambda x: x + 1, lambda x: x - 1, (torch.ones(2),))
     tensor([0., 0.])
@@ -52,7 +52,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any],
 
 def cond_op(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any],
             operands: Any = ()) -> Any:
-    """The operator of exported graphs: its functions are graphs that give a tuple."""
+    """torch.cond as an operator of exported graphs. The functions are graphs that return tuples."""
     return true_fn(*operands) if pred else false_fn(*operands)
 
 

@@ -1,7 +1,7 @@
-"""Tangents that tensors carry: one per level of forward mode, beside the primal.
+"""Tangents of tensors in forward mode: one per level, beside the primal.
 
-Operators read and push them (`ops/interception/forward_mode.py`). A tangent that a write gives
-belongs to the memory written: every tensor on it sees it, whichever is older.
+Operators read and push them (`ops/interception/forward_mode.py`). The tangent of an in-place write
+belongs to the memory: every tensor that views the memory sees it, older ones too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LEVELS = _Levels()
 
 
 class Switch:
-    """Starts (True) and stops (False) pushing tangents; set by the operators' layer."""
+    """Hook that starts (True) or stops (False) pushing tangents; set by the operators' layer."""
 
     turn: Callable[[bool], None]
 
@@ -56,7 +56,7 @@ def push_level() -> int:
 
 
 def pop_level(level: int) -> None:
-    """Leave a level; RuntimeError if it is not the innermost one."""
+    """Leave a level. Raises RuntimeError if it is not the innermost one."""
     if not LEVELS.active or LEVELS.active[-1] != level:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
                            "entered. This is not supported.")
@@ -66,7 +66,7 @@ def pop_level(level: int) -> None:
 
 
 def carried_by(tensor: Tensor) -> dict[int, Any]:
-    """Return the primal and tangent per level, among them those that a write gave its memory."""
+    """Return (primal, tangent) by level, including tangents that writes gave the memory."""
     carried: dict[int, Any] = tensor.__dict__.get(_SLOT, _NOTHING)
     if not LEVELS.has_late or not carried and tensor._base is None:
         return carried
@@ -84,8 +84,8 @@ def carried_by(tensor: Tensor) -> dict[int, Any]:
 
 
 def give_late(target: Tensor, tangent: Tensor, level: int) -> Tensor:
-    """Give the memory of `target` zeros as its tangent, to write `tangent` into; return the part
-    that `target` covers. Older views see it, if they carry the same outer levels."""
+    """Give the memory of `target` a zero tangent, shaped to receive `tangent`; return the part that
+    `target` covers. Older views that carry the same outer levels see it."""
     base = target if target._base is None else target._base
     outer = frozenset(n for n in carried_by(target) if n < level and n in LEVELS.active)
     whole, start = zeros_as(base, tangent), _lowest(base).storage_offset()
@@ -108,8 +108,8 @@ def _primal_of(x: Tensor, level: int) -> Tensor:
 
 
 def hide(tensor: Tensor, levels: Sequence[int], source: Tensor | None = None) -> Tensor:
-    """Mark `tensor` as a primal at `levels`, and at those of `source`: it does not see tangents
-    that writes give its memory there. Return it."""
+    """Mark `tensor` as a primal at `levels`, and at those of `source`: there it ignores tangents
+    that writes give its memory. Return it."""
     own = tensor.__dict__.get(_HIDDEN, ())
     others = () if source is None else source.__dict__.get(_HIDDEN, ())
     if marks := {*own, *levels, *others}:
@@ -220,7 +220,7 @@ def push_through(
     function: Callable[..., Sequence[Tensor]], primals: Sequence[Any],
     tangents: Sequence[Tensor | None], outputs: int,
 ) -> tuple[Tensor | None, ...]:
-    """Return the tangents of function(*primals), for operators that are composed of others.
+    """Return the tangents of function(*primals), for operators composed of others.
 
     outputs: number of the operator's outputs; those that the function omits have no tangent.
     """

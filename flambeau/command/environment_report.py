@@ -55,7 +55,7 @@ def _version(package: str) -> str:
 
 
 def _torch() -> str:
-    """What `import torch` means to a plain `python` of this environment."""
+    """Return what `import torch` imports in this environment's plain `python`."""
     from . import alias
 
     package = alias.imported_torch()
@@ -67,7 +67,7 @@ def _torch() -> str:
 
 
 def _processor() -> str:
-    """The processor's name as the system gives it."""
+    """Return the processor's name as reported by the system."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:
@@ -79,12 +79,12 @@ def _processor() -> str:
 
 
 def _target() -> str:
-    """What machine code is compiled for: the name, vector width and cache sizes."""
+    """Return the target of compilation: processor name, vector width and cache sizes."""
     from ..native.target.machine import host
 
     try:
         target = host()
-    except Exception as error:  # llvmlite is absent or broken: say so and continue
+    except Exception as error:  # llvmlite is missing or broken: report it and continue
         return f"unknown ({error})"
     l2_kb, llc_mb = target.l2_bytes >> 10, target.llc_bytes >> 20
     caches = f"{l2_kb} KB second-level, {llc_mb} MB last-level cache"
@@ -100,7 +100,7 @@ def _blas() -> str:
 
 
 def _flags() -> str:
-    """The environment variables of flambeau that are set."""
+    """Return the flambeau environment variables that are set."""
     names = [flag.name for flag in environment.FLAGS]
     shown = [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]
     return " ".join(shown) or "none set"

@@ -1,4 +1,4 @@
-"""torch.compiler: `compile`, and what programs ask about compilation. The work is in api.py."""
+"""torch.compiler: `compile`, and queries about compilation. The implementation is in driver/."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = [
 _BUSY = "a function under torch.compiler.disable runs inside of the step"
 
 
-# What PyTorch's modes ask of its compiler is done in each.
+# PyTorch's modes make no difference here: each already does what they ask for.
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "now")
-# "evaluate" is for the compiler's own tests; the rest are PyTorch's, which there is no other for.
+# "evaluate" is for the compiler's tests. PyTorch's backends other than "eager" mean "inductor".
 _BACKENDS = ("inductor", "eager", "evaluate", "aot_eager", "aot_eager_decomp_partition",
              "cudagraphs", "openxla", "onnxrt", "tvm", "ts")
 
@@ -28,21 +28,20 @@ def compile(
     dynamic: bool | None = None, backend: str | Callable[..., Any] | None = None,
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
 ) -> Any:
-    """A function or module that runs as native code once it has been called a few times.
+    """Return a function or module that runs as native code after a few calls.
 
-    `model` may be a whole training step, with zero_grad, forward, loss, backward and
-    optimizer.step. Compilation happens beside the program; mode="now" waits for it. Where the
-    step's Python must run on each call (it prints, counts, looks at values), it does, and programs
-    compute what its operators list. A step that cannot be compiled stays as it is, with one
-    warning; `fullgraph=True` makes a RuntimeError of both. Each combination of shapes has a program
-    of its own, of at most 8 at a time, with `dynamic=True` 32. backend="eager" compiles nothing,
-    "evaluate" runs the graph slowly in NumPy. Of `options`, "random" may be "counter": random
-    numbers are then made where they are used, and are not PyTorch's; "mode" may be "now"; "settled"
-    says that the code has run before, so that its first call is recorded already; "follow" says
-    that steps whose Python has to run are always followed (True), or never (False), where a trial
-    of what that costs would decide; others are accepted.
-    Raises RuntimeError for what is not callable and for another mode or backend, ValueError for
-    another "random".
+    `model` may be a whole training step: zero_grad, forward, loss, backward and optimizer.step.
+    Compilation happens in the background; mode="now" waits for it. If the step's Python must run at
+    each call (it prints, counts, looks at values), it runs, and programs compute the operators that
+    it calls. A step that cannot be compiled stays eager, with one warning; with `fullgraph=True`
+    both cases raise RuntimeError. Each combination of shapes has its own program, at most 8 at a
+    time, or 32 with `dynamic=True`. backend="eager" compiles nothing, "evaluate" runs the graph
+    slowly in NumPy. In `options`, random="counter" generates random numbers where they are used,
+    which differ from PyTorch's; "mode" may be "now"; "settled" states that the code has run before,
+    so that the first call is recorded; "follow" decides whether steps whose Python must run are
+    always (True) or never (False) followed, instead of a trial of the cost; others are ignored.
+    Raises RuntimeError for a `model` that is not callable and for an unknown mode or backend,
+    ValueError for an unknown "random".
 
     >>> @torch.compile
     ... def double(x):
@@ -84,7 +83,8 @@ def compile(
 
 
 def _uncompiled(model: Any) -> Any:
-    """What backend="eager" makes: a module in a module, as with every backend; functions stay."""
+    """Return the result for backend="eager": a module wrapped as with every backend, or the
+    function itself."""
     from ..nn.module import Module
     from .driver.optimized_module import OptimizedModule
 
@@ -92,7 +92,7 @@ def _uncompiled(model: Any) -> Any:
 
 
 def is_compiling() -> bool:
-    """Whether the code that asks is being recorded for compilation, or exported.
+    """Return whether the calling code is being recorded for compilation, or exported.
 
     >>> torch.compiler.is_compiling()
     False
@@ -102,7 +102,7 @@ def is_compiling() -> bool:
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether the code that asks is being recorded for compilation, or exported.
+    """Return whether the calling code is being recorded for compilation, or exported.
 
     >>> torch.compiler.is_dynamo_compiling()
     False
@@ -111,7 +111,7 @@ def is_dynamo_compiling() -> bool:
 
 
 def is_exporting() -> bool:
-    """Whether the code that asks is being exported by torch.export.
+    """Return whether the calling code is being exported by torch.export.
 
     >>> torch.compiler.is_exporting()
     False
@@ -123,7 +123,7 @@ def is_exporting() -> bool:
 def disable(
     fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None
 ) -> Any:
-    """A function that is never compiled: a step that calls it stays eager.
+    """Return a function that is never compiled: a step that calls it stays eager.
 
     >>> @torch.compiler.disable
     ... def logged(x):
@@ -151,7 +151,7 @@ def disable(
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """The function as it is: everything that is made of operators is recorded.
+    """Return the function unchanged: calls of operators are always recorded.
 
     >>> torch.compiler.allow_in_graph(abs) is abs
     True
@@ -160,7 +160,7 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: Any) -> Any:
-    """The function as it is.
+    """Return the function unchanged.
 
     >>> torch.compiler.assume_constant_result(abs) is abs
     True
@@ -169,7 +169,7 @@ def assume_constant_result(fn: Any) -> Any:
 
 
 def reset() -> None:
-    """Forget all programs: compiled functions start anew.
+    """Discard all programs: compiled functions start over.
 
     >>> torch.compiler.reset()
     """
@@ -182,7 +182,7 @@ _default_backend: str | Callable[..., Any] = "inductor"
 
 
 def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
-    """Set the backend of calls of `compile` that name none; None resets it to "inductor".
+    """Set the backend that `compile` uses by default; None resets it to "inductor".
 
     >>> torch.compiler.set_default_backend("eager")
     >>> torch.compiler.get_default_backend()
@@ -194,7 +194,7 @@ def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
 
 
 def get_default_backend() -> str | Callable[..., Any]:
-    """Return the backend of calls of `compile` that name none.
+    """Return the backend that `compile` uses by default.
 
     >>> torch.compiler.get_default_backend()
     'inductor'
@@ -203,7 +203,7 @@ def get_default_backend() -> str | Callable[..., Any]:
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of tensors that calls `fn` with NumPy arrays; its arrays come back as tensors.
+    """Return a function of tensors that calls `fn` with NumPy arrays and returns tensors.
 
     >>> import numpy as np
     >>> torch.compiler.wrap_numpy(np.sin)(torch.zeros(2, dtype=torch.float64))
@@ -224,7 +224,7 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The one there is, under the name of PyTorch's.
+    """Return the only backend, under the name of PyTorch's.
 
     >>> torch.compiler.list_backends()
     ['inductor']

@@ -1,6 +1,6 @@
-"""Collectives of Python objects, sent as pickles.
+"""Collectives on Python objects, sent as pickles.
 
-Unpickling can run arbitrary code: use them only between processes that trust each other.
+Unpickling can run arbitrary code: use them only among processes that trust each other.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def _unpacked(data: Array) -> Any:
 
 
 def _sizes(pg: ProcessGroup, size: int) -> list[int]:
-    """Return the members' sizes."""
+    """Gather each member's number of bytes."""
     sizes = np.empty((pg.size(), 1), np.int64)
     pg._engine.all_gather(sizes, np.array([size], np.int64))
     return [int(value) for value in sizes[:, 0]]
 
 
 def _all_pickles(pg: ProcessGroup, obj: Any, root: int | None) -> list[Any]:
-    """Return each member's object; with a root, [] on the other members."""
+    """Gather each member's object, padded to the longest pickle. With a root, others get []."""
     data = _packed(obj)
     sizes = _sizes(pg, data.size)
     padded = np.zeros(max(sizes), np.uint8)
@@ -84,7 +84,7 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
 
 
 def _broadcast_pickle(pg: ProcessGroup, value: Any, root: int) -> Any:
-    """Return the root's object."""
+    """Broadcast the root's object and return it."""
     data = _packed(value) if pg.rank() == root else np.empty(0, np.uint8)
     size = np.array([data.size], np.int64)
     pg._engine.broadcast(size, root)

@@ -1,4 +1,4 @@
-"""The user's source as a syntax tree: silencing comments, loops, statements."""
+"""Queries on the user's source: silencing comments, loops, statements, assignments."""
 
 from __future__ import annotations
 

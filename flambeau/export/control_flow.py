@@ -1,4 +1,4 @@
-"""Functions that become subgraphs of an exported program: torch.cond's branches, map's body."""
+"""Subgraphs of an exported program: the branches of torch.cond and the body of map."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Subgraph", "choose", "map_over"]
 
 @contextmanager
 def _unrecorded() -> Iterator[None]:
-    """Hide calls from all recorders but those that are activated inside."""
+    """Hide calls from the active recorders; those activated inside still see them."""
     before = torch_function.STATE.modes[:]
     torch_function.STATE.modes[:] = []
     try:
@@ -31,7 +31,8 @@ def _unrecorded() -> Iterator[None]:
 
 
 class Subgraph:
-    """The graph of a function. Its inputs are the operands and the outer values it reads."""
+    """Graph of a function, recorded by calling it. Its inputs are the operands and the outer values
+    that the function reads."""
 
     def __init__(self, recorder: Any, function: Callable[..., Any], operands: Any) -> None:
         self.outer = recorder
@@ -68,7 +69,7 @@ class Subgraph:
         return self.take(value)
 
     def finish(self, inputs: list[Any]) -> GraphModule:
-        """Return the graph as a module with these values of the outer program as inputs."""
+        """Return the graph as a module whose inputs are these values of the outer program."""
         missing = [v for v in inputs if not any(v is w for w in self.operands)]
         for value in missing:
             self.take(value)
@@ -81,7 +82,7 @@ class Subgraph:
         return GraphModule(self.inner.subgraphs, body)
 
     def placeholders(self) -> list[Node]:
-        """The graph's inputs."""
+        """Return the nodes of the inputs, in order."""
         return [n for n in self.graph.nodes if n.op == "placeholder"]
 
 
@@ -105,7 +106,7 @@ def _collect_inputs(parts: list[Subgraph]) -> list[Any]:
 
 def choose(recorder: Any, function: Any, pred: Any, branches: tuple[Callable, Callable],
            operands: tuple[Any, ...]) -> Any:
-    """Record torch.cond: both branches as graphs; return the results of the chosen one."""
+    """Record torch.cond with both branches as subgraphs; return the chosen branch's results."""
     parts = [Subgraph(recorder, branch, operands) for branch in branches]
     _compare(parts)
     inputs = _collect_inputs(parts)
@@ -118,7 +119,7 @@ def choose(recorder: Any, function: Any, pred: Any, branches: tuple[Callable, Ca
 
 def map_over(recorder: Any, function: Any, f: Callable[..., Any], leaves: list[Tensor], spec: Any,
              args: tuple[Any, ...]) -> Any:
-    """Record map, with its body as a graph of one slice."""
+    """Record map with a subgraph that computes one slice; return the stacked results."""
     slices = [x[0] for x in leaves]
     body = Subgraph(recorder, lambda *parts: f(pytree.tree_unflatten(list(parts), spec), *args),
                     tuple(slices))
@@ -137,7 +138,7 @@ def map_over(recorder: Any, function: Any, f: Callable[..., Any], leaves: list[T
 
 
 def _compare(parts: list[Subgraph]) -> None:
-    """Raise UserError unless both branches return the same structure."""
+    """Raise UserError unless both branches return one structure, with equal ranks and dtypes."""
     first, second = parts
     alike = first.spec == second.spec and all(
         isinstance(a, Tensor) == isinstance(b, Tensor)

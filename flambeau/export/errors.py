@@ -10,22 +10,22 @@ __all__ = ["GuardOnDataDependentSymNode", "TorchDynamoException", "Unsupported",
 
 
 class UserErrorType(enum.Enum):
-    """What is wrong with a program."""
+    """Reasons why a program cannot be exported."""
 
     DYNAMIC_CONTROL_FLOW, ANTI_PATTERN, STANDARD_LIBRARY, CONSTRAINT_VIOLATION, DYNAMIC_DIM, \
         INVALID_INPUT, INVALID_OUTPUT, UNSUPPORTED_ALIASED_MUTATED_DYNAMIC_INPUTS = range(8)
 
 
 class TorchDynamoException(RuntimeError):
-    """The program cannot become a graph."""
+    """Base class: the program cannot become a graph."""
 
 
 class Unsupported(TorchDynamoException):
-    """Nor can it in part."""
+    """The program cannot become graphs even in part."""
 
 
 class UserError(Unsupported):
-    """The program must be rewritten. `msg`: the text; `error_type`: what is wrong."""
+    """The program must be rewritten. `msg`: the text; `error_type`: the reason."""
 
     def __init__(self, error_type: UserErrorType, msg: str, case_name: str | None = None,
                  **options: Any) -> None:

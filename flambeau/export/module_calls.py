@@ -1,4 +1,4 @@
-"""ModuleCalls: records the calls of submodules, with their arguments and results."""
+"""ModuleCalls: record the calls of submodules, with their arguments and results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["ModuleCallEntry", "ModuleCallSignature", "ModuleCalls"]
 
 @dataclass
 class ModuleCallSignature:
-    """The arguments and results of a module, as nodes of the flat graph, and how they nest."""
+    """Arguments and results of a module: nodes of the flat graph, and their tree structure."""
 
     inputs: list[Any]
     outputs: list[Any]
@@ -34,16 +34,16 @@ class ModuleCallSignature:
 
 @dataclass
 class ModuleCallEntry:
-    """A submodule by path, with a signature if the export preserves it."""
+    """A submodule's path, and its signature if the export preserves it."""
 
     fqn: str
     signature: ModuleCallSignature | None = field(default=None)
 
 
 class ModuleCalls:
-    """Records the calls of a module's submodules.
+    """Recorder of the calls of a module's submodules.
 
-    `preserved`: the paths of those whose signatures are wanted.
+    `preserved`: the paths of the submodules whose signatures to record.
     """
 
     def __init__(self, module: Module, preserved: Iterable[str]) -> None:
@@ -56,7 +56,7 @@ class ModuleCalls:
         self.signatures: dict[str, ModuleCallSignature] = {}
 
     def follow(self, patcher: Patcher, recorder: Recorder) -> None:
-        """Has nodes note which modules they are called in."""
+        """Make nodes record the modules in whose calls they arise. Patches Module.__call__."""
         paths = {module: path for path, module in self.module.named_modules()}
         counts: dict[str, int] = {}
         call: Any = Module.__call__

@@ -1,4 +1,4 @@
-"""Recorder: runs a program on real tensors and builds a graph of the operators it calls."""
+"""Recorder: run a program on real tensors and build a graph of the operators it calls."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ from .symbolic_expressions import Expression, SymbolTable
 
 __all__ = ["Recorder"]
 
-# What a program asks of a tensor that depends on its values: no graph can answer.
+# Functions that turn a tensor's values into Python values: no graph can compute them.
 _VALUES = frozenset(("__bool__", "__int__", "__float__", "__index__", "numpy",
                      "__complex__", "equal", "allclose", "is_nonzero"))
-# What depends on shape and dtype alone.
+# Functions of metadata, such as dtype and layout: they run unrecorded.
 _FACTS = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous",
                     "stride", "element_size", "storage_offset", "data_ptr", "is_tensor",
                     "is_same_size", "get_device", "is_signed", "__len__", "is_inference",
                     "is_conj", "is_neg", "result_type", "__repr__", "__format__", "has_names",
                     "_has_torch_function", "is_set_to", "is_pinned"))
 _SIZES = frozenset(("size", "numel", "nelement"))
-# What makes tensors of numbers.
+# Functions that make tensors from numbers.
 _CONSTANTS = frozenset(("tensor", "as_tensor", "from_numpy"))
-# Functions of nn.functional whose parts are recorded instead of them.
+# Functions of nn.functional that are recorded as the operators they call.
 _OPENED = frozenset(("multi_head_attention_forward", "normalize", "cosine_similarity", "glu",
                      "scaled_dot_product_attention_"))
 
 
 class Recorder(TorchFunctionMode):
-    """Records what is called on the tensors that `know` was told of.
+    """Recorder of the calls on tensors registered with `know`.
 
-    `twins`: whether a second input of other sizes runs along, by which dynamic sizes are told.
-    `lift`: what gives the node of a tensor that comes from outside. `step`: how far the second
-    input's numbers are from those that the program reads from tensors; None: it may not read any.
+    `twins`: whether a second input of other sizes runs along, which reveals dynamic sizes.
+    `lift`: return the node of a tensor from outside. `step`: the distance between the numbers that
+    the program reads from tensors and the second input's; None: it may not read any.
     """
 
     def __init__(self, graph: Graph, lift: Callable[[Tensor], Node], twins: bool,
@@ -63,22 +63,22 @@ class Recorder(TorchFunctionMode):
         self.graph, self.lift, self.twins, self.step = graph, lift, twins, step
         self.table = SymbolTable()
         self.table.note = self.note
-        self.numbers: dict[int, tuple[Any, Node]] = {}  # by id: those that a subgraph takes
-        self.subgraph_of: Any = None  # what a subgraph takes its inputs from
+        self.numbers: dict[int, tuple[Any, Node]] = {}  # a subgraph's symbolic inputs, by id
+        self.subgraph_of: Any = None  # the Subgraph that this recorder records, if any
         self.subgraphs: dict[str, GraphModule] = {}
-        self.unbacked: set[Node] = set()  # those whose sizes depend on a tensor's values
-        self.calls: dict[str, int] = {}  # of functions, by name
-        # By id; the tensor is stored too, so that its id is not given to another one.
+        self.unbacked: set[Node] = set()  # nodes whose sizes depend on a tensor's values
+        self.calls: dict[str, int] = {}  # the number of calls by function name
+        # (tensor, node, second input's tensor) by id; keeps the tensor alive, so ids are unique.
         self.known: dict[int, tuple[Tensor, Node, Any]] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
-        self.fixed: set[Node] = set()  # those that depend on no input
+        self.fixed: set[Node] = set()  # nodes that depend on no input
         names = torch_function.properties()
         self.properties = {p.__get__: name for name, p in names.items()}
 
     # ---------------------------------------------------------------- values and nodes
 
     def know(self, tensor: Tensor, node: Node, other: Any = None) -> None:
-        """Register the node that computes a tensor, and the second input's tensor."""
+        """Register the node that computes a tensor, and the second input's counterpart."""
         node.meta["val"] = tensor
         self.known[id(tensor)] = tensor, node, tensor if other is None else other
 
@@ -117,7 +117,7 @@ class Recorder(TorchFunctionMode):
         ])
 
     def _length(self, node: Node, dim: int, a: int, b: int) -> SymbolicSize:
-        """A length that differs between the inputs."""
+        """Return a symbolic size for a length that differs between the two inputs."""
         expression = self.table.like(a, b)
         if expression is None:
             symbol = self.table.add("d", a, b, low=0, unbacked=node in self.unbacked)
@@ -168,7 +168,7 @@ class Recorder(TorchFunctionMode):
         return self.record(func, args, kwargs)
 
     def read(self, name: str, getter: Any, args: Any) -> Any:
-        """An attribute of a tensor."""
+        """Read an attribute of a tensor; record it if its value is a tensor."""
         tensor = args[0]
         if name == "shape":
             return self.shape_of(tensor)
@@ -185,7 +185,7 @@ class Recorder(TorchFunctionMode):
         return self.record(name, (tensor,), {})
 
     def fact(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
-        """A size, or what depends on none."""
+        """Return a size, symbolic if dynamic, or unrecorded metadata."""
         if name not in _SIZES:
             return func(*args, **kwargs)
         shape = self.shape_of(args[0])
@@ -198,7 +198,7 @@ class Recorder(TorchFunctionMode):
         return count
 
     def record(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run a call, and add the nodes that compute it."""
+        """Run a call and add the nodes that compute it."""
         name = getattr(func, "__name__", "")
         if name in _CONSTANTS and self.step is not None and _is_constant((args, kwargs)):
             return lifted_constant(self, func, args, kwargs)
@@ -263,9 +263,9 @@ class Recorder(TorchFunctionMode):
         return node
 
     def note(self, node: Node) -> None:
-        """Note the modules and the line that a node comes from."""
+        """Store the modules and the source line that a node comes from."""
         node.meta["nn_module_stack"] = dict(self.stack)
-        if fx_traceback.has_preserved_node_meta():  # the program is a graph itself
+        if fx_traceback.has_preserved_node_meta():  # the program is an fx graph
             before = fx_traceback.get_current_meta()
             node.meta |= {k: before[k] for k in ("nn_module_stack", "stack_trace") if k in before}
             return
@@ -307,6 +307,6 @@ def _origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:
 
 
 def _is_constant(values: Any) -> bool:
-    """Whether nothing among the arguments of a call varies."""
+    """Return whether a call's arguments contain no tensors and no symbolic values."""
     return not any(isinstance(v, (Tensor, SymbolicSize, SymbolicFloat, SymbolicBool))
                    for v in pytree.tree_leaves(values))

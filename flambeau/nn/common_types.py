@@ -1,4 +1,4 @@
-"""Type aliases of layers' arguments: one number for all dimensions, or a tuple with one each."""
+"""Type aliases of layer arguments: one number for all dimensions, or a tuple of one for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX conversions of layers, reductions and products."""
+"""ONNX conversions of convolutions, pooling, normalization, products and reductions."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _adaptive_avg_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any) ->
 
 
 def _uneven_pool(b: GraphBuilder, x: Any, lengths: list[int], sizes: list[int]) -> str:
-    """Pool with windows of unequal size: multiply by the windows' weights along each axis."""
+    """Average over windows of unequal size: multiply each axis by a matrix of window weights."""
     import numpy as np
 
     value, rank = b.value(x), b.rank(x)

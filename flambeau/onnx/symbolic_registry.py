@@ -1,4 +1,4 @@
-"""Registry of export functions by operator name and first opset version."""
+"""Registry of custom ONNX export functions, by operator name and first opset version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _check(symbolic_name: str) -> None:
 def register_custom_op_symbolic(
     symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int
 ) -> None:
-    """Register how `domain::name` is exported from an opset version on.
+    """Register the function that exports `domain::name`, from an opset version on.
 
     Raises OnnxExporterError for an invalid name.
 

@@ -26,7 +26,7 @@ Row = tuple[Tensor, Tensor, dict[str, Any]]  # a parameter, its gradient and its
 
 
 def new_counter(fused: bool | None = None, value: float = 0.0) -> Tensor:
-    """Return a new step counter of a parameter: a 0-dimensional tensor."""
+    """Return a parameter's step counter: a 0-dimensional tensor that starts at `value`."""
     return ops.tensor(value, dtype=counter_dtype(fused))
 
 
@@ -40,7 +40,7 @@ def tick(counter: Tensor) -> float:
 
 
 def scalar(value: Any, differentiable: bool) -> Any:
-    """Return a hyperparameter as a number, or as a 0-dimensional tensor if differentiated."""
+    """Return a hyperparameter as a number, or as a 0-dimensional tensor if it needs a gradient."""
     if not isinstance(value, Tensor):
         return value
     if differentiable and value.requires_grad:
@@ -208,7 +208,7 @@ class Elementwise(Optimizer):
         return []
 
     def _flambeau_kernel(self, flags: Any, dtype: np.dtype, rows: list[Row], states: int) -> Any:
-        """Return the kernel for these flags; None at first, or if there is none."""
+        """Return the kernel for these flags, or None if there is none, or too few requests yet."""
         known = self._flambeau_kernels.get((flags, dtype), 0)
         if known.__class__ is not int:
             return known

@@ -83,8 +83,8 @@ class LBFGS(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # as PyTorch's
-        """Minimize from the current parameters. `closure` computes the loss and its gradients;
-        return its first result. Raises RuntimeError for an unknown line search."""
+        """Run up to `max_iter` iterations. `closure` computes the loss and its gradients; return
+        its first result. Raises RuntimeError for an unknown line search."""
         group = self.param_groups[0]
         search = group["line_search_fn"]
         if search not in (None, "strong_wolfe"):

@@ -1,4 +1,4 @@
-"""Size: the tuple of a tensor's lengths."""
+"""torch.Size: a tensor's shape as a tuple."""
 
 from __future__ import annotations
 

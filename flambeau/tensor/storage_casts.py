@@ -28,7 +28,7 @@ class StorageCasts:
         raise NotImplementedError
 
     def _array(self) -> np.ndarray:
-        """Return the elements as an array on the memory."""
+        """Return the elements as an array that shares the memory."""
         raise NotImplementedError
 
     def cpu(self) -> Any:
@@ -40,7 +40,7 @@ class StorageCasts:
         raise NotImplementedError
 
     def get_device(self) -> int | None:
-        """Return the index of its device: None on the CPU.
+        """Return the device's index: None on the CPU.
 
         >>> torch.zeros(1).untyped_storage().get_device() is None
         True
@@ -48,7 +48,7 @@ class StorageCasts:
         return None
 
     def is_pinned(self, device: Any = "cuda") -> bool:
-        """Return whether it is page-locked: always False."""
+        """Return whether the memory is page-locked: always False."""
         return False
 
     def _share_fd_cpu_(self) -> Any:
@@ -82,7 +82,7 @@ class StorageCasts:
         raise RuntimeError("Cannot get HPU device: there is none")
 
     def mps(self) -> Any:
-        """Raise RuntimeError: there is no Metal."""
+        """Raise RuntimeError: there is no Metal device."""
         raise RuntimeError("The MPS backend is not available")
 
     def to(self, *, device: Any, non_blocking: bool = False) -> Any:

@@ -18,7 +18,7 @@ from .state.formatting import scalars, short
 
 
 class KFold:
-    """Splits `n` samples into `k` parts: `split(n)` gives (training, validation) indices k times.
+    """Split `n` samples into `k` parts: `split(n)` gives (training, validation) indices k times.
 
     Shuffles with a private generator, so a seed always gives the same parts. With `labels` each
     part has the classes in the proportion of the whole. `groups` keeps samples of a group, such
@@ -80,25 +80,25 @@ class KFold:
 
 @dataclass
 class Folds:
-    """What cross_validate gives: the history of each fold, and the trainers."""
+    """Result of cross_validate: the history and the trainer of each fold."""
 
     histories: list[list[dict[str, Any]]]
     trainers: list[Any]
 
     @property
     def last(self) -> list[dict[str, float]]:
-        """The numbers of each fold's last epoch."""
+        """Each fold's metrics in its last epoch."""
         return [scalars({k: v for k, v in rows[-1].items() if k != "epoch"})
                 for rows in self.histories]
 
     @property
     def mean(self) -> dict[str, float]:
-        """The means over folds, by name."""
+        """Means over the folds, by metric."""
         return {name: sum(values) / len(values) for name, values in self._columns().items()}
 
     @property
     def deviation(self) -> dict[str, float]:
-        """The standard deviations over folds (of a sample: divided by k - 1)."""
+        """Sample standard deviations over the folds (divided by k - 1), by metric."""
         mean = self.mean
         return {
             name: math.sqrt(sum((v - mean[name]) ** 2 for v in values) / (len(values) - 1))

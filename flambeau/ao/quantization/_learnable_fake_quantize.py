@@ -1,4 +1,4 @@
-"""Fake quantization whose scale and zero point are parameters: observed first, then learned."""
+"""Fake quantization with scale and zero point as parameters: observed first, then learned."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .fake_quantize import FakeQuantizeBase
 
 
 class _LearnableFakeQuantize(FakeQuantizeBase):
-    """Rounds to a grid of integers; with `enable_param_learning` its scale and zero point train.
+    """Rounds to a quantization grid, whose scale and zero point `enable_param_learning` trains.
 
-    `channel_len`: as many scales. `use_grad_scaling`: their gradients shrink with the tensor's
-    size, after https://openreview.net/pdf?id=rkgO66VKDS.
+    `channel_len`: the number of scales, -1 for one. `use_grad_scaling`: scale their gradients by
+    1 / sqrt(elements * quant_max), after https://openreview.net/pdf?id=rkgO66VKDS.
     """
 
     static_enabled: Tensor
@@ -57,34 +57,34 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
         return self.toggle_fake_quant(rounding).toggle_observer_update(observing)
 
     def enable_param_learning(self) -> _LearnableFakeQuantize:
-        """Round; the scale and the zero point are learned."""
+        """Round, and learn the scale and the zero point."""
         return self._switch(learning=True, rounding=True, observing=False)
 
     def enable_static_estimate(self) -> None:
-        """Round; the observer says by what."""
+        """Round, with the scale and the zero point of the observer."""
         self._switch(learning=False, rounding=True, observing=True)
 
     def enable_static_observation(self) -> None:
-        """Let everything through, and observe it."""
+        """Observe without rounding."""
         self._switch(learning=False, rounding=False, observing=True)
 
     def toggle_observer_update(self, enabled: bool = True) -> _LearnableFakeQuantize:
-        """Observe from now on, or not."""
+        """Turn observation on or off."""
         self.static_enabled[0] = int(enabled)
         return self
 
     def enable_observer(self, enabled: bool = True) -> None:
-        """Observe from now on, or not."""
+        """Turn observation on or off."""
         self.toggle_observer_update(enabled)
 
     def toggle_qparam_learning(self, enabled: bool = True) -> _LearnableFakeQuantize:
-        """Whether the scale and the zero point require gradients."""
+        """Turn learning of the scale and the zero point on or off."""
         self.learning_enabled[0] = int(enabled)
         self.scale.requires_grad = self.zero_point.requires_grad = enabled
         return self
 
     def toggle_fake_quant(self, enabled: bool = True) -> _LearnableFakeQuantize:
-        """Round from now on, or not."""
+        """Turn rounding on or off."""
         self.fake_quant_enabled[0] = int(enabled)
         return self
 
@@ -94,13 +94,13 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
         print(f"_LearnableFakeQuantize Zero Point: {self.zero_point.detach()}")
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """The scale, and the zero point as a whole number."""
+        """Return the scale, and the zero point rounded to an integer."""
         self.scale.data.clamp_(min=self.eps.item())
         zero = self.zero_point.detach().round().clamp(self.quant_min, self.quant_max)
         return self.scale.detach(), zero.to(int64)
 
     def forward(self, X: Tensor) -> Tensor:
-        """The rounded tensor."""
+        """Return the tensor, rounded if rounding is on; observe it if observation is on."""
         if self.static_enabled.item():
             self.activation_post_process(X.detach())
             scale, zero_point = self.activation_post_process.calculate_qparams()

@@ -1,4 +1,4 @@
-"""Maps float modules to quantized ones."""
+"""Tables of module replacements: from float to quantized, QAT and reference modules."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STATIC: dict[Any, Any] = {
         "BNReLU2d", "BNReLU3d", "ConvAdd2d", "ConvAddReLU2d", "LinearLeakyReLU", "LinearReLU",
         "LinearTanh")},
 }
-# What trains in place of a float module when its weights are rounded meanwhile.
+# Modules for quantization-aware training, with fake-quantized weights.
 QAT: dict[Any, Any] = {
     modules.Linear: qat.Linear,
     modules.linear.NonDynamicallyQuantizableLinear: qat.Linear,
@@ -72,7 +72,7 @@ STATIC.update({
     **{getattr(fused_qat, f"ConvBnReLU{rank}d"): getattr(fused, f"ConvReLU{rank}d")
        for rank in (1, 2, 3)},
 })
-# What computes in float32 with weights rounded as a quantized model's will be.
+# Modules that compute in float32 with weights rounded as in the quantized model.
 REFERENCE: dict[Any, Any] = {
     QuantStub: quantized.Quantize,
     DeQuantStub: quantized.DeQuantize,
@@ -83,37 +83,37 @@ TABLES = (modules.Embedding, modules.EmbeddingBag)  # indices go in, float32 com
 
 
 def get_default_dynamic_quant_module_mappings() -> dict[Any, Any]:
-    """The modules that `quantize_dynamic` replaces, and by what."""
+    """Return the replacements of `quantize_dynamic`: {module class: replacement}."""
     return dict(DYNAMIC)
 
 
 def get_default_qat_module_mappings() -> dict[Any, Any]:
-    """The modules that `prepare_qat` replaces, and by what."""
+    """Return the replacements of `prepare_qat`: {module class: replacement}."""
     return dict(QAT)
 
 
 def get_embedding_qat_module_mappings() -> dict[Any, Any]:
-    """The modules that `prepare_qat` replaces, and tables, which it does not by default."""
+    """Return the replacements of `prepare_qat`, with embeddings, which are optional."""
     return {**QAT, **{getattr(modules, name): getattr(qat, name)
                       for name in ("Embedding", "EmbeddingBag")}}
 
 
 def get_embedding_static_quant_module_mappings() -> dict[Any, Any]:
-    """The modules that `convert` replaces, and tables that were trained with rounded rows."""
+    """Return the replacements of `convert`, with embeddings from quantization-aware training."""
     return {**STATIC, **{getattr(qat, name): getattr(quantized, name)
                          for name in ("Embedding", "EmbeddingBag")}}
 
 
 def get_default_static_quant_module_mappings() -> dict[Any, Any]:
-    """The modules that `convert` replaces, and by what."""
+    """Return the replacements of `convert`: {module class: replacement}."""
     return dict(STATIC)
 
 
 def get_default_static_quant_reference_module_mappings() -> dict[Any, Any]:
-    """The modules that `convert(is_reference=True)` replaces, and by what."""
+    """Return the replacements of `convert(is_reference=True)`: {module class: replacement}."""
     return dict(REFERENCE)
 
 
 def get_default_qconfig_propagation_list() -> set[Any]:
-    """The classes of modules that take a `qconfig`."""
+    """Return the module classes that can have a `qconfig`."""
     return {*STATIC, *QAT, *DYNAMIC, modules.Sequential}

@@ -39,16 +39,16 @@ class _PartialWrapper:
         return repr(self.p) + repr(self.callable_args)
 
     def with_args(self, **kwargs: Any) -> _PartialWrapper:
-        """The same with further arguments."""
+        """Bind further arguments."""
         return _PartialWrapper(partial(self, **kwargs))
 
     def with_callable_args(self, **kwargs: Callable) -> _PartialWrapper:
-        """The same with arguments that functions give at each call."""
+        """Bind arguments that are computed by functions at each call."""
         return _PartialWrapper(self.p, {**self.callable_args, **kwargs})
 
 
 class ObserverBase(Module):
-    """Base class of observers: a dtype, and `with_args`."""
+    """Base class of observers: a dtype, and the factories `with_args`, `with_callable_args`."""
 
     def __init__(self, dtype: Any, is_dynamic: bool = False) -> None:
         super().__init__()
@@ -56,16 +56,16 @@ class ObserverBase(Module):
 
     @classmethod
     def with_args(cls, **kwargs: Any) -> _PartialWrapper:
-        """A factory of observers with these arguments."""
+        """Return a factory of observers with these arguments."""
         return _PartialWrapper(partial(cls, **kwargs))
 
     @classmethod
     def with_callable_args(cls, **kwargs: Callable) -> _PartialWrapper:
-        """A factory of observers with arguments that functions give at each call."""
+        """Return a factory of observers with arguments that functions compute at each call."""
         return _PartialWrapper(partial(cls)).with_callable_args(**kwargs)
 
     def calculate_qparams(self) -> Any:
-        """The scale and the zero point."""
+        """Return the scale and the zero point."""
         raise NotImplementedError
 
 
@@ -85,7 +85,7 @@ def _integer_range(dtype: Any, reduce_range: bool, least: Any, most: Any) -> tup
 
 
 class UniformQuantizationObserverBase(ObserverBase):
-    """Observers of integers in even steps between `quant_min` and `quant_max`."""
+    """Base class of observers for uniform quantization between `quant_min` and `quant_max`."""
 
     _version = 3
     eps: Tensor
@@ -112,7 +112,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         self.quant_min, self.quant_max = _integer_range(dtype, reduce_range, quant_min, quant_max)
 
     def _check_range(self) -> None:
-        """NotImplementedError for a reduced range that is symmetric about zero, of quint8."""
+        """Raise NotImplementedError for quint8 with a reduced range and a symmetric scheme."""
         if self.qscheme in (per_tensor_symmetric, per_channel_symmetric) and self.reduce_range \
                 and self.dtype is quint8:
             raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
@@ -129,7 +129,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         return True
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """The scale and the zero point, of shape (1,) or (channels,)."""
+        """Return the scale and the zero point, of shape (1,) or (channels,)."""
         if not self._seen():
             return ops.tensor([1.0]), ops.tensor([0])
         low = self.min_val.clamp(max=0).reshape(-1)
@@ -156,7 +156,7 @@ class UniformQuantizationObserverBase(ObserverBase):
 
 
 class MinMaxObserver(UniformQuantizationObserverBase):
-    """The least and the greatest value of all that went by.
+    """Records the minimum and maximum of all tensors.
 
     >>> observer = torch.ao.quantization.MinMaxObserver()
     >>> _ = observer(torch.tensor([0., 2.55]))
@@ -174,7 +174,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         self._check_range()
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Look at a tensor and give it back."""
+        """Record a tensor's range and return the tensor."""
         if x_orig.numel():
             self._look(*ops.aminmax(x_orig.detach().to(self.min_val.dtype)))
         return x_orig
@@ -190,7 +190,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
 
 
 class MovingAverageMinMaxObserver(MinMaxObserver):
-    """Moving averages of the least and the greatest value of each tensor."""
+    """Records moving averages of the tensors' minima and maxima."""
 
     def __init__(self, averaging_constant: float = 0.01, *args: Any, **kwargs: Any) -> None:
         if kwargs.get("is_dynamic") and averaging_constant != 1:
@@ -210,7 +210,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
 
 
 class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
-    """The least and the greatest value of each place along an axis.
+    """Records the minimum and maximum of each channel, along an axis.
 
     >>> observer = torch.ao.quantization.PerChannelMinMaxObserver(dtype=torch.qint8)
     >>> _ = observer(torch.tensor([[0., 2.55], [0., 25.5]]))
@@ -236,7 +236,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self._check_range()
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Look at a tensor and give it back."""
+        """Record a tensor's range and return the tensor."""
         if x_orig.numel():
             x = x_orig.detach().to(self.min_val.dtype)
             rows = x.transpose(0, self.ch_axis).flatten(1) if x.dim() > 1 else x[:, None]
@@ -249,7 +249,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self._keep(low, high)
 
     def _keep(self, low: Tensor, high: Tensor) -> None:
-        """Write the buffers in place: replicas of a model share them."""
+        """Write the buffers in place, because replicas of a model share them."""
         self.min_val.resize_(low.shape).copy_(low)
         self.max_val.resize_(high.shape).copy_(high)
 
@@ -268,7 +268,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
 
 
 class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
-    """Moving averages of the least and the greatest value of each place along an axis."""
+    """Records moving averages of each channel's minima and maxima."""
 
     def __init__(self, averaging_constant: float = 0.01, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -282,7 +282,7 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
 
 
 class PlaceholderObserver(ObserverBase):
-    """Looks at nothing: it says which dtype a model converts to where the scale comes later."""
+    """Records nothing. States a dtype for conversion, if the scale is determined later."""
 
     def __init__(
         self, dtype: Any = float32, custom_op_name: str = "", compute_dtype: Any = None,
@@ -296,36 +296,36 @@ class PlaceholderObserver(ObserverBase):
         self.custom_op = custom_op_name
 
     def forward(self, x: Tensor) -> Tensor:
-        """The tensor itself."""
+        """Return the tensor."""
         return x
 
     def extra_repr(self) -> str:
-        """The dtype, and whether it is dynamic."""
+        """Return the dtype and whether it is dynamic, as text."""
         return f"dtype={self.dtype}, is_dynamic={self.is_dynamic}"
 
     def calculate_qparams(self) -> Any:
-        """An error, as in PyTorch."""
+        """Raise an error, as PyTorch does."""
         raise RuntimeError("calculate_qparams should not be called for PlaceholderObserver")
 
 
 class NoopObserver(ObserverBase):
-    """Looks at nothing and has no parameters."""
+    """Records nothing and has no parameters."""
 
     def __init__(self, dtype: Any = float16, custom_op_name: str = "") -> None:
         super().__init__(dtype=dtype, is_dynamic=False)
         self.custom_op = custom_op_name
 
     def forward(self, x: Tensor) -> Tensor:
-        """The tensor itself."""
+        """Return the tensor."""
         return x
 
     def calculate_qparams(self) -> Any:
-        """An error, as in PyTorch."""
+        """Raise an error, as PyTorch does."""
         raise RuntimeError("calculate_qparams should not be called for NoopObserver")
 
 
 class RecordingObserver(ObserverBase):
-    """Keeps a copy of every tensor that it sees.
+    """Stores a copy of every tensor.
 
     >>> observer = torch.ao.quantization.RecordingObserver()
     >>> y = observer(torch.ones(2))
@@ -338,36 +338,36 @@ class RecordingObserver(ObserverBase):
         self.tensor_val: list[Tensor] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        """The tensor itself."""
+        """Store a copy of the tensor and return the tensor."""
         self.tensor_val.append(x.clone())
         return x
 
     def calculate_qparams(self) -> Any:
-        """An error, as in PyTorch."""
+        """Raise an error, as PyTorch does."""
         raise Exception("calculate_qparams should not be called for RecordingObserver")
 
     def get_tensor_value(self) -> list[Tensor]:
-        """The tensors so far."""
+        """Return the stored tensors."""
         return self.tensor_val
 
 
 class ReuseInputObserver(ObserverBase):
-    """Looks at nothing: results have the scale of what they are made from, as of a reshape."""
+    """Records nothing: results, such as a reshape's, have the scale of their inputs."""
 
     def __init__(self) -> None:
         super().__init__(quint8, is_dynamic=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The tensor itself."""
+        """Return the tensor."""
         return x
 
     def calculate_qparams(self) -> Any:
-        """An error, as in PyTorch."""
+        """Raise an error, as PyTorch does."""
         raise RuntimeError("calculate_qparams should not be called for ReuseInputObserver")
 
 
 def _is_activation_post_process(module: Any) -> bool:
-    """Whether a module is an observer or a fake quantizer."""
+    """Return whether a module is an observer or a fake quantizer."""
     return isinstance(module, ObserverBase) or hasattr(module, "fake_quant_enabled")
 
 
@@ -380,7 +380,7 @@ def get_observer_state_dict(mod: Any) -> Any:
 
 
 def load_observer_state_dict(mod: Any, obs_dict: Any) -> None:
-    """Have a model's observers go on from what others saw; RuntimeError where one's is absent."""
+    """Load the state of a model's observers. Raises RuntimeError for missing keys."""
     missing = [name for name in get_observer_state_dict(mod) if name not in obs_dict]
     for name in missing:
         if "observer" in name or "activation_post_process" in name:

@@ -1,7 +1,7 @@
-"""An eager function in a program: a call on arrays, with the settings of the recorded call.
+"""Eager functions in a program: a recorded call, repeated on arrays with the same settings.
 
-Its arguments are prepared once, with holes for the tensors. Otherwise a program with many such
-calls would spend more time on arguments than on functions.
+The arguments are prepared once, with holes for the tensors: mapping them at every call would take
+longer than many of the functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .complex_pairs import as_pairs, from_pairs
 
 
 class _Hole:
-    """The place of a tensor among the arguments: its number, and whether its array goes there."""
+    """Placeholder of the tensor with this number; filled with its array if `takes_array`."""
 
     def __init__(self, number: int) -> None:
         self.number, self.takes_array = number, False
@@ -32,9 +32,9 @@ class _Hole:
 
 
 class EagerFunction:
-    """A CALL node's function: an operator, or another function of the library, on whole arrays.
+    """Function of a CALL node: an operator or another library function, called on whole arrays.
 
-    It returns the results, followed by the new values of what the function writes.
+    A call returns the results, then the new values of the arguments that the function writes.
     """
 
     def __init__(self, function: Callable, event: Event, targets: Sequence[Value | None]) -> None:
@@ -45,7 +45,7 @@ class EagerFunction:
         self._dtypes = [v.dtype for v in tensors]
         self._targets = [tensors.index(t) for t in targets if t is not None]
         self._args, self._kwargs = self._prepare(event)
-        # The positions of arguments with tensors: `_holes` are tensors, `_nested` contain some.
+        # Positional arguments that are tensors, and those that contain some.
         self._holes = [(k, x) for k, x in enumerate(self._args) if x.__class__ is _Hole]
         self._nested = [k for k, x in enumerate(self._args)
                         if x.__class__ is not _Hole and leaves_of(_Hole, x)]
@@ -58,7 +58,7 @@ class EagerFunction:
         if self.operator is None:
             return list(args), kwargs
         for k, x in enumerate(args):
-            if k not in self.operator.tensor_positions:  # such as an index
+            if k not in self.operator.tensor_positions:  # an index, for example
                 for hole in leaves_of(_Hole, x):
                     hole.takes_array = True
         args, kwargs = unbind(self.operator, args)

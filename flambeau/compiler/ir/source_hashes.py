@@ -1,4 +1,4 @@
-"""Hashes of the sources that stored programs depend on: a changed source makes a new cache key."""
+"""Hashes of the sources that cached programs depend on: a change in them changes the cache key."""
 
 from __future__ import annotations
 
@@ -11,5 +11,6 @@ def hash_compiler_sources() -> str | None:
 
 
 def hash_library_sources() -> str | None:
-    """Hash the sources that graphs are built from: operator bodies, optimizer formulas."""
+    """Hash the sources that graphs are built from, such as operators and optimizer formulas; None
+    if a file cannot be read."""
     return hash_sources("ops", "optim", "tensor")

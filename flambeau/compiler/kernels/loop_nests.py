@@ -1,7 +1,7 @@
-"""Kernels of pointwise work and reductions: loops over a group's domain.
+"""Kernels of pointwise operations and reductions: loops over a group's domain.
 
-Reductions over rows run in stages. Each stage passes over the row once and reduces what it can; the
-next stage uses the resulting numbers (a maximum, a sum). The last axis is vectorized.
+Reductions over rows run in stages. Each stage passes over the row once and reduces all values whose
+inputs are known; the next stage uses the results (a maximum, a sum). The last axis is vectorized.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .stages import assign_stages
 
 
 def chunk_for(extent: int, count: int) -> int:
-    """The elements a thread takes at a time: fewer if some of `count` threads would be idle."""
+    """Return the elements per chunk: fewer if some of `count` threads would be idle."""
     chunk = CHUNK_ELEMENTS
     while count > TYPICAL_THREADS and chunk > CHUNK_ELEMENTS // 8 and extent < 4 * count * chunk:
         chunk //= 2
@@ -40,7 +40,7 @@ def chunk_for(extent: int, count: int) -> int:
 
 
 class LoopKernel:
-    """Build the kernel of one group."""
+    """Builder of one fusion group's kernel."""
 
     def __init__(self, group: FusionGroup, fusion: Fusion, layout: BufferAssignment) -> None:
         self.group, self.materialized, self.read = group, fusion.materialized, fusion.read
@@ -137,7 +137,7 @@ class LoopKernel:
         return body
 
     def _forget_values(self) -> None:
-        """Drop cached values: they are computed again at another position."""
+        """Drop cached expressions, which hold for one position only."""
         self.values.at_hand = {}
         self.done = set()
 
@@ -180,7 +180,7 @@ class LoopKernel:
     # -------------------------------------------------------------------------------- body
 
     def _compute_stages(self, at: list[At], folded: list[list[int]]) -> list[Statement]:
-        """Build the stages of one row, or of one element if nothing is reduced."""
+        """Build all stages of a row, or of an element if nothing is reduced."""
         body: list[Statement] = []
         for stage in range(self.stages.count):
             inside = list(at)
@@ -207,7 +207,7 @@ class LoopKernel:
         self, members: list[Node], sums: dict[int, Accumulator], at: list[At],
         folded: list[list[int]], indices: list[Index],
     ) -> list[Statement]:
-        """Build one stage's work at one element."""
+        """Build the body of one stage: what it computes at one element."""
         values = self.values
         body: list[Statement] = []
         deferred: list[Statement] = []
@@ -241,7 +241,7 @@ class LoopKernel:
         return body + deferred
 
     def _load_scratch(self, folded: list[list[int]], indices: list[Index]) -> None:
-        """Load values that an earlier stage left in the kernel's scratch buffers."""
+        """Load the values that earlier stages stored in scratch buffers."""
         for key, buffer in self.scratch.items():
             self.values.at_hand[key] = Load(buffer, self._scratch_index(folded, indices))
 
@@ -270,7 +270,7 @@ class LoopKernel:
     def _compute_row_numbers(
         self, at: list[At], sums: dict[int, Accumulator], stage: int, body: list[Statement]
     ) -> None:
-        """Compute and store the row's numbers that become known at a stage."""
+        """Compute and store the per-row values that become known at a stage."""
         values = self.values
         deferred: list[Statement] = []
         values.enter(at)

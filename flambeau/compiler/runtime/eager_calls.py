@@ -1,4 +1,4 @@
-"""Calls of eager functions between parts of a program, on arrays over the program's memory.
+"""Calls of eager functions between parts of a program, on arrays that view its memory.
 
 Arrays over the arena and constants are created once and reused in every run. The overhead per call
 is a few microseconds.
@@ -18,16 +18,16 @@ from ..ir.interpreter import numpy_type
 if TYPE_CHECKING:
     from .executable import Step
 
-# Returns the array of a place, given the run's inputs by slot and its outputs.
+# Return the array of a place, given the run's inputs by slot and its outputs.
 Locate = Callable[[dict[int, Any], list[np.ndarray]], np.ndarray]
 
 
 class EagerCalls:
-    """Calls the functions of a step's nodes on arrays over the step's memory."""
+    """Caller of the eager functions of a step, on arrays that view the step's memory."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        # By node id: its function's options, and the places of arguments and results.
+        # By node id: the function's options, locations of arguments, locations of results.
         self._places: dict[int, tuple[dict[str, Any], list[Locate], list[Locate]]] = {}
         self._results: dict[int, Any] = {}  # by group of nodes, during a run
 
@@ -36,7 +36,7 @@ class EagerCalls:
         self._results.clear()
 
     def run(self, node: Node, inputs: dict[int, Any], outputs: list[np.ndarray]) -> None:
-        """Call an eager function, once for all nodes that are its results."""
+        """Call a node's function and store the result; nodes of one call share its results."""
         places = self._places.get(id(node))
         if places is None:
             places = self._places[id(node)] = self._locate_all(node)
@@ -90,7 +90,7 @@ class EagerCalls:
 
 
 def _is_same_memory(target: np.ndarray, result: Any) -> bool:
-    """Whether a function wrote its result directly to the target."""
+    """Return whether a function wrote its result directly to the target."""
     return (isinstance(result, np.ndarray) and result.shape == target.shape
             and result.strides == target.strides and result.dtype == target.dtype
             and result.ctypes.data == target.ctypes.data)

@@ -1,8 +1,8 @@
 """Host numbers: numbers that a step reads from tensors and returns or stores (`loss.item()`).
 
-A program computes them from outputs after its run. Plain arithmetic is allowed, as is adding to a
-number stored outside: `self.total += loss.item()`. None of it may raise: an eager step would stop
-there and skip what follows.
+A program computes them from its outputs after it has run. Plain arithmetic is allowed, as is adding
+to a number stored outside (`self.total += loss.item()`), but nothing that may raise: an eager step
+would stop there and skip the rest.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Old:
-    """The number at an outside place before a step adds to it."""
+    """The number stored at an outside place before the step adds to it."""
 
     place: Place
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """An outside place to which a step stores.
+    """A place outside the step to which it stores a number.
 
     owner: an object whose attribute `key` is set if `is_attribute`; a dict or list whose entry
     `key` is set; a list that is appended to if `key` is None; or a closure cell.
@@ -52,7 +52,7 @@ class Place:
 
 
 def combine(symbol: str, left: Any, right: Any) -> Read | None:
-    """Return arithmetic on a Read and another number; None if it cannot be repeated."""
+    """Return an operation on a Read and another number, or None if a program cannot repeat it."""
     sides = (left, right)
     if symbol not in OPERATIONS or not any(side.__class__ is Read for side in sides):
         return None
@@ -62,10 +62,11 @@ def combine(symbol: str, left: Any, right: Any) -> Read | None:
 
 
 def combine_call(name: str, operands: list[Any]) -> Read | None:
-    """Return abs(), round(), min() or max() of Reads and numbers; None if not repeatable."""
+    """Return abs(), round(), min() or max() of Reads and numbers, or None if a program cannot
+    repeat it."""
     if name == "abs":
         return Read(name, operands[0]) if operands[0].__class__ is Read else None
-    if name == "round":  # without digits it raises for nan
+    if name == "round":  # without digits it raises for NaN
         digits = operands[1] if len(operands) == 2 else None
         is_safe = operands[0].__class__ is Read and digits.__class__ is int and digits >= 0
         return Read(name, *operands) if is_safe else None

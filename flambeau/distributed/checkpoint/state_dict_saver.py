@@ -1,4 +1,4 @@
-"""Save a state dict shared by several processes: each tensor once, balanced by size."""
+"""Save the state dicts of several processes: each entry once, balanced by size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TCPStore: a store that one process serves and others reach over TCP."""
+"""TCPStore: a key-value store that one process serves over TCP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tcp_server import TCPServer, listen
 
 _RETRY_S = 0.05
 _INIT_KEY = "init/"
-# Servers of this process that several stores may share, by port.
+# Servers that several stores of this process may share, by port.
 _shared_servers: weakref.WeakValueDictionary[int, TCPServer] = weakref.WeakValueDictionary()
 
 
@@ -26,7 +26,7 @@ def _milliseconds(timeout: timedelta) -> int:
 
 
 def _connected(host: str, port: int, timeout: timedelta) -> socket.socket:
-    """Connect to the server, which may start later than this process."""
+    """Connect to the server. Retry until the timeout: it may start after this process."""
     end_s = deadline_s(timeout)
     while True:
         left_s = end_s - time.monotonic()
@@ -59,12 +59,12 @@ def _server(port: int, multi_tenant: bool, listener_fd: int | None) -> TCPServer
 
 
 class TCPStore(Store):
-    """A store that the process with `is_master=True` serves at `port` (0: a free port).
+    """A key-value store, served at `port` (0: a free one) by the process with `is_master=True`.
 
     With `world_size` and `wait_for_workers` the master waits until that many stores are connected,
     and raises DistStoreError after `timeout`. Raises DistNetworkError if the server cannot be
     reached or its port is in use. `master_listen_fd` is a listening socket to serve on.
-    `multi_tenant` lets several masters of one process share a server.
+    `multi_tenant` lets several masters in one process share a server.
 
     >>> store = torch.distributed.TCPStore("localhost", 0, is_master=True)
     >>> store.set("color", "green")
@@ -91,7 +91,7 @@ class TCPStore(Store):
             self.join(world_size)
 
     def join(self, world_size: int) -> None:
-        """Count this process. The serving process waits for all others."""
+        """Register this process; the serving process waits until `world_size` have."""
         joined = self.add(_INIT_KEY, 1)
         end_s = deadline_s(self._timeout)
         while self.is_served_here and joined < world_size:
@@ -109,14 +109,15 @@ class TCPStore(Store):
 
     @property
     def local_address(self) -> str:
-        """The address from which this process reaches the server, and others can reach it."""
+        """The IP address of this process on its connection to the server."""
         return str(self._connection.getsockname()[0])
 
     def _ask(
         self, request: Request, *fields: bytes, timeout: timedelta | None = None,
         waits_for: Sequence[str] = (),
     ) -> list[bytes]:
-        """Return the fields of the server's reply. Skips late replies to timed-out requests."""
+        """Send a request and return the fields of the reply; skip late replies to earlier requests
+        that timed out."""
         with self._lock:
             number = next(self._numbers)
             limit_s = self._timeout.total_seconds() if timeout is None else timeout.total_seconds()

@@ -1,6 +1,6 @@
-"""Functions called by translated code: checked access to attributes, elements, methods, objects.
+"""Runtime of translated TorchScript: checked access to attributes, elements, methods and objects.
 
-The archive's code cannot reach attributes of Python objects except those listed here.
+An archive's code can reach no attributes of Python objects except those listed here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TENSOR_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
 
 
 class ScriptError(Exception):
-    """torch.jit.Error: raised by TorchScript's code."""
+    """torch.jit.Error: raised by TorchScript code."""
 
 
 def _get(value: Any, name: str) -> Any:
@@ -122,7 +122,7 @@ def _iterate(value: Any) -> Any:
 
 
 class _Entered:
-    """Context manager of an object whose class defines __enter__ and __exit__."""
+    """Context manager that calls the __enter__ and __exit__ of a TorchScript object."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

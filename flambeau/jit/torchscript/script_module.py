@@ -1,4 +1,4 @@
-"""Modules of an archive: nn.Modules whose methods are the archive's code."""
+"""TorchScript modules: nn.Modules whose methods are scripted, traced or loaded code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ScriptModule(Module):
         raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive from the module's source. PyTorch can read it too."""
+        """Write an archive from the module's source. PyTorch can load it too."""
         writing = import_module(f"{__package__}.writing.scripted_module")
         writing.Script(self).save(f, _extra_files)
 
@@ -51,7 +51,7 @@ class RecursiveScriptModule(ScriptModule):
         return "RecursiveScriptModule"
 
     def extra_repr(self) -> str:
-        """The class that was scripted or traced."""
+        """Return the name of the scripted or traced class, as text."""
         return f"original_name={self.original_name}"
 
     @property

@@ -1,4 +1,4 @@
-"""A tensor whose masked-out elements count for nothing in a reduction."""
+"""Inputs of masked reductions: masked-out elements become the reduction's identity."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .core import as_masked_tensor, is_masked_tensor
 
 
 class _Combination(Function):
-    """The elements that the mask lets pass, and `filling` elsewhere; gradients have the mask."""
+    """The input where the mask is True, else `filling`. Gradients are masked tensors."""
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, mask: Tensor, filling: Tensor | None) -> Tensor:
-        """Replace what the mask leaves out."""
+        """Replace the masked-out elements."""
         ctx.mask = mask
         return _where(_input_mask(input, mask=mask), input, filling)
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
-        """The cotangent beside the mask."""
+        """Return the cotangent as a masked tensor with the input's mask."""
         data = gs[0].get_data() if is_masked_tensor(gs[0]) else gs[0]
         return as_masked_tensor(data, ctx.mask), None, None
 

@@ -1,4 +1,4 @@
-"""Emits a kernel as LLVM IR text: `void name(i64 tid, i64 threads, ptr cells)`, run on every
+"""Emit a kernel as LLVM IR text: `void name(i64 tid, i64 threads, ptr cells)`, run on every
 thread.
 
 Cells hold the addresses of the kernel's buffers, then the values of its sizes. The entry function
@@ -69,7 +69,7 @@ def _runs_on_all_threads(statement: Statement) -> bool:
 
 
 def _declare_body(module: ir.Module, kernel: Kernel, target: Target, name: str) -> Context:
-    """An inner function, with a name for each argument."""
+    """Declare the inner function, with a name for each argument."""
     arguments = kernel.buffers
     kinds = [I64, I64, *[POINTER] * len(arguments), *[I64] * len(kernel.sizes)]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
@@ -106,7 +106,7 @@ def _allocate_locals(context: Context, kernel: Kernel) -> None:
 
 
 def _emit_entry(module: ir.Module, name: str, inner: ir.Function, flush: bool) -> None:
-    """Emit the function that takes cells; `flush`: it treats denormal numbers as zero."""
+    """Emit the entry function, which takes cells. `flush`: treat denormal numbers as zero."""
     kind = ir.FunctionType(ir.VoidType(), [I64, I64, POINTER])
     function = ir.Function(module, kind, name)
     b = Builder(function.append_basic_block("entry"))

@@ -1,4 +1,4 @@
-"""Environment flags: everything flambeau reads from the environment, with types and defaults.
+"""Environment flags: every variable that flambeau reads, with its type and default.
 
 docs/flags.md is generated: python -m flambeau.native.foundation.environment > docs/flags.md
 """
@@ -16,7 +16,7 @@ T = TypeVar("T", int, float, str)
 
 @dataclass(frozen=True)
 class Flag(Generic[T]):
-    """One flag. Its value has the type of `default`."""
+    """An environment variable. Its value has the type of `default`, and is at least `minimum`."""
 
     name: str
     default: T
@@ -25,7 +25,7 @@ class Flag(Generic[T]):
     text: str
 
     def value(self) -> T:
-        """Return the current value; the default, with a warning, if it is malformed."""
+        """Return the current value. Warn and return the default if it is malformed or too small."""
         text = os.environ.get(self.name, "").strip()
         if not text:
             return self.default

@@ -1,7 +1,7 @@
-"""Tracebacks that end at the user's line; flambeau's frames below it become one line.
+"""Shortened tracebacks: they end at the user's line, with one line for flambeau's frames below it.
 
 Only the printed text is shortened, in programs run by `flambeau`, in notebooks and under pytest.
-The traceback object stays whole, so debuggers see everything.
+The traceback object stays whole for debuggers.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _BELOW = tuple(f"{os.sep}{name}{os.sep}" for name in ("numpy", "scipy", "llvmlit
 
 
 def shown_in_full() -> bool:
-    """Whether FLAMBEAU_TRACEBACK asks for every frame."""
+    """Return whether FLAMBEAU_TRACEBACK asks for every frame."""
     return TRACEBACK.value() == "full"
 
 
 def visible(files: Sequence[str]) -> list[bool]:
-    """Return which frames to show, given the files of a traceback's frames, outermost first.
+    """Return whether to show each frame, given the frames' files, outermost first.
 
-    From a frame of flambeau's on, frames of flambeau, the standard library and NumPy are hidden, up
-    to the next user frame.
+    A flambeau frame hides itself and the frames of flambeau, the standard library and NumPy that
+    follow it, up to the next user frame.
     """
     shown, inside = [], False
     for file in files:
@@ -72,7 +72,7 @@ def _shorten(error: traceback.TracebackException | None) -> None:
 
 
 def has_own_frame(error: BaseException | None, trace: TracebackType | None) -> bool:
-    """Whether the traceback of an error or of its causes contains a frame of flambeau's."""
+    """Return whether the traceback of an error or of its causes contains a flambeau frame."""
     if any(is_own_file(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(trace)):
         return True
     cause = None if error is None else error.__cause__ or error.__context__
@@ -80,7 +80,7 @@ def has_own_frame(error: BaseException | None, trace: TracebackType | None) -> b
 
 
 def format_shortened(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
-    """Yield the text of an uncaught error, in pieces."""
+    """Return the pieces of an uncaught error's text."""
     formatted = traceback.TracebackException(type(error), error, trace)
     if sys.version_info < (3, 12) and isinstance(error, (AttributeError, NameError)) \
             and not getattr(error, "__notes__", None):
@@ -92,7 +92,7 @@ def format_shortened(error: BaseException, trace: TracebackType | None) -> Itera
 
 
 def _suggestion(error: AttributeError | NameError, trace: TracebackType | None) -> str:
-    """Return CPython's hint, which its traceback module adds only from 3.12 on."""
+    """Return CPython's "Did you mean" hint, which its traceback module lacks before 3.12."""
     from .call_advice import nearest
 
     known: list[str] = []

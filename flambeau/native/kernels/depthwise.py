@@ -1,4 +1,4 @@
-"""Depthwise convolutions of any size as kernels: forward, and gradients of input and weight.
+"""Depthwise convolution kernels of any size: forward, and gradients of input and weight.
 
 Every output channel reads one input channel. A thread copies a block of an image with its padding
 to local memory, with separate parts for rows interleaved by the stride. There each tap is at a
@@ -22,8 +22,8 @@ from ..target.eager_costs import DEPTHWISE_FLAT_LANES as FLAT_LANES
 from ..target.eager_costs import MAX_DEPTHWISE_IMAGES, MAX_DEPTHWISE_TAPS
 from .pool import all_of, compare
 
-MAX_TILE_ELEMENTS = {4: 6144, 8: 3584}  # elements of blocks with their padding, by their size
-MAX_BLOCK_ELEMENTS = {4: 4096, 8: 2560}  # results of blocks
+MAX_TILE_ELEMENTS = {4: 6144, 8: 3584}  # of a block of x with its padding, by bytes per element
+MAX_BLOCK_ELEMENTS = {4: 4096, 8: 2560}  # of a block of results, by bytes per element
 
 
 class DepthwiseSizes(NamedTuple):
@@ -130,7 +130,7 @@ class _BlockNest:
         return compare(Scalar.LT, at, SizeValue(self.sizes[name]))
 
     def within(self, at: Expression, axis: str) -> Expression:
-        """Whether a row or column lies inside x."""
+        """Return whether a row or column lies inside x."""
         low = compare(Scalar.GE, at, SizeValue(self.sizes[f"{axis}_low"]))
         return all_of(low, self.below(at, f"{axis}_high"))
 
@@ -150,7 +150,7 @@ class _BlockNest:
 
     def rows(self, v: Index, columns: str, r: Index, rows: str, lane: Index, statement: Statement,
              there: Expression | None = None) -> Statement:
-        """Process LANES columns of all rows that exist, then the next, to reuse column masks."""
+        """Process LANES columns of all existing rows, then the next columns, to reuse masks."""
         body: list[Statement] = [self.loop(lane, LANES, [statement], LoopKind.VECTORIZED)]
         if there is not None:
             body = [If(there, body)]
@@ -179,13 +179,13 @@ class _BlockNest:
 
     @property
     def source(self) -> list[tuple[Index, Extent | str]]:
-        """Terms of x's block."""
+        """Terms of the index of x's block."""
         return [(self.n, "x_group"), (self.g, "x_n"), (self.c, "x_c"), (self.m, "x_m"),
                 (self.down, "x_down"), (self.across, "x_across")]
 
     @property
     def result(self) -> list[tuple[Index, Extent | str]]:
-        """Terms of y's block."""
+        """Terms of the index of y's block."""
         return [(self.n, "y_group"), (self.g, "y_n"), (self.c, "y_c"), (self.k, "y_k"),
                 (self.down, "y_down"), (self.across, "y_across")]
 
@@ -273,23 +273,23 @@ def _over_blocks(name: str, b: _BlockNest, fill: Sequence[Statement]) -> Kernel:
 
 @cache
 def windows(type: Type, step: int | None) -> Kernel:
-    """Buffers x, offsets, weight, bias, y: y = bias + the sum of windows of x times weights."""
+    """Build y = bias + sum over a window of x * weight. Buffers: x, offsets, weight, bias, y."""
     b = _BlockNest(type, step)
     return _over_blocks("depthwise_windows", b, [b.fill_block()])
 
 
 @cache
 def spread(type: Type, step: int | None) -> Kernel:
-    """Buffers gy, offsets, weight, zeros, gx: the input gradient of a strided convolution."""
+    """Build a strided convolution's input gradient. Buffers: gy, offsets, weight, zeros, gx."""
     b = _BlockNest(type, step)
     fill = b.spread()
-    b.step = 1  # of the results
+    b.step = 1  # results are stored contiguously
     return _over_blocks("depthwise_spread", b, fill)
 
 
 @cache
 def weight(type: Type, step: int | None) -> Kernel:
-    """Buffers x, offsets, gy, gw: the gradient of the weight."""
+    """Build the gradient of the weight. Buffers: x, offsets, gy, gw."""
     b = _BlockNest(type, step)
     t, z, lane = (Index(name) for name in ("t", "z", "lane"))
     total, gw = Accumulator(ReduceOp.SUM, type), Buffer(type, "gw")

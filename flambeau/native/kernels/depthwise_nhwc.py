@@ -1,7 +1,7 @@
-"""Depthwise convolutions of any size as kernels, for images with channels innermost in memory.
+"""Depthwise convolution kernels of any size, for images with channels innermost in memory.
 
-Each input channel has one output channel. Tables say which rows and columns of x each result reads,
-as in pool_nhwc.py; weights have channels innermost too.
+Each input channel has one output channel. Tables list the rows and columns of x that each result
+reads, as in pool_nhwc.py. Weights have channels innermost too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .pool_nhwc import Pixels
 
 @cache
 def windows(type: Type) -> Kernel:
-    """Buffers x, rows, columns, weight, bias, y: y = bias + the sum of windows of x by weights.
+    """Build y = bias + sum over a window of x * weight. Buffers: x, rows, columns, weight, bias, y.
 
-    The gradient of the input is one too, of y's gradient by the rows that each of x's is in.
+    Also computes the gradient of x: from y's gradient, with tables of the results that read x.
     """
     p, total = Pixels(type), Accumulator(ReduceOp.SUM, type)
     weight, bias = Buffer(type, "weight"), Buffer(type, "bias")
@@ -38,8 +38,8 @@ def windows(type: Type) -> Kernel:
 
 @cache
 def weight(type: Type) -> Kernel:
-    """Buffers x, rows, columns, gy, gw: the gradient of the weight. Threads share channels and
-    rows of weights."""
+    """Build the gradient of the weight. Buffers: x, rows, columns, gy, gw. Parallel over channels
+    and rows of the weight."""
     p, total = Pixels(type, columns=MAX_POOL_WINDOW_EXTENT), Accumulator(ReduceOp.SUM, type)
     gw = Buffer(type, "gw")
     entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, POOLED_LANES), (p.lane, 1))

@@ -1,4 +1,4 @@
-"""Value: the value that a kernel computes at one element, with NumPy's operators.
+"""Value: an expression that a kernel computes at one element, with NumPy's operators.
 
 A formula on arrays (`x * np.exp(-x)`) called with Values builds the loop IR expression; NumPy
 functions without a counterpart raise NotImplementedError.
@@ -268,7 +268,7 @@ def _fmod(a: Value, b: Value) -> Value:
 
 
 def _floor_divide(a: Value, b: Value) -> Value:
-    """NumPy's floor division, which C lacks: via the remainder, so the quotient is exact."""
+    """NumPy's floor division, which C lacks: by the remainder, so that the quotient is exact."""
     rest = _fmod(a, b)
     quotient = (a - rest) / b
     below = (rest != 0) & ((b < 0) ^ (rest < 0))
@@ -280,7 +280,7 @@ def _floor_divide(a: Value, b: Value) -> Value:
 
 
 def _hypot(a: Value, b: Value) -> Value:
-    """Avoid overflow and underflow of squares: float32 in float64, float64 by a ratio."""
+    """sqrt(a^2 + b^2) without overflow or underflow: float32 in float64, float64 by a ratio."""
     x, y = (abs(v).cast(Type.F64) for v in (a, b))
     endless = (x == math.inf) | (y == math.inf)
     if a.type is Type.F32:

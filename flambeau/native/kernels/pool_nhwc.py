@@ -20,11 +20,11 @@ from .pool import NO_PLACE, all_of, cast, compare, first_of_equals, number
 
 
 class PoolNhwcSizes(NamedTuple):
-    """The sizes of a kernel, in its order.
+    """A kernel's size arguments, in order.
 
-    Results have `rows` times `columns` pixels of `channels`, which are `vectors` times
-    POOLED_LANES; windows `taps` rows and `window` columns. Images are `x_image` (of `pixels`) and
-    `y_image` apart, rows of results `y_row`, of weights `entries`.
+    Results have `rows` * `columns` pixels of `channels`, in `vectors` of POOLED_LANES. Windows have
+    `taps` rows and `window` columns; an image has `pixels`. Strides, in elements: `x_image` and
+    `y_image` of images, `y_row` of result rows, `entries` of weight rows.
     """
 
     images: int
@@ -42,7 +42,10 @@ class PoolNhwcSizes(NamedTuple):
 
 
 class Pixels:
-    """Loops over result pixels, and the elements that windows read. `bounds`: more size bounds."""
+    """Loops over result pixels, and loads of the elements that windows read.
+
+    `bounds`: upper bounds of further sizes.
+    """
 
     def __init__(self, type: Type, **bounds: int) -> None:
         self.type, bounds = (
@@ -80,7 +83,7 @@ class Pixels:
 
     @property
     def steps(self) -> tuple[tuple[Expression, Extent], ...]:
-        """The offset of the pixel under the window from the image's first."""
+        """The offset of the pixel under the window from the image's first pixel."""
         return ((self.row, 1), (self.column, 1))
 
     @property
@@ -94,7 +97,7 @@ class Pixels:
         return Apply(Scalar.WHERE, (self.inside, self.met, lowest), self.type)
 
     def windows(self, body: list[Statement]) -> Statement:
-        """A loop over the elements of a window."""
+        """Loop over the elements of a window."""
         inner = Loop(self.j, self.sizes["window"], body)
         return Loop(self.i, self.sizes["taps"], [inner])
 
@@ -102,7 +105,7 @@ class Pixels:
         return Loop(self.lane, POOLED_LANES, body, LoopKind.VECTORIZED)
 
     def each_pixel(self, body: list[Statement]) -> Statement:
-        """A loop over all pixels of the result, parallel over rows."""
+        """Loop over all pixels of the result, parallel over images and rows."""
         body = [Loop(self.v, self.sizes["vectors"], [self.lanes(body)])]
         body = [Loop(self.q, self.sizes["columns"], body)]
         body = [Loop(self.r, self.sizes["rows"], body, LoopKind.PARALLEL)]
@@ -111,7 +114,10 @@ class Pixels:
 
 @cache
 def sums(type: Type) -> Kernel:
-    """Buffers x, rows, columns, by_row, by_column, y: sums over the two divisors' product."""
+    """Build sums of windows, divided by by_row[r] * by_column[q].
+
+    Buffers: x, rows, columns, by_row, by_column, y.
+    """
     p, total = Pixels(type), Accumulator(ReduceOp.SUM, type)
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
     divisor = Apply(Scalar.MUL, (Load(by_row, p.at((p.r, 1))), Load(by_column, p.at((p.q, 1)))),
@@ -125,7 +131,7 @@ def sums(type: Type) -> Kernel:
 
 @cache
 def maxima(type: Type) -> Kernel:
-    """Buffers x, rows, columns, y: maxima of windows. NaN is greatest."""
+    """Build maxima of windows; NaN is the greatest. Buffers: x, rows, columns, y."""
     p, top = Pixels(type), Accumulator(ReduceOp.MAXIMUM, type)
     body = p.each_pixel([
         Begin(top), p.windows([Update(top, p.largest)]), Store(p.y, p.place, top, mask=p.known),
@@ -135,9 +141,10 @@ def maxima(type: Type) -> Kernel:
 
 @cache
 def maxima_backward(type: Type) -> Kernel:
-    """Buffers x, rows, columns, y, gy, gx: each window's gradient at the place of its maximum.
+    """Add each window's gradient at the position of its maximum.
 
-    Threads share images and channels, since windows may overlap.
+    Buffers: x, rows, columns, y, gy, gx. Parallel over images and channels only, because windows
+    may overlap.
     """
     p, place = Pixels(type), Accumulator(ReduceOp.MINIMUM, Type.I32, "place")
     gy, gx, z = Buffer(type, "gy"), Buffer(type, "gx"), Index("z")

@@ -1,4 +1,4 @@
-"""Scans: running reductions along an axis, and the positions of running extremes."""
+"""Scan kernels: running reductions along an axis, and the positions of running extremes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .expression_builder import Value, compute_type, where
 
 
 class _Scan:
-    """One scan: its buffers, its accumulators, and its step at element `at` of the axis."""
+    """One scan: its buffers, its accumulators, and the statements of a step."""
 
     def __init__(self, type: Type, fold: ReduceOp, positions: bool, number: str = "") -> None:
         self.type, self.total = type, Accumulator(fold, compute_type(type))
@@ -19,12 +19,12 @@ class _Scan:
         self.where = Buffer(Type.I64, f"where{number}") if positions else None
 
     def begin(self) -> list[Statement]:
-        """Return the statements that begin the accumulators."""
+        """Return the statements that initialize the accumulators."""
         first_statements: list[Statement] = [Begin(self.total)]
         return first_statements if self.where is None else [*first_statements, Begin(self.last)]
 
     def step(self, place: Affine, at: Index) -> list[Statement]:
-        """Return the statements that process one element."""
+        """Return the statements for the element at `place`, number `at` of the axis."""
         x = Value(Load(self.x, place)).cast(compute_type(self.type))
         total = Value(self.total)
         steps: list[Statement] = [
@@ -41,9 +41,10 @@ class _Scan:
 
 
 def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel:
-    """`count` windows of x, as many of y (and of positions), each a row further on.
+    """Scan `count` rows at a time. Buffers: `count` of x, of y (and of positions), where buffer k
+    begins at row k.
 
-    Sizes: rows over `count`, columns, elements of `count` rows.
+    Sizes: groups of `count` rows, columns, elements per group.
     """
     some, column = Index("some"), Index("column")
     sizes = [Size(name) for name in ("count", "columns", "apart")]
@@ -59,7 +60,7 @@ def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel
 
 
 def scan_middle(type: Type, fold: ReduceOp, positions: bool) -> Kernel:
-    """x, y (positions): scan along the rows of each plane, with columns in vector lanes.
+    """Scan down the rows of each plane, with columns in vector lanes. Buffers: x, y (positions).
 
     Sizes: planes, rows, columns, elements of a plane.
     """
@@ -74,9 +75,9 @@ def scan_middle(type: Type, fold: ReduceOp, positions: bool) -> Kernel:
 
 
 def scan_scaled(type: Type) -> Kernel:
-    """scale, x, y: y[r, 0] = x[r, 0], then y[r, k] = y[r, k - 1] * scale + x[r, k].
+    """Linear recurrence y[r, 0] = x[r, 0], y[r, k] = y[r, k - 1] * scale[r, k] + x[r, k].
 
-    Sizes: rows, columns, columns - 1.
+    Buffers: scale, x, y. Sizes: rows, columns, columns - 1.
     """
     row, column = Index("row"), Index("column")
     rows, columns, rest = sizes = [Size(n) for n in ("rows", "columns", "rest")]

@@ -1,4 +1,4 @@
-"""Kernels for arrays so small that a call's cost depends on its number of arguments."""
+"""Kernels for arrays so small that the number of arguments dominates the cost of a call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .softmax_and_layer_norm import RowKernelBuilder, _exp, _log
 
 
 def softmax(type: Type) -> Kernel:
-    """x in place: exp(x) divided by its sum along each row."""
+    """Softmax of each row of x, in place."""
     r = RowKernelBuilder(type)
     y = r.buffer("x")
     x = Value(Load(y, r.whole))
@@ -24,7 +24,7 @@ def softmax(type: Type) -> Kernel:
 
 
 def log_softmax(type: Type) -> Kernel:
-    """x in place: x minus the logarithm of the sum of exp(x) along each row."""
+    """Log-softmax of each row of x, in place."""
     r = RowKernelBuilder(type)
     y = r.buffer("x")
     x = Value(Load(y, r.whole))
@@ -35,15 +35,15 @@ def log_softmax(type: Type) -> Kernel:
 
 
 def _is_target(r: RowKernelBuilder) -> Value:
-    """Whether a column is its row's class; adds the argument of classes."""
+    """Return whether a column is its row's class. Adds the kernel's `target` buffer."""
     target = Load(r.buffer("target", Type.I64), r.each)
     return Value(IndexValue(r.along)) == Value(target)
 
 
 def cross_entropy(type: Type, mean: bool) -> Kernel:
-    """x in place: log softmax; target (I64), loss: minus the target's entries, summed or averaged.
+    """Log-softmax of x in place, and the negative log-likelihood, summed or averaged (`mean`).
 
-    NaN if a target is out of range.
+    Buffers: x, target (I64), loss. The loss is NaN if a target is out of range.
     """
     r = RowKernelBuilder(type)
     y = r.buffer("x")
@@ -65,7 +65,10 @@ def cross_entropy(type: Type, mean: bool) -> Kernel:
 
 
 def cross_entropy_backward(type: Type) -> Kernel:
-    """Log softmax in place, target (I64), share: (softmax - 1 at the target) times share."""
+    """Replace log-softmax by (softmax - 1 at the target) * share.
+
+    Buffers: logs, target (I64). `share` is a scalar.
+    """
     r = RowKernelBuilder(type)
     y = r.buffer("logs")
     logs, hit, share = Value(Load(y, r.whole)), _is_target(r), r.number("share")

@@ -1,8 +1,8 @@
-"""Call kernels from Python at the cost of a built-in function: a tenth of a ctypes call.
+"""Kernel calls from Python at the cost of a built-in function: a tenth of a ctypes call.
 
 `FastCalls.alone` and the function behind `call_on_threads` are built-in functions compiled from
-LLVM IR. They take NumPy arrays and integers, and pass the kernel the arrays' addresses and the
-integers as its cells. If CPython's objects are not laid out as expected, ctypes is used instead.
+LLVM IR. They take NumPy arrays and integers, and pass the kernel an array of 64-bit cells: the
+arrays' addresses and the integers. If CPython's object layout is unknown, ctypes is used instead.
 """
 
 from __future__ import annotations
@@ -227,13 +227,13 @@ class FastCalls:
 
     @staticmethod
     def alone(kernel: int, *arguments: Any) -> None:
-        """Replace itself by the built-in function on the first call."""
+        """Load the built-in function, which replaces this one, and call it."""
         FastCalls.alone = _load_builtins()[0]
         FastCalls.alone(kernel, *arguments)
 
     @staticmethod
     def write(address: int, *arguments: Any) -> None:
-        """Replace itself by the built-in function on the first call."""
+        """Load the built-in function, which replaces this one, and call it."""
         FastCalls.write = _load_builtins()[2]
         FastCalls.write(address, *arguments)
 

@@ -1,4 +1,4 @@
-"""The class of tensors in jagged layout, and functions that programs import from PyTorch's file."""
+"""NestedTensor, the class of jagged tensors, and functions that programs import from here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def nested_view_from_values_offsets(
     values: Tensor, offsets: Tensor, ragged_idx: int = 1, min_seqlen: int | None = None,
     max_seqlen: int | None = None,
 ) -> NestedTensor:
-    """Rows on a view of `values`."""
+    """Return a jagged tensor that views `values`."""
     return view_jagged(values, offsets, None, ragged_idx, min_seqlen, max_seqlen)
 
 
@@ -31,7 +31,7 @@ def nested_view_from_values_offsets_lengths(
     values: Tensor, offsets: Tensor, lengths: Tensor | None, ragged_idx: int = 1,
     min_seqlen: int | None = None, max_seqlen: int | None = None,
 ) -> NestedTensor:
-    """Rows with holes between them, on a view of `values`."""
+    """Return a jagged tensor that views `values`, with holes between the rows."""
     return view_jagged(values, offsets, lengths, ragged_idx, min_seqlen, max_seqlen)
 
 
@@ -39,7 +39,7 @@ def nested_from_padded(
     padded: Tensor, offsets: Tensor, ragged_idx: int = 1, min_seqlen: int | None = None,
     max_seqlen: int | None = None, sum_S: int | None = None,
 ) -> NestedTensor:
-    """The rows of a padded tensor, as long as the offsets say."""
+    """Return the rows of a padded tensor as a jagged tensor, with lengths given by `offsets`."""
     total = int(offsets[-1].item())
     shape = [n for i, n in enumerate(padded.shape) if i != ragged_idx][1:]
     shape.insert(ragged_idx - 1, total)
@@ -51,18 +51,18 @@ def nested_from_padded(
 
 
 def buffer_from_jagged(jagged: NestedTensor) -> Tensor:
-    """The packed values."""
+    """Return the packed values."""
     return jagged.values()
 
 
 class ViewBufferFromNested:
-    """`buffer_from_jagged`, by its old name."""
+    """Old name of `buffer_from_jagged`."""
 
     apply = staticmethod(buffer_from_jagged)
 
 
 class ViewNestedFromBuffer:
-    """`nested_view_from_values_offsets`, by its old name."""
+    """Old name of `nested_view_from_values_offsets`."""
 
     @staticmethod
     def apply(values: Tensor, offsets: Tensor, metadata_cache: Any = None) -> NestedTensor:

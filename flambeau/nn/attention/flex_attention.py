@@ -1,7 +1,7 @@
-"""flex_attention: attention whose scores and mask are functions of their positions.
+"""flex_attention: attention with user functions that modify and mask scores by position.
 
-This is a reference implementation: it computes, changes and masks all scores. Functions are called
-once, with index tensors that broadcast to (batch, heads, queries, keys).
+This is a reference implementation: it computes all scores, also masked ones. The functions are
+called once, with index tensors that broadcast to (batch, heads, queries, keys).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def create_mask(
     mod_fn: Callable[..., Any], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int,
     device: Any = None,
 ) -> Tensor:
-    """Evaluate a mask_mod at all positions, or a score_mod on zeros, masking where it gives -inf.
+    """Evaluate a mask_mod at all positions, or a score_mod on zeros: -inf means masked.
 
     >>> from flambeau.nn.attention.flex_attention import create_mask
     >>> create_mask(lambda b, h, q, kv: q >= kv, None, None, 2, 2)

@@ -1,6 +1,6 @@
 """scatter and gather: split a batch over GPUs, and join the results.
 
-flambeau has no GPU: what holds no tensor is repeated for each device, and tensors are refused.
+flambeau has no GPUs: values without tensors are repeated for each device, tensors are refused.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from ...tensor import Tensor
 
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
-    """Split the tensors of `inputs` along `dim` over GPUs, and repeat all else for each.
+    """Repeat `inputs` for each device, inside dicts, lists and tuples too.
 
-    Raises RuntimeError for a tensor: there is no GPU.
+    Raises RuntimeError for a tensor, which would be split along `dim`: there is no GPU.
 
     >>> nn.parallel.scatter((1, "a"), [0, 1])
     [(1, 'a'), (1, 'a')]
@@ -41,7 +41,7 @@ def scatter_kwargs(
     inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, target_gpus: Sequence[Any],
     dim: int = 0,
 ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
-    """Scatter positional arguments and keywords; the shorter of both is filled up with none.
+    """Scatter arguments and keywords; pad the shorter list with () or {}.
 
     >>> nn.parallel.scatter_gather.scatter_kwargs((1,), {"k": 2}, [0, 1])
     (((1,), (1,)), ({'k': 2}, {'k': 2}))

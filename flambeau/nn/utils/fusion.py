@@ -48,7 +48,7 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the fused convolution; a transposed weight has its outputs on axis 1.
+    """Return weight and bias of the fused convolution. `transpose`: outputs are axis 1 of weight.
 
     >>> weight, ones = torch.ones(1, 1, 1), torch.ones(1)
     >>> nn.utils.fuse_conv_bn_weights(weight, None, ones * 3, ones, 0.0, ones * 2, ones)
@@ -91,7 +91,7 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the fused linear layer.
+    """Return weight and bias of the fused linear layer.
 
     >>> ones = torch.ones(1)
     >>> nn.utils.fuse_linear_bn_weights(torch.ones(1, 1), None, ones * 3, ones, 0.0, ones * 2, ones)

@@ -1,4 +1,4 @@
-"""Activations made of straight pieces: relu and its relatives."""
+"""Piecewise linear activations: relu, hardtanh, hardswish, leaky_relu, threshold, shrinkage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _near_zero(rng: Rng) -> Iterator[Sample]:
 
 
 def _no_pieces(operator: Any, kind: Dtype) -> Exception:
-    """The error for dtypes that cannot be cut at a number."""
+    """Return PyTorch's error for complex numbers and bools, which cannot be clamped."""
     name = operator.node_type.__name__.removesuffix("Backward0").lower()
     if kind.is_complex:
         return NotImplementedError(f"clamp is not supported for complex types ({name})")
@@ -100,7 +100,7 @@ publish(rectify, ("relu",), ("torch", "Tensor"))
 
 
 def _publish_twin(function: Any, name: Any, spaces: Any) -> Any:
-    """The operator's in-place twin under the name of the function that users call."""
+    """Publish an operator's in-place twin as `name`_."""
     twin = function.operator.twin
     twin.__doc__ = f"`{name}` in place."
     publish(twin, (f"{name}_",), spaces)
@@ -321,7 +321,7 @@ def threshold_of(input: Array, threshold: Number, value: Number) -> Array:
     >>> torch.threshold(torch.tensor([0., 1., 2.]), 1., 9.)
     tensor([9., 9., 2.])
     """
-    # NaN stays itself, as it does in comparisons the other way round.
+    # input <= threshold is false for NaN, so that NaN stays NaN.
     return choose(np.less_equal(input, threshold), np.asarray(value).astype(input.dtype), input)
 
 

@@ -1,8 +1,8 @@
 """Scaled dot-product attention: softmax(query @ key.T * scale + mask) @ value, by heads.
 
-One operator computes it block by block and keeps the probabilities, or where those are large only
-the logarithms of the softmax's sums; dropout, gradients of the mask and second derivatives go by
-way of the operators it is made of.
+One operator computes it block by block. For backward it saves the probabilities, or only the
+log-sum-exp of each row if there are many. Dropout, gradients of the mask and second derivatives are
+composed of separate operators.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .native import backward as whole_backward
 from .native import forward as whole_forward
 from .native import in_parts
 
-# Scores worked on at a time, and how many probabilities are kept for backward.
+# Values of `keep`: what the operator saves for backward.
 _PROBABILITIES, _LOG_SUMS, _NO_STATE = range(3)
 
 
@@ -66,7 +66,7 @@ def _reference(
 
 
 def _windows(shape: tuple[int, ...]) -> Iterator[tuple]:
-    """Indices that cut (*batch, l, s) into pieces of about SCORES_PER_NUMPY_BLOCK scores."""
+    """Yield indices that cut (*batch, l, s) into blocks of about SCORES_PER_NUMPY_BLOCK scores."""
     *batch, n, s = shape
     if not batch:
         step = max(1, SCORES_PER_NUMPY_BLOCK // max(s, 1))
@@ -85,7 +85,7 @@ def _windows(shape: tuple[int, ...]) -> Iterator[tuple]:
 
 
 class _Scores:
-    """The masked scores of one call, made for one window after the other."""
+    """Scaled and masked scores of one call, computed one window at a time."""
 
     def __init__(self, q: Array, k: Array, mask: Array | None, scale: float, causal: bool) -> None:
         self.rank = q.ndim - 2
@@ -99,7 +99,7 @@ class _Scores:
         self.masked = self.mask is not None
 
     def of(self, window: tuple, scores: Array) -> Array:
-        """Write the scores in a window to `scores`."""
+        """Write the scores of a window to `scores` and return it."""
         np.matmul(self.q[window], self.k_turned[window[: self.rank]], scores)
         scores *= self.scale
         if self.future is not None:
@@ -114,7 +114,10 @@ class _Scores:
 
 
 def _softmax(scores: Array, masked: bool) -> Array:
-    """Softmax of the last axis in place; the logarithms of the sums. Rows of -inf become 0."""
+    """Softmax over the last axis in place. Return each row's log-sum-exp.
+
+    If `masked`, rows of -inf become 0.
+    """
     top = reduce_max(scores, -1, None, None, True)
     if masked:
         top[top == -np.inf] = 0
@@ -171,7 +174,7 @@ def attention(
 
 
 def _positions_outside(y: Array) -> Array:
-    """(batch, heads, l, e) lying as (batch, l, heads, e): what merges the heads then is a view."""
+    """Lay (batch, heads, l, e) out as (batch, l, heads, e), so that merging the heads is a view."""
     if y.ndim != 4:
         return y
     return lay_out_again(y, ordered_strides(y.shape, (3, 1, 2, 0), 1))
@@ -261,7 +264,7 @@ def _(
 
 
 def _mask_below(batch: Batch, mask: Tensor | None, query: Tensor) -> Tensor | None:
-    """The mask, with axes behind the batch's as many as the query has."""
+    """Lower the mask; a batched one gets as many axes after the batch's as the query has."""
     if mask is None or not batch.holds(mask):
         return batch.lower(mask)
     return batch.view(mask, *[1] * (query.dim() - mask.dim()))
@@ -270,7 +273,7 @@ def _mask_below(batch: Batch, mask: Tensor | None, query: Tensor) -> Tensor | No
 def _differentiable_adjoint(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The cotangents of query, key and value in operators that differentiate again."""
+    """Return the cotangents of query, key and value, computed by differentiable operators."""
     p = _probabilities(q, k, mask, scale, causal)
     dp = g @ v.transpose(-1, -2)
     ds = (dp - (dp * p).sum(-1, keepdim=True)) * p * scale
@@ -280,7 +283,7 @@ def _differentiable_adjoint(
 def _probabilities(
     q: Tensor, k: Tensor, mask: Tensor | None, scale: float, causal: bool
 ) -> Tensor:
-    """softmax(q @ k.T * scale + mask), rows that are masked everywhere being 0."""
+    """Return softmax(q @ k.T * scale + mask); fully masked rows are 0."""
     scores = (q @ k.transpose(-1, -2)) * scale
     if causal:
         scores = scores + full(scores.shape[-2:], -math.inf, dtype=q.dtype).triu(1)
@@ -290,7 +293,7 @@ def _probabilities(
         scores = scores.masked_fill(~mask, -math.inf)
     else:
         scores = scores + mask
-    empty = (scores.detach() == -math.inf).all(-1, True)  # in operators: a compiled step asks too
+    empty = (scores.detach() == -math.inf).all(-1, True)  # operators: a compiled step records them
     return softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0)
 
 
@@ -330,7 +333,7 @@ def scaled_dot_product_attention(
         p = _probabilities(query, key, attn_mask, scale, is_causal)
         return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
     keep = _NO_STATE
-    if LEVELS.active or any(map(_record, (query, key, value))):  # their rules read probabilities
+    if LEVELS.active or any(map(_record, (query, key, value))):  # jvp and vjp read what is saved
         keep = _PROBABILITIES if math.prod(q[:-1]) * k[-2] <= MAX_SAVED_PROBABILITIES else _LOG_SUMS
     return attention(query, key, value, attn_mask, scale, is_causal, keep)[0]
 
@@ -340,7 +343,7 @@ def _record(x: Tensor) -> bool:
 
 
 def _repeat(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-    """Key and value with their heads repeated to the number of the query's."""
+    """Return key and value with their heads repeated to as many as the query has."""
     heads = query.size(-3)
     if key.size(-3) == 0 or value.size(-3) == 0 or heads % key.size(-3) or heads % value.size(-3):
         raise RuntimeError(

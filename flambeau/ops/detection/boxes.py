@@ -1,4 +1,4 @@
-"""Boxes that overlap: non-maximum suppression."""
+"""Non-maximum suppression of overlapping boxes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _boxes(rng: Rng) -> Iterator[Sample]:
 
 
 def _one_by_one(dets: np.ndarray, scores: np.ndarray, iou_threshold: float) -> np.ndarray:
-    """The definition: the best box left is kept, and what it overlaps too much is dropped."""
+    """Reference: keep the best remaining box, drop those that overlap it too much, repeat."""
     left, chosen = list(np.argsort(-scores, kind="stable")), []
     while left:
         best = left.pop(0)
@@ -62,7 +62,7 @@ def nms(dets: Array, scores: Array, iou_threshold: float) -> Array:
 
 
 def _from_best(scores: Array) -> Array:
-    """The order of falling scores, equal ones as they come; nan is the best."""
+    """Return the stable order of descending scores; NaN comes first."""
     order = np.argsort(-scores, kind="stable")
     if not np.isnan(scores[order[-1]]):
         return order
@@ -70,10 +70,10 @@ def _from_best(scores: Array) -> Array:
 
 
 def _choose(ranked: Array, limit: np.floating) -> Array:
-    """The ranks of the boxes (4, n) that are kept.
+    """Return the ranks of the boxes (4, n) that are kept.
 
-    Where many boxes are about the same thing, the best ones drop most of the others, which are then
-    compared with nothing else. As soon as they drop less than half, all the rest goes at once.
+    If many boxes show the same object, a few of the best ones suppress most others cheaply. Once
+    such a round drops less than half of the rest, compare all remaining boxes at once.
     """
     left, chosen = np.arange(ranked.shape[1]), []
     while len(left) > 2 * BOXES_COMPARED_FIRST:
@@ -93,7 +93,7 @@ def _choose(ranked: Array, limit: np.floating) -> Array:
 
 
 def _keep_unsuppressed(ranked: Array, limit: np.floating) -> Array:
-    """Which boxes are kept, from all pairs that overlap too much."""
+    """Return whether each box is kept, by going through all pairs that overlap too much."""
     suppressed = bytearray(ranked.shape[1])
     if suppressed:
         better, worse = _overlapping(ranked, limit)
@@ -123,10 +123,9 @@ def _check(dets: Array, scores: Array) -> None:
 
 
 def _overlapping(ranked: Array, limit: np.floating) -> tuple[Array, Array]:
-    """The pairs of ranks (better, worse) whose overlap exceeds the limit, by the better one.
+    """Return the pairs of ranks (better, worse) whose overlap exceeds the limit, ordered by better.
 
-    Boxes are sorted by their left edge, so that each needs comparing only with those that begin
-    before it ends.
+    Boxes are sorted by their left edge: each is compared only with those that begin before it ends.
     """
     by_left = np.argsort(ranked[0], kind="stable")
     boxes = ranked[:, by_left]
@@ -151,8 +150,8 @@ def _overlapping(ranked: Array, limit: np.floating) -> tuple[Array, Array]:
 
 
 def _below(threshold: float, kind: np.dtype) -> np.floating:
-    """The largest number of the dtype that does not exceed the threshold: what overlaps, which are
-    of the dtype, exceed if and only if they exceed the threshold."""
+    """Return the largest number of the dtype up to the threshold. Overlaps, which have this dtype,
+    exceed it if and only if they exceed the threshold."""
     limit = kind.type(threshold)
     return np.nextafter(limit, kind.type(-np.inf)) if float(limit) > threshold else limit
 
@@ -160,14 +159,15 @@ def _below(threshold: float, kind: np.dtype) -> np.floating:
 def _compare(
     boxes: Array, first: int, last: int, end: int, limit: np.floating
 ) -> tuple[Array, Array]:
-    """Pairs over the limit of a box in first..last with a later one before `end`."""
+    """Return the pairs over the limit of a box in [first, last) and a later one before `end`."""
     i, j = np.nonzero(_exceeding(boxes[:, first:last, None], boxes[:, None, first:end], limit))
     later = j > i
     return i[later] + first, j[later] + first
 
 
 def _exceeding(a: Array, b: Array, limit: np.floating) -> Array:
-    """Whether the overlap of each pair of boxes exceeds the limit; a (4, n, 1), b (4, 1, m)."""
+    """Return whether each pair's intersection over union exceeds the limit, (n, m), for a
+    (4, n, 1) and b (4, 1, m)."""
     (x1, y1, x2, y2), (u1, v1, u2, v2) = a, b
     zero = a.dtype.type(0)
     common = np.maximum(np.minimum(x2, u2) - np.maximum(x1, u1), zero)

@@ -1,5 +1,7 @@
-"""Regions of images cut into bins of whole pixels: RoIPool takes their maxima, its form in which
-each bin has channels of its own their means."""
+"""RoIPool and PSRoIPool: pool regions of images over bins of whole pixels.
+
+RoIPool takes the maximum of each bin; PSRoIPool the mean, from separate channels for each bin.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def _nearest(x: float) -> int:
 def _window(
     low: float, high: float, bins: int, i: int, size: int, inclusive: int
 ) -> slice:
-    """The definition: the pixels of bin i of a region from `low` to `high`, both rounded."""
+    """Reference: the pixels of bin i of a region from `low` to `high`, both rounded."""
     low, high = _nearest(low), _nearest(high)
     length = max(high - low + inclusive, 1)
     limit = size if inclusive else size - 1
@@ -77,12 +79,12 @@ def _reference_with_places(
 
 
 def _round(x: Array) -> Array:
-    """To whole numbers, halves away from zero."""
+    """Round to integers, halves away from zero."""
     return np.trunc(x + np.copysign(x.dtype.type(0.5), x)).astype(np.int64)
 
 
 def _bins(low: Array, high: Array, bins: int, limit: int, inclusive: bool) -> tuple[Array, Array]:
-    """The first pixel of each bin (k, bins) and the one behind its last, neither over `limit`."""
+    """Return each bin's first pixel and the one after its last (k, bins), clipped to `limit`."""
     kind = low.dtype.type
     low, high = _round(low), _round(high)
     step = np.maximum(high - low + inclusive, 1).astype(kind) / kind(bins)
@@ -96,7 +98,8 @@ def _pixels(
     rois: Array, scale: float, bins: tuple[int, int], limits: tuple[int, int], width: int,
     inclusive: bool,
 ) -> tuple[Array, Array]:
-    """The pixels (y * width + x) of all bins (region, row, column) in turn, and their bounds."""
+    """Return the pixels (y * width + x) of all bins, ordered by (region, row, column), and the
+    bounds of each bin."""
     edges = rois[:, 1:] * rois.dtype.type(scale)
     top, bottom = _bins(edges[:, 1], edges[:, 3], bins[0], limits[0], inclusive)
     left, right = _bins(edges[:, 0], edges[:, 2], bins[1], limits[1], inclusive)
@@ -150,7 +153,7 @@ def roi_pool(
 
 
 def _find_maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[Array, Array]:
-    """The maxima of the bins' rows, and their first pixels, for bins of one size at a time."""
+    """Return each bin's maximum and the first pixel that has it; processes bins by size."""
     counts = np.diff(bounds)
     maxima = np.zeros((len(counts), table.shape[1]), table.dtype)
     argmax = np.full(maxima.shape, -1, np.int32)
@@ -197,7 +200,7 @@ def roi_pool_backward(
 
 
 def _flat_places(rois: Array, argmax: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Where in the flat input each maximum lies, and which bins have one."""
+    """Return each maximum's index in the flat input, and whether the bin has one."""
     batch, channels, height, width = shape
     planes = images_of(rois, batch)[:, None] * channels + np.arange(channels)
     return planes[:, :, None, None] * (height * width) + argmax, argmax >= 0
@@ -210,7 +213,7 @@ def _(g: Tensor, rois: Tensor, argmax: Tensor) -> tuple[Tensor | None, ...]:
 
 @opaque(name="_roi_pool_taken", expose=(), ref=None, samples=None, differentiable=False)
 def _gather_argmax(input: Array, rois: Array, argmax: Array) -> Array:
-    """The input's elements at the places of maxima, 0 for empty bins."""
+    """Return the input's elements at the positions of the maxima; 0 for empty bins."""
     places, present = _flat_places(rois, argmax, input.shape)
     return np.where(present, input.reshape(-1)[np.where(present, places, 0)], input.dtype.type(0))
 
@@ -219,7 +222,7 @@ def _mean_taps(
     rois: Array, scale: float, shape: tuple[int, ...], bins: tuple[int, int],
     limits: tuple[int, int],
 ) -> Taps:
-    """The pixels of bins that have planes of their own: (image, row, column, y, x)."""
+    """Return the pixels of bins with separate planes, indexed by (image, row, column, y, x)."""
     n, _, h, w = shape
     images, count = images_of(rois, n), bins[0] * bins[1]
     pixels, bounds = _pixels(rois, scale, bins, limits, w, False)

@@ -1,4 +1,4 @@
-"""Embeddings: rows of a table by index, with the options of the gradient; one_hot.
+"""Embeddings: rows of a table by index, and their gradients (dense or sparse); one_hot.
 
 torch.embedding takes the table first, nn.functional.embedding the indices.
 """
@@ -36,7 +36,7 @@ def _samples(rng: Rng) -> Iterator[Sample]:
 
 
 def check_indices(indices: Array, rows: int, name: str) -> None:
-    """RuntimeError for indices that are no integers, IndexError for one outside the table."""
+    """Raise RuntimeError unless indices are int32 or int64, IndexError for one out of range."""
     if indices.dtype != np.int64 and indices.dtype != np.int32:
         kind = legacy_name(FROM_NUMPY[indices.dtype])
         raise noted(
@@ -48,7 +48,7 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
         )
     if indices.__class__ is np.ndarray and indices.dtype == np.int64 \
             and np.maximum.reduce(indices.view(np.uint64), None, initial=0) < rows:
-        return  # negative ones are the greatest so
+        return  # as uint64, negative indices are the largest: one comparison tests both bounds
     if indices.size and (np.minimum.reduce(indices, None) < 0
                          or np.maximum.reduce(indices, None) >= rows):
         wrong = indices[(indices < 0) | (indices >= rows)].reshape(-1)[0]
@@ -157,7 +157,7 @@ def _(
 
 
 def _apart(batch: Batch, indices: Tensor, rows: int) -> Tensor:
-    """Indices into the examples' tables, one behind the other."""
+    """Return indices into the concatenation of the examples' tables."""
     starts = wrap(np.arange(0, batch.size * rows, rows or 1)[: batch.size])
     return batch.expand(indices) + starts.reshape(-1, *[1] * indices.dim())
 

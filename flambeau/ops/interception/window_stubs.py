@@ -1,7 +1,7 @@
-"""Stubs for functions that do not fail on sparse or quantized tensors by themselves, installed when
-the first such tensor is created.
+"""Stubs that dispatch calls with sparse or quantized tensors, for functions that would not fail on
+them by themselves. They are installed when the first such tensor is created.
 
-`ops/sparse` and `ops/quantized` register handlers here; a compiler's capture removes the stubs and
+`ops/sparse` and `ops/quantized` register handlers here. A compiler's capture removes the stubs and
 calls `handler_for` instead.
 """
 
@@ -18,7 +18,7 @@ from .stub_set import StubSet
 
 
 class Kind(NamedTuple):
-    """A kind of tensor: its name in errors, and a test whether a call has one as an argument."""
+    """A kind of tensor: its name in errors, and a test for one among a call's arguments."""
 
     name: str
     looks: Callable[[tuple, dict[str, Any]], bool]
@@ -26,7 +26,7 @@ class Kind(NamedTuple):
 
 Handlers = list[tuple[Kind, Callable]]
 
-# Argument types that are never of such a kind, and contain none.
+# Types of arguments that neither are nor contain such a tensor.
 _DENSE = frozenset((Tensor, Size, bool, int, float, complex, str, type(None), dtype))
 
 HANDLERS: dict[FunctionType, Handlers] = {}  # for all functions, used by a capture
@@ -35,8 +35,8 @@ STUBS = StubSet(lambda: {function: (_look, function) for function in _worn}, is_
 
 
 def register(function: FunctionType, kind: Kind, handler: Callable, wear: bool) -> None:
-    """Dispatch a function's calls with tensors of a kind to `handler`: in a capture, and with
-    `wear` in all calls after `wear_registered`."""
+    """Dispatch a function's calls with tensors of a kind to `handler`: in captures, and if `wear`
+    in all calls after `wear_registered`."""
     for handlers in (HANDLERS, _worn) if wear else (HANDLERS,):
         handlers.setdefault(function, []).append((kind, handler))
 
@@ -52,7 +52,7 @@ def _look(
 ) -> Any:
     """Dispatch a call to the handler of the first kind among its arguments.
 
-    The check by type alone, which settles most calls, takes a third of the time of `looks`.
+    A check of the arguments' types comes first: it settles most calls in a third of the time.
     """
     if not kwargs and _DENSE.issuperset(map(type, args)):
         return original(*args)

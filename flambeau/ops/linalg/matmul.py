@@ -25,7 +25,7 @@ from ..quantized.integer_matmul import multiply_int8
 
 
 def product(a: Array, b: Array) -> Array:
-    """a @ b in the dtype of `a`; half precision is summed in float32."""
+    """Return a @ b in the dtype of `a`. Half precision accumulates in float32."""
     if a.dtype != b.dtype:
         names = [legacy_name(FROM_NUMPY[x.dtype]).lower() for x in (a, b)]
         raise RuntimeError(
@@ -48,14 +48,15 @@ def product(a: Array, b: Array) -> Array:
 
 
 def _by_vector(a: Array, b: Array) -> Array | None:
-    """A large product with a vector on all threads; None otherwise."""
+    """Return a large product with a vector, computed on all threads; None for other operands."""
     if a.ndim == 2 and b.ndim == 1 and a.shape[0] > 1:
         return times_vector(a, b)
     return _large_dot(a, b) if a.size == b.size else None
 
 
 def _large_dot(a: Array, b: Array) -> Array | None:
-    """The product of a large row and a column, or of vectors, on all threads; None otherwise."""
+    """Return the product of a large row and a column, or of two vectors, computed on all threads;
+    None for other operands."""
     if a.size != a.shape[-1] or max(a.ndim, b.ndim) > 2 or a.dtype not in FLOATS \
             or a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:
         return None
@@ -64,7 +65,7 @@ def _large_dot(a: Array, b: Array) -> Array | None:
 
 
 def _small(a: Array, b: Array) -> Array | None:
-    """a @ b by the call of NumPy's that costs least, or None."""
+    """Return a @ b by NumPy's cheapest call, or None for other ranks and shapes that do not fit."""
     try:
         if 0 < a.ndim < 3 and 0 < b.ndim < 3:
             return np.asarray(a.dot(b))
@@ -299,7 +300,7 @@ def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
     except AttributeError:
         return NotImplemented
     except (ValueError, RuntimeWarning):
-        return matmul(self, other)  # tells what does not fit
+        return matmul(self, other)  # reports shapes that do not fit
     result = wrap(y)
     if self._tracked or other._tracked:
         record_binary(matmul.operator, result, self, other)

@@ -1,4 +1,4 @@
-"""What the linear algebra families share: checks of matrices, LAPACK's refusals, declarations."""
+"""Shared parts of the linear algebra operators: declarations, checks, LAPACK calls, samples."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _title(name: str) -> str:
 
 
 def linalg_operator(**options: Any) -> Callable[[Callable], Declared]:
-    """Declare an operator that users find as torch.linalg.NAME.
+    """Declare an operator, published as torch.linalg.NAME.
 
-    Vjps are written with the conjugates spelled out (`mH`), whatever the number of outputs.
+    Its vjps must conjugate explicitly (`mH`), whatever the number of outputs.
     """
 
     def decorate(body: Callable) -> Any:
@@ -57,7 +57,7 @@ def linalg_operator(**options: Any) -> Callable[[Callable], Declared]:
 def linalg_function(
     *also: str, autocast: Policy | None = None
 ) -> Callable[[Callable], Declared]:
-    """Declare a function made of operators, torch.linalg.NAME; `also` are names in torch."""
+    """Declare a composite function, published as torch.linalg.NAME; `also` are names in torch."""
 
     def decorate(body: Callable) -> Any:
         name = body.__name__
@@ -75,12 +75,12 @@ def linalg_function(
 
 
 def kind_name(input: Array) -> str:
-    """A dtype as PyTorch's messages call it: Float, Double, Int, ..."""
+    """Return a dtype's name in PyTorch's messages: Float, Double, Int, ..."""
     return legacy_name(FROM_NUMPY[input.dtype])
 
 
 def check_floats(A: Array, name: str) -> None:
-    """RuntimeError for integers and bools."""
+    """Raise RuntimeError for integers and bools."""
     if A.dtype.kind in "biu":
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor as input. Got {kind_name(A)}"
@@ -88,25 +88,25 @@ def check_floats(A: Array, name: str) -> None:
 
 
 def check_precision(A: Array, name: str) -> None:
-    """RuntimeError for half precision, which LAPACK does not have."""
+    """Raise RuntimeError for half precision, which LAPACK does not support."""
     if FROM_NUMPY[A.dtype] in HALF:
         raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {kind_name(A)}")
 
 
 def check_kernel(A: Array, kernel: str) -> None:
-    """NotImplementedError for the dtypes that LAPACK does not have."""
+    """Raise NotImplementedError for dtypes that LAPACK does not support."""
     if A.dtype.kind not in "fc" or FROM_NUMPY[A.dtype] in HALF:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind_name(A)}'")
 
 
 def check_matrix(A: Array, name: str, label: str = "A") -> None:
-    """RuntimeError for tensors of fewer than two axes."""
+    """Raise RuntimeError for tensors of fewer than two axes."""
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor {label} must have at least 2 dimensions.")
 
 
 def check_square(A: Array, name: str, label: str = "A") -> None:
-    """RuntimeError for what is not a batch of square matrices."""
+    """Raise RuntimeError unless `A` is a batch of square matrices."""
     check_matrix(A, name, label)
     rows, columns = A.shape[-2:]
     if rows != columns:
@@ -117,7 +117,7 @@ def check_square(A: Array, name: str, label: str = "A") -> None:
 
 
 def refuse(info: Array, name: str, words: Callable[[int], str], kind: type = LinAlgError) -> None:
-    """Raise for the first matrix of a batch with which LAPACK was not content."""
+    """Raise `kind` for the first matrix of a batch for which LAPACK's `info` is not 0."""
     if not info.any():
         return
     flat = info.reshape(-1)
@@ -127,27 +127,27 @@ def refuse(info: Array, name: str, words: Callable[[int], str], kind: type = Lin
 
 
 def no_info(A: Array) -> Array:
-    """LAPACK's content with each matrix of a batch: zeros."""
+    """Return the `info` of success for each matrix of a batch: zeros."""
     return np.zeros(A.shape[:-2], np.int32)
 
 
 def each_matrix(A: Array, *others: Array) -> Iterator[tuple]:
-    """The matrices of a batch one by one, with those of other batches of the same shape."""
+    """Yield (index, matrix, matrices of the other batches at this index) over a batch."""
     batch = A.shape[:-2]
     for index in np.ndindex(*batch):
         yield (index, A[index], *[x[index] for x in others])
 
 
 def lapack(name: str, kind: np.dtype) -> Callable:
-    """A LAPACK routine for a dtype, by its name without the letter for it."""
+    """Return a LAPACK routine for a dtype, by its name without the letter of the dtype."""
     from scipy.linalg.lapack import get_lapack_funcs
 
     routine = get_lapack_funcs((name,), dtype=kind)[0]
 
     def called(*arrays: Array, **options: Any) -> tuple:
-        for array in arrays:  # one that it refuses costs NumPy's dtype a reference (NumPy 2.4)
+        for array in arrays:  # a refused array costs NumPy's dtype a reference (NumPy 2.4)
             if array.__class__ is not Array:
-                array.data  # noqa: B018 - what has none says so itself
+                array.data  # noqa: B018 - raises a clear error for arrays without data
         return routine(*arrays, **options)
 
     return called
@@ -157,17 +157,17 @@ def lapack(name: str, kind: np.dtype) -> Callable:
 
 
 def mT(x: Tensor) -> Tensor:
-    """Matrices transposed."""
+    """Transpose of the matrices."""
     return x.transpose(-2, -1)
 
 
 def mH(x: Tensor) -> Tensor:
-    """Matrices transposed and conjugated."""
+    """Conjugate transpose of the matrices."""
     return x.transpose(-2, -1).conj()
 
 
 def to_dtype_of(x: Tensor, like: Tensor) -> Tensor:
-    """A real result as the dtype of `like`, which may be complex."""
+    """Cast a real result to the dtype of `like`, which may be complex."""
     return x if x.dtype is like.dtype else x.to(like.dtype)
 
 
@@ -175,7 +175,7 @@ def to_dtype_of(x: Tensor, like: Tensor) -> Tensor:
 
 
 def well_conditioned(rng: Rng, *shape: int) -> Array:
-    """Matrices far from singular, their singular values apart from each other."""
+    """Return random matrices far from singular, with well separated singular values."""
     x = rng.normal(size=shape) * 0.3
     n = min(shape[-2:])
     x[..., range(n), range(n)] += np.linspace(1.5, 3.5, n)
@@ -183,18 +183,18 @@ def well_conditioned(rng: Rng, *shape: int) -> Array:
 
 
 def square_samples(rng: Rng) -> Iterator[Sample]:
-    """Square matrices that can be inverted."""
+    """Yield invertible square matrices."""
     for shape in ((3, 3), (2, 2, 2), (1, 1)):
         yield (well_conditioned(rng, *shape),), {}
 
 
 def rectangular_samples(rng: Rng) -> Iterator[Sample]:
-    """Matrices of full rank, tall, square and wide."""
+    """Yield matrices of full rank: tall, square and wide."""
     for shape in ((4, 3), (3, 3), (2, 2, 3)):
         yield (well_conditioned(rng, *shape),), {}
 
 
 def positive_definite(rng: Rng, *shape: int) -> Array:
-    """Symmetric matrices that are positive-definite."""
+    """Return symmetric positive-definite matrices."""
     x = well_conditioned(rng, *shape)
     return x @ np.swapaxes(x, -1, -2)

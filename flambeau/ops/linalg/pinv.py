@@ -1,4 +1,4 @@
-"""Pseudo-inverses, least squares, and numerical rank."""
+"""Pseudo-inverses, numerical rank and least squares."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .matrix_checks import (
 
 
 def _zero_threshold(largest: Array, atol: Any, rtol: Any, shape: tuple, kind: np.dtype) -> Any:
-    """The threshold below which singular values count as zero, from the largest of each matrix."""
+    """Return the threshold up to which singular values count as zero: max(atol, rtol * largest)."""
     absolute = 0.0 if atol is None else atol
     if rtol is None:
         rtol = np.finfo(kind).eps * max(shape[-2:])
-        # Given an absolute tolerance alone, there is no relative one.
+        # Without rtol, a positive atol alone decides.
         rtol = np.where(np.asarray(absolute) > 0, 0.0, rtol)
     return np.maximum(np.asarray(absolute), np.asarray(rtol) * largest)[..., None]
 
@@ -76,7 +76,7 @@ def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
 
 
 def pinv_cotangent(g: Tensor, y: Tensor, A: Tensor) -> Tensor:
-    """The cotangent of A from that of its pseudo-inverse y, the rank being constant."""
+    """Return the cotangent of A, given that of its pseudo-inverse y, for constant rank."""
     yH, gH = mH(y), mH(g)
     if A.shape[-2] <= A.shape[-1]:
         K = gH @ y
@@ -155,7 +155,7 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 def _check_least_squares(a: Array, b: Array, driver: str) -> bool:
-    """Whether `b` stands for vectors; RuntimeError for what does not fit."""
+    """Return whether `b` holds vectors. Raises RuntimeError for arguments that do not fit."""
     name = "torch.linalg.lstsq"
     if a.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
@@ -218,7 +218,7 @@ def _(gs: tuple[Tensor, None, None], A: Tensor, B: Tensor) -> tuple[Tensor | Non
 
 
 def _first_of_repeated(x: Tensor, batch: Sequence[int]) -> Tensor:
-    """What belongs to A alone: the first of those that broadcasting against B repeated."""
+    """Undo broadcasting against B: keep one of each repeated result, for A's batch shape."""
     for axis, length in enumerate(batch):
         if length != x.shape[axis]:
             x = x.narrow(axis, 0, length)

@@ -27,7 +27,7 @@ def _is_served(x: Array, mean: Array, *vectors: Array | None) -> bool:
 
 def group_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array,
                eps: float) -> Array | None:
-    """x (n, c, p) normalised by group; fills mean and rstd (n, groups)."""
+    """Normalize x (n, c, p) by group; write mean and rstd (n, groups). None without a kernel."""
     if not fits(x) or not _is_served(x, mean, weight, bias):
         return None
     result = kernel(kernels.GROUP_NORM, x, weight is not None, bias is not None)
@@ -42,7 +42,7 @@ def group_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
 
 def group_norm_backward(g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
                         ) -> tuple[Array, Array, Array] | None:
-    """The cotangent of x, and (n, c) sums of g, and of g times x less its mean."""
+    """Return x's cotangent and the (n, c) sums of g and g * (x - mean); None without a kernel."""
     if not fits(x, g) or not _is_served(x, mean, weight) or not rstd.flags.c_contiguous:
         return None
     result = kernel(kernels.GROUP_NORM_BACKWARD, x, weight is not None)

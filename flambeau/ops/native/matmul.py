@@ -1,8 +1,8 @@
-"""Large matrix products by kernels: one for each dtype and layout, for matrices of any size.
+"""Large matrix products by compiled kernels: one per dtype and layout, for matrices of any size.
 
-`large_product` returns None until a form's kernel is compiled, and for forms without one; NumPy's
-BLAS is used then. The matrix unit (AMX) needs static shapes, so products that may use it have one
-kernel per shape.
+`large_product` returns None until a form's kernel is compiled, and for forms without one; callers
+then use NumPy's BLAS. The matrix unit (AMX) needs static shapes, so products that may use it have
+one kernel per shape.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .route import native_route
 if TYPE_CHECKING:
     from ...native.loop_ir.ir import Kernel
 
-# Operands that are not packed: the depth is at most, and rows are fewer than, this.
+# The dtypes with kernels.
 _TYPES = frozenset(("float32", "float64", "bfloat16", "float16"))
 
 _calls: dict[tuple, int] = {}  # calls without a kernel, by form or shape
@@ -42,7 +42,7 @@ _Plan = tuple[int, tuple[int, ...], int]  # a kernel's address, its sizes, threa
 def large_product(
     a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """a @ b (+ bias) of two stacks of matrices of equal shape and dtype, or None."""
+    """Return a @ b (+ bias) for stacks of matrices with equal dtype and stack shape, or None."""
     shape = a.shape
     count = a.size * b.shape[-1]
     if count < MIN_PRODUCT_MULTIPLICATIONS or len(shape) < 2 or b.ndim != len(shape) \
@@ -65,7 +65,8 @@ def large_product(
 
 
 def _find_plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> _Plan | None:
-    """Return how to call the kernel of a product; None until it is compiled."""
+    """Count the call and return how to call the product's kernel; None until it is compiled and
+    called often enough."""
     if not _fits(a, b, bias):
         return None
     by_unit = _uses_matrix_unit(a.dtype, MatmulPrecision.parts)
@@ -132,7 +133,7 @@ def _describe_form(
 
 
 def choose_row_blocks(count: int, rows: int, threads: int) -> int:
-    """Into how many blocks to cut the rows of each product, so that the threads are busy."""
+    """Return into how many blocks to cut the rows of each product to keep the threads busy."""
     fit = [n for n in (1, 2, 3, 4, 6, 8)
            if rows % n == 0 and (n == 1 or rows // n >= MIN_PRODUCT_BLOCK_ROWS)]
     if threads <= TYPICAL_THREADS:
@@ -145,7 +146,8 @@ def choose_row_blocks(count: int, rows: int, threads: int) -> int:
 def _merge_stack_axes(
     stack: list[int], a: np.ndarray, b: np.ndarray, step: int
 ) -> list[tuple[int, int, int, int]]:
-    """Return the extents and strides of the stack's axes, contiguous neighbors merged."""
+    """Return (extent, stride of a, of b, of the result) of the stack's axes, in elements;
+    contiguous neighbors are merged."""
     size = a.itemsize
     result: list[tuple[int, int, int, int]] = []
     axes = list(zip(stack, a.strides, b.strides, strict=False))

@@ -1,4 +1,4 @@
-"""Scans of large arrays in machine code; None without a compiled kernel."""
+"""Scans of large arrays by compiled kernels. Functions return None if there is no kernel (yet)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _is_served(x: Array) -> bool:
 
 @native_route
 def scan_axis(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[Array, ...] | None:
-    """(ufunc.accumulate(x, axis),), and the last place of each extreme where `positions`."""
+    """Return (ufunc.accumulate(x, axis),), and if `positions` the last index of each extreme."""
     x = put_in_order(x)
     if not _is_served(x):
         return None
@@ -77,9 +77,9 @@ def _in_the_middle(ufunc: Any, x: Array, axis: int, new: tuple[Array, ...]) -> b
 
 
 def logcumsumexp(x: Array, axis: int) -> Array | None:
-    """log(cumsum(exp(x))) without overflow, in passes of which only one is sequential.
+    """Return log(cumsum(exp(x))) without overflow, as parallel passes and two scans.
 
-    Sums are kept as multiples of exp of the greatest element so far, and scaled where that grows.
+    Sums are relative to exp(running maximum), and are rescaled when the maximum grows.
     """
     if x.__class__ is not np.ndarray or x.size <= MAX_NUMPY_ROW_ELEMENTS \
             or x.dtype not in (FLOAT32, FLOAT64):

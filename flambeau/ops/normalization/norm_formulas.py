@@ -1,4 +1,4 @@
-"""What normalisation layers share: dtypes, checks, and the derivative written in operators."""
+"""Shared parts of the normalization operators: dtypes, checks, and differentiable derivatives."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..core.promotion import compute_dtype
 
 
 def as_dtype(kind: np.dtype, *arrays: Array | None) -> list[Any]:
-    """The arrays in one dtype; None stays."""
+    """Cast arrays to one dtype, without a copy if possible; None stays None."""
     return [None if a is None else a.astype(kind, copy=False) for a in arrays]
 
 
 def floating(name: str, input: Tensor) -> np.dtype:
-    """The dtype of the statistics; NotImplementedError for integers."""
+    """Return the dtype of the statistics; raise NotImplementedError for integers."""
     kind = input._array.dtype
     if kind.kind not in "fV":
         raise NotImplementedError(
@@ -31,7 +31,7 @@ def floating(name: str, input: Tensor) -> np.dtype:
 
 
 def check_parameter_dtypes(input: Tensor, *parameters: Tensor | None) -> None:
-    """RuntimeError unless weights have the input's dtype, or float32 beside half precision."""
+    """Raise RuntimeError unless parameters have the input's dtype, or float32 if it is half."""
     for p in parameters:
         if p is None or p._array.dtype == input._array.dtype:
             continue
@@ -45,17 +45,17 @@ def check_parameter_dtypes(input: Tensor, *parameters: Tensor | None) -> None:
 
 
 def statistics(shape: Any, kind: np.dtype) -> tuple[Tensor, Tensor]:
-    """Where an operator leaves its mean and 1 / deviation, for its derivative."""
+    """Allocate the mean and 1 / deviation, which an operator saves for its derivative."""
     return wrap(np.empty(shape, kind)), wrap(np.empty(shape, kind))
 
 
 def slope(g: Tensor, hat: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
-    """The derivative of normalisation over `dims`, in operators."""
+    """Return the cotangent of a normalization's input over `dims`, by differentiable operators."""
     return rstd * (g - g.mean(dims, True) - hat * (g * hat).mean(dims, True))
 
 
 def normalize(input: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(input less mean) / deviation, the mean and 1 / deviation over `dims`, in operators."""
+    """Return (input - mean) / deviation, mean and 1 / deviation, by differentiable operators."""
     mean = input.mean(dims, True)
     centred = input - mean
     rstd = ((centred * centred).mean(dims, True) + eps).rsqrt()
@@ -68,11 +68,11 @@ def affine_tangent(
     weight: Tensor | None,
     place: Callable[[Tensor, Tensor], Tensor] = lambda v, like: v.expand(like.shape),
 ) -> Tensor | None:
-    """The tangent of a normalisation, times the weight, plus the bias.
+    """Return the tangent of normalize(input) * weight + bias.
 
-    push: the tangent of the normalised input. affine: the operator with other parameters, in which
-    it is linear. tangents: of input, weight and bias. place(v, like): a parameter in a shape that
-    broadcasts with the result.
+    push: map the input's tangent to that of the normalized input. affine: the operator as a
+    function of weight and bias, in which it is linear. tangents: those of input, weight and bias.
+    place(v, like): reshape a parameter to broadcast with the result.
     """
     t, weight_t, bias_t = tangents
     of_input = None if t is None else push(t)
@@ -85,28 +85,28 @@ def affine_tangent(
 
 
 def select_needed(gradients: Any, needs: tuple[bool, ...]) -> tuple:
-    """A joint derivative's answer: gradients for the first three inputs, None for the rest."""
+    """Return the first three inputs' gradients if needed, else None; None for other inputs."""
     three = [y if need else None for y, need in zip(gradients, needs, strict=False)]
     return (*three, *(None,) * (len(needs) - 3))
 
 
 def images(x: Array) -> Array:
-    """x (n, c, ...) as (n, c, positions)."""
+    """Reshape x (n, c, ...) to (n, c, positions)."""
     return x.reshape(*x.shape[:2], -1)
 
 
 def scale_and_shift(rstd: Array, weight: Array | None) -> Array:
-    """1 / deviation times the weight, if there is one."""
+    """Return 1 / deviation, times the weight if there is one."""
     return rstd if weight is None else rstd * weight
 
 
 def scale_channels(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """y * weight + bias along the channels, the second axis, in operators."""
+    """Return y * weight + bias along the channels (axis 1), by differentiable operators."""
     ends = [1] * (y.dim() - 2)
     y = y if weight is None else y * weight.reshape(-1, *ends)
     return y if bias is None else y + bias.reshape(-1, *ends)
 
 
 def channels(v: Tensor, like: Tensor) -> Tensor:
-    """v (c,) in a shape that broadcasts with `like` (n, c, ...)."""
+    """Reshape v (c,) to broadcast with `like` (n, c, ...)."""
     return v.reshape(1, -1, *(1,) * (like.dim() - 2))

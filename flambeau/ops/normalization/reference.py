@@ -1,8 +1,8 @@
-"""Normalisation on arrays: statistics, forward and first derivative, in few passes over memory.
+"""Normalization of arrays: statistics, forward and first derivatives, in few passes over memory.
 
-Two shapes: rows (m, n), each normalised (layer and group norm), and channels (n, c, p), each
-normalised over images and positions (batch norm). Large arrays are gone through in blocks that
-stay in cache.
+Two shapes: rows (m, n), each normalized (layer and group norm), and channels (n, c, p), each
+normalized over images and positions (batch norm). Large arrays are processed in blocks that stay
+in cache.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def _column(v: Array) -> Array:
 
 
 def _rows(x: Array) -> Array:
-    """x (n, c, p) as (n c, p)."""
+    """Reshape x (n, c, p) to (n * c, p)."""
     return x.reshape(-1, x.shape[2])
 
 
 def _of_rows(v: Array, x: Array) -> Array:
-    """Number (c,) or (n, c) for each of _rows(x), as a column."""
+    """Broadcast v, (c,) or (n, c), to a column with one number per row of _rows(x)."""
     return np.ascontiguousarray(np.broadcast_to(v, x.shape[:2])).reshape(-1, 1)
 
 
@@ -73,14 +73,14 @@ def _push_all(
 
 @lru_cache(maxsize=64)
 def _kernel_parameters(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
-    """The parameters of a kernel: eps and 1 / n."""
+    """Return the parameters of a kernel: eps and 1 / n."""
     return np.array(eps, kind), np.array(1 / n, kind)
 
 
 def _small_rows(
     x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
 ) -> Array | None:
-    """rows_forward of few rows in one call; None without a kernel."""
+    """rows_forward of a small array in one kernel call; None without a kernel."""
     kernel = LAYER_NORM[weight is not None, bias is not None][x.dtype]
     if not kernel or not KernelPolicy.allowed or x.__class__ is not np.ndarray:
         return None
@@ -101,9 +101,9 @@ def _small_rows(
 def rows_forward(
     x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
 ) -> Array:
-    """Rows less their mean, over their deviation, times weight plus bias; fills mean and rstd.
+    """Return (row - mean) / deviation * weight + bias for each row; write mean and rstd.
 
-    They, weight and bias have the dtype in which rows of half precision are worked out.
+    For rows of half precision, mean, rstd, weight and bias have the dtype of the computation.
     """
     y = None
     if x.size <= MAX_SMALL_ELEMENTS and x.dtype == mean.dtype:
@@ -133,7 +133,7 @@ def rows_forward(
 def _small_rows_backward(
     g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array] | None:
-    """rows_backward of few rows in two calls; None without kernels."""
+    """rows_backward of a small array in two kernel calls; None without kernels."""
     kind = x.dtype
     kernel, sums = LAYER_NORM_BACKWARD[weight is not None][kind], LAYER_NORM_SUMS[kind]
     if not (kernel and sums and KernelPolicy.allowed and g.dtype is kind):
@@ -154,7 +154,7 @@ def _small_rows_backward(
 def rows_backward(
     g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array]:
-    """The cotangents of x, weight and bias."""
+    """Return the cotangents of x, weight and bias."""
     result = None
     if x.size <= MAX_SMALL_ELEMENTS and x.dtype == mean.dtype:
         result = _small_rows_backward(g, x, weight, mean, rstd)
@@ -188,7 +188,7 @@ def rows_tangent(
     t: Array | None, x: Array, weight: Array | None, mean: Array, rstd: Array,
     weight_t: Array | None, bias_t: Array | None,
 ) -> Array:
-    """The tangent of rows_forward's result, of those of x, weight and bias."""
+    """Return the tangent of rows_forward's result, given those of x, weight and bias."""
     rows, n = x.shape
     if x.size > MAX_NUMPY_ROW_ELEMENTS and (
             y := layer_norm_tangent(t, x, weight, mean, rstd, weight_t, bias_t)) is not None:
@@ -217,7 +217,7 @@ def rows_tangent(
 def _row_coefficients(
     t: Array, x: Array, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array]:
-    """(a, b, c) of each row: a t + b x + c is the tangent of the normalised row."""
+    """Return (a, b, c) of each row: a t + b x + c is the tangent of the normalized row."""
     sums = centred_products(t, x, mean) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
     if sums is None:
         sums = np.add.reduce(t, 1), np.einsum("ij,ij->i", t, x - _column(mean))
@@ -227,7 +227,7 @@ def _row_coefficients(
 
 
 def affine(x: Array, scale: Array, shift: Array) -> Array:
-    """x (n, c, p) times scale plus shift, each (c,) or (n, c)."""
+    """Return x * scale + shift for x (n, c, p), and scale and shift (c,) or (n, c)."""
     if x.size > MAX_NUMPY_ROW_ELEMENTS:
         if x.shape[2] == 1 and scale.ndim == 1:
             y = large(_affine, x[:, :, 0], scale, shift)
@@ -245,7 +245,7 @@ def affine(x: Array, scale: Array, shift: Array) -> Array:
 
 
 def channel_moments(x: Array) -> tuple[Array, Array]:
-    """Each channel's mean, and its sum of squared distances from it, of x (n, c, p)."""
+    """Return each channel's mean and sum of squared deviations from it, for x (n, c, p)."""
     n, _, p = x.shape
     if p == 1:
         flat = x[:, :, 0]
@@ -274,9 +274,9 @@ def _moments(x: Array) -> tuple[Array, Array]:
 
 
 def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
-    """Sum over positions of g, and of g times (x less its channel's mean): each (n, c).
+    """Return the sums over positions of g and of g * (x - its channel's mean): each (n, c).
 
-    Of one position, and with a mean for each channel, they may be added up already: (1, c).
+    With one position and one mean per channel, they may be summed over images too: (1, c).
     """
     if x.size > MAX_NUMPY_ROW_ELEMENTS and x.shape[2] == 1 and mean.ndim == 1:
         result = column_products(g[:, :, 0], x[:, :, 0], mean)
@@ -296,7 +296,7 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
 
 
 def combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
-    """a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
+    """Return a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
     if x.size > MAX_NUMPY_ROW_ELEMENTS:
         if x.shape[2] == 1 and a.ndim == 1:
             y = large(_combine, g[:, :, 0], x[:, :, 0], a, b, c)

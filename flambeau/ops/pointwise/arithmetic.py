@@ -1,4 +1,4 @@
-"""Arithmetic: the four operations, powers, remainders, and Python's operators for them."""
+"""Addition, subtraction, multiplication, true division and negation, with Python's operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _is_bool(x: Any) -> bool:
 
 
 class _NoBools(Refusal):
-    """Refuses to subtract where an operand is bool, whatever the other is."""
+    """Refusal of subtraction if either operand is bool."""
 
     __slots__ = ()
 
@@ -166,7 +166,8 @@ def _(g: Tensor, alpha: Number | Tensor) -> Tensor:
 
 
 def _scales(input: Any, other: Any, alpha: Any) -> bool:
-    """Whether a sum is of large tensors, and takes the factor along."""
+    """Whether to scale and add in one operator: large float tensors of one dtype, and a float
+    alpha other than NaN."""
     return (
         alpha.__class__ is float and isinstance(other, Tensor) and isinstance(input, Tensor)
         and input._array.size > MAX_NUMPY_POINTWISE_ELEMENTS
@@ -279,7 +280,7 @@ def positive(input: Tensor) -> Tensor:
 
 
 def _commute(name: str, operator: Any) -> Any:
-    """The reflected form of an operator whose operands may be swapped."""
+    """Return the reflected method of a commutative operator."""
     function = python_operator(operator)
     function.__name__ = function.__qualname__ = name
     return function

@@ -1,4 +1,4 @@
-"""Powers and roots."""
+"""Powers, roots and reciprocals."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _power(input: Any, exponent: Any) -> np.ndarray:
 
 
 def _raise_integers(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """Integers to negative powers are 0, except for 1 and -1."""
+    """Raise integers to integers. Negative powers are 0, except those of 1 and -1."""
     negative = exponent < 0
     if not negative.any():
         return np.power(input, exponent)
@@ -119,7 +119,7 @@ def power(input: Array | Number, exponent: Array | Number) -> Array:
 
 @power.vjp("input")
 def _(g: Tensor, input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
-    # Where the exponent is 0 the power is 1 for whatever input, 0 included.
+    # If the exponent is 0, the power is 1 for every input (also 0), and the gradient is 0.
     return select(exponent == 0, 0, g * exponent * power(input, exponent - 1))
 
 
@@ -139,7 +139,7 @@ def _not_negative(exponent: Tensor) -> Tensor:
 
 
 def _scalar_power(input: np.ndarray, exponent: float) -> np.ndarray:
-    """input**exponent for a number; the usual exponents need no logarithm."""
+    """Return input**exponent for a Python number; common exponents avoid the slow np.power."""
     if exponent == 2:
         return np.square(input) if input.dtype != np.bool_ else input.copy()
     if exponent == 1:
@@ -184,7 +184,7 @@ def _(g: Tensor, input: Tensor, exponent: float) -> Tensor:
 
 
 def _raise_to(input: Any, exponent: Any) -> Tensor:
-    """input**exponent, either of which may be a number."""
+    """Return input**exponent; either may be a number."""
     if isinstance(exponent, Tensor):
         if not isinstance(input, Tensor) and input == 1 and not exponent._tracked:
             return exponent.new_ones(exponent.shape, dtype=result_dtype((input, exponent)))

@@ -1,4 +1,4 @@
-"""From floating point to quantized tensors and back: torch.quantize_per_tensor, dequantize, ..."""
+"""Conversion between floating-point and quantized tensors: quantize_per_tensor, dequantize, ..."""
 
 from __future__ import annotations
 
@@ -300,10 +300,10 @@ def _make_per_channel_quantized_tensor(
 
 
 def quantized_tensor_on(memory: Tensor, size: Any, dtype: QuantizedDtype, *parts: Any) -> Tensor:
-    """A quantized tensor on the memory of a tensor of its integers: what files say of one.
+    """Return a quantized tensor that shares the memory of its integers, as loaded from a file.
 
-    `parts`: a scale and a zero point, or scales, zero points and an axis. Integers of less than a
-    byte come in bytes, in one row.
+    `parts`: a scale and a zero point, or scales, zero points and an axis. Integers smaller than a
+    byte are packed into a vector of bytes.
     """
     shape = tuple(size)
     if len(parts) == 3:

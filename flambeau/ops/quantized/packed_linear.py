@@ -1,7 +1,7 @@
-"""Packed weights of a linear layer: the integers, what they stand for, and sums of their columns.
+"""Quantized linear layers with packed weights: integers, scales, zero points and row sums.
 
-y = (x - z_x) (w - z_w)^T s_x s_w + b with integers x and w: the products are of x and w alone, and
-the zero points are corrected by sums of rows of both.
+y = (x - z_x) (w - z_w)^T s_x s_w + b with integers x and w. The matrix product is x w^T alone;
+row sums of x and w correct it for the zero points.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LinearPackedParams:
         LinearPackedParams.__init__(self, *state[0])
 
     def sums(self, codes: np.ndarray, zero_point: int) -> np.ndarray:
-        """The sums of (x - z_x) (w - z_w) in int32, of rows (m, k) of 8-bit integers."""
+        """Return (x - z_x) (w - z_w)^T in int32 for rows (m, k) of 8-bit integers."""
         total = multiply_integers(codes, self.codes.T)
         if zero_point:
             total -= np.int32(zero_point) * self.weight_sums
@@ -78,7 +78,7 @@ class LinearPackedParams:
         return np.ascontiguousarray(x).reshape(-1, x.shape[-1])
 
     def dynamic(self, x: np.ndarray, reduce_range: bool) -> np.ndarray:
-        """The float32 result of float32 rows, quantized by the span of their values."""
+        """Return the float32 result of float32 rows, which are quantized by their range."""
         rows = self._rows(x)
         low, high = (float(rows.min()), float(rows.max())) if rows.size else (0.0, 0.0)
         scale, zero = choose_parameters(low, high, *quantization_range(quint8, reduce_range))
@@ -88,15 +88,15 @@ class LinearPackedParams:
         quantizer = PerTensor(quint8, scale, zero)
         wide = self.sums(quantizer.quantize(rows), zero).astype(np.float32).astype(np.float64)
         wide *= np.float32(scale) * self.scales
-        if self._bias is not None:  # rounded once, as a fused operation
+        if self._bias is not None:  # in float64: rounded once, like a fused multiply-add
             wide += self._bias
         return wide.astype(np.float32).reshape(shape)
 
     def _by_kernel(
         self, rows: np.ndarray, scale: float, zero: int, low: bool
     ) -> np.ndarray | None:
-        """The product by kernels, once they are compiled; `low`: no integer of a row is above
-        127."""
+        """Return the result by compiled kernels, or None if there are none (yet). `low`: all
+        integers of `rows` are at most 127."""
         n, k = self.codes.shape
         if self.panels is None or rows.shape[0] * n * k < MIN_BYTE_KERNEL_MULTIPLICATIONS:
             return None
@@ -111,7 +111,7 @@ class LinearPackedParams:
         return large_byte_product(codes, self.panels, corrections, (multipliers, bias), low)
 
     def static(self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool) -> Tensor:
-        """The quint8 result of a quint8 tensor, under a given scale and zero point."""
+        """Return the quint8 result of a quint8 tensor, with the given scale and zero point."""
         scale, zero_point = float(scale), int(zero_point)
         total, multiplier = self._static_sums(x)
         steps = np.rint(total * (multiplier / np.float32(scale))) + zero_point
@@ -122,14 +122,14 @@ class LinearPackedParams:
         self, x: QuantizedTensor, scale: float, zero_point: int,
         function: Callable[[np.ndarray], np.ndarray],
     ) -> Tensor:
-        """The quint8 result of a quint8 tensor, with a function of float32 before it is
-        rounded."""
+        """Return the quint8 result of a quint8 tensor, with a float32 function applied before
+        rounding."""
         total, multiplier = self._static_sums(x)
         quantizer = PerTensor(quint8, float(scale), int(zero_point))
         return quantized(quantizer.quantize(function(total * multiplier)), quantizer)
 
     def _static_sums(self, x: QuantizedTensor) -> tuple[np.ndarray, np.ndarray]:
-        """x w^T + b of a quint8 tensor as float32 numbers of units, and the units of each row."""
+        """Return x w^T + b of a quint8 tensor in float32, divided by s_x s_w, and s_x s_w."""
         quantizer: Any = x._array.quantizer
         if x.dtype is not quint8 or not isinstance(quantizer, PerTensor):
             raise RuntimeError("quantized::linear expects the input to be quint8, per tensor")
@@ -142,7 +142,7 @@ class LinearPackedParams:
 
 
 class LinearPackedParamsFp16:
-    """Weights (n, k) rounded to float16, products in float32."""
+    """Weights (n, k) rounded to float16; products are in float32."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         limit = np.float32(65504)

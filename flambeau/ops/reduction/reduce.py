@@ -1,4 +1,4 @@
-"""Sums, means, products, tests and counts over axes, and the rules that all reductions share."""
+"""Sums, means, products, any, all and counts over axes; the rules that all reductions share."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ Dims = int | Sequence[int] | None  # None and () stand for all axes
 
 
 def axes_of(dim: Dims, ndim: int) -> tuple[int, ...] | None:
-    """NumPy's `axis` for a `dim`: None for all axes."""
+    """Return NumPy's `axis` for a `dim`; None for all axes."""
     if dim is None or means_all_axes(dim):
         return None
     return canonical_dims(dim, ndim)
 
 
 def count_along(shape: Sequence[int], dim: Dims) -> int:
-    """Count the elements that are reduced to one."""
+    """Return how many elements are reduced to one."""
     axes = axes_of(dim, len(shape))
     return math.prod(shape if axes is None else [shape[axis] for axis in axes])
 
 
 def sum_dtype(input: Array, dtype: Dtype | None) -> np.dtype:
-    """The dtype of a sum: `dtype`, else int64 for integers and bools, else the input's."""
+    """Return the dtype of a sum: `dtype`, else int64 for integers and bools, else the input's."""
     if dtype is not None:
         return dtype.numpy
     return types.int64.numpy if input.dtype.kind in "biu" else input.dtype
 
 
 def mean_dtype(input: Array, dtype: Dtype | None, name: str) -> np.dtype:
-    """The dtype of a mean or variance; RuntimeError for integers without a floating `dtype`."""
+    """Return the dtype of a mean or variance; raise RuntimeError for integers and bools."""
     kind = FROM_NUMPY[input.dtype] if dtype is None else dtype
     if not (kind.is_floating_point or kind.is_complex):
         subject = "Input" if dtype is None else "Optional"
@@ -67,7 +67,7 @@ def mean_dtype(input: Array, dtype: Dtype | None, name: str) -> np.dtype:
 
 
 def round_to(y: Any, kind: np.dtype) -> Array:
-    """Round a result from the dtype in which it was computed to its own."""
+    """Cast a result from the dtype of the computation to its final dtype."""
     y = np.asarray(y)
     return y if y.dtype == kind else y.astype(kind)
 
@@ -76,7 +76,7 @@ def spread(g: Tensor, shape: Sequence[int], dim: Dims, keepdim: bool) -> Tensor:
     """Expand a reduction's cotangent to the shape of its input, without a copy."""
     if g.__class__ is Tensor and not g._tracked and not g._array.ndim \
             and g._array.__class__ is np.ndarray:
-        # Not to be differentiated, nor to be seen by a class: no operator is needed.
+        # Nothing records this and no subclass sees it: skip the operator's overhead.
         return wrap(np.ndarray(shape, g._array.dtype, g._array, 0, (0,) * len(shape)))
     if not keepdim and dim is not None and shape and dim != () and dim != []:
         axes = canonical_dims(dim, len(shape))
@@ -136,7 +136,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
         raise RuntimeError(
             f"size {{{list(size)}}} is not expandable to size {{{list(shape)}}}."
         )
-    if len(axes) == new:  # memory of its own, not a view: a leaf may keep it as its gradient
+    if len(axes) == new:  # new memory, not a view: a leaf may keep it as its gradient
         return sum(input, axes)
     y = sum(input, axes, True) if axes else input
     return y.reshape(size) if new else y
@@ -245,7 +245,7 @@ def _declare_test(name: str, ufunc: np.ufunc) -> Declared:
         if dim is None and not keepdim and input.dtype.kind == "b" and input.size \
                 and input.__class__ is Array:
             first = input.argmax() if ufunc is np.logical_or else input.argmin()
-            return np.array(input.item(first))  # which decides; ufunc.reduce takes twice as long
+            return np.array(input.item(first))  # half the time of ufunc.reduce
         kind = np.uint8 if input.dtype == np.uint8 else np.bool_
         y = ufunc.reduce(input.astype(np.bool_), axes_of(dim, input.ndim), keepdims=keepdim)
         return np.asarray(y).astype(kind)
@@ -318,7 +318,7 @@ def _(g: Tensor, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 
 
 def multiply_others(x: Tensor, dim: int) -> Tensor:
-    """For each element the product of the others along an axis, zeros or not."""
+    """Return, for each element, the product of the others along an axis. Correct for zeros too."""
     n = x.shape[dim]
     if not n:
         return x * x

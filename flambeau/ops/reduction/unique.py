@@ -1,4 +1,4 @@
-"""The different values of tensors: unique, unique_consecutive."""
+"""Distinct values of tensors: unique, unique_consecutive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from . import sort_kernels
 
 
 def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
-    """(the values, each element's number among them, how often each occurs) of near integers."""
+    """Return (values, index of each element's value, counts) by counting, or None unless the
+    elements are integers in a small range."""
     if x.dtype.kind not in "iub" or not x.size:
         return None
     low, high = int(x.min()), int(x.max())
@@ -36,7 +37,7 @@ def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
 
 
 def _sort(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
-    """Unique values of any dtype by sorting; each NaN is a value of its own."""
+    """The same for any dtype, by sorting. Every NaN is a distinct value."""
     where = None
     if inverse:
         where = sort_kernels.sort_numbers(sort_kernels.keys(x[None]), False)[0]

@@ -1,4 +1,4 @@
-"""Masks on arrays: the values of a dense or sparse array at the places of another."""
+"""Sparse masks: the values of a dense or sparse array at the stored positions of another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from . import formats
 
 
 def values_at(a: Any, indices: np.ndarray) -> np.ndarray:
-    """The slices of a dense or sparse array at places along its first axes; zero where none is."""
+    """Return the elements or slices of a dense or sparse array at `indices` (axes, count) of its
+    first axes; zeros where nothing is stored."""
     if isinstance(a, np.ndarray):
         return a[tuple(indices)] if indices.shape[0] else a[None].repeat(indices.shape[1], 0)
     a = formats.coalesce(formats.to_coo(a))
@@ -29,7 +30,7 @@ def values_at(a: Any, indices: np.ndarray) -> np.ndarray:
 
 
 def apply_mask(a: Any, pattern: Any) -> Any:
-    """A dense or sparse array at the places of `pattern`, in its layout."""
+    """Return the values of a dense or sparse array at the positions of `pattern`, in its layout."""
     if isinstance(pattern, CooArray):
         indices = np.ascontiguousarray(pattern.indices)
         result = CooArray(indices, values_at(a, indices), pattern.shape)
@@ -59,7 +60,8 @@ def values_at_pattern(a: Any, pattern: CompressedArray) -> np.ndarray:
 
 
 def _places(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The rows and columns of each value, or of each element of each block, by batch."""
+    """Return the row and column of each value, or of each element of each block; one array of
+    each per matrix of the batch."""
     height, width = pattern.block
     rows, columns = [], []
     for starts, plain in zip(*pattern.matrices(), strict=True):

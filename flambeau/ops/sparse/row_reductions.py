@@ -1,4 +1,4 @@
-"""torch.sparse.mm, which also takes the mean, largest or smallest of the terms of each element."""
+"""torch.sparse.mm, with the option to reduce products by mean, amax or amin instead of a sum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
 
 
 def _reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
-    """The terms mat1[i, k] * mat2[k, j] of each row reduced as `reduce` says; 0 for empty rows."""
+    """Reduce mat1[i, k] * mat2[k, j] over the stored k of each row i; 0 for empty rows."""
     reduce = {"min": "amin", "max": "amax"}.get(reduce, reduce)
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got "

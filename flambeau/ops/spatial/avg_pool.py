@@ -29,20 +29,20 @@ from .pool_window import each, key_of, pooling_window
 
 
 class Average(NamedTuple):
-    """An average's window, and what its sums are divided by."""
+    """Parameters of average pooling: the window, and how to compute the divisors of its sums."""
 
     window: Window
-    pads: tuple[int, ...]  # as they were asked for: ceil_mode looks further
+    pads: tuple[int, ...]  # as requested; `window.padding` also covers what ceil_mode adds
     count_include_pad: bool
     divisor: int | None
 
     def divisors(self, spatial: Sequence[int]) -> Array:
-        """The number to divide each sum by, or one number for all. Not to be written to."""
+        """Return the divisor of each sum, or one for all. Cached: do not write to it."""
         return _divisors(self, tuple(spatial))
 
 
 def _counts(average: Average, spatial: Sequence[int]) -> list[Array]:
-    """For each axis the numbers whose products sums are divided by."""
+    """Return factors for each axis, whose products are the divisors of the sums."""
     window, result = average.window, []
     for n, k, s, p, m in zip(spatial, window.kernel, window.stride, average.pads,
                              window.output(spatial), strict=True):
@@ -69,29 +69,29 @@ def _divisors(average: Average, spatial: tuple[int, ...]) -> Array:
 
 
 def _reach(average: Average, spatial: Sequence[int]) -> tuple[Reach, ...]:
-    """The windows along each axis."""
+    """Return the windows along each axis."""
     return windows(average.window, spatial)
 
 
 def _reach_back(average: Average, spatial: Sequence[int], divisor: int) -> tuple[Reach, ...]:
-    """For each element along each axis, the windows that it is in."""
+    """Return, for each element along each axis, the windows that contain it."""
     return tuple([turn_tables(window) for window in windows(average.window, spatial)])
 
 
 def _counts_back(average: Average, spatial: Sequence[int], divisor: int) -> list[Array]:
-    """The one divisor of all sums, for each axis."""
+    """Return factors for each axis, whose products are all `divisor`."""
     return [np.full(n, divisor if axis == 0 else 1) for axis, n in enumerate(spatial)]
 
 
 def _covers_image(average: Average, spatial: Sequence[int]) -> bool:
-    """Whether there is one window, which is the image."""
+    """Return whether the only window is the whole image."""
     window = average.window
     return window.kernel == tuple(spatial) and not any(lo or hi for lo, hi in window.padding)
 
 
 def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divisors: Array
                      ) -> Array | None:
-    """The cotangent of the input, by a kernel if there is one."""
+    """Return the input's cotangent, computed by a kernel, or None if there is none."""
     shape, divisor = (*g.shape[: -len(spatial)], *spatial), 1
     if divisors.ndim:
         g = np.divide(g, divisors.astype(compute_dtype(g.dtype)))
@@ -124,7 +124,7 @@ def _sum_windows(x: Array, window: Window, output: Sequence[int]) -> Array:
 
 
 def _spread_over_windows(g: Array, window: Window, spatial: Sequence[int]) -> Array:
-    """Each cotangent added to all the elements of its window."""
+    """Add each cotangent to all elements of its window."""
     n = len(spatial)
     for axis, (k, s) in enumerate(zip(window.kernel, window.stride, strict=True)):
         lo, hi = window.padding[axis]

@@ -1,5 +1,6 @@
-"""Views of all of a tensor: the same memory with another shape or order of axes. Nothing is copied
-here, except by `reshape` and `flatten` where no strides can say the new shape.
+"""Views of a whole tensor: the same memory with another shape or order of axes.
+
+`reshape`, `flatten` and `ravel` copy if no strides can express the new shape.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _SEQUENCES = (tuple, list)
 
 
 def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
-    """The shape with its -1 worked out for `count` elements; RuntimeError when it cannot be."""
+    """Return the shape with -1 inferred for `count` elements. Raises RuntimeError if it does not
+    fit."""
     lengths = [n if n.__class__ is int else n.__index__() for n in shape]
     known, unknown = 1, None
     for i, n in enumerate(lengths):
@@ -63,11 +65,11 @@ def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
 
 
 def view_as_shape(array: Any, shape: Sequence[int]) -> np.ndarray | None:
-    """`array` in another shape without a copy, or None where strides cannot say it."""
+    """Return `array` in another shape without a copy, or None if no strides can express it."""
     if array.__class__ is LazyWindow:
         memory = view_as_shape(array.memory, shape)
         return None if memory is None else array.like(memory)
-    if array.__class__ is BatchedWindow:  # as far as that shows in all examples at once
+    if array.__class__ is BatchedWindow:  # reshape all examples at once
         below = array.below._array
         return view_as_shape(below, shape if array.is_shared else (below.shape[0], *shape))
     plain = array.__class__ is np.ndarray
@@ -123,7 +125,7 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
             try:
                 result = view_of(self, array.reshape(shape))
             except (ValueError, TypeError):
-                return _view(self, shape)  # tells what does not fit
+                return _view(self, shape)  # reports shapes that do not fit
             if self._tracked:
                 base: Any = self._base
                 if self._requires_grad or base._node is not self._stamp:
@@ -169,7 +171,7 @@ def _view_dtype(input: Array, dtype: Dtype) -> Array:
 
 
 def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str) -> None:
-    """RuntimeError unless elements `ratio` times as large begin where the present ones do."""
+    """Raise RuntimeError unless `ratio` divides the last size, the offset and the strides."""
     places = [("size(-1)", input.shape[-1]), ("storage_offset()", offset_of(input))]
     places += [(f"stride({i})", step) for i, step in enumerate(steps[:-1])]
     for place, result in places:
@@ -475,7 +477,7 @@ def unsqueeze(input: Array, dim: int) -> Array:
 
 
 def _stride_before(input: Array, at: int) -> int:
-    """The stride, in bytes, of a new axis in front of one: as far as that one reaches."""
+    """Return the stride in bytes of a new axis before axis `at`: the extent of that axis."""
     return input.shape[at] * input.strides[at] if at < input.ndim else input.itemsize
 
 
@@ -541,7 +543,7 @@ def _expand_meta(input: Any, size: tuple, new: int) -> Any:
 
 
 def _set_strides(array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
-    """A window that starts where `array` does, strides in bytes."""
+    """Return a view that starts where `array` does, with this shape and strides in bytes."""
     if array.__class__ is LazyWindow:
         return array.like(_set_strides(array.memory, shape, strides))
     if array.flags.c_contiguous and array.dtype.kind != "V":  # a tenth of as_strided's time

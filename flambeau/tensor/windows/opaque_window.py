@@ -1,7 +1,7 @@
-"""A window that is not a dense array: every use of it as one fails.
+"""Windows that are no dense arrays, such as those of sparse tensors: every dense use fails.
 
-A dense operator that receives one fails, and the failure dispatches the call to the operators of
-that kind of tensor (`ops/sparse`, `ops/quantized`), so dense tensors need no check.
+The failure dispatches the call to the operators of that kind of tensor (`ops/sparse`,
+`ops/quantized`), so that calls with dense tensors need no check.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class NoDenseArray(AttributeError, NotImplementedError):
 
 
 def _operator_at_work() -> str:
-    """Return the name of the outermost running function of flambeau."""
+    """Return the name of the flambeau function that the user called."""
     frame: FrameType | None = sys._getframe(2)
     name = ""
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
@@ -38,7 +38,7 @@ def missing_implementation(name: str, backend: str) -> str:
 
 
 class OpaqueWindow:
-    """Base of windows with a shape and another representation of the elements."""
+    """Base class of windows that have a shape but store the elements in another form."""
 
     __slots__ = ()
     kind: str  # the compiler's name for such tensors

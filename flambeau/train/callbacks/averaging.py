@@ -1,4 +1,4 @@
-"""Averages of the weights over training: exponential (EMA) and equal (SWA); looked at with them."""
+"""Averages of the weights over training, exponential (EMA) or equal (SWA), for evaluation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..state.snapshot import copied
 
 
 class Averaging:
-    """What EMA and SWA share: a second net that averages the weights of the first.
+    """Base class of EMA and SWA: a second net that averages the weights of the first.
 
-    Once started, validation, `evaluate` and `predict` use it, unless `evaluate=False`. `net` is
-    the averaged net, also after the run. Its state is saved with the run. Custom evaluation steps
-    find it as `run.averaged`.
+    After the first average, validation, `evaluate` and `predict` use it, unless `evaluate=False`.
+    `net` is the averaged net, also after the run. Its state is saved with the run. Custom
+    evaluation steps get it as `run.averaged`.
     """
 
     band = Band.CONTROL
@@ -37,7 +37,7 @@ class Averaging:
         return self.average.module
 
     def on_run_start(self, run: Any) -> None:
-        """Make the second net."""
+        """Create the averaged net, or restore it if the run is resumed."""
         self.average = AveragedModel(run.net, multi_avg_fn=self.rule)
         self.average.module.eval().requires_grad_(False)
         if run.state.resumed and self._loaded is not None:
@@ -47,7 +47,7 @@ class Averaging:
         self._show(run)
 
     def attach(self, run: Any) -> Handle:
-        """Attach what takes the net in."""
+        """Attach the handler that updates the average."""
         raise NotImplementedError(f"{type(self).__name__}.attach")
 
     def take(self, run: Any) -> None:
@@ -61,11 +61,11 @@ class Averaging:
             run.averaged = self.average.module
 
     def on_run_end(self, run: Any) -> None:
-        """The run is over; the averages stay."""
+        """Stop averaging. The averages remain."""
         self._over()
 
     def on_run_error(self) -> None:
-        """The run is over."""
+        """Stop averaging."""
         self._over()
 
     def _over(self) -> None:
@@ -74,15 +74,15 @@ class Averaging:
             self._handle = None
 
     def copy_to(self, net: Module) -> None:
-        """Put the averages into a net, in place."""
+        """Copy the averages into a net, in place."""
         net.load_state_dict(self.net.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
-        """The averages, and how many there were."""
+        """Return the averages and their count."""
         return {"average": self._loaded if self.average is None else self.average.state_dict()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         self._loaded = copied(saved["average"])
         if self.average is not None and self._loaded is not None:
             self.average.load_state_dict(self._loaded)
@@ -111,16 +111,16 @@ class EMA(Averaging):
         self.every, self.start = every, start
 
     def attach(self, run: Any) -> Handle:
-        """After steps."""
+        """Update at the ends of steps."""
         return run.attach(step.end(every=self.every, after=self.start - 1), self.take, self.band)
 
 
 class SWA(Averaging):
     """Stochastic weight averaging: the mean of the weights at the ends of epochs from `start` on.
 
-    `start` is an epoch, or a share of all (0.75: the last quarter). When the run ends, the running
-    statistics of batch normalisation are computed anew by a pass over the training data. The
-    learning rate is not its matter: Schedule(lambda o: SWALR(o, 0.05), epoch.end(after=10)).
+    `start` is an epoch, or a fraction of all epochs (0.75: average the last quarter). At the end of
+    the run, a pass over the training data recomputes the statistics of batch normalization. SWA
+    leaves the learning rate alone: add Schedule(lambda o: SWALR(o, 0.05), epoch.end(after=10)).
 
     >>> from flambeau.train import Trainer
     >>> swa = SWA(start=2)
@@ -140,7 +140,7 @@ class SWA(Averaging):
         self.start, self.every = start, every
 
     def attach(self, run: Any) -> Handle:
-        """After epochs."""
+        """Update at the ends of epochs."""
         first = self.start
         if isinstance(first, float):
             first = max(1, round(first * run.state.epochs) + 1) if first < 1 else int(first)
@@ -151,7 +151,7 @@ class SWA(Averaging):
             self.take(run)
 
     def on_run_end(self, run: Any) -> None:
-        """The statistics that go with the averaged weights."""
+        """Stop averaging; recompute the averaged net's batch normalization statistics."""
         self._over()
         if self.average is not None and self.average.n_averaged > 0 and run.epoch_over:
             update_bn(run.state.data, self.net, run.device)

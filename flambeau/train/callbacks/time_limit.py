@@ -1,4 +1,4 @@
-"""An end to a run after a time: what jobs on a cluster need."""
+"""TimeLimit: stop a run after a given time, such as a cluster job's limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PART = re.compile(
 
 
 def seconds_of(limit: float | str | datetime.timedelta) -> float:
-    """A time in seconds: a number, a timedelta, "1h30m", "90 s", "2:30:00".
+    """Return a time in seconds. `limit` is a number, a timedelta, or "1h30m", "90 s", "2:30:00".
 
     >>> [seconds_of(limit) for limit in (5, "1h30m", "2:30:00", "1.5h")]
     [5.0, 5400.0, 9000.0, 5400.0]
@@ -38,9 +38,9 @@ def seconds_of(limit: float | str | datetime.timedelta) -> float:
 
 
 class TimeLimit:
-    """Stops the run at the first step's end after `limit`; `end` events fire as always.
+    """Stop the run at the end of the first step after `limit`; `end` events fire as usual.
 
-    The time counts from the start of the run in this process, so a resumed run has it anew.
+    The time counts from the start of the run in this process: a resumed run gets the full limit.
 
     >>> from flambeau.train import Loop
     >>> losses = iter(range(10 ** 9))
@@ -58,7 +58,7 @@ class TimeLimit:
         self._deadline = 0.0
 
     def on_run_start(self) -> None:
-        """The time begins."""
+        """Start the clock."""
         self._deadline = time.monotonic() + self.seconds
 
     def on_step_end(self, run: Any) -> None:

@@ -1,4 +1,4 @@
-"""How near images are: peak signal-to-noise ratio, and structural similarity."""
+"""Metrics of image similarity: peak signal-to-noise ratio and structural similarity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .metric import Metric, Value, array_of, wide
 
 
 class _ImageMetric(Metric):
-    """The mean over images of a number; images are (n, channels, height, width)."""
+    """Mean of a measure over images. Batches are (n, channels, height, width)."""
 
     states = ("total", "count")
     higher_is_better = True
@@ -37,7 +37,7 @@ class _ImageMetric(Metric):
         self.count += len(a)
 
     def compute(self) -> Value:
-        """The mean over images; NaN before the first batch."""
+        """Return the mean over images; NaN before the first batch."""
         return self.total / self.count if self.count else self._undefined()
 
     def _measure(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ class _ImageMetric(Metric):
 
 
 class PSNR(_ImageMetric):
-    """The peak signal-to-noise ratio in decibels: 10 log10(range^2 / mean squared error).
+    """Peak signal-to-noise ratio in decibels: 10 log10(range^2 / mean squared error).
 
     >>> psnr = PSNR(data_range=1.0)
     >>> psnr.update(torch.zeros(1, 3, 8, 8), torch.full((1, 3, 8, 8), 0.1))
@@ -63,7 +63,7 @@ class PSNR(_ImageMetric):
 
 
 class SSIM(_ImageMetric):
-    """The structural similarity with windows of 7 x 7 (Wang et al. 2004), as scikit-image's.
+    """Structural similarity over uniform 7 x 7 windows (Wang et al. 2004), like scikit-image's.
 
     >>> ssim = SSIM(data_range=1.0)
     >>> x = torch.rand(1, 1, 16, 16)
@@ -92,7 +92,7 @@ class SSIM(_ImageMetric):
         return (above / below).mean((1, 2, 3))
 
     def _means(self, images: np.ndarray) -> np.ndarray:
-        """Means over all windows that lie inside the image."""
+        """Return the mean of each window that lies inside the image."""
         size = self.window
         windows = np.lib.stride_tricks.sliding_window_view(images, (size, size), axis=(2, 3))
         return windows.mean((4, 5))

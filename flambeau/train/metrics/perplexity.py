@@ -1,4 +1,4 @@
-"""Perplexity: how many equally likely tokens the network is wavering between."""
+"""Perplexity of a language model: the effective number of tokens it chooses between."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .metric import Metric, Value, array_of
 class Perplexity(Metric):
     """exp of the mean negative log-likelihood of the targets, over all tokens.
 
-    Logits (n, classes), (n, classes, ...) as PyTorch's cross_entropy takes them, or
-    (..., classes); targets have the shape without the classes.
+    Logits are (n, classes), (n, classes, ...) as for cross_entropy, or (..., classes). Targets have
+    the shape of the logits without the classes; those equal to `ignore_index` are skipped.
 
     >>> perplexity = Perplexity()
     >>> perplexity.update(torch.zeros(2, 3, 8), torch.tensor([[0, 1, 2], [3, 4, 5]]))
@@ -60,7 +60,7 @@ class Perplexity(Metric):
         self.count += len(wanted)
 
     def compute(self) -> Value:
-        """The perplexity; NaN before the first token, inf if out of range."""
+        """Return the perplexity: NaN before the first token, inf if float64 overflows."""
         if not self.count:
             return self._undefined()
         mean = self.loss / self.count

@@ -1,4 +1,4 @@
-"""The memory of this process, through psutil: current, peak, and free memory."""
+"""Memory of this process: resident, peak and available bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_CGROUP = Path("/sys/fs/cgroup")  # a container's limit, which psutil does not know
+_CGROUP = Path("/sys/fs/cgroup")  # holds a container's limit, which psutil ignores
 
 
 def psutil_for(who: str) -> Any:
-    """Import psutil. Raises ImportError that says what to install."""
+    """Import psutil for the feature `who`. Raises ImportError that says what to install."""
     try:
         import psutil
     except ImportError as error:
@@ -22,12 +22,12 @@ def psutil_for(who: str) -> Any:
 
 
 def resident_bytes() -> int:
-    """The physical memory that this process has."""
+    """Return the physical memory that this process uses."""
     return int(psutil_for("memory").Process().memory_info().rss)
 
 
 def high_water_bytes() -> int:
-    """The most physical memory that this process ever had, as the operating system counts."""
+    """Return the peak physical memory since the process began, as counted by the system."""
     if sys.platform == "win32":
         return int(psutil_for("memory").Process().memory_info().peak_wset)
     import resource
@@ -37,20 +37,21 @@ def high_water_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """What this process may still take before the machine swaps or its container ends it."""
+    """Return how much this process can allocate before the machine swaps or the container's limit
+    kills it."""
     available = int(psutil_for("memory").virtual_memory().available)
     try:
         limit = int((_CGROUP / "memory.max").read_text())
         used = int((_CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):  # none, or "max"
+    except (OSError, ValueError):  # no container, or no limit ("max")
         return available
     return max(min(available, limit - used), 0)
 
 
 class PeakMemory:
-    """The peak memory of the process between `start` and `stop`, in bytes: `peak`.
+    """Measure the process's peak memory between `start` and `stop`, in bytes: `peak`.
 
-    Exact if it is the peak since the process began; otherwise sampled by a thread every
+    Exact if it is also the peak since the process began. Otherwise a thread samples every
     `interval_s` seconds, at 15 microseconds per sample.
     """
 

@@ -1,4 +1,4 @@
-"""How a trainer shows itself: a line, and a section of a notebook."""
+"""Representations of a trainer: one line of text, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def describe(trainer: Trainer) -> str:
-    """The net, its size, the optimizers, the loss and the position of the run, in a line."""
+    """Return one line with the net, its size, the optimizers, the loss and the run's position."""
     net = trainer.net
     words = ["no net" if net is None else type(net).__name__]
     if net is not None:
@@ -24,7 +24,7 @@ def describe(trainer: Trainer) -> str:
 
 
 def describe_as_html(trainer: Trainer) -> str:
-    """The line, the layers, and the learning curves so far."""
+    """Return HTML with that line, the layers, and the learning curves so far."""
     parts = [f"<p><code>{escape(describe(trainer))}</code></p>"]
     if trainer.net is not None:
         layers = trainer.summary()._repr_html_()

@@ -1,6 +1,6 @@
 """The training step as one function of the batch, compiled if possible.
 
-The function's closure holds just the net, the loss and the optimizers, so the compiler sees what
+Its closure holds only the net, the loss and the optimizers, so that the compiler sees only what
 belongs to the step, and not the trainer.
 """
 
@@ -29,7 +29,7 @@ _warned = False
 
 
 def call(net: Any, x: Any) -> Any:
-    """Call the net on one input, several (a tuple) or named inputs (a dict)."""
+    """Call the net with one input, several (a tuple or list) or named inputs (a dict)."""
     if type(x) is Tensor:
         return net(x)
     if isinstance(x, (tuple, list)):
@@ -38,8 +38,8 @@ def call(net: Any, x: Any) -> Any:
 
 
 def check_loss(loss: Any) -> None:
-    """Raise ValueError for a loss of several numbers and for one that no parameter takes part in,
-    TypeError for one that is no tensor."""
+    """Raise TypeError unless the loss is a tensor, and ValueError unless it is a scalar that
+    requires grad."""
     if not isinstance(loss, Tensor):
         raise TypeError(f"the loss is a {type(loss).__name__}, but training needs a tensor")
     if loss.ndim:
@@ -58,11 +58,10 @@ def train_step_of(
     net: Any, loss: Any, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
     region: Region | None, recorded: bool, count: int = 1,
 ) -> Step:
-    """The function `(x, y)` that makes an update, and returns the loss and the output; for `count`
-    batches that make an update together, `(x, y, first, last)`.
+    """Return the function `(x, y)` that makes one update and returns the loss and the output.
 
-    The results are cut off from the graph: by `detach`, which a compiler that records the step can
-    see, or else at a fraction of its price, since nobody goes backward any more.
+    If `count` batches make an update together, it also takes `first` and `last`. The results are
+    detached: by `detach` if a compiler records the step, else by the much cheaper `_cut`.
     """
     cut: Any = Tensor.detach if recorded else _cut
 
@@ -91,7 +90,8 @@ def train_step_of(
 
 
 def _cut(tensor: Tensor) -> Tensor:
-    """Return the tensor without its history: itself if only the caller holds it, else a new one."""
+    """Return the tensor without its graph: itself, in place, if nothing else refers to it, else a
+    new tensor on the same array."""
     if sys.getrefcount(tensor) == _ALONE and tensor._node is not None and tensor._base is None:
         tensor._node = None
         tensor._requires_grad = tensor._tracked = False
@@ -99,12 +99,12 @@ def _cut(tensor: Tensor) -> Tensor:
     return wrap(tensor._array)
 
 
-# What `_cut` counts where only a caller's name stands for the tensor.
+# The reference count inside `_cut` of a tensor that only the caller's variable refers to.
 _ALONE = 1 + PARAMETER_REFERENCES + ARGUMENT_REFERENCES
 
 
 def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], None] | None:
-    """The function that clips the net's gradients; None where nothing is clipped."""
+    """Return a function that clips the net's gradients, or None if nothing is clipped."""
     if norm is None and value is None:
         return None
 
@@ -118,8 +118,8 @@ def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], N
 
 
 def compiled_by_its_first_call(step: Step, adopt: Callable[[Step, float], None]) -> Step:
-    """Return a step whose first call tries the compiler; `adopt` gets the step to use from then on,
-    and the seconds that the call took.
+    """Return a step that tries the compiler at its first call, then calls `adopt` with the step to
+    use from then on and the seconds that the call took.
 
     If the compiler raises NotImplementedError or returns the function unchanged, the plain step
     is used, with one warning.
@@ -144,10 +144,10 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step, float], None])
 
 
 def ask_for_compiled(step: Step, **options: Any) -> Step:
-    """Compile the step by flambeau.compile; return it unchanged, with a warning, if that fails."""
+    """Compile the step with flambeau.compile; if that fails, warn and return the step unchanged."""
     why = "flambeau.compile returned it as it is"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the warning follows below
+        warnings.simplefilter("ignore")  # `say` warns instead
         try:
             compiled: Step = compiler.compile(step, **options)
         except NotImplementedError as error:
@@ -158,7 +158,7 @@ def ask_for_compiled(step: Step, **options: Any) -> Step:
 
 
 def say(why: str) -> None:
-    """Tell once that steps are not compiled, and why."""
+    """Warn, once per process, that steps are not compiled, and why."""
     global _warned
     if not _warned:
         _warned = True

@@ -1,4 +1,4 @@
-"""Profile the wait for a loader's next batch as an event with PyTorch's name."""
+"""Profiler events, named as PyTorch's, for the time spent waiting for a loader's next batch."""
 
 from __future__ import annotations
 

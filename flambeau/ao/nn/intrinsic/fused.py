@@ -1,4 +1,4 @@
-"""Sequences of float modules that are quantized as one."""
+"""Fused float modules: sequences, such as convolution and ReLU, that are quantized as one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ....nn.modules import Sequential
 
 
 class _FusedModule(Sequential):
-    """Modules that are one to quantization."""
+    """A sequence that is quantized as one module. `KINDS` are the types of its parts."""
 
     KINDS: tuple[Any, ...] = ()
 
@@ -45,7 +45,7 @@ LinearTanh = _declare("LinearTanh", modules.Linear, modules.Tanh)
 
 
 class ConvAdd2d(_FusedModule):
-    """A convolution whose result another tensor is added to, by `add`."""
+    """A convolution, then the sum of its result and another tensor, by `add`."""
 
     KINDS = (modules.Conv2d,)
 
@@ -59,7 +59,7 @@ class ConvAdd2d(_FusedModule):
 
 
 class ConvAddReLU2d(_FusedModule):
-    """A convolution whose result another tensor is added to, then ReLU."""
+    """A convolution, then the sum of its result and another tensor, by `add`, then ReLU."""
 
     KINDS = (modules.Conv2d,)
 

@@ -1,4 +1,5 @@
-"""Layer, batch and group normalization. Statistics written to arguments are extra results."""
+"""Lowering of layer, batch and group normalization. Statistics that the operators write to
+arguments become extra results."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def _cast_to(kind: np.dtype, *arrays: Maybe) -> list[Any]:
 
 
 def _moments(x: Symbol, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
-    """Mean, sum of squared deviations, reciprocal standard deviation, and x minus the mean."""
+    """Return the mean, sum of squared deviations, 1 / standard deviation, and x - mean."""
     count = x.dtype.type(math.prod(x.shape[i] for i in axes))
     mean = np.sum(x, axes, keepdims=True) / count
     centred = x - mean
@@ -147,7 +148,7 @@ def _batch_norm_running(
 
 
 def _split_groups(x: Symbol, groups: int) -> Symbol:
-    """(n, c, ...) as (n, groups, c / groups, positions)."""
+    """Reshape (n, c, ...) to (n, groups, c / groups, positions)."""
     return x.reshape((x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:])))
 
 

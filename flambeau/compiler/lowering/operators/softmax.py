@@ -23,13 +23,13 @@ def _at_least_one(x: Symbol) -> Symbol:
 
 
 def probabilities(x: Symbol, axis: int) -> Symbol:
-    """exp(x - max) over its sum along the axis."""
+    """Return exp(x - max) divided by its sum along the axis."""
     e = np.exp(x - np.max(x, axis, keepdims=True))
     return e / np.sum(e, axis, keepdims=True)
 
 
 def log_probabilities(x: Symbol, axis: int) -> Symbol:
-    """x - max - log(sum(exp(x - max))) along the axis."""
+    """Return x - max - log(sum(exp(x - max))) along the axis."""
     y = x - np.max(x, axis, keepdims=True)
     return y - np.log(np.sum(np.exp(y), axis, keepdims=True))
 

@@ -1,4 +1,4 @@
-"""Destinations of worker output: the console, files, or both."""
+"""Destinations of the workers' output: the console, files, or both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 __all__ = ["DefaultLogsSpecs", "LogsDest", "LogsSpecs", "Std", "TailLog", "to_map"]
 
-CONSOLE = ""  # as a path: the launcher's stream
+CONSOLE = ""  # a path that stands for the launcher's stream
 _VALUE = r"^[0123]$"
 _MAPPING = r"^(\d:[0123],)*(\d:[0123])$"
 
@@ -64,7 +64,7 @@ class LogsDest:
 
 
 class LogsSpecs(ABC):
-    """Chooses the destination of the workers' output."""
+    """Base class that decides where the workers' output goes."""
 
     def __init__(
         self, log_dir: str | None = None, redirects: Std | dict[int, Std] = Std.NONE,
@@ -147,7 +147,7 @@ def _keep(folder: Any) -> None:
 
 
 class TailLog:
-    """Prints the lines of growing files, each with a prefix such as `[default0]:`."""
+    """Print the lines of growing files on a thread, with a prefix such as `[default0]:`."""
 
     def __init__(
         self, name: str, log_files: dict[int, str], dst: TextIO | None,

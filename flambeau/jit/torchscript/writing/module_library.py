@@ -1,4 +1,7 @@
-"""The `forward` of torch.nn's modules in TorchScript, with their settings as literals."""
+"""TorchScript code for the `forward` of torch.nn modules, with their settings as literals.
+
+Writers return "parameters|line|line|...". `forward_of` splits this into a method.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _FUNCTIONAL = "__torch__.torch.nn.functional"
 
 
 def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> Text:
-    """Return a writer of one expression, with the values of attributes `settings` inserted."""
+    """Return a writer of one expression, whose {} become the values of attributes `settings`."""
 
     def text(module: Any) -> str:
         values = [literal(getattr(module, name)) for name in settings]
@@ -26,7 +29,7 @@ def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> T
 
 
 def _activation(name: str, *settings: str) -> Text:
-    """Return a writer of an activation whose `inplace` form is another aten operator."""
+    """Return a writer of an activation; with `inplace` it calls the operator `name`_."""
 
     def text(module: Any) -> str:
         ending = "_" if getattr(module, "inplace", False) else ""
@@ -309,8 +312,8 @@ _LIBRARY: dict[type, Text] = {
 
 
 def forward_of(module: Module, class_name: str) -> str | None:
-    """Return the text of a module's `forward`, or None if the class is not one of torch.nn's. A
-    subclass that keeps the forward counts as its base.
+    """Return the text of a module's `forward`, or None if no torch.nn class here defines it. A
+    subclass that inherits `forward` counts as its base.
 
     Raises NotImplementedError for an unsupported setting.
     """

@@ -33,14 +33,14 @@ _CHANGES = frozenset("""
     append extend insert pop remove clear sort reverse update setdefault popitem add discard
 """.split())
 
-# Functions whose arguments are in another order, or another type, than those of aten's.
+# Functions whose arguments differ from those of the aten operator in order or type.
 _OTHERWISE_IN_ATEN = ("embedding_bag", "fold", "unfold", "max_unpool2d", "max_unpool3d")
 _CASTS = {"float": float32, "double": float64, "half": float16, "bfloat16": bfloat16,
           "int": int32, "long": int64, "short": int16, "char": int8, "byte": uint8, "bool": bool_}
 
 
 class SourceCalls(SourceExpressions):
-    """Converts the calls of one function: of modules, methods, operators, functions and types."""
+    """Converter of a function's calls to modules, methods, operators, functions and types."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         """Convert a call by its callee: module, method, operator or function."""

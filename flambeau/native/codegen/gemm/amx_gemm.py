@@ -34,7 +34,7 @@ from .workspace import Workspace
 
 @dataclass(frozen=True)
 class _Terms:
-    """How many bfloat16 terms each operand has; `checked`: several, so a fallback may be needed."""
+    """Numbers of bfloat16 terms per operand. `checked`: more than one, so fallbacks may occur."""
 
     parts: tuple[int, int]
 
@@ -44,7 +44,7 @@ class _Terms:
 
 
 class _FallbackFlags:
-    """Per packed panel, whether its terms fail to represent its values."""
+    """Flags of the packed panels whose terms cannot represent their values."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -52,11 +52,11 @@ class _FallbackFlags:
         self.panels_at = workspace.reserve(8 * int(workspace.near_panels))
 
     def of_group(self, i: Number) -> ir.Value:
-        """The flag of a packed group of rows."""
+        """Return the address of the flag of a packed group of rows."""
         return self._flag(self.groups_at, i)
 
     def of_panel(self, i: Number) -> ir.Value:
-        """The flag of a packed panel of columns."""
+        """Return the address of the flag of a packed panel of columns."""
         return self._flag(self.panels_at, i)
 
     def _flag(self, first: int, i: Number) -> ir.Value:
@@ -67,7 +67,7 @@ class _FallbackFlags:
 
 
 class AmxPacker(OperandPacker):
-    """Packs panels of bfloat16 terms."""
+    """Packer of panels into bfloat16 terms."""
 
     def __init__(
         self, product: Product, workspace: Workspace, loops: TileLoops, terms: _Terms,
@@ -115,7 +115,7 @@ class AmxPacker(OperandPacker):
 
 
 class AmxTileKernel(TileKernel):
-    """Multiplies tiles on the matrix unit."""
+    """Tile kernel that multiplies on the matrix unit."""
 
     def __init__(
         self, product: Product, workspace: Workspace, partial_sums: PartialSums,

@@ -1,4 +1,4 @@
-"""Scalar operations as LLVM instructions, on scalars or vectors of lanes.
+"""LLVM instructions for scalar operations, on scalars or vectors of lanes.
 
 Transcendental functions are in codegen/math.
 """
@@ -28,7 +28,10 @@ Values = Sequence[ir.Value]
 def emit_operation(
     b: Builder, operation: Scalar, values: Values, type: Type, lanes: int
 ) -> ir.Value:
-    """An operation on operands of one type and equally many lanes."""
+    """Emit an operation on operands of one type and `lanes` lanes.
+
+    Raises NotImplementedError for an operation that the type does not have.
+    """
     if operation in COMPARISONS:
         return _compare(b, COMPARISONS[operation], values, type)
     if operation is Scalar.WHERE:
@@ -51,7 +54,7 @@ def _compare(b: Builder, sign: str, values: Values, type: Type) -> ir.Value:
 
 
 def _function(b: Builder, operation: Scalar, values: Values, type: Type, lanes: int) -> ir.Value:
-    """A function that takes a sequence of instructions."""
+    """Emit a function that expands to a sequence of instructions, such as exp."""
     from ..math import table
 
     return table.emit_function(b, operation, values, type, lanes)
@@ -86,7 +89,7 @@ def _not(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
 
 
 def _shift(b: Builder, v: Values, type: Type, lanes: int, right: bool) -> ir.Value:
-    """A shift. Counts of at least the bit width give zeros (or copies of the sign)."""
+    """Emit a shift. Counts of at least the bit width give 0 (or copies of the sign)."""
     bits = 8 * type.size
     within = b.icmp_unsigned("<", v[1], b.splat(constant(type, bits), lanes))
     if right and type.signed:
@@ -99,8 +102,7 @@ def _shift(b: Builder, v: Values, type: Type, lanes: int, right: bool) -> ir.Val
 def _divide(
     b: Builder, v: Values, type: Type, lanes: int, remainder: bool = False
 ) -> ir.Value:
-    """Integer division towards zero; division by zero gives 0 and leaves the dividend as remainder.
-    """
+    """Emit integer division toward zero. Division by 0 gives 0, with the dividend as remainder."""
     zero, unit = b.splat(constant(type, 0), lanes), b.splat(constant(type, 1), lanes)
     nought = b.icmp_unsigned("==", v[1], zero)
     unsafe = nought

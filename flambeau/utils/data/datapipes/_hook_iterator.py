@@ -1,5 +1,5 @@
-"""What each `__iter__` of an IterDataPipe does beside the subclass's own code: it resets the pipe,
-ends the iterators before it, counts samples, and names the pipe in errors and profiles."""
+"""Wrapper of every IterDataPipe's `__iter__`: reset the pipe, invalidate earlier iterators, count
+samples, and name the pipe in errors and profiles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FEEDBACK = (
 
 
 class _SnapshotState(Enum):
-    """Where a pipe is between snapshots: `Restored` keeps its state at the next `iter()`."""
+    """A pipe's state between snapshots: `Restored` is not reset by the next `iter()`."""
 
     NotStarted = 0
     Restored = 1
@@ -27,7 +27,7 @@ class _SnapshotState(Enum):
 
 
 def described_arguments(pipe: Any) -> str:
-    """Return `name=value` of the attributes that the class's constructor takes."""
+    """Return `name=value` of the attributes named like the constructor's parameters."""
     parameters = inspect.signature(type(pipe)).parameters
     return ", ".join(
         f"{name}={value.__name__ if inspect.isfunction(value) else repr(value)}"
@@ -40,7 +40,7 @@ def _described(pipe: Any) -> str:
 
 
 def _check_iterator_valid(pipe: Any, iterator_id: int) -> None:
-    """Raise RuntimeError if a later iterator of the same pipe has ended this one."""
+    """Raise RuntimeError if a later iterator of the same pipe has invalidated this one."""
     if getattr(pipe, "_is_child_datapipe", False) is True:
         if not hasattr(pipe, "_check_valid_iterator_id"):
             raise RuntimeError("ChildDataPipe must have method `_check_valid_iterator_id`.")
@@ -59,7 +59,7 @@ def _check_iterator_valid(pipe: Any, iterator_id: int) -> None:
 
 
 def _begin(pipe: Any) -> int:
-    """Reset the pipe for a new iterator, whose number is returned."""
+    """Reset the pipe for a new iterator and return the iterator's number."""
     if getattr(pipe, "_is_child_datapipe", False) is True:
         if not hasattr(pipe, "_set_main_datapipe_valid_iterator_id"):
             raise RuntimeError(
@@ -81,7 +81,7 @@ def _profiled(pipe: Any, enabled: bool) -> contextlib.AbstractContextManager[Any
 
 
 class _CountingIterator:
-    """The iterator that an `__iter__` without `yield` returned, with the checks at each step."""
+    """Wrapper of an iterator returned by an `__iter__` without `yield`; checks at each step."""
 
     def __init__(self, iterator: Any, pipe: Any, iterator_id: int, has_own_next: bool) -> None:
         self.iterator, self.datapipe, self.iterator_id = iterator, pipe, iterator_id
@@ -104,13 +104,13 @@ class _CountingIterator:
 
 
 def _take_fast_forward(pipe: Any) -> Iterator[Any] | None:
-    """Return the iterator that a restored snapshot left at its place, once."""
+    """Return, once, the iterator that restoring a snapshot has advanced to its position."""
     iterator, pipe._fast_forward_iterator = pipe._fast_forward_iterator, None
     return iterator
 
 
 def _name_pipe(error: Exception, pipe: Any) -> None:
-    """Add to the error's message which pipe raised it."""
+    """Add the pipe that raised an error to the error's message."""
     text = f"thrown by __iter__ of {type(pipe).__name__}({described_arguments(pipe)})"
     if not error.args or not isinstance(error.args[0], str):
         error.args = (f"\nThis exception is {text}",)
@@ -173,7 +173,7 @@ def _hook_plain(function: Callable[..., Any], has_own_next: bool) -> Callable[..
 
 
 def hook_iterator(namespace: dict[str, Any]) -> None:
-    """Wrap `__iter__`, and `__next__` if there is one, of a class that is being made."""
+    """Wrap `__iter__`, and `__next__` if there is one, of a class under construction."""
     function = namespace["__iter__"]
     if inspect.isgeneratorfunction(function):
         namespace["__iter__"] = _hook_generator(function)

@@ -1,4 +1,4 @@
-"""Norms of quantized tensors, under the scales that observers have found for them."""
+"""Normalization of quantized tensors, with output scales found by observers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _take_scale(module: Any, scale: Any, zero_point: Any) -> None:
 
 
 class _BatchNorm(FromReference, modules.batchnorm._BatchNorm):
-    """Each channel less its mean, divided by its deviation, as they were in training."""
+    """Batch normalization with the running statistics; quantized input and output."""
 
     _RANK = 2
     _RELU = False
@@ -34,7 +34,7 @@ class _BatchNorm(FromReference, modules.batchnorm._BatchNorm):
         _take_scale(self, 1.0, 0)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
+        """Return the quantized result."""
         if input.dim() != self._RANK + 2:
             raise ValueError(f"Input shape must be `{'NCHW' if self._RANK == 2 else 'NCDHW'}`!")
         norm = arithmetic.batch_norm_relu if self._RELU else arithmetic.batch_norm
@@ -48,7 +48,7 @@ class _BatchNorm(FromReference, modules.batchnorm._BatchNorm):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """Of a float batch normalization that was observed, or of one fused with a ReLU."""
+        """Convert an observed float batch normalization, possibly fused with a ReLU."""
         norm = mod[0] if "0" in mod._modules else mod
         result = cls(norm.num_features, norm.eps)
         result.weight, result.bias = norm.weight, norm.bias
@@ -74,10 +74,10 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _ObservedNorm(FromReference):
-    """What norms of quantized tensors share: an observer's scale, and how a float norm becomes one.
+    """Base class: the output scale, and conversion from float norms.
 
-    `_norm`: the function. `_settings`: what it takes before the weight. `_sizes`, `_options`: what
-    the constructor takes before the weight, and behind eps.
+    `_norm`: the function. `_settings`: its attributes before the weight. `_sizes`, `_options`: the
+    constructor's arguments before the weight, and after eps.
     """
 
     _norm: Callable[..., Tensor]
@@ -92,7 +92,7 @@ class _ObservedNorm(FromReference):
         _take_scale(self, scale, zero_point)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
+        """Return the quantized result."""
         module: Any = self
         return self._norm(input, *_attributes(self, self._settings), module.weight, module.bias,
                           module.eps, float(self.scale), int(self.zero_point))
@@ -102,7 +102,7 @@ class _ObservedNorm(FromReference):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """Of a float norm that was observed."""
+        """Convert an observed float norm."""
         make: Any = cls
         return make(*_attributes(mod, cls._sizes), mod.weight, mod.bias, *observed_parameters(mod),
                     mod.eps, *_attributes(mod, cls._options))
@@ -113,7 +113,7 @@ def _attributes(module: Any, names: tuple[str, ...]) -> list[Any]:
 
 
 class LayerNorm(_ObservedNorm, modules.LayerNorm):
-    """Mean 0 and variance 1 over the last axes."""
+    """Layer normalization of quantized tensors."""
 
     _norm = staticmethod(arithmetic.layer_norm)
     _settings = _sizes = ("normalized_shape",)
@@ -128,7 +128,7 @@ class LayerNorm(_ObservedNorm, modules.LayerNorm):
 
 
 class GroupNorm(_ObservedNorm, modules.GroupNorm):
-    """Mean 0 and variance 1 over groups of channels."""
+    """Group normalization of quantized tensors."""
 
     _norm = staticmethod(arithmetic.group_norm)
     _settings = ("num_groups",)
@@ -145,7 +145,7 @@ class GroupNorm(_ObservedNorm, modules.GroupNorm):
 
 
 class _InstanceNorm(_ObservedNorm, modules.instancenorm._InstanceNorm):
-    """Mean 0 and variance 1 over each channel of each image."""
+    """Base class of instance normalization of quantized tensors."""
 
     _RANK = 2
     _norm = staticmethod(arithmetic.instance_norm)

@@ -83,10 +83,10 @@ def _warn_of_no_limit(method: str, buffer_size: int) -> None:
 
 @functional_datapipe("fork")
 class ForkerIterDataPipe(IterDataPipe[Any]):
-    """Returns `num_instances` pipes that all yield the samples of one (functional name: ``fork``).
+    """Return `num_instances` pipes that all yield the samples of one (functional name: ``fork``).
 
-    `buffer_size` is how many samples the fastest may be ahead of the slowest, else BufferError; -1
-    is no limit. Samples are the same objects unless `copy` is "shallow" or "deep".
+    The fastest may be `buffer_size` samples ahead of the slowest (-1: no limit), else BufferError.
+    Samples are the same objects unless `copy` is "shallow" or "deep".
 
     >>> a, b = torch.utils.data.datapipes.iter.IterableWrapper(range(3)).fork(2)
     >>> list(zip(a, b))
@@ -112,7 +112,7 @@ _COPIES = {None: _no_op, "shallow": copies.copy, "deep": copies.deepcopy}
 
 
 class _ForkerIterDataPipe(IterDataPipe[Any], _ContainerTemplate):
-    """The stream that forks read, with the samples that the slowest has not read yet."""
+    """The stream that forks read; buffers the samples that the slowest has yet to read."""
 
     def __init__(
         self, datapipe: IterDataPipe[Any], num_instances: int, buffer_size: int = 1000,
@@ -166,7 +166,7 @@ class _ForkerIterDataPipe(IterDataPipe[Any], _ContainerTemplate):
                 self._cleanup()
 
     def _flambeau_sample(self, pointer: int) -> Any:
-        """Return the sample that a child reads as its `pointer`-th."""
+        """Return the sample number `pointer` of a child."""
         if self.buffer and pointer <= self.leading_ptr:
             return self.buffer[pointer - self.slowest_ptr - 1]
         self.leading_ptr = pointer
@@ -176,7 +176,7 @@ class _ForkerIterDataPipe(IterDataPipe[Any], _ContainerTemplate):
         return sample
 
     def _flambeau_drop_read(self) -> None:
-        """Drop the sample that all have read, and check the limit."""
+        """Drop the sample that all children have read, and check the limit."""
         slowest = min(self.child_pointers)
         if self.slowest_ptr < slowest:
             self.slowest_ptr = slowest
@@ -218,8 +218,8 @@ class _ForkerIterDataPipe(IterDataPipe[Any], _ContainerTemplate):
 class _ChildDataPipe(IterDataPipe[Any]):
     """One of the pipes that `fork` and `demux` return.
 
-    Making a second iterator of a child starts a new generation: the iterators of all children end,
-    and the container is reset. The other children join that generation with their next iterator.
+    A second iterator of a child starts a new generation: the iterators of all children become
+    invalid and the container is reset. The other children join with their next iterator.
     """
 
     _is_child_datapipe = True
@@ -257,13 +257,13 @@ class _ChildDataPipe(IterDataPipe[Any]):
 
 @functional_datapipe("demux")
 class DemultiplexerIterDataPipe(IterDataPipe[Any]):
-    """Returns `num_instances` pipes; `classifier_fn` says in which a sample goes.
+    """Return `num_instances` pipes; `classifier_fn` returns the pipe that a sample goes to.
 
     (functional name: ``demux``)
 
-    `buffer_size` is how many samples may wait for other pipes than the one read, else BufferError;
-    -1 is no limit. With `drop_none` samples of class None are dropped. Raises ValueError for a
-    class outside the number of pipes.
+    Up to `buffer_size` samples (-1: no limit) may wait for pipes that are not being read, else
+    BufferError. With `drop_none` samples of class None are dropped. Raises ValueError for a class
+    that is not the number of a pipe.
 
     >>> numbers = torch.utils.data.datapipes.iter.IterableWrapper(range(5))
     >>> even, odd = numbers.demux(2, lambda n: n % 2)
@@ -285,7 +285,7 @@ class DemultiplexerIterDataPipe(IterDataPipe[Any]):
 
 
 class _DemultiplexerIterDataPipe(IterDataPipe[Any], _ContainerTemplate):
-    """The stream that `demux` divides, with the samples that wait for each child."""
+    """The stream that `demux` divides; buffers the samples that wait for each child."""
 
     def __init__(
         self, datapipe: IterDataPipe[Any], num_instances: int,
@@ -307,7 +307,7 @@ class _DemultiplexerIterDataPipe(IterDataPipe[Any], _ContainerTemplate):
         self._child_stop = [True] * self.num_instances
 
     def _find_next(self, instance_id: int) -> Any:
-        """Return a child's next sample; those before it wait. StopIteration at the end."""
+        """Return a child's next sample; buffer those before it. Raises StopIteration at the end."""
         while True:
             if self.main_datapipe_exhausted or self._child_stop[instance_id]:
                 raise StopIteration
@@ -420,7 +420,7 @@ class MultiplexerIterDataPipe(IterDataPipe[Any]):
         return min(checked_length(self, pipe) for pipe in self.datapipes) * len(self.datapipes)
 
     def reset(self) -> None:
-        """Drop the samples of a round that was cut."""
+        """Drop the samples of an unfinished round."""
         self.buffer = []
 
     def __getstate__(self) -> Any:

@@ -21,7 +21,7 @@ class _Dynamic(conv._ConvNd):
         super().__init__(*args, **kwargs)
 
     def forward(self, input: Tensor, reduce_range: bool = True) -> Tensor:
-        """The float32 result of a float32 tensor."""
+        """Return the float32 result of a float32 tensor."""
         return self._packed_params.dynamic(self._pad(input), reduce_range)
 
     def _get_name(self) -> str:

@@ -1,4 +1,4 @@
-"""A linear layer whose weights are qint8: the input is quantized by the span of its values."""
+"""Dynamic linear layer: qint8 weights; the input is quantized at each call by its range."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Linear(static.Linear):
         self.version: int | None = 4
 
     def forward(self, x: Tensor) -> Tensor:
-        """The float32 result, of inputs in 7 bits as PyTorch has them."""
+        """Return the float32 result. Inputs are rounded to 7 bits, as in PyTorch."""
         reduce_range = self.version is not None and self.version >= 4
         y = packed_linear.linear_dynamic(x, self._packed_params._packed_params, reduce_range)
         return y.to(x.dtype)
@@ -40,7 +40,7 @@ class Linear(static.Linear):
         return "DynamicQuantizedLinear"
 
     def extra_repr(self) -> str:
-        """Sizes, dtype and scheme."""
+        """Return sizes, dtype and scheme as text."""
         dtype = self._packed_params.dtype
         text = (f"in_features={self.in_features}, out_features={self.out_features}, "
                 f"dtype={dtype}")
@@ -55,7 +55,7 @@ class Linear(static.Linear):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Linear:
-        """The layer of a float one that has a `qconfig`."""
+        """Convert a float layer that has a `qconfig`."""
         kinds = (float_modules.Linear, float_modules.linear.NonDynamicallyQuantizableLinear,
                  qat_dynamic.Linear)
         assert type(mod) in kinds, (
@@ -78,7 +78,7 @@ class Linear(static.Linear):
 
     @classmethod
     def from_reference(cls, ref_qlinear: Any) -> Any:  # type: ignore[override]
-        """The layer of a reference one, or of one fused with ReLU."""
+        """Convert a reference layer, possibly fused with ReLU."""
         inner = inner_module(ref_qlinear)
         return cls._of_weights(inner, rounded_weight(inner), inner.weight_dtype)
 
@@ -90,6 +90,6 @@ class Linear(static.Linear):
 
 
 def rounded_weight(ref: Any) -> Tensor:
-    """The weight of a reference module as it is packed: integers, or floats for float16."""
+    """Return a reference module's weight for packing: quantized, or floating for float16."""
     weight: Tensor = ref.weight if ref.weight_dtype is float16 else ref.get_quantized_weight()
     return weight.detach()

@@ -1,6 +1,6 @@
-"""Reference modules: weights of float modules, rounded as quantized modules round them.
+"""Base of reference modules: float modules whose weights are rounded as quantized modules do.
 
-A model of reference modules computes the quantized model's results in float32.
+A model of reference modules emulates the quantized model in float32.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _INTEGERS: dict[Any, Any] = {qint8: int8, quint8: uint8, qint32: int32}
 
 
 class WeightRounding:
-    """How a weight is rounded: the scheme, dtype, scale and zero point that a dictionary names.
+    """Quantizer of one weight, from a dictionary of scheme, dtype, scale, zero point and axis.
 
-    With `is_decomposed` it is written in operators of plain integers.
+    With `is_decomposed` it calls the quantized_decomposed operators, on plain integers.
     """
 
     def __init__(self, module: Module, name: str, parameters: dict[str, Any] | None) -> None:
@@ -44,7 +44,8 @@ class WeightRounding:
         _store(module, f"{name}_axis", self.axis, int32)
 
     def quantize(self, module: Any) -> Tensor:
-        """The weight as integers; ValueError for dtypes that have none."""
+        """Return the quantized weight; plain integers if decomposed. Raises ValueError for a
+        dtype without plain integers."""
         weight = getattr(module, self.name)
         scale = getattr(module, f"{self.name}_scale")
         zero_point = getattr(module, f"{self.name}_zero_point")
@@ -57,7 +58,7 @@ class WeightRounding:
         return result
 
     def round(self, module: Any) -> Tensor:
-        """The weight as the numbers that its integers stand for."""
+        """Return the weight quantized and dequantized; the weight itself without a scheme."""
         weight: Any = getattr(module, self.name)
         if self.scheme is None:
             return weight
@@ -90,7 +91,7 @@ def _store(module: Module, name: str, value: Any, dtype: Any) -> None:
 
 
 class ReferenceQuantizedModule(Module):
-    """A module whose `weight` is rounded."""
+    """Base class of modules that compute with their rounded `weight`."""
 
     _IS_REFERENCE = True
     _rounding: WeightRounding
@@ -103,11 +104,11 @@ class ReferenceQuantizedModule(Module):
         self.weight_quant_min, self.weight_quant_max = self._rounding.range
 
     def get_weight(self) -> Tensor:
-        """The rounded weight."""
+        """Return the weight, quantized and dequantized."""
         return self._rounding.round(self)
 
     def get_quantized_weight(self) -> Tensor:
-        """The weight's integers."""
+        """Return the quantized weight."""
         return self._rounding.quantize(self)
 
     def _get_name(self) -> str:
@@ -127,13 +128,13 @@ class ReferenceQuantizedModule(Module):
             setattr(self, f"weight_{key}", value)
             setattr(state, name, value)
         for name in ("weight_scale", "weight_zero_point", "weight_axis"):
-            if prefix + name in state_dict:  # by tensor or by channel
+            if prefix + name in state_dict:  # shapes differ by tensor and by channel
                 setattr(self, name, state_dict[prefix + name])
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
 
 
 def adopt(result: Any, mod: Any) -> Any:
-    """Take a float module's weights."""
+    """Give `result` the float module's parameters, detached, and return it."""
     for name, parameter in mod.named_parameters(recurse=False):
         setattr(result, name, Parameter(parameter.detach()))
     return result
