@@ -152,3 +152,9 @@ def test_grad_mode_shows_itself(torch):
     with torch.no_grad():
         shown = repr(torch.set_grad_enabled(True))
     assert shown == "torch.autograd.grad_mode.set_grad_enabled(mode=True)"
+
+
+def test_gradient_of_a_product_with_infinity_first(torch):
+    x = torch.tensor([float("inf"), 2.0, 3.0], requires_grad=True)
+    x.prod().backward()
+    assert x.grad[1:].tolist() == [float("inf")] * 2

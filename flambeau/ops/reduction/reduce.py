@@ -322,7 +322,9 @@ def multiply_others(x: Tensor, dim: int) -> Tensor:
     n = x.shape[dim]
     if not n:
         return x * x
-    ones = x.narrow(dim, 0, 1) * 0 + 1
+    shape = list(x.shape)
+    shape[dim] = 1
+    ones = x.new_ones(shape)
     before = cat([ones, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)
     after = cat([ones, x.flip(dim).narrow(dim, 0, n - 1)], dim).cumprod(dim).flip(dim)
     return before * after
