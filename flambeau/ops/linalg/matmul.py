@@ -183,13 +183,6 @@ def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...]) -> Tensor:
     return (input.transpose(-2, -1) @ g).sum_to_size(other_shape)
 
 
-def _ranks(name: str, x: Tensor, rank: int, argument: str) -> None:
-    if x._array.ndim != rank:
-        words = {1: "1D", 2: "a matrix", 3: "a 3D tensor"}[rank]
-        raise RuntimeError(f"{name}: expected {argument} to be {words}, got {x._array.ndim}D "
-                           f"tensor of shape {tuple(x.shape)}")
-
-
 @composite()
 def mm(
     input: Tensor, mat2: Tensor, *, out_dtype: Dtype | None = None, out: Tensor | None = None

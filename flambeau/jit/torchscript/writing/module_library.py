@@ -188,8 +188,11 @@ def _layer_norm(m: Any) -> str:
             f"self.weight, self.bias, {m.eps}, False)")
 
 
+_UPSAMPLED_AXES = {"linear": 1, "trilinear": 3}  # of other modes 2: images
+
+
 def _upsample(m: Any) -> str:
-    count = 2
+    count = _UPSAMPLED_AXES.get(m.mode, 2)
     size = None if m.size is None else _repeat(m.size, count)
     factors = None if m.scale_factor is None else [float(v) for v in _repeat(m.scale_factor, count)]
     return (f"input: Tensor|return {_FUNCTIONAL}.interpolate(input, {size}, {factors}, "
@@ -200,26 +203,29 @@ def _attention(m: Any) -> str:
     """Write attention with one projection for all three inputs."""
     if not m._qkv_same_embed_dim or m.bias_k is not None or m.add_zero_attn:
         raise NotImplementedError("MultiheadAttention with kdim, vdim, bias_k or add_zero_attn")
-    swap = [] if m.batch_first else [f"{n} = torch.transpose({n}, 0, 1)" for n in "qkv"]
-    back = [] if m.batch_first else ["y = torch.transpose(y, 0, 1)"]
-    bias = ("b, ", "torch.chunk(self.in_proj_bias, 3)") if m.in_proj_bias is not None else None
+    swap, back = [], []
+    if not m.batch_first:
+        batched = "if torch.eq(torch.dim(query), 3):"
+        swap = [batched, *(f"  {n} = torch.transpose({n}, 0, 1)" for n in "qkv")]
+        back = [batched, "  y = torch.transpose(y, 0, 1)"]
     lines = ["query: Tensor, key: Tensor, value: Tensor, need_weights: bool=True",
              "q = query", "k = key", "v = value", *swap, "wq, wk, wv = torch.chunk("
              "self.in_proj_weight, 3)"]
-    if bias is not None:
+    has_bias = m.in_proj_bias is not None
+    if has_bias:
         lines.append("bq, bk, bv = torch.chunk(self.in_proj_bias, 3)")
     for n in "qkv":
-        bias_arg = f", b{n}" if bias is not None else ""
+        bias_arg = f", b{n}" if has_bias else ""
         linear = f"torch.linear({n}, w{n}{bias_arg})"
         lines.append(f"{n} = torch.transpose(torch.unflatten({linear}, -1, "
-                     f"[{m.num_heads}, {m.head_dim}]), 1, 2)")
+                     f"[{m.num_heads}, {m.head_dim}]), -3, -2)")
     lines += [f"scores = torch.div(torch.matmul(q, torch.transpose(k, -2, -1)), "
               f"{float(m.head_dim) ** 0.5})",
               f"weights = torch.dropout(torch.softmax(scores, -1), {float(m.dropout)}, "
               "self.training)",
-              "y = torch.flatten(torch.transpose(torch.matmul(weights, v), 1, 2), 2)",
+              "y = torch.flatten(torch.transpose(torch.matmul(weights, v), -3, -2), -2)",
               "y = torch.linear(y, self.out_proj.weight, self.out_proj.bias)", *back,
-              "if need_weights:", "  return (y, torch.mean(weights, [1]))",
+              "if need_weights:", "  return (y, torch.mean(weights, [-3]))",
               "return (y, annotate(Optional[Tensor], None))"]
     return "|".join(lines)
 
