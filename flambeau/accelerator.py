@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from .tensor.absent import lacking
-from .tensor.devices import device
-from .tensor.devices import device as device_type
+from .tensor import devices
 
 __all__ = ["current_accelerator", "device_count", "device_index", "is_available"]
 
@@ -31,7 +30,7 @@ def device_count() -> int:
     return 0
 
 
-def current_accelerator(check_available: bool = False) -> device | None:
+def current_accelerator(check_available: bool = False) -> devices.device | None:
     """None."""
     return None
 
@@ -79,14 +78,14 @@ __all__ += _NAMES  # noqa: PLE0605
 __getattr__ = lacking(__name__)
 
 
-def _check_device(device: Any) -> device_type:
-    result = device_type("cpu") if device is None else device_type(device)
+def _check_device(device: Any) -> devices.device:
+    result = devices.device("cpu" if device is None else device)
     if result.type not in ("cpu", "meta"):
         raise RuntimeError(f"PyTorch is not linked with support for {result.type} devices")
     return result
 
 
-def _refuse_events(device: device_type) -> NoReturn:
+def _refuse_events(device: devices.device) -> NoReturn:
     raise RuntimeError(f"{device.type} backend doesn't support events.")
 
 

@@ -153,7 +153,7 @@ def get_capabilities() -> dict[str, Any]:
         "l2_cache_size": detect_l2_bytes(),
     }
     if architecture in ("aarch64", "arm64"):
-        return result | {ours: theirs in available for ours, theirs in _ARM.items()}
+        return result | {name: feature in available for name, feature in _ARM.items()}
     for feature in _X86.split():
         names = {_FEATURES.get(feature, feature), feature.replace("_", ""),
                  feature.replace("_", "-")}

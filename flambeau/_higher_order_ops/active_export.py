@@ -4,7 +4,7 @@ torch.jit.is_tracing."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,13 +18,17 @@ _recorder: ContextVar[Any] = ContextVar("recorder", default=None)
 
 
 @contextmanager
-def exporting() -> Iterator[None]:
-    """Context manager of an export."""
-    token = _active.set(True)
+def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _active.reset(token)
+        variable.reset(token)
+
+
+def exporting() -> AbstractContextManager[None]:
+    """Context manager of an export."""
+    return _set(_active, True)
 
 
 def is_exporting() -> bool:
@@ -32,14 +36,9 @@ def is_exporting() -> bool:
     return _active.get()
 
 
-@contextmanager
-def jit_tracing() -> Iterator[None]:
+def jit_tracing() -> AbstractContextManager[None]:
     """Context manager of a run by torch.jit.trace."""
-    token = _tracing.set(True)
-    try:
-        yield
-    finally:
-        _tracing.reset(token)
+    return _set(_tracing, True)
 
 
 def is_jit_tracing() -> bool:
@@ -47,14 +46,9 @@ def is_jit_tracing() -> bool:
     return _tracing.get()
 
 
-@contextmanager
-def recording(recorder: Any) -> Iterator[None]:
+def recording(recorder: Any) -> AbstractContextManager[None]:
     """Context manager in which a recorder turns calls into nodes."""
-    token = _recorder.set(recorder)
-    try:
-        yield
-    finally:
-        _recorder.reset(token)
+    return _set(_recorder, recorder)
 
 
 def active_recorder() -> Any:

@@ -45,7 +45,7 @@ def _root(y: Any, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
                 f"{y.dtype}"
             )
         g = wrap(np.ones(y._array.shape, y._array.dtype)) if y.__class__ is Tensor \
-            else Ones.like(y.detach())
+            else Functions.ones_like(y.detach())
     elif not isinstance(g, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(g).__name__}"
@@ -209,16 +209,11 @@ class Batched:
     vmap: Callable[[Callable], Callable]
 
 
-class Stack:
-    """torch.stack, set by the operators' layer."""
+class Functions:
+    """Functions of torch that build tensors of subclasses, set by the operators' layer."""
 
-    of: Callable[[Sequence[Tensor]], Tensor]
-
-
-class Ones:
-    """torch.ones_like, set by the operators' layer: a wrapper's operators require its class."""
-
-    like: Callable[[Tensor], Tensor]
+    stack: Callable[[Sequence[Tensor]], Tensor]
+    ones_like: Callable[[Tensor], Tensor]
 
 
 def _batched(
@@ -255,7 +250,7 @@ def _batched(
              allow_unused=allow_unused)
         for i in range(len(rows[0]))
     ]
-    return tuple(None if gs[0] is None else Stack.of(gs) for gs in zip(*result, strict=True))
+    return tuple(None if gs[0] is None else Functions.stack(gs) for gs in zip(*result, strict=True))
 
 
 # ------------------------------------------------------------------------ tensor methods

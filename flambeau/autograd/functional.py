@@ -13,7 +13,7 @@ import numpy as np
 
 from ..native.foundation.public_names import class_of
 from ..tensor.tensor import Tensor, wrap
-from .backward import Stack, grad
+from .backward import Functions, grad
 from .forward_ad import dual_level, make_dual, unpack_dual
 from .function import Function
 from .mode import enable_grad, is_grad_enabled, set_grad_enabled
@@ -336,7 +336,7 @@ class _Stacked(Function):
     @staticmethod
     def forward(ctx: Any, *rows: Tensor) -> Tensor:
         if any(x.__class__ is not Tensor for x in rows):
-            return Stack.of(rows)  # a subclass can't be built from its array alone
+            return Functions.stack(rows)  # a subclass can't be built from its array alone
         return wrap(np.stack([x._array for x in rows]))
 
     @staticmethod

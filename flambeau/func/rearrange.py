@@ -111,8 +111,7 @@ def _check(
     if _ELLIPSIS in others - names:
         raise ValueError("Ellipsis found in right side, but not left side of a pattern "
                          f"{pattern}")
-    if any(_ELLIPSIS in axes and axes != (_ELLIPSIS,) for axes in left) or "(...)" in \
-            pattern.partition("->")[0].replace(" ", ""):
+    if re.search(r"\([^)]*\.\.\.", pattern.partition("->")[0]):
         raise ValueError(f"Ellipsis is parenthesis in the left side is not allowed: {pattern}")
     if names != others:
         raise ValueError("Identifiers only on one side of rearrange expression (should be on "

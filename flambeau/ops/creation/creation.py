@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.backward import Ones, requires_grad_
+from ...autograd.backward import Functions, requires_grad_
 from ...native.foundation.user_frames import warn
 from ...tensor import devices
 from ...tensor import dtypes as types
@@ -588,7 +588,7 @@ def _like(name: str, value: Any) -> Callable:
 
 
 empty_like, zeros_like = _like("empty_like", None), _like("zeros_like", 0)
-ones_like = Ones.like = _like("ones_like", 1)
+ones_like = Functions.ones_like = _like("ones_like", 1)
 
 
 @public()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.backward import Stack
+from ...autograd.backward import Functions
 from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import get_default_dtype
@@ -140,7 +140,7 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     return np.stack([a.astype(kind, copy=False) for a in tensors], at)
 
 
-Stack.of = stack
+Functions.stack = stack
 
 
 @stack.batch

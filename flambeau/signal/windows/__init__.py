@@ -170,16 +170,13 @@ def _triangle(M: int, a: Any, sym: bool, options: dict[str, Any]) -> Tensor:
 
 def _fixed(
     name: str, doc: str, shown: str, coefficients: tuple[float, ...] = (),
-    build: Callable[..., Tensor] = _sum_cosines,
+    build: Callable[..., Tensor] = _sum_cosines, named_in_errors: str = "general_cosine",
 ) -> Callable[..., Tensor]:
-    checked = "blackman" if name == "blackman" else "bartlett" if not coefficients \
-        else "general_cosine"
-
     def function(
         M: int, *, sym: bool = True, dtype: Dtype | None = None, layout: Any = strided,
         device: Any = None, requires_grad: bool = False,
     ) -> Tensor:
-        options = _options(checked, M, dtype, layout, device, requires_grad)
+        options = _options(named_in_errors, M, dtype, layout, device, requires_grad)
         return build(M, coefficients, sym, options)
 
     function.__name__ = function.__qualname__ = name
@@ -197,11 +194,11 @@ hamming = _fixed("hamming", "0.54 - 0.46 cos(2 pi n / (M - 1)).", "0.5400, 1.000
                  (0.54, 1.0 - 0.54))
 hann = _fixed("hann", "0.5 - 0.5 cos(2 pi n / (M - 1)).", "0.5000, 1.0000, 0.5000", (0.5, 0.5))
 blackman = _fixed("blackman", "0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).",
-                  "0.3400, 1.0000, 0.3400", (0.42, 0.5, 0.08))
+                  "0.3400, 1.0000, 0.3400", (0.42, 0.5, 0.08), named_in_errors="blackman")
 nuttall = _fixed("nuttall", "Four cosines with low side lobes.", "0.2270, 1.0000, 0.2270",
                  (0.3635819, 0.4891775, 0.1365995, 0.0106411))
 bartlett = _fixed("bartlett", "A triangle with zeros at its ends.", "0.5000, 1.0000, 0.5000",
-                  build=_triangle)
+                  build=_triangle, named_in_errors="bartlett")
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine",
            "general_hamming", "hamming", "hann", "kaiser", "nuttall"]
