@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from ...autograd.errors.missing_derivatives import raise_missing, raise_unlisted
 from ...autograd.node import Node
 from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
 from ...tensor.tensor import Tensor
@@ -81,6 +82,10 @@ class Operator:
         self.differentiable: bool = options.pop("differentiable", True)
         self.inplace: bool = options.pop("inplace", kind is Kind.POINTWISE)
         self.constant_outputs: tuple[int, ...] = options.pop("constant_outputs", ())
+        # Floating inputs that must not require grad.
+        self.constant_inputs: tuple[str, ...] = options.pop("constant_inputs", ())
+        # What PyTorch calls the operator in errors about its derivative.
+        self.torch_kernel: str = options.pop("torch_kernel", name.strip("_"))
         self.result_type: Any = options.pop("result_type", None)
         self.expose: tuple[str, ...] = options.pop("expose", ("torch", "Tensor"))
         self.aliases: tuple[str, ...] = options.pop("aliases", ())
@@ -285,9 +290,17 @@ class Operator:
 
 
 def _missing(operator: Operator, name: str) -> Callable:
-    def vjp(g: Any) -> Any:
-        raise RuntimeError(f"derivative for '{operator.name}' with respect to '{name}' is not "
-                           "implemented")
+    """Return the vjp of an input without one: it raises. RuntimeError at once if the input has to
+    be a constant."""
+    if name in operator.constant_inputs:
+        raise RuntimeError(
+            f"The function '{operator.torch_kernel}' is not differentiable with respect to "
+            f"argument '{name}'. This input cannot have requires_grad True.")
+
+    def vjp(g: Any) -> NoReturn:
+        if operator.node_type.__name__ == "NotImplemented":
+            raise_unlisted(operator.torch_kernel)
+        raise_missing(operator.torch_kernel)
 
     return vjp
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.inplace import bump, check_writable
+from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...autograd.mode import MODE, no_grad
 from ...tensor import dtypes as types
 from ...tensor.capture_marks import holds
@@ -428,7 +429,8 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     >>> torch.binomial(torch.tensor([10., 10.]), torch.tensor([0., 1.]))
     tensor([ 0., 10.])
     """
-    return wrap(rejection_sampling.binomial(count._array, prob._array, generator))
+    drawn = wrap(rejection_sampling.binomial(count._array, prob._array, generator))
+    return record_without_derivative("binomial", drawn, (count, prob))
 
 
 # -------------------------------------------------------------------------------- in place

@@ -20,8 +20,8 @@ from .matrix_checks import (
 
 
 @opaque(leading=True, layout=Layout.COLUMNS,
-        name="_ldl_factor_ex", expose=(), differentiable=False, ref=None, samples=None,
-        values=ONLY_RUNNING_TELLS,
+        name="_ldl_factor_ex", expose=(), node="NotImplemented", ref=None, samples=None,
+        torch_kernel="linalg_ldl_factor_ex", values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"))
 def _ldl_factor_ex(
     A: Array, hermitian: bool, check_errors: bool = False, name: str = "torch.linalg.ldl_factor_ex"
@@ -89,7 +89,8 @@ def _check_solve(LD: Array, pivots: Array, B: Array) -> None:
 
 
 @opaque(layout=Layout.COLUMNS,
-        name="_ldl_solve", expose=(), differentiable=False, ref=None, samples=None)
+        name="_ldl_solve", expose=(), node="NotImplemented", ref=None, samples=None,
+        torch_kernel="linalg_ldl_solve")
 def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian: bool) -> Array:
     """The X of A X = B for a factored A."""
     _check_solve(LD, pivots, B)

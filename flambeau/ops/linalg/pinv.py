@@ -237,7 +237,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any
     right = B.unsqueeze(-1) if vector else B
     X, rank, values = _lstsq(A, right, rcond, driver)
     m, n = A.shape[-2:]
-    residuals = X.new_empty((0,)).real if X.is_complex() else X.new_empty((0,))
+    residuals = X.real.reshape(-1)[:0].clone()
     full = driver == "gels" or bool((rank == n).all())
     if m > n and driver != "gelsy" and full:
         residuals = (A @ X - right).abs().square().sum(-2)

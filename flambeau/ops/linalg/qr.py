@@ -138,7 +138,7 @@ def _raw_reference(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @opaque(leading=True, layout=Layout.COLUMNS,
-        name="geqrf", differentiable=False, ref=_raw_reference, samples=rectangular_samples,
+        name="geqrf", ref=_raw_reference, samples=rectangular_samples,
         result_type=return_type("geqrf", "a", "tau"))
 def geqrf(input: Array) -> tuple[Array, Array]:
     """R on and above the diagonal, the reflections' vectors below it, and their scales tau.

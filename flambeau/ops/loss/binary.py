@@ -72,6 +72,7 @@ def _are_probabilities(input: Array, target: Array, *_: Any) -> bool:
 
 @opaque(layout=Layout.ITERATOR, reduces=True,
         name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", expose=(),
+        constant_inputs=("weight",),
         ref=_bce_reference, samples=_probabilities,
         values=ValueRule(("input", "target"), _are_probabilities))
 def _bce(input: Array, target: Array, weight: Array | None, reduction: int) -> Array:

@@ -138,7 +138,8 @@ def _cross_reference(x: np.ndarray, *rest: Any) -> tuple[np.ndarray, np.ndarray]
 
 def _likelihood_operator(name: str, node: str) -> Any:
     @opaque(linear_in="input", name=name, node=node, expose=(), ref=_nll_reference,
-            samples=_likelihoods, labels="target")
+            samples=_likelihoods, labels="target", constant_inputs=("weight",),
+            torch_kernel=f"nll_loss{'2d' * name.endswith('2d')}_forward")
     def body(
         input: Array, target: Array, weight: Array | None, reduction: int, ignore_index: float
     ) -> Array:
@@ -223,7 +224,8 @@ def _fuse(name: str, node: str) -> Any:
     """log_softmax and the likelihood in one operator: (loss, log probabilities)."""
 
     @opaque(name=name, node=node, expose=(), ref=_cross_reference, samples=_likelihoods,
-            labels="target")
+            labels="target", constant_inputs=("weight",),
+            torch_kernel=f"nll_loss{'2d' * name.endswith('2d')}_forward")
     def body(
         input: Array, target: Array, weight: Array | None, reduction: int, ignore_index: float
     ) -> tuple[Array, Array]:

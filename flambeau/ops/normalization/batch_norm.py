@@ -177,6 +177,7 @@ def _running_reference(
 
 @opaque(layout=Layout.CHANNELS_LAST,
         name="_batch_norm_running", node="NativeBatchNormBackward0", expose=(),
+        constant_inputs=("running_mean", "running_var"), torch_kernel="native_batch_norm",
         ref=_running_reference, samples=_running_samples)
 def _batch_norm_running(
     input: Array, weight: Array | None, bias: Array | None, running_mean: Array,

@@ -362,7 +362,7 @@ def _same_dtype(operator: Any, operands: Any, common: Any) -> None:
         raise RuntimeError("heaviside is not yet implemented for complex tensors.")
 
 
-@pointwise(ref=np.heaviside, samples=pairs_nonzero, differentiable=False, refuse=_same_dtype)
+@pointwise(ref=np.heaviside, samples=pairs_nonzero, node="NotImplemented", refuse=_same_dtype)
 def heaviside(input: Array, values: Array) -> Array:
     """0 below 0, 1 above, and `values` at 0.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.tensor import Tensor, wrap
@@ -536,7 +537,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if weights._array.shape != array.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     y = np.bincount(array, weights._array.astype(np.float64), minlength)
-    return wrap(y.astype(np.float32 if weights._array.dtype == np.float32 else np.float64))
+    y = y.astype(np.float32 if weights._array.dtype == np.float32 else np.float64)
+    return record_without_derivative("bincount", wrap(y), (weights,))
 
 
 @public(spaces=("torch", "Tensor"), explains=True)

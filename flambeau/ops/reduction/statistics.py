@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
@@ -177,7 +178,7 @@ def _histograms(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=20), 3), {"range": (-1.0, 1.0), "density": True}
 
 
-@opaque(differentiable=False, samples=_histograms, result_type=return_type(
+@opaque(node="NotImplemented", samples=_histograms, result_type=return_type(
     "histogram", "hist", "bin_edges"), ref=lambda x, bins, range=None, density=False: np.histogram(
         x, bins, range, density))
 def histogram(
@@ -251,7 +252,8 @@ def histogramdd(
         low, high = (None, None) if range is None else range[2 * i : 2 * i + 2]
         edges.append(_edges(points[:, i], b, low, high))
     counts = _count(points, edges, None if weight is None else weight._array, density)
-    return _HISTOGRAM(wrap(counts), tuple(wrap(e) for e in edges))
+    hist = record_without_derivative("_histogramdd_from_bin_cts", wrap(counts), (input, weight))
+    return _HISTOGRAM(hist, tuple(wrap(e) for e in edges))
 
 
 # -------------------------------------------------------------------------------- gradients

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...native.target.eager_costs import MAX_COUNTED_RANGE_RATIO
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.tensor import Tensor, wrap
@@ -95,7 +96,9 @@ def unique(
             array, return_inverse=True, return_counts=True, axis=axis
         )
         shape = array.shape if axis is None else (array.shape[axis],)
-    result = [wrap(values)]
+    name, node = ("_unique2", "Unique2Backward0") if dim is None \
+        else ("unique_dim", "UniqueDimBackward0")
+    result = [record_without_derivative(name, wrap(values), (input,), node)]
     if return_inverse:
         result.append(wrap(np.asarray(inverse).reshape(shape).astype(np.int64, copy=False)))
     if return_counts:
@@ -122,7 +125,8 @@ def unique_consecutive(
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (rows[1:] != rows[:-1]).any(1)
     starts = np.flatnonzero(fresh)
-    result = [wrap(array.take(starts, at))]
+    result = [record_without_derivative(
+        "unique_consecutive", wrap(array.take(starts, at)), (input,), "UniqueConsecutiveBackward0")]
     if return_inverse:
         inverse = np.cumsum(fresh) - 1
         result.append(wrap(inverse.reshape(input._array.shape if dim is None else (-1,))))

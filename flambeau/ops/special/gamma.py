@@ -164,7 +164,7 @@ def _refuse(operator: Any, operands: Any, common: Any) -> None:
         raise dtype_refusals.not_implemented(operator, common)
 
 
-@pointwise(ref=_igamma_ref, samples=positive_pairs, refuse=_refuse,
+@pointwise(ref=_igamma_ref, samples=positive_pairs, refuse=_refuse, torch_kernel="igamma: input",
            aliases=("special.gammainc",))
 def igamma(input: Array, other: Array) -> Array:
     """Regularised lower incomplete gamma function P(input, other); differentiable in `other`.
@@ -176,6 +176,7 @@ def igamma(input: Array, other: Array) -> Array:
 
 
 @pointwise(ref=lambda a, x: 1 - _igamma_ref(a, x), samples=positive_pairs, refuse=_refuse,
+           torch_kernel="igammac: input",
            aliases=("special.gammaincc",))
 def igammac(input: Array, other: Array) -> Array:
     """Regularised upper incomplete gamma function 1 - P(input, other); differentiable in `other`.
@@ -216,7 +217,7 @@ def _zeta_ref(x: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_zeta_ref, samples=_above_one, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=dtype_refusals.complex_numbers)
+           inplace=False, refuse=dtype_refusals.complex_numbers, node="SpecialZetaBackward0")
 def zeta(input: Array | Number, other: Array | Number) -> Array:
     """Hurwitz zeta function, the sum of (other + k)**-input; differentiable in `other`.
 
