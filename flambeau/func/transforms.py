@@ -111,9 +111,14 @@ def jvp(
     level = push_level()
     enabled, LEVELS.enabled = LEVELS.enabled, True
     try:
-        duals = (_dual(x, t, level) for x, t in zip(leaves(primals), leaves(tangents), strict=True))
-        y, aux = split_aux(func(*rebuild(primals, duals)), has_aux, _JVP)
-        outputs = outputs_of(y, _JVP)
+        if primals.__class__ is tuple and all(isinstance(x, Tensor) for x in primals):
+            arguments = [_dual(x, t, level) for x, t in zip(primals, tangents, strict=True)]
+        else:
+            duals = (_dual(x, t, level)
+                     for x, t in zip(leaves(primals), leaves(tangents), strict=True))
+            arguments = rebuild(primals, duals)
+        y, aux = split_aux(func(*arguments), has_aux, _JVP)
+        outputs = [y] if isinstance(y, Tensor) else outputs_of(y, _JVP)
         result = [tangent_at(t, level) for t in outputs]
         if strict and any(t is None for t in result):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
@@ -123,7 +128,10 @@ def jvp(
     finally:
         LEVELS.enabled = enabled
         pop_level(level)
-    value, product = rebuild(y, iter(values)), rebuild(y, iter(new))
+    if isinstance(y, Tensor):
+        value, product = values[0], new[0]
+    else:
+        value, product = rebuild(y, iter(values)), rebuild(y, iter(new))
     if not has_aux:
         return value, product
     return value, product, map_leaves(lambda x: primal_at(x, level), aux)

@@ -16,6 +16,7 @@ from ...autograd.tangents import (
     tangent_at, tangents_of, zeros_as,
 )
 from ...autograd.inplace import before_write
+from ...autograd.mode import MODE
 from ...autograd.node import Node
 from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
@@ -31,6 +32,7 @@ from ..indexing import index
 from ..view.slices import basic_index
 from . import fused_tangents, tangent_rules
 from .lingering_stubs import LingeringStubs
+from .plain_duals import Split, split_plain
 
 
 def _targets() -> list[tuple[Any, Callable]]:
@@ -163,6 +165,10 @@ def push(
         return original(*args, **kwargs)
     level = None
     if LEVELS.enabled:
+        if len(LEVELS.active) == 1:
+            split = split_plain(args, kwargs, LEVELS.active[0])
+            if split is not None:
+                return _push_plain(operator, reflected, original, split, kwargs)
         level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
     elif LEVELS.tape is not None:
         y = original(*args, **kwargs)
@@ -171,15 +177,47 @@ def push(
     if level is None:
         y = original(*args, **kwargs)
         return _hide_views(y, (), args) if operator.kind is Kind.VIEW else y
+    _check_out(operator, kwargs)
+    return _push_by_rule(operator, reflected, original, args, kwargs, level)
+
+
+def _check_out(operator: Operator, kwargs: dict[str, Any]) -> None:
     if kwargs.get("out") is not None:
         raise RuntimeError(f"Trying to use forward AD with {operator.name.strip('_')}_out that "
                            "does not support it because it is an out= function")
-    if len(LEVELS.active) == 1 and (
-            operator.kind is Kind.POINTWISE or operator.value_and_jvp is not None):
-        fused = fused_tangents.push_fused(operator, bound(operator, args, kwargs, reflected), level)
-        if fused is not None:
-            return fused
-    return _push_by_rule(operator, reflected, original, args, kwargs, level)
+
+
+def _push_plain(
+    operator: Operator, reflected: bool, original: Callable, split: Split, kwargs: dict[str, Any]
+) -> Any:
+    """Push in the plain case: the rule's operators are neither watched nor recorded."""
+    primals, tangents, is_dual = split
+    if not is_dual or not operator.differentiable:
+        return original(*primals, **kwargs)
+    _check_out(operator, kwargs)
+    if _variadic_position(operator) is not None:
+        values = bound(operator, gather_arguments(operator, tuple(primals), kwargs), kwargs,
+                       reflected)
+        tangents = tangents[:1]
+    else:
+        values = bound(operator, tuple(primals), kwargs, reflected)
+        if reflected:
+            tangents.reverse()
+    tangents += [None] * (len(values) - len(tangents))
+    level = LEVELS.active[0]
+    pair = fused_tangents.push_fused(operator, values, tangents)
+    if pair is None:
+        y = original(*primals, **kwargs)
+        if y is NotImplemented:
+            return y
+        grad, MODE.grad, LEVELS.enabled = MODE.grad, False, False
+        try:
+            dy = tangent_rules.apply_rule(operator, values, tangents, y)
+        finally:
+            MODE.grad, LEVELS.enabled = grad, True
+    else:
+        y, dy = pair
+    return _as_dual(y, dy, level)
 
 
 def _push_by_rule(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd import no_grad
-from ...autograd.tangents import LEVELS, attach, primal_at, same_history, tangent_at
+from ...autograd.tangents import LEVELS
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_POINTWISE_KERNELS
 from ...tensor.dtypes import FLOATS
 from ...tensor.meta import meta_array
@@ -64,78 +64,58 @@ def _apply_body(operator: Operator, values: list[Any]) -> Any:
     return (operator.ufunc or operator.body)(*args, **named)
 
 
-def push_fused(operator: Operator, values: list[Any], level: int) -> Tensor | None:
-    """Return the operator's result with its tangent at `level`, the only one there is, or None
-    where the arguments are not large plain arrays, or an operator has no such kernel."""
+def push_fused(
+    operator: Operator, primals: list[Any], tangents: list[Tensor | None]
+) -> tuple[Tensor, Tensor] | None:
+    """Return the operator's result and its tangent, or None where the arguments are not large
+    arrays, or the operator has no such kernel. Nothing has a history or further tangents."""
     if operator.kind is Kind.POINTWISE:
-        pair = _push_pointwise(operator, values, level)
+        pair = _push_pointwise(operator, primals, tangents)
     elif operator.value_and_jvp is not None:
-        pair = _push_declared(operator, operator.value_and_jvp, values, level)
+        pair = _push_declared(operator, operator.value_and_jvp, primals, tangents)
     else:
         return None
-    if pair is None:
-        return None
-    y, dy = map(wrap, pair)
-    dual = same_history(y)
-    attach(dual, level, y, dy)
-    return dual
-
-
-def _plain_arrays(x: Tensor, level: int) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Return the arrays of a tensor and of its tangent, or None unless both are plain and have no
-    history."""
-    primal, tangent = primal_at(x, level), tangent_at(x, level)
-    if primal._array.__class__ is not np.ndarray or primal._tracked:
-        return None
-    if tangent is None:
-        return primal._array, None
-    if tangent._array.__class__ is not np.ndarray or tangent._tracked:
-        return None
-    return primal._array, tangent._array
+    return None if pair is None else (wrap(pair[0]), wrap(pair[1]))
 
 
 def _push_declared(
-    operator: Operator, rule: Callable, values: list[Any], level: int
+    operator: Operator, rule: Callable, primals: list[Any], tangents: list[Tensor | None]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    arrays: list[Any] = list(values)
-    tangents: list[Any] = [None] * len(values)
-    for i in operator.tensor_positions:
-        if values[i].__class__ is Tensor:
-            both = _plain_arrays(values[i], level)
-            if both is None:
-                return None
-            arrays[i], tangents[i] = both
-        elif values[i] is not None:
-            return None
-    read = [arrays[operator.names.index(name)] if position is None else tangents[position]
-            for name, position in tangent_rules.parameters_of(rule, operator)]
+    sources = operator.names
+    read: list[Any] = []
+    for name, position in tangent_rules.parameters_of(rule, operator):
+        x = primals[sources.index(name)] if position is None else tangents[position]
+        read.append(x._array if isinstance(x, Tensor) else x)
     result: tuple[np.ndarray, np.ndarray] | None = rule(*read)
     return result
 
 
 def _push_pointwise(
-    operator: Operator, values: list[Any], level: int
+    operator: Operator, primals: list[Any], tangents: list[Tensor | None]
 ) -> tuple[np.ndarray, np.ndarray] | None:
     arrays: list[np.ndarray] = []
     key: list[Any] = [operator]
-    for value in values:
-        if value.__class__ is Tensor:
-            both = _plain_arrays(value, level)
-            if both is None or both[0].size <= MAX_NUMPY_POINTWISE_ELEMENTS:
+    for x, tangent in zip(primals, tangents, strict=True):
+        if isinstance(x, Tensor):
+            if x._array.size <= MAX_NUMPY_POINTWISE_ELEMENTS:
                 return None
-            arrays += [a for a in both if a is not None]
-            key.append(both[1] is not None)
-        elif value.__class__ in _SETTINGS:
-            key += (value if value else repr(value), value.__class__)
+            arrays.append(x._array)
+            key.append(tangent is not None)
+            if tangent is not None:
+                arrays.append(tangent._array)
+        elif x.__class__ in _SETTINGS:
+            key += (x if x else repr(x), x.__class__)
         else:
             return None
     if not arrays or not _are_alike(arrays):
         return None
-    formula = _formula_of(tuple(key), operator, values, level)
+    formula = _formula_of(tuple(key), operator, primals, tangents)
     return None if formula is None else serve_pair(tuple(key), formula, arrays)
 
 
-def _formula_of(key: tuple, operator: Operator, values: list[Any], level: int) -> Callable | None:
+def _formula_of(
+    key: tuple, operator: Operator, primals: list[Any], tangents: list[Tensor | None]
+) -> Callable | None:
     """Return the formula of elements and their tangents, from the second call with these settings
     on; None if there is none."""
     try:
@@ -148,27 +128,29 @@ def _formula_of(key: tuple, operator: Operator, values: list[Any], level: int) -
             FORMULAS.clear()
         _called_once.add(key)
         return None
-    formula = FORMULAS[key] = _derive(operator, values, level)
+    formula = FORMULAS[key] = _derive(operator, primals, tangents)
     return formula
 
 
-def _derive(operator: Operator, values: list[Any], level: int) -> Callable | None:
+def _derive(
+    operator: Operator, primals: list[Any], tangents: list[Tensor | None]
+) -> Callable | None:
     """Run the operator and its rule on tensors without memory; return the tape as a formula."""
-    probes, inputs = list(values), []
-    tangents: list[Tensor | None] = [None] * len(values)
-    for i, value in enumerate(values):
-        if isinstance(value, Tensor):
-            probes[i] = probe = _probe(value)
-            inputs.append(probe)
-            if tangent_at(value, level) is not None:
-                tangents[i] = probe = _probe(value)
+    probes, inputs = list(primals), []
+    probes_t: list[Tensor | None] = [None] * len(primals)
+    for i, x in enumerate(primals):
+        if isinstance(x, Tensor):
+            probes[i] = _probe(x)
+            inputs.append(probes[i])
+            if tangents[i] is not None:
+                probes_t[i] = probe = _probe(x)
                 inputs.append(probe)
     tape = LEVELS.tape = Tape()
     enabled, LEVELS.enabled = LEVELS.enabled, False
     try:
         with no_grad():
             y = tangent_rules.call_with(operator, probes)
-            dy = tangent_rules.apply_rule(operator, probes, tangents, y)
+            dy = tangent_rules.apply_rule(operator, probes, probes_t, y)
     except Exception:  # it reads values, or calls what is not pointwise
         return None
     finally:

@@ -65,7 +65,8 @@ def apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: An
         return _push_view(operator, values, tangents)
     if operator.linear_in:
         return _push_linear(operator, values, tangents, y)
-    _check_derivatives(operator, tangents, y)
+    if not _has_all_derivatives(operator):
+        _check_derivatives(operator, tangents, y)
     if _has_complex(values):
         diagonal = operator.kind is Kind.POINTWISE and operator.holomorphic \
             and operator.joint is None
@@ -77,6 +78,13 @@ def apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: An
     if diagonal and isinstance(y, Tensor):
         return _push_diagonal(operator, values, tangents, y)
     return _push_by_double_vjp(operator, values, tangents, y)
+
+
+@functools.cache
+def _has_all_derivatives(operator: Operator) -> bool:
+    """Return whether there is a derivative by every input."""
+    return operator.joint is not None or all(
+        operator.names[i] in operator.vjps for i in operator.tensor_positions)
 
 
 def _check_derivatives(operator: Operator, tangents: list[Any], y: Any) -> None:
@@ -237,7 +245,8 @@ def _cotangents(
 ) -> list[Any]:
     """Return the raw vjps of some inputs; nested lists for sequences of tensors."""
     plan = operator.plans.get(_mask(positions)) or operator.plan(_mask(positions))
-    read = _read_values(operator, plan.sources, values, y, _needs(operator, positions))
+    needs = _needs(operator, positions) if plan.joint else ()
+    read = _read_values(operator, plan.sources, values, y, needs)
     if plan.joint:
         vjp, indices = plan.entries[0]
         every = vjp(g, *[read[i] for i in indices])
@@ -257,9 +266,9 @@ def _push_diagonal(operator: Operator, values: list[Any], tangents: list[Any], y
         t = tangents[i]
         if t is None:
             continue
-        if t.dtype != y.dtype:
+        if t._array.dtype is not y._array.dtype:
             t = t.to(y.dtype)
-        if t.shape != y.shape:
+        if t._array.shape != y._array.shape:
             t = t.expand(y.shape)
         parts = _cotangents(operator, values, [i], t, y)
         if not parts or parts[0] is None:  # no derivative with respect to this operand
@@ -270,9 +279,9 @@ def _push_diagonal(operator: Operator, values: list[Any], tangents: list[Any], y
         total = part if total is None else total + part
     if total is None:
         return None
-    if total.dtype != y.dtype:
+    if total._array.dtype is not y._array.dtype:
         total = total.to(y.dtype)
-    return total if total.shape == y.shape else total.expand(y.shape)
+    return total if total._array.shape == y._array.shape else total.expand(y.shape)
 
 
 def _push_rows(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor) -> Any:
