@@ -103,6 +103,7 @@ _SUBMODULES = frozenset((
 ))
 _ELSEWHERE = {
     "cond": "_higher_order_ops.cond",
+    "while_loop": "_higher_order_ops.while_loop",
     **dict.fromkeys(("AcceleratorError", "Event", "OutOfMemoryError", "Stream"), "accelerator"),
     **dict.fromkeys(("GradScaler", "autocast"), "amp"),
     **dict.fromkeys((

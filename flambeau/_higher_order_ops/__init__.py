@@ -1,9 +1,12 @@
 """torch._higher_order_ops: operators on functions, which are graphs in exported programs."""
 
 from ..tensor.absent import lacking
+from .associative_scan import associative_scan
+from .cond import cond
+from .map import map
+from .scan import scan
+from .while_loop import while_loop
 
-__all__: list[str] = []
+__all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]
 
-_NAMES = ("associative_scan", "cond", "flex_attention", "scan", "while_loop")
-
-__getattr__ = lacking(__name__, _NAMES)
+__getattr__ = lacking(__name__, ("flex_attention",))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..ops.core.operator import PUBLIC
+from ..ops.interception import batching
 from ..ops.registration.custom_operators import namespace
 from ..tensor.symbolic_length import SymBool
 from ..tensor.tensor import Tensor
@@ -47,7 +49,15 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any],
     recorder = active_recorder()
     if recorder is not None and not isinstance(pred, bool):
         return recorder.choose(cond_op, pred, (true_fn, false_fn), tuple(operands))
+    if isinstance(pred, Tensor) and batching.STATE.batches and batching.is_inside(pred):
+        return _choose_elements(pred, true_fn(*operands), false_fn(*operands))
     return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def _choose_elements(pred: Tensor, first: Any, second: Any) -> Any:
+    """The results of both functions, chosen for each example of a vmap."""
+    where = PUBLIC["torch"]["where"]
+    return pytree.tree_map(lambda a, b: where(pred, a, b), first, second)
 
 
 def cond_op(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any],

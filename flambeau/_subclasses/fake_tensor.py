@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from ..ops.core.operator import PUBLIC
 from ..tensor.devices import device as _device
@@ -12,10 +12,10 @@ from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from ..utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["DataDependentOutputException", "FakeTensor", "FakeTensorMode",
-           "UnsupportedFakeTensorException", "is_fake"]
+__all__ = ["DataDependentOutputException", "DynamicOutputShapeException", "FakeTensor",
+           "FakeTensorMode", "UnsupportedFakeTensorException", "is_fake"]
 
-_VALUES = frozenset(("item", "_local_scalar_dense", "equal", "nonzero", "masked_select"))
+_VALUES = frozenset(("item", "_local_scalar_dense", "equal"))
 
 
 class UnsupportedFakeTensorException(RuntimeError):
@@ -24,6 +24,15 @@ class UnsupportedFakeTensorException(RuntimeError):
 
 class DataDependentOutputException(RuntimeError):
     """An operator whose result depends on values, which fake tensors lack. `func`: the operator."""
+
+    def __init__(self, func: Any) -> None:
+        super().__init__(str(func))
+        self.func = func
+
+
+class DynamicOutputShapeException(RuntimeError):
+    """An operator whose result's shape depends on values, which fake tensors lack. `func`: the
+    operator."""
 
     def __init__(self, func: Any) -> None:
         super().__init__(str(func))
@@ -63,6 +72,12 @@ class FakeTensor(Tensor):
         sizes = ", ".join(map(str, self.shape))
         kind = "" if str(self.dtype) == "torch.float32" else f", dtype={self.dtype}"
         return f"FakeTensor(..., size=({sizes}{',' if len(self.shape) == 1 else ''}){kind})"
+
+    def _flambeau_refuse(self, operator: str) -> NoReturn:
+        """Raise for an operator whose result's size depends on values."""
+        if operator == "aten.equal.default":
+            raise DataDependentOutputException(operator)
+        raise DynamicOutputShapeException(operator)
 
     @classmethod
     def __torch_dispatch__(
@@ -132,7 +147,14 @@ class FakeTensorMode(TorchDispatchMode):
         args, kwargs = pytree.tree_map(unwrap, (args, kwargs))
         if "device" in kwargs or not any(isinstance(v, Tensor) for v in values):
             kwargs = {**kwargs, "device": "meta"}
-        return pytree.tree_map(wrap, func(*args, **kwargs))
+        try:
+            result = func(*args, **kwargs)
+        except (NotImplementedError, RuntimeError) as error:
+            name = getattr(error, "operator", None)
+            if name is None:
+                raise
+            raise DynamicOutputShapeException(f"aten.{name}") from error
+        return pytree.tree_map(wrap, result)
 
 
 def _on_meta(tensor: Tensor) -> Tensor:

@@ -14,13 +14,13 @@ from ..ops.interception import torch_function
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .errors import UserError, UserErrorType
-from .sizes import SymbolicFloat, SymbolicSize
+from .sizes import SymbolicFloat, SymbolicSize, plain, twin
 
-__all__ = ["Subgraph", "choose", "map_over"]
+__all__ = ["Subgraph", "add_subgraph", "choose", "map_over", "unrecorded"]
 
 
 @contextmanager
-def _unrecorded() -> Iterator[None]:
+def unrecorded() -> Iterator[None]:
     """Hide calls from the active recorders; those activated inside still see them."""
     before = torch_function.STATE.modes[:]
     torch_function.STATE.modes[:] = []
@@ -34,7 +34,9 @@ class Subgraph:
     """Graph of a function, recorded by calling it. Its inputs are the operands and the outer values
     that the function reads."""
 
-    def __init__(self, recorder: Any, function: Callable[..., Any], operands: Any) -> None:
+    def __init__(self, recorder: Any, function: Callable[..., Any], operands: Any, *,
+                 is_loop: bool = False) -> None:
+        """`is_loop`: whether the numbers among the operands are others in each of its steps."""
         self.outer = recorder
         self.graph = Graph()
         self.inner = type(recorder)(self.graph, self.lift, recorder.twins, recorder.step)
@@ -44,7 +46,9 @@ class Subgraph:
         for leaf in pytree.tree_leaves(operands):
             if isinstance(leaf, (Tensor, SymbolicSize, SymbolicFloat)):
                 self.take(leaf)
-        with _unrecorded(), self.inner.active():
+        if is_loop:
+            operands = [self.inside(x) if isinstance(x, SymbolicSize) else x for x in operands]
+        with unrecorded(), self.inner.active():
             self.result = function(*operands)
         self.leaves, self.spec = pytree.tree_flatten(self.result)
 
@@ -64,18 +68,30 @@ class Subgraph:
             self.inner.numbers[id(value)] = value, node
         return node
 
+    def inside(self, value: SymbolicSize) -> SymbolicSize:
+        """Return the number that an input is within the graph."""
+        _, node = self.inner.numbers[id(value)]
+        number = SymbolicSize(plain(value), twin(value), lambda: node, value.expression,
+                              value.table)
+        node.meta["val"] = number
+        return number
+
     def lift(self, value: Tensor) -> Node:
         """Add an input for an outer tensor that the function reads."""
         return self.take(value)
 
-    def finish(self, inputs: list[Any]) -> GraphModule:
-        """Return the graph as a module whose inputs are these values of the outer program."""
+    def finish(self, inputs: list[Any], *, is_single: bool = False) -> GraphModule:
+        """Return the graph as a module whose inputs are these values of the outer program.
+
+        `is_single`: whether it returns its only result by itself, in no tuple.
+        """
         missing = [v for v in inputs if not any(v is w for w in self.operands)]
         for value in missing:
             self.take(value)
         order = [next(n for n, w in zip(self.placeholders(), self.operands, strict=True) if w is v)
                  for v in inputs]
-        self.graph.output(tuple(self.inner.node_of(leaf) for leaf in self.leaves))
+        results = tuple(self.inner.node_of(leaf) for leaf in self.leaves)
+        self.graph.output(results[0] if is_single else results)
         body = Graph()
         values = {node: body.node_copy(node) for node in order}
         body.output(body.graph_copy(self.graph, values))
@@ -86,7 +102,7 @@ class Subgraph:
         return [n for n in self.graph.nodes if n.op == "placeholder"]
 
 
-def _add_subgraph(recorder: Any, name: str, module: GraphModule) -> Node:
+def add_subgraph(recorder: Any, name: str, module: GraphModule) -> Node:
     """Make a function's graph an attribute of the outer graph's module; return its node."""
     path = f"{name}_{sum(key.startswith(f'{name}_') for key in recorder.subgraphs)}"
     recorder.subgraphs[path] = module
@@ -110,7 +126,7 @@ def choose(recorder: Any, function: Any, pred: Any, branches: tuple[Callable, Ca
     parts = [Subgraph(recorder, branch, operands) for branch in branches]
     _compare(parts)
     inputs = _collect_inputs(parts)
-    nodes = [_add_subgraph(recorder, name, part.finish(inputs))
+    nodes = [add_subgraph(recorder, name, part.finish(inputs))
              for name, part in zip(("true_graph", "false_graph"), parts, strict=True)]
     is_true = bool(pred._array if isinstance(pred, Tensor) else pred.value)
     chosen = parts[0 if is_true else 1]
@@ -125,8 +141,8 @@ def map_over(recorder: Any, function: Any, f: Callable[..., Any], leaves: list[T
                     tuple(slices))
     outer = [v for v in body.operands if not any(v is s for s in slices)]
     graph = body.finish([*slices, *outer])
-    node = _add_subgraph(recorder, "body_graph", graph)
-    with _unrecorded():
+    node = add_subgraph(recorder, "body_graph", graph)
+    with unrecorded():
         values = function(graph, leaves, outer)
         twins = values
         if any(recorder.twin_of(x) is not x for x in (*leaves, *outer)):

@@ -23,6 +23,7 @@ from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .aten_calls import aten_call, getitem_steps
 from .control_flow import choose, map_over
+from .loops import loop_while, scan_over
 from .read_numbers import (
     is_counted, lifted_constant, read_number, read_numbers, recounted, refuse,
 )
@@ -99,16 +100,23 @@ class Recorder(TorchFunctionMode):
             return self.subgraph_of.take(value) if known is None else known[1]
         return value.node if symbolic else value
 
+    def entry_of(self, tensor: Tensor) -> Any:
+        """Return what is known of a tensor; a subgraph takes what the outer program knows."""
+        around = self.subgraph_of
+        if id(tensor) not in self.known and around is not None and around.outer.entry_of(tensor):
+            around.take(tensor)
+        return self.known.get(id(tensor))
+
     def twin_of(self, value: Any) -> Any:
         """Return the second input's counterpart of a value."""
         if isinstance(value, Tensor):
-            entry = self.known.get(id(value))
+            entry = self.entry_of(value)
             return value if entry is None else entry[2]
         return twin(value)
 
     def shape_of(self, tensor: Tensor) -> Any:
         """Return the tensor's shape, with symbolic sizes for dynamic lengths."""
-        entry = self.known.get(id(tensor))
+        entry = self.entry_of(tensor)
         if entry is None or not self.twins or entry[2] is tensor:
             return tensor.shape
         return tuple.__new__(Size, [
@@ -136,7 +144,7 @@ class Recorder(TorchFunctionMode):
         with recording(self), self:
             yield
 
-    choose, map_over = choose, map_over
+    choose, map_over, loop_while, scan_over = choose, map_over, loop_while, scan_over
 
     # ---------------------------------------------------------------- calls
 
@@ -152,7 +160,7 @@ class Recorder(TorchFunctionMode):
         if name in _FACTS or name in _SIZES:
             return self.fact(name, func, args, kwargs)
         if name in _VALUES or name in ("item", "tolist"):
-            entry = self.known.get(id(args[0]))
+            entry = self.entry_of(args[0])
             if entry is None or entry[1] in self.fixed:
                 return func(*args, **kwargs)
             if name in _VALUES or self.step is None:

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from .._higher_order_ops.active_export import active_recorder
 from ..fx.node import Node
 from ..fx.trace_errors import explain, user_frame
 from ..tensor.symbolic_length import SymBool, SymFloat, SymInt
@@ -243,6 +244,16 @@ def _node_of(value: Any) -> Any:
     return value.node if isinstance(value, (SymbolicSize, SymbolicFloat, SymbolicBool)) else value
 
 
+def _add_call(function: Callable[..., Any], args: tuple) -> Node:
+    """Add a node to its arguments' graph; where they have several, to the active recorder's."""
+    nodes = [_node_of(a) for a in args]
+    graphs = {n.graph for n in nodes if isinstance(n, Node)}
+    if len(graphs) > 1:
+        recorder = active_recorder()
+        nodes, graphs = [recorder.node_of(a) for a in args], {recorder.graph}
+    return graphs.pop().call_function(function, tuple(nodes))
+
+
 def compute(function: Callable[..., Any], name: str, args: tuple) -> Any:
     """A function of numbers of which some vary."""
     own = next(a for a in args if isinstance(a, (SymbolicSize, SymbolicFloat)))
@@ -252,7 +263,7 @@ def compute(function: Callable[..., Any], name: str, args: tuple) -> Any:
         return value
 
     def make() -> Node:
-        return own.node.graph.call_function(function, tuple(map(_node_of, args)))
+        return _add_call(function, args)
 
     if isinstance(value, int):
         if any(isinstance(a, float) for a in args):
@@ -288,7 +299,7 @@ def _comparison(name: str) -> Callable[..., Any]:
         text = f"{self!r} {_SIGNS[name]} {with_what!r}"
         if self.unbacked or getattr(with_what, "unbacked", False):
             def make() -> Node:
-                return self.node.graph.call_function(function, (self.node, _node_of(with_what)))
+                return _add_call(function, (self, with_what))
 
             return SymbolicBool(value, make, text, name, difference, self.table)
         if value != function(twin(self), twin(with_what)):

@@ -41,6 +41,46 @@ def meta_array(shape: Sequence[int], dtype: np.dtype) -> MetaArray:
     return np.lib.stride_tricks.as_strided(zero, tuple(shape), (0,) * len(shape)).view(MetaArray)
 
 
+def refuse_unknown_values(source: Any, operator: str) -> None:
+    """Raise NotImplementedError for a meta tensor or array whose values would decide the result.
+
+    `operator`: its name in aten, with the overload.
+    """
+    array = getattr(source, "_array", source)
+    if array.__class__ is not MetaArray:
+        return
+    if hasattr(source, "_flambeau_refuse"):  # a fake tensor, with an error of its own
+        source._flambeau_refuse(f"aten.{operator}")
+    name = operator.removesuffix(".default")
+    error = NotImplementedError(
+        "The register_meta function for torch.nonzero() raises unimplemented by default, as a "
+        "correct data-independent implementation does not exist. This implementation returns a "
+        "fake value, assuming all elements of the tensor are non-zero. To enable this registration,"
+        " please set 'torch.fx.experimental._config.meta_nonzero_assume_all_nonzero' to True."
+        if name == "nonzero" else
+        f"aten::{name}: attempted to run this operator with Meta tensors, but there was no fake "
+        "impl or Meta kernel registered. You may have run into this message while using an operator"
+        " with PT2 compilation APIs (torch.compile/torch.export); in order to use this operator "
+        "with those APIs you'll need to add a fake impl. Please see the following for next steps:  "
+        "https://pytorch.org/tutorials/advanced/custom_ops_landing_page.html"
+    )
+    error.add_note("Meta tensors have no values: compute this on real tensors, or with a mask "
+                   "whose size is fixed (torch.where).")
+    error.operator = operator  # type: ignore[attr-defined]
+    raise error
+
+
+def refuse_unknown_repeats(counts: Any, total: int | None) -> None:
+    """Raise RuntimeError for counts on the meta device whose sum is not known."""
+    if counts._array.__class__ is not MetaArray or total is not None:
+        return
+    if hasattr(counts, "_flambeau_refuse"):
+        counts._flambeau_refuse("aten.repeat_interleave.Tensor")
+    error = RuntimeError("cannot repeat_interleave a meta tensor without output_size")
+    error.add_note("Pass output_size, the sum of the repeats.")
+    raise error
+
+
 def _ones_like_input(x: Any) -> Any:
     return np.ones((), x.dtype) if isinstance(x, np.ndarray) else x
 

@@ -21,7 +21,7 @@ from ...native.target.eager_costs import (
     MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES,
 )
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
-from ...tensor.meta import MetaArray
+from ...tensor.meta import MetaArray, refuse_unknown_values
 from ...tensor.narrow_dtypes import NARROW, narrowed
 from ...tensor.overlap import check_no_internal_overlap, check_put
 from ...tensor.promotion import legacy_name
@@ -365,6 +365,10 @@ def _gather(input: Array, where: Positions) -> Array:
                 and (y := take_rows(input, where[0])) is not None:
             return y
         return select_axes(input.take(where[arrays[0]], arrays[0]), input, where)
+    if input.__class__ is MetaArray:
+        for w in where:
+            if w.__class__ is MetaArray and w.dtype == np.bool_:
+                refuse_unknown_values(w, "nonzero.default")
     return select_axes(np.ascontiguousarray(input[where]), input, where)
 
 

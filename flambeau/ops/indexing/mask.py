@@ -12,6 +12,7 @@ from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor.capture_marks import shape_only
 from ...tensor.dtypes import FLOATS, INTEGER
+from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
@@ -161,6 +162,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """
     mask = _mask_of(mask, "masked_select")
     shape = np.broadcast_shapes(input._array.shape, mask._array.shape)
+    refuse_unknown_values(mask, "masked_select.default")
     y = _masked_select(input.expand(*shape), mask.expand(*shape))
     return y if out is None else write_result("masked_select", y, out, (input, mask))
 
@@ -241,6 +243,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     """
     array = input._array
     refuse_eight_bit(array, "nonzero_count_cpu")
+    refuse_unknown_values(input, "nonzero.default")
     if as_tuple:
         if out is not None:
             raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")

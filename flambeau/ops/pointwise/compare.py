@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...tensor.dtypes import COMPLEX, FROM_NUMPY
+from ...tensor.meta import MetaArray, refuse_unknown_values
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
@@ -228,6 +229,8 @@ def allclose(
     True
     """
     close = isclose(input, other, rtol, atol, equal_nan)
+    if isinstance(input, Tensor) and input._array.__class__ is MetaArray:
+        input.item()  # raises PyTorch's error
     return bool(close._array.all() if close.__class__ is Tensor else close.all())
 
 
@@ -246,6 +249,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     a, b = input._array, other._array
     if a.shape != b.shape:
         return False
+    refuse_unknown_values(input, "equal.default")
     return (a is b and a.dtype.kind in "biu") or bool(np.equal(a, b).all())
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.meta import refuse_unknown_values
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
@@ -532,6 +533,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
+    refuse_unknown_values(input, "bincount.default")
     if weights is None:
         return wrap(np.bincount(array, minlength=minlength).astype(np.int64))
     if weights._array.shape != array.shape:

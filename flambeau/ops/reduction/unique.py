@@ -8,6 +8,7 @@ import numpy as np
 
 from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...native.target.eager_costs import MAX_COUNTED_RANGE_RATIO
+from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
@@ -84,6 +85,7 @@ def unique(
     """
     array = input._array
     refuse_eight_bit(array, "unique" if dim is None else "unique_dim")
+    refuse_unknown_values(input, f"{'_unique2' if dim is None else 'unique_dim'}.default")
     if dim is None and array.dtype.kind in "iubf":
         flat = array.reshape(-1)
         values, inverse, counts = _count(flat, return_inverse) or _sort(flat, return_inverse)
@@ -118,6 +120,7 @@ def unique_consecutive(
     tensor([1, 2, 1])
     """
     refuse_eight_bit(input._array, "unique" if dim is None else "unique_dim")
+    refuse_unknown_values(input, "unique_consecutive.default")
     array = input._array if dim is not None else input._array.reshape(-1)
     at = 0 if dim is None else canonical_dim(dim, array.ndim)
     rows = np.moveaxis(array, at, 0)

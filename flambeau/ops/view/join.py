@@ -13,6 +13,7 @@ from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
+from ...tensor.meta import refuse_unknown_repeats
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.size import Size
@@ -633,12 +634,12 @@ def repeat_interleave(
             )
         if (counted._array < 0).any():
             raise RuntimeError("repeats can not be negative")
+        refuse_unknown_repeats(counted, output_size)
     if repeats is None:  # counts alone: the indices that they repeat
         return wrap(np.repeat(np.arange(input._array.size), input._array).astype(np.int64))
-    if dim is None:
-        input, dim = input.reshape(-1), 0
+    input, dim = (input.reshape(-1), 0) if dim is None else (input, dim)
     at = canonical_dim(dim, input._array.ndim)
-    counts = repeats._array if hasattr(repeats, "_array") else np.asarray(repeats)
+    counts = np.asarray(getattr(repeats, "_array", repeats))
     if (counts < 0).any():
         raise RuntimeError("repeats can not be negative")
     if counts.size not in (1, input._array.shape[at]):

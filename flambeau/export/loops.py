@@ -1,0 +1,110 @@
+"""Subgraphs of loops in an exported program: while_loop's two functions, and the step of a scan."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from .._higher_order_ops.scan import scan_op
+from .._higher_order_ops.while_loop import check_carried, while_loop_op
+from .._subclasses.fake_tensor import is_fake
+from ..fx.node import Node
+from ..tensor.tensor import Tensor
+from .control_flow import Subgraph, add_subgraph, unrecorded
+from .sizes import SymbolicSize, plain, twin
+from .symbolic_expressions import INFINITE, Expression
+
+__all__ = ["loop_while", "scan_over"]
+
+
+def loop_while(recorder: Any, condition: Callable[..., Any], body: Callable[..., Any],
+               leaves: tuple[Any, ...], additional: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Record while_loop with both functions as subgraphs; return the results of the loop."""
+    standing = tuple(_stand_in(recorder, leaf) for leaf in leaves)
+    parts = [Subgraph(recorder, f, standing, is_loop=True) for f in (condition, body)]
+    with unrecorded():
+        check_carried(standing, tuple(parts[1].leaves))
+    outer = _read_from_outside(parts, standing)
+    names = ("while_loop_cond_graph", "while_loop_body_graph")
+    graphs = [part.finish([*standing, *outer], is_single=part is parts[0]) for part in parts]
+    nodes = [add_subgraph(recorder, name, g) for name, g in zip(names, graphs, strict=True)]
+    values, twins = _run(recorder, while_loop_op, graphs, [leaves, outer], parts[1].leaves)
+    call = recorder.add(while_loop_op, [*nodes, leaves, tuple(outer)], {}, values)
+    return _receive(recorder, call, values, twins)
+
+
+def scan_over(recorder: Any, step: Callable[..., Any], carry: list[Any], rows: list[Any],
+              additional: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Record scan with its step as a subgraph; return the last carry and the stacked outputs."""
+    standing = (*(_stand_in(recorder, x) for x in carry), *(x[0] for x in rows))
+    part = Subgraph(recorder, step, standing)
+    outer = _read_from_outside([part], standing)
+    graph = part.finish([*standing, *outer])
+    node = add_subgraph(recorder, "scan_combine_graph", graph)
+    values, twins = _run(recorder, scan_op, [graph], [carry, rows, outer], None)
+    call = recorder.add(scan_op, [node, list(carry), list(rows), tuple(outer)], {}, values)
+    return _receive(recorder, call, values, twins)
+
+
+def _stand_in(recorder: Any, leaf: Any) -> Any:
+    """Return another object for a carried value, which may be carried twice."""
+    if isinstance(leaf, Tensor):
+        return recorder.record(Tensor.detach, (leaf,), {})
+    if isinstance(leaf, bool):
+        raise NotImplementedError("torch.export: a bool that while_loop carries")
+    return _new_number(recorder, plain(leaf),
+                       lambda: recorder.add(operator.add, [leaf, 0], {}, leaf))
+
+
+def _new_number(recorder: Any, value: int, make: Callable[[], Node]) -> SymbolicSize:
+    """Return a number that no size tells."""
+    other = value + (recorder.step or 1)
+    symbol = recorder.table.add("u", value, other, -INFINITE, unbacked=True)
+    return SymbolicSize(value, other, make, Expression([(symbol, 1)]), recorder.table)
+
+
+def _read_from_outside(parts: list[Subgraph], standing: tuple[Any, ...]) -> list[Any]:
+    """Return the values of the outer program that the functions read beside their arguments."""
+    result: list[Any] = []
+    for part in parts:
+        result += [v for v in part.operands if not any(v is w for w in (*standing, *result))]
+    return result
+
+
+def _run(recorder: Any, function: Any, graphs: list[Any], groups: list[Any], shapes: Any
+         ) -> tuple[Any, Any]:
+    """Return the loop's results for both inputs. `shapes`: what stands for them if all is fake."""
+    first = [[plain(x) for x in group] for group in groups]
+    second = [[recorder.twin_of(x) if isinstance(x, Tensor) else twin(x) for x in group]
+              for group in groups]
+    flat = [x for group in first for x in group]
+    with unrecorded():
+        if shapes is not None and any(is_fake(x) for x in flat):
+            values = tuple(plain(x) for x in shapes)
+            return values, tuple(recorder.twin_of(x) for x in shapes)
+        values = function(*graphs, *first)
+        same = all(a is b for a, b in zip(flat, (x for g in second for x in g), strict=True))
+        return values, values if same else function(*graphs, *second)
+
+
+def _receive(recorder: Any, call: Node, values: tuple[Any, ...], twins: tuple[Any, ...]
+             ) -> tuple[Any, ...]:
+    """Add a node for each result."""
+    results: list[Any] = []
+    for i, (value, other) in enumerate(zip(values, twins, strict=True)):
+        item = recorder.graph.call_function(operator.getitem, (call, i))
+        recorder.note(item)
+        if call in recorder.unbacked:
+            recorder.unbacked.add(item)
+        if isinstance(value, Tensor):
+            recorder.know(value, item, other)
+            results.append(value)
+        elif isinstance(value, int):
+            number = _new_number(recorder, value, lambda item=item: item)  # type: ignore[misc]
+            item.meta["val"] = number
+            recorder.unbacked.add(item)
+            results.append(number)
+        else:
+            results.append(value)
+    return tuple(results)
