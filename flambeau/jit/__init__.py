@@ -132,7 +132,8 @@ def wait(future: Any) -> Any:
 
 
 def interface(obj: Any) -> Any:
-    """Return the class unchanged."""
+    """Mark a class as an interface: an annotation for modules or objects with its methods."""
+    obj._torchscript_interface = obj
     return obj
 
 

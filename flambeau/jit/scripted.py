@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from ..nn.module import Module
 from .script_errors import convert_error
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
+from .torchscript.writing.annotations import SCRIPTED_CLASSES, is_written_class
 from .torchscript.writing.scripted_module import Script
 
 __all__ = ["ScriptFunction", "save_module", "script"]
@@ -144,6 +145,8 @@ def script(obj: Any) -> Any:
         return obj
     if isinstance(obj, Module):
         return _script_module(obj, {})
+    if is_written_class(obj):
+        SCRIPTED_CLASSES.add(obj)
     return ScriptFunction(obj) if isinstance(obj, FunctionType) else obj
 
 

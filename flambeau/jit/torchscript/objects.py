@@ -38,5 +38,29 @@ class ScriptObject:
     def __setattr__(self, name: str, value: Any) -> None:
         self._flambeau_set(name, value)
 
+    def __eq__(self, other: object) -> Any:
+        method = self._flambeau_type.methods.get("__eq__")
+        return self is other if method is None else method(self, other)
+
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         return f"<torch.ScriptObject object of {self._flambeau_type.qualified_name}>"
+
+
+def _declared(name: str) -> Any:
+    """Return a special method that calls the one that the class declares."""
+    def call(self: ScriptObject, *args: Any) -> Any:
+        method = self._flambeau_type.methods.get(name)
+        if method is None:
+            raise TypeError(f"'{self._flambeau_type.qualified_name}' object has no method '{name}'")
+        return method(self, *args)
+
+    return call
+
+
+_OPERATORS = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift", "lt", "le", "gt", "ge", "neg", "contains", "len", "str", "int", "float")
+for _name in _OPERATORS:
+    setattr(ScriptObject, f"__{_name}__", _declared(f"__{_name}__"))

@@ -19,6 +19,7 @@ from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor
 from .containers import MIXED, PLAIN
 from .expressions import ScriptSyntaxError
+from .objects import ScriptObject
 
 __all__ = ["TABLE", "find"]
 
@@ -114,7 +115,8 @@ def _by_values(mixed: Callable[..., Any], aten: Callable[..., Any]) -> Callable[
     """Dispatch to the tensor operator if an argument is a tensor, else to the plain one."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(a, Tensor) for a in args):
+        if any(isinstance(a, Tensor) for a in args) and \
+                not any(isinstance(a, ScriptObject) for a in args):
             return aten(*args, **kwargs)
         if args and isinstance(args[0], (list, tuple)) and args[0] and \
                 isinstance(args[0][0], Tensor) and kwargs:

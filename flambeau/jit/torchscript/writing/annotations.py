@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 import types
 import typing
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
+from ....nn.module import Module
 from ....tensor.devices import device
 from ....tensor.dtypes import dtype
 from ....tensor.tensor import Tensor
 
-__all__ = ["is_named_tuple", "type_of_value", "type_text"]
+__all__ = ["SCRIPTED_CLASSES", "is_named_tuple", "is_written_class", "type_of_value", "type_text"]
+
+SCRIPTED_CLASSES: WeakSet[type] = WeakSet()  # those that torch.jit.script was called on
 
 _PLAIN = {int: "int", float: "float", bool: "bool", str: "str", complex: "complex",
           type(None): "NoneType", None: "NoneType", dtype: "int", device: "Device", Any: "Any"}
@@ -22,16 +27,28 @@ def is_named_tuple(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
+def is_written_class(kind: Any) -> bool:
+    """Return whether an archive declares the class: an enum, an interface, or a class of the
+    program."""
+    if not isinstance(kind, type) or issubclass(kind, (Tensor, BaseException)):
+        return False
+    if issubclass(kind, enum.Enum) or getattr(kind, "_torchscript_interface", None) is kind:
+        return True
+    return not issubclass(kind, (Module, tuple, list, dict, set, str, int, float)) \
+        and kind.__module__.partition(".")[0] not in (
+            "builtins", "typing", "flambeau", "collections", "types", "numpy", "abc")
+
+
 def type_text(annotation: Any, declare: Callable[[Any], str] | None = None) -> str:
     """Return the type as text. Raises NotImplementedError if TorchScript lacks it.
 
-    `declare` writes a named tuple class into the archive and returns its name.
+    `declare` writes a class of the program into the archive and returns its name.
     """
     if isinstance(annotation, type) and issubclass(annotation, Tensor):
         return "Tensor"
     if isinstance(annotation, (type, type(None))) and annotation in _PLAIN or annotation is Any:
         return _PLAIN[annotation]
-    if declare is not None and is_named_tuple(annotation):
+    if declare is not None and (is_named_tuple(annotation) or is_written_class(annotation)):
         return declare(annotation)
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
@@ -45,17 +62,19 @@ def type_text(annotation: Any, declare: Callable[[Any], str] | None = None) -> s
     raise NotImplementedError(f"the type {annotation}")
 
 
-def type_of_value(value: Any) -> str:
+def type_of_value(value: Any, declare: Callable[[Any], str] | None = None) -> str:
     """Infer the type of an attribute from its value."""
     if isinstance(value, Tensor):
         return "Tensor"
     if type(value) in _PLAIN:
         return _PLAIN[type(value)]
+    if declare is not None and (is_named_tuple(type(value)) or is_written_class(type(value))):
+        return declare(type(value))
     if isinstance(value, (list, dict)) and value:
         if isinstance(value, list):
-            return f"List[{type_of_value(value[0])}]"
+            return f"List[{type_of_value(value[0], declare)}]"
         key, item = next(iter(value.items()))
-        return f"Dict[{type_of_value(key)}, {type_of_value(item)}]"
+        return f"Dict[{type_of_value(key, declare)}, {type_of_value(item, declare)}]"
     if isinstance(value, tuple) and value:
-        return f"Tuple[{', '.join(map(type_of_value, value))}]"
+        return f"Tuple[{', '.join(type_of_value(v, declare) for v in value)}]"
     raise NotImplementedError(f"an attribute of type {type(value).__name__} without annotation")

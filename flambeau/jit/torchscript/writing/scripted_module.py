@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 import sys
 import typing
@@ -9,8 +10,9 @@ from typing import Any
 
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
-from .annotations import type_of_value, type_text
-from .archive import Instance, write
+from . import script_classes
+from .annotations import is_named_tuple, is_written_class, type_of_value, type_text
+from .archive import Call, Instance, write
 from .classes import ClassWriter
 from .functional_library import definitions
 from .module_state import ModuleState
@@ -36,19 +38,19 @@ def is_quantized(module: Module) -> bool:
 
 
 # PyTorch's class, as it appears in archives.
-_NO_GRAD = """class no_grad:
+_GRAD_MODE = """class {name}:
   prev : bool
-  def __enter__(self: __torch__.torch.autograd.grad_mode.no_grad) -> NoneType:
+  def __enter__(self: __torch__.torch.autograd.grad_mode.{name}) -> NoneType:
     self.prev = torch.is_grad_enabled()
-    torch.set_grad_enabled(False)
+    torch.set_grad_enabled({enabled})
     return None
-  def __exit__(self: __torch__.torch.autograd.grad_mode.no_grad,
+  def __exit__(self: __torch__.torch.autograd.grad_mode.{name},
     exc_type: Any,
     exc_value: Any,
     traceback: Any) -> NoneType:
     torch.set_grad_enabled(self.prev)
     return None
-  def __init__(self: __torch__.torch.autograd.grad_mode.no_grad) -> NoneType:
+  def __init__(self: __torch__.torch.autograd.grad_mode.{name}) -> NoneType:
     self.prev = False
     return None
 """
@@ -67,6 +69,7 @@ class Script:
         self._write_all(exported, function)
         while not self.state.settled():  # a constant that a function changes
             self._write_all(exported, function)
+        self._objects: dict[int, Instance] = {}
         self.root = self._instance(module, {})
 
     def _write_all(self, exported: tuple[str, ...], function: Any) -> None:
@@ -74,7 +77,8 @@ class Script:
         module, self.classes = self.module, ClassWriter()
         self.constants: list[Tensor] = []
         self._functions: dict[Any, str] = {}
-        self._tuples: dict[type, str] = {}
+        self._kinds: dict[type, str] = {}
+        self.inherited_methods: dict[str, dict[str, str]] = {}  # of script classes
         self._names = {id(m): self.classes.name(type(m).__name__) for m in module.modules()}
         self._methods: dict[int, dict[str, str]] = {}
         if function is None:
@@ -156,25 +160,75 @@ class Script:
         self.constants.append(value)
         return f"CONSTANTS.c{len(self.constants) - 1}"
 
-    def named_tuple(self, kind: type) -> str:
-        """Declare a named tuple class. Fields without a type are tensors."""
-        known = self._tuples.get(kind)
+    def call_super(self, owner: Module | type, after: type, name: str) -> str:
+        """Write a method of a base class under a name of its own; return the name."""
+        kind = owner if isinstance(owner, type) else type(owner)
+        order = kind.__mro__[kind.__mro__.index(after) + 1:]
+        base = next(k for k in order if name in vars(k))
+        written = f"_{base.__name__}_{name.strip('_')}"
+        qualified = self._kinds[owner] if isinstance(owner, type) else self._names[id(owner)]
+        methods = self.inherited_methods.setdefault(qualified, {}) if isinstance(owner, type) \
+            else self._methods.setdefault(id(owner), {})
+        if written not in methods:
+            methods[written] = ""
+            code = FunctionCode(vars(base)[name], None if isinstance(owner, type) else owner, self,
+                                kind if isinstance(owner, type) else None)
+            methods[written] = code.text(written, qualified)
+            if name == "__init__":
+                methods[written] += "    return None\n"
+        return written
+
+    def declare(self, kind: type) -> str:
+        """Declare a named tuple, an enum, an interface or a script class."""
+        known = self._kinds.get(kind)
         if known is None:
-            known = self._tuples[kind] = self.classes.name(kind.__name__)
-            hints = typing.get_type_hints(kind)
-            fields = {name: type_text(hints.get(name, Tensor), self.named_tuple)
-                      for name in kind._fields}  # type: ignore[attr-defined]
-            space, _, name = known.rpartition(".")
-            lines = [f"class {name}(NamedTuple):", *(f"  {n} : {t}" for n, t in fields.items())]
-            self.classes.add(space, "\n".join(lines) + "\n")
+            known = self._kinds[kind] = self.classes.name(kind.__name__)
+            self.classes.add(known.rpartition(".")[0], self._class_text(kind, known))
         return known
 
-    def no_grad(self) -> str:
-        """Return the name of the class that disables gradients."""
-        space = "__torch__.torch.autograd.grad_mode"
-        if space not in self.classes.code:
-            self.classes.add(space, _NO_GRAD)
-        return f"{space}.no_grad"
+    def _class_text(self, kind: Any, qualified: str) -> str:
+        if is_named_tuple(kind):  # fields without a type are tensors
+            hints = typing.get_type_hints(kind)
+            rows = [f"  {name} : {type_text(hints.get(name, Tensor), self.declare)}"
+                    for name in kind._fields]
+            return "\n".join([f"class {qualified.rpartition('.')[2]}(NamedTuple):", *rows]) + "\n"
+        if issubclass(kind, enum.Enum):
+            return script_classes.enum_text(kind, qualified)
+        if vars(kind).get("_torchscript_interface") is kind:
+            return script_classes.interface_text(kind, qualified, self.declare)
+        return script_classes.script_class_text(kind, qualified, self)
+
+    def enum_member(self, member: enum.Enum) -> str:
+        """Return the expression of an Enum's member."""
+        return f"{self.declare(type(member))}.{member.name}"
+
+    def _stored(self, value: Any) -> Any:
+        """Convert an attribute's value to what the archive holds."""
+        if isinstance(value, enum.Enum):
+            return Call(self.declare(type(value)), value.value)
+        if isinstance(value, tuple):
+            items = tuple(map(self._stored, value))
+            return Call(self.declare(type(value)), items) if is_named_tuple(type(value)) else items
+        if isinstance(value, list):
+            return list(map(self._stored, value))
+        if isinstance(value, dict):
+            return {self._stored(k): self._stored(v) for k, v in value.items()}
+        if is_written_class(type(value)):
+            known = self._objects.get(id(value))
+            if known is None:
+                self._objects[id(value)] = known = Instance(self.declare(type(value)))
+                for name in script_classes.attribute_types(type(value), self):
+                    known.attributes[name] = self._stored(getattr(value, name))
+            return known
+        return value
+
+    def grad_mode(self, enabled: bool) -> str:
+        """Return the name of the class that switches gradients on or off."""
+        space, name = "__torch__.torch.autograd.grad_mode", "enable_grad" if enabled else "no_grad"
+        text = _GRAD_MODE.format(name=name, enabled=enabled)
+        if text not in self.classes.code.get(space, ""):
+            self.classes.add(space, text)
+        return f"{space}.{name}"
 
     def _instance(self, module: Module, seen: dict[int, Instance]) -> Instance:
         """Write the class and the object of a module and its descendants."""
@@ -188,9 +242,9 @@ class Script:
         tensors = {**module._parameters, **module._buffers}
         for name in sorted(written - set(tensors) - {"training"}):
             value = getattr(module, name)
-            kind = type_text(hints[name], self.named_tuple) if name in hints \
-                else type_of_value(value)
-            attributes[name] = (kind, value)
+            kind = type_text(hints[name], self.declare) if name in hints \
+                else type_of_value(value, self.declare)
+            attributes[name] = (kind, self._stored(value))
         attributes |= {name: ("Tensor", value) for name, value in vars(module).items()
                        if isinstance(value, Tensor)}
         text = "".join(self._methods.get(id(module), {}).values())

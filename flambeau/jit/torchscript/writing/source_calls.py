@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import math
 import types
 from typing import Any
@@ -14,16 +15,14 @@ from ....tensor.devices import device
 from ....tensor.dtypes import (
     bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8,
 )
-from .annotations import is_named_tuple
+from .annotations import is_named_tuple, is_written_class
 from .functional_library import signatures
-from .source_expressions import SourceExpressions
+from .source_loops import SourceLoops
 from .static_values import Static
 
 __all__ = ["SourceCalls"]
 
-_MEMORY = ("torch.contiguous_format", "torch.preserve_format", "torch.channels_last",
-           "torch.channels_last_3d")
-_PYTHON_ONLY = ("ignore", "unused")
+_PYTHON_ONLY = ("ignore",)
 _BUILTINS = frozenset("""
     len range int float bool str complex print min max abs sum all any round sorted zip enumerate
     ord chr hex oct bin divmod isinstance list tuple dict reversed
@@ -39,14 +38,17 @@ _CASTS = {"float": float32, "double": float64, "half": float16, "bfloat16": bflo
           "int": int32, "long": int64, "short": int16, "char": int8, "byte": uint8, "bool": bool_}
 
 
-class SourceCalls(SourceExpressions):
+class SourceCalls(SourceLoops):
     """Converter of a function's calls to modules, methods, operators, functions and types."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         """Convert a call by its callee: module, method, operator or function."""
         function = self.scope.find(node.func)
         if getattr(function and function.value, "_torchscript_modifier", "") in _PYTHON_ONLY:
-            self.refuse(node, "a call of a function that stays Python (jit.ignore, jit.unused)")
+            self.refuse(node, "a call of a function that stays Python (jit.ignore)")
+        inherited = self._super_call(node)
+        if inherited is not None:
+            return inherited
         known = self.scope.find(node)
         if known is not None and not isinstance(known.value, (range, Module)):
             return self._known(node, known)
@@ -65,7 +67,44 @@ class SourceCalls(SourceExpressions):
             else:
                 self.unit.call_method(value.__self__, value.__name__)
             return self._apply(f"({owner.text}).{value.__name__}", node)
+        if isinstance(value, types.MethodType) and is_written_class(type(value.__self__)):
+            self._change_object(node)
+            return self._method(node)
         return self._global(node, value)
+
+    def _change_object(self, node: ast.Call) -> None:
+        """Note that an object of a module is read at run time: its methods may change it."""
+        holder = node.func.value  # type: ignore[attr-defined]
+        owner = self.scope.find(holder.value) if isinstance(holder, ast.Attribute) else None
+        if owner is None or not isinstance(owner.value, Module):
+            self.refuse(node, "a method of an object outside the function")
+        self.unit.state.change(owner.value, holder.attr)
+
+    def _super_call(self, node: ast.Call) -> ast.expr | None:
+        """Write `super().name(...)`, or return None for another call."""
+        called = node.func
+        if not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Call) \
+                or not isinstance(called.value.func, ast.Name) or called.value.func.id != "super":
+            return None
+        owner = self.script_class or self.owner
+        after = self.scope.closure.get("__class__")
+        if called.value.args:
+            known = self.scope.find(called.value.args[0])
+            after = None if known is None else known.value
+        if owner is None or not isinstance(after, type):
+            self.refuse(node, "a super() outside a method")
+        if not hasattr(super(after, owner if isinstance(owner, type) else type(owner)),
+                       called.attr) or called.attr == "__init__" and after.__bases__ == (object,):
+            return ast.Constant(None)
+        base: Any = type(owner)
+        if isinstance(owner, Module):
+            order = base.__mro__[base.__mro__.index(after) + 1:]
+            provider = next(k for k in order if called.attr in vars(k))
+            if provider.__module__.startswith("flambeau.nn"):
+                self.refuse(node, f"super().{called.attr} of torch.nn's {provider.__name__}: hold "
+                                  "that layer as a submodule")
+        name = self.unit.call_super(owner, after, called.attr)
+        return self._apply(f"({self.tree.args.args[0].arg}).{name}", node)
 
     def _global(self, node: ast.Call, value: Any) -> Any:
         name = getattr(value, "__name__", "")
@@ -87,6 +126,10 @@ class SourceCalls(SourceExpressions):
             return ast.Call(ast.Name("annotate"), [written, self.visit(node.args[1])], [])
         if is_named_tuple(value):
             return self._named_tuple(node, value)
+        if isinstance(value, type) and issubclass(value, enum.Enum):
+            self.refuse(node, f"a {value.__name__} looked up by its value")
+        if is_written_class(value):
+            return self._apply(self.unit.declare(value), node)
         wrapped = getattr(value, "__wrapped__", value)
         path = qualified_name(value) if callable(value) and not isinstance(value, type) else ""
         if path.startswith("torch."):
@@ -97,7 +140,7 @@ class SourceCalls(SourceExpressions):
 
     def _named_tuple(self, node: ast.Call, kind: Any) -> Any:
         """Write a named tuple with all its fields, in order."""
-        call = self._apply(self.unit.named_tuple(kind), node)
+        call = self._apply(self.unit.declare(kind), node)
         values = dict(zip(kind._fields, call.args, strict=False))
         values |= {str(keyword.arg): keyword.value for keyword in call.keywords}
         for name, default in kind._field_defaults.items():

@@ -3,38 +3,46 @@
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 import textwrap
 import typing
 from typing import Any
 
-from ....autograd.mode import no_grad
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
-from .source_calls import SourceCalls
+from .source_blocks import SourceBlocks
 from .static_values import Static
 
 __all__ = ["FunctionCode"]
 
 
-class FunctionCode(SourceCalls):
+class FunctionCode(SourceBlocks):
     """The code of one function or method."""
 
-    _blocks = 0  # number of `with` blocks so far
-
-    def text(self, name: str, class_name: str | None) -> str:
-        """Return the whole definition."""
+    def text(self, name: str, class_name: str | None, is_static: bool = False) -> str:
+        """Return the whole definition. A static method of a class gets a `self`."""
         margin = "  " if class_name is not None else ""
-        parameters = self._parameters(class_name)
+        parameters = self._parameters(None if is_static else class_name)
+        if is_static:
+            parameters.insert(0, f"self: {class_name}")
         body: list[ast.stmt] = []
-        for statement in self.tree.body:
-            body += self._block([statement])
+        if getattr(self.function, "_torchscript_modifier", "") == "unused":
+            body = self._raise_unused()
+        else:
+            for statement in self.tree.body:
+                body += self._block([statement])
         lines = "\n".join(ast.unparse(ast.fix_missing_locations(s)) for s in body or [ast.Pass()])
         returns = self._hints.get("return", inspect.Parameter.empty)
         arrow = "" if returns is inspect.Parameter.empty else f" -> {self._type(returns)}"
         return (f"{margin}def {name}({', '.join(parameters)}){arrow}:\n"
                 + textwrap.indent(lines, margin + "  ") + "\n")
+
+    def _raise_unused(self) -> list[ast.stmt]:
+        """Return the body of a function marked with jit.unused: it raises."""
+        kind = self._type(self._hints.get("return", Tensor))
+        message = (f"{self.tree.name} is marked with torch.jit.unused: archives do not hold it")
+        return ast.parse(f"ops.prim.RaiseException({message!r}, 'builtins.NotImplementedError')\n"
+                         f"return uninitialized({kind})").body
 
     def as_method(self, class_name: str, name: str) -> str:
         """Return a forward that calls the function by name."""
@@ -66,7 +74,9 @@ class FunctionCode(SourceCalls):
     def _all_hints(self, is_method: bool) -> dict[str, Any]:
         """Return the types of parameters and result, from annotations or type comments."""
         try:
-            hints = typing.get_type_hints(self.function)
+            own = {} if self.script_class is None else {
+                self.script_class.__name__: self.script_class}
+            hints = typing.get_type_hints(self.function, localns={**self.scope.closure, **own})
         except (NameError, TypeError) as error:
             self.refuse(self.tree, f"an annotation: {error}")
         arguments = [*self.tree.args.args, *self.tree.args.kwonlyargs]
@@ -85,25 +95,27 @@ class FunctionCode(SourceCalls):
             hints["return"] = self._evaluated(self.tree, written.returns)
         return hints
 
+    def parameter_types(self) -> dict[str, str]:
+        """Return the types of a method's parameters, but for `self`."""
+        hints = self._all_hints(is_method=True)
+        arguments = [*self.tree.args.args[1:], *self.tree.args.kwonlyargs]
+        return {a.arg: self._type(hints[a.arg]) if a.arg in hints else "Tensor" for a in arguments}
+
+    def written_type(self, node: ast.AST, annotation: ast.expr) -> str:
+        """Return a type in the source as TorchScript's."""
+        return self._type(self._evaluated(node, annotation))
+
     def _evaluated(self, node: ast.AST, annotation: ast.expr) -> Any:
         """Evaluate an annotation in the source."""
         try:
+            own = {} if self.script_class is None else {
+                self.script_class.__name__: self.script_class}
             return eval(ast.unparse(annotation), {"Tensor": Tensor, **vars(typing),
-                                                  **self.scope.outer})
+                                                  **self.scope.outer, **own})
         except Exception as error:
             self.refuse(node, f"an annotation: {error}")
 
     # ------------------------------------------------------------------------ statements
-
-    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        result: list[ast.stmt] = []
-        for statement in statements:
-            new = self.visit(statement)
-            if isinstance(new, list):
-                result += new
-            elif new is not None:
-                result.append(new)
-        return result
 
     def visit_Expr(self, node: ast.Expr) -> Any:
         """Drop docstrings."""
@@ -148,68 +160,3 @@ class FunctionCode(SourceCalls):
     def _annotated(self, node: ast.AST, annotation: ast.expr, value: ast.expr) -> ast.expr:
         text = ast.parse(self._type(self._evaluated(node, annotation)), mode="eval").body
         return ast.Call(ast.Name("annotate"), [text, self.visit(value)], [])
-
-    def visit_If(self, node: ast.If) -> Any:
-        """Keep only the branch that runs if the condition is known."""
-        known = self.scope.find(node.test)
-        if known is not None:
-            return self._block(node.body if known.value else node.orelse)
-        test = self.visit(node.test)
-        body, orelse = self._block(node.body), self._block(node.orelse)
-        # Flatten the rest after an error: names assigned in a branch would be undefined outside it.
-        if node.body and isinstance(node.body[-1], ast.Raise):
-            return [ast.If(test, body, []), *orelse]
-        if node.orelse and isinstance(node.orelse[-1], ast.Raise):
-            return [ast.If(ast.UnaryOp(ast.Not(), test), orelse, []), *body]
-        return ast.If(test, body or [ast.Pass()], orelse)
-
-    def visit_Raise(self, node: ast.Raise) -> Any:
-        """Write PyTorch's operator that raises."""
-        value, kind = node.exc, "RuntimeError"
-        message: ast.expr = ast.Constant("")
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-            kind = value.func.id
-            message = self.visit(value.args[0]) if value.args else message
-        elif isinstance(value, ast.Name):
-            kind = value.id
-        return ast.parse(f"ops.prim.RaiseException({ast.unparse(message)}, 'builtins.{kind}')"
-                         ).body[0]
-
-    def visit_With(self, node: ast.With) -> Any:
-        """Write `with torch.no_grad()`, whose object is created first."""
-        before: list[ast.stmt] = []
-        entered: list[ast.withitem] = []
-        for item in node.items:
-            context = item.context_expr
-            static = self.scope.find(context.func) if isinstance(context, ast.Call) else None
-            if static is None or static.value is not no_grad or item.optional_vars is not None:
-                self.refuse(node, "a with of anything but torch.no_grad()")
-            self._blocks += 1
-            name, kind = f"_no_grad{self._blocks}", self.unit.no_grad()
-            before += ast.parse(f"{name} = {kind}.__new__({kind})\n"
-                                f"{name}_made = ({name}).__init__()").body
-            entered.append(ast.withitem(ast.Name(name)))
-        return [*before, ast.With(entered, self._block(node.body) or [ast.Pass()], lineno=0)]
-
-    def visit_While(self, node: ast.While) -> Any:
-        """Keep loops."""
-        if node.orelse:
-            self.refuse(node, "a loop with else")
-        return ast.While(self.visit(node.test), self._block(node.body) or [ast.Pass()], [])
-
-    def visit_For(self, node: ast.For) -> Any:
-        """Unroll loops over modules; keep others."""
-        if node.orelse:
-            self.refuse(node, "a loop with else")
-        modules = self._modules_of(node.iter)
-        if modules is None:
-            return ast.For(self.visit(node.target), self.visit(node.iter), self._block(node.body),
-                           [], lineno=0)
-        result: list[ast.stmt] = []
-        for items in modules:
-            self._bind_items(node.target, items)
-            if any(isinstance(n, (ast.Break, ast.Continue)) for s in node.body
-                   for n in ast.walk(s)):
-                self.refuse(node, "break or continue in a loop over modules")
-            result += self._block(copy.deepcopy(node.body))  # visiting changes the tree
-        return result

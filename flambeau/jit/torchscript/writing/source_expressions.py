@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import copy
+import enum
 import inspect
 import textwrap
 from typing import Any, NoReturn, Protocol
@@ -17,7 +17,7 @@ from ....tensor.tensor import Tensor
 from .annotations import type_text
 from .classes import literal
 from .module_state import ModuleState
-from .static_values import Scope, Static, elements_of, loop_over
+from .static_values import Scope, Static
 
 __all__ = ["SourceExpressions", "Unit"]
 
@@ -47,18 +47,26 @@ class Unit(Protocol):
     def constant(self, value: Tensor) -> str:
         """Register a tensor from outside; return its name."""
 
-    def named_tuple(self, kind: type) -> str:
-        """Register a named tuple class; return its name."""
+    def call_super(self, owner: Module | type, after: type, name: str) -> str:
+        """Register a call of a base class's method; return the name it has in the archive."""
 
-    def no_grad(self) -> str:
-        """Register a block without gradients; return its class's name."""
+    def declare(self, kind: type) -> str:
+        """Register a named tuple, an enum, an interface or a script class; return its name."""
+
+    def enum_member(self, member: Any) -> str:
+        """Register an enum; return the expression of its member."""
+
+    def grad_mode(self, enabled: bool) -> str:
+        """Register a block with or without gradients; return its class's name."""
 
 
 class SourceExpressions(ast.NodeTransformer):
     """Converts the expressions of one function and reports what it uses to its unit."""
 
-    def __init__(self, function: Any, owner: Module | None, unit: Unit) -> None:
+    def __init__(self, function: Any, owner: Module | None, unit: Unit,
+                 script_class: type | None = None) -> None:
         self.function, self.owner, self.unit = function, owner, unit
+        self.script_class = script_class  # whose method the function is, if not a module's
         try:
             lines, self._first = inspect.getsourcelines(function)
             tree = _parse(textwrap.dedent("".join(lines)))
@@ -84,7 +92,7 @@ class SourceExpressions(ast.NodeTransformer):
 
     def _type(self, annotation: Any) -> str:
         try:
-            return type_text(annotation, self.unit.named_tuple)
+            return type_text(annotation, self.unit.declare)
         except NotImplementedError as error:
             self.refuse(self.tree, str(error))
 
@@ -108,6 +116,8 @@ class SourceExpressions(ast.NodeTransformer):
             return ast.Constant(0)
         if isinstance(value, device):
             return ast.parse(f'torch.device("{value}")', mode="eval").body
+        if isinstance(value, enum.Enum):
+            return ast.parse(self.unit.enum_member(value), mode="eval").body
         try:
             return ast.parse(literal(value), mode="eval").body
         except NotImplementedError:
@@ -133,6 +143,9 @@ class SourceExpressions(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Inline settings; keep reads of module attributes."""
         self._check_property(node)
+        own = self._of_own_class(node)
+        if own is not None:
+            return own
         if not isinstance(node.ctx, ast.Load):
             self._change(node)
             return ast.Attribute(self.visit(node.value), node.attr)
@@ -148,6 +161,20 @@ class SourceExpressions(ast.NodeTransformer):
                 return ast.Attribute(base, node.attr)
             return ast.Attribute(self.visit(node.value), node.attr)
         return self._known(node, static)
+
+    def _of_own_class(self, node: ast.Attribute) -> ast.expr | None:
+        """Write `self.name` of a script class where it is a property or a constant of the class."""
+        arguments = self.tree.args.args
+        if self.script_class is None or not isinstance(node.ctx, ast.Load) or not arguments \
+                or not isinstance(node.value, ast.Name) or node.value.id != arguments[0].arg:
+            return None
+        member = inspect.getattr_static(self.script_class, node.attr, None)
+        if isinstance(member, property):
+            return ast.Call(ast.Attribute(ast.Name(node.value.id), node.attr), [], [])
+        if isinstance(member, (bool, int, float, str)) \
+                and node.attr not in self.script_class.__annotations__:
+            return self._known(node, Static(member))
+        return None
 
     def _change(self, node: ast.Attribute) -> None:
         """Note an attribute of a module that changes."""
@@ -223,83 +250,6 @@ class SourceExpressions(ast.NodeTransformer):
             else:
                 self.refuse(node, "an f-string with a format")
         return ast.Call(ast.Attribute(ast.Constant(text), "format"), values, [])
-
-    def visit_ListComp(self, node: ast.ListComp) -> Any:
-        """Unroll a comprehension over modules."""
-        if len(node.generators) != 1 or node.generators[0].ifs:
-            self.refuse(node, "a comprehension with a condition or two loops")
-        modules = self._modules_of(node.generators[0].iter)
-        if modules is None:
-            return self.generic_visit(node)
-        result = []
-        for items in modules:
-            self._bind_items(node.generators[0].target, items)
-            result.append(self.visit(copy.deepcopy(node.elt)))
-        return ast.List(result)
-
-    def _bind_items(self, target: ast.expr, items: list[Static]) -> None:
-        """Bind the names of a loop, nested or not, to what one round goes through."""
-        names = [n for n in ast.walk(target) if isinstance(n, (ast.Name, ast.Attribute))]
-        names.sort(key=lambda n: (n.lineno, n.col_offset))
-        if len(names) != len(items) or not all(isinstance(n, ast.Name) for n in names):
-            self.refuse(target, "a loop over modules with this target")
-        for name, item in zip(names, items, strict=True):
-            self.scope.known[name.id] = item  # type: ignore[union-attr]
-
-    def _modules_of(self, node: ast.expr) -> list[list[Static]] | None:
-        """Return what a loop over a container of modules or parameters goes through, or None."""
-        container = self.scope.find(node)
-        if container is not None and isinstance(container.value, Module):
-            items = loop_over(container)
-            if items is None:
-                self.refuse(node, f"a loop over a {type(container.value).__name__}")
-            return [[item] for item in items]
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-            whole, part = self._modules_of(node.value), self.scope.find_slice(node.slice)
-            return None if whole is None or part is None else whole[part]
-        if not isinstance(node, ast.Call):
-            return None
-        if isinstance(node.func, ast.Name) and node.args:
-            return self._modules_among(node, node.func.id)
-        if isinstance(node.func, ast.Attribute):
-            owner = self.scope.find(node.func.value)
-            if owner is not None and isinstance(owner.value, Module):
-                elements = elements_of(owner)
-                if node.func.attr in ("values", "children"):
-                    return [[x] for x in elements.values()]
-                if node.func.attr in ("items", "named_children"):
-                    return [[Static(name), x] for name, x in elements.items()]
-                if node.func.attr == "keys":
-                    return [[Static(name)] for name in elements]
-        return None
-
-    def _modules_among(self, node: ast.Call, name: str) -> list[list[Static]] | None:
-        """Return what `enumerate`, `zip` or `reversed` of containers goes through, or None.
-
-        Lists of settings go along with modules.
-        """
-        if name not in ("enumerate", "zip", "reversed"):
-            return None
-        first = self._modules_of(node.args[0])
-        if name == "reversed":
-            return None if first is None else first[::-1]
-        if name == "enumerate":
-            start = [*node.args[1:], *(k.value for k in node.keywords)]
-            offset = self.scope.find(start[0]) if start else Static(0)
-            if first is None or offset is None:
-                return None
-            return [[Static(i), *row] for i, row in enumerate(first, offset.value)]
-        parts = [self._modules_of(a) for a in node.args]
-        if all(part is None for part in parts):
-            return None
-        for place, part in enumerate(parts):
-            values = self.scope.find(node.args[place]) if part is None else None
-            if values is not None and isinstance(values.value, (list, tuple, range)):
-                parts[place] = [[Static(v)] for v in values.value]
-        if any(part is None for part in parts):
-            self.refuse(node, "a zip of modules with what is known only at run time")
-        return [[item for items in row for item in items]
-                for row in zip(*[p for p in parts if p is not None], strict=False)]
 
 
 def _parse(text: str) -> ast.stmt:

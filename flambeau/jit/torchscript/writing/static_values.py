@@ -15,6 +15,7 @@ from typing import Any
 from ....nn import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
+from .annotations import SCRIPTED_CLASSES
 from .classes import attribute_read
 from .module_state import ModuleState
 
@@ -70,8 +71,8 @@ class Scope:
                  state: ModuleState) -> None:
         code = function.__code__
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        self.outer = {**vars(builtins), **function.__globals__,
-                      **{name: cell.cell_contents for name, cell in cells}}
+        self.closure = {name: cell.cell_contents for name, cell in cells}
+        self.outer = {**vars(builtins), **function.__globals__, **self.closure}
         self.locals, self.state = assigned, state
         self.known: dict[str, Static] = {}
         if owner is not None:
@@ -108,6 +109,8 @@ class Scope:
         value = getattr(owner.value, name)
         if isinstance(value, Module):
             return Static(value, attribute_read(owner.text or "self", name))
+        if _has_state(value):
+            self.state.change(owner.value, name)
         if isinstance(value, Tensor) or self.state.is_changing(owner.value, name):
             return None
         return Static(value, owner.text)
@@ -201,6 +204,13 @@ class Scope:
                  ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
                  ast.Mod: operator.mod, ast.Pow: operator.pow}.get(type(node.op))
         return None if apply is None else Static(apply(left.value, right.value))
+
+
+def _has_state(value: Any) -> bool:
+    """Return whether a value is read at run time: a script class's object, tensors in a tuple."""
+    if isinstance(value, tuple):
+        return any(isinstance(v, Tensor) or _has_state(v) for v in value)
+    return type(value) in SCRIPTED_CLASSES
 
 
 def _element(owner: Static, key: Any) -> Static | None:
