@@ -19,6 +19,7 @@ from ..tensor import dtypes
 from ..tensor.devices import device
 from ..tensor.dtypes import all_dtypes, dtype
 from ..tensor.tensor import Tensor
+from .aten_windows import WINDOWS
 
 __all__ = ["aten_function", "number_of_dtype", "scalar_type"]
 
@@ -395,4 +396,5 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _mode(name) for name in (
         "is_grad_enabled", "set_grad_enabled", "manual_seed", "is_tensor", "is_autocast_enabled",
         "is_autocast_cpu_enabled", "get_num_threads")},
+    **WINDOWS,
 }

@@ -9,7 +9,7 @@ __all__ = ["programs", "programs_beyond_pytorch"]
 
 def programs(torch: Any) -> dict[str, tuple[Any, tuple]]:
     """Modules to build, with their inputs, by name."""
-    return {**_of_classes(torch), **_of_blocks(torch)}
+    return {**_of_classes(torch), **_of_enums(torch), **_of_blocks(torch)}
 
 
 def _script_classes(torch: Any) -> tuple[Any, Any]:
@@ -51,10 +51,6 @@ def _of_classes(torch: Any) -> dict[str, tuple[Any, tuple]]:
     nn, x = torch.nn, torch.arange(6.0).reshape(2, 3) - 2
     Pair, Point = _script_classes(torch)
 
-    class Color(enum.Enum):
-        RED = 1
-        GREEN = 2
-
     class UsesClass(nn.Module):
         def forward(self, x):
             pair = Pair(x, 3)
@@ -83,6 +79,17 @@ def _of_classes(torch: Any) -> dict[str, tuple[Any, tuple]]:
             point = Point(3.0)
             return x * point.norm() + Point(1.0, y=0.5).y
 
+    kinds = (UsesClass, HoldsClass, ListsOfClass, Dataclass)
+    return {kind.__name__: (kind, (x,)) for kind in kinds}
+
+
+def _of_enums(torch: Any) -> dict[str, tuple[Any, tuple]]:
+    nn, x = torch.nn, torch.arange(6.0).reshape(2, 3) - 2
+
+    class Color(enum.Enum):
+        RED = 1
+        GREEN = 2
+
     class OfEnum(nn.Module):
         def __init__(self):
             super().__init__()
@@ -98,8 +105,7 @@ def _of_classes(torch: Any) -> dict[str, tuple[Any, tuple]]:
                 x = x + 1
             return x * self.choose(Color.RED) + self.choose(self.color)
 
-    programs = (UsesClass, HoldsClass, ListsOfClass, Dataclass, OfEnum)
-    return {kind.__name__: (kind, (x,)) for kind in programs}
+    return {"OfEnum": (OfEnum, (x,))}
 
 
 def _of_blocks(torch: Any) -> dict[str, tuple[Any, tuple]]:
@@ -144,7 +150,7 @@ def _of_blocks(torch: Any) -> dict[str, tuple[Any, tuple]]:
 
 def programs_beyond_pytorch(torch: Any) -> dict[str, tuple[Any, tuple]]:
     """Modules that PyTorch refuses to script; it reads their archives."""
-    return {**_of_bases(torch), **_of_loops(torch)}
+    return {**_of_bases(torch), **_of_loops(torch), **_of_modes(torch)}
 
 
 def _bird(torch: Any) -> Any:
@@ -246,6 +252,13 @@ def _of_loops(torch: Any) -> dict[str, tuple[Any, tuple]]:
             table = {"a": 1, "b": 2}
             return rows * sum(even) + outs[0] + len([k for k, v in table.items() if v > 1])
 
+    kinds = (ElseOfLoops, Filters)
+    return {kind.__name__: (kind, (x,)) for kind in kinds}
+
+
+def _of_modes(torch: Any) -> dict[str, tuple[Any, tuple]]:
+    nn, x = torch.nn, torch.arange(6.0).reshape(2, 3) - 2
+
     class GradModes(nn.Module):
         def forward(self, x):
             with torch.no_grad(), torch.enable_grad():
@@ -253,5 +266,4 @@ def _of_loops(torch: Any) -> dict[str, tuple[Any, tuple]]:
             with torch.set_grad_enabled(False):
                 return y + 1
 
-    kinds = (ElseOfLoops, Filters, GradModes)
-    return {kind.__name__: (kind, (x,)) for kind in kinds}
+    return {"GradModes": (GradModes, (x,))}

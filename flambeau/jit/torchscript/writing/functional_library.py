@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
+
+from .functional_losses import LOSSES
+from .functional_windows import WINDOWS
 
 __all__ = ["definitions", "signatures"]
 
-_TEXT = '''
+_CALLED = re.compile(r"__torch__\.torch\.nn\.functional\.(\w+)\(")
+_POINTWISE = '''
 def _reduction(name: str) -> int:
   if torch.eq(name, "none"):
     return 0
@@ -29,6 +34,24 @@ def dropout2d(input: Tensor, p: float=0.5, training: bool=True, inplace: bool=Fa
   if inplace:
     return torch.feature_dropout_(input, p, training)
   return torch.feature_dropout(input, p, training)
+def dropout1d(input: Tensor, p: float=0.5, training: bool=True, inplace: bool=False) -> Tensor:
+  if torch.eq(torch.dim(input), 2):
+    return torch.squeeze(torch.feature_dropout(torch.unsqueeze(input, 0), p, training), 0)
+  if inplace:
+    return torch.feature_dropout_(input, p, training)
+  return torch.feature_dropout(input, p, training)
+def dropout3d(input: Tensor, p: float=0.5, training: bool=True, inplace: bool=False) -> Tensor:
+  if torch.eq(torch.dim(input), 4):
+    return torch.squeeze(torch.feature_dropout(torch.unsqueeze(input, 0), p, training), 0)
+  if inplace:
+    return torch.feature_dropout_(input, p, training)
+  return torch.feature_dropout(input, p, training)
+def feature_alpha_dropout(input: Tensor, p: float=0.5, training: bool=False,
+    inplace: bool=False) -> Tensor:
+  return torch.feature_alpha_dropout(input, p, training)
+def rrelu(input: Tensor, lower: float=0.125, upper: float=0.3333333333333333,
+    training: bool=False, inplace: bool=False) -> Tensor:
+  return torch.rrelu(input, lower, upper, training)
 def alpha_dropout(input: Tensor, p: float=0.5, training: bool=False, inplace: bool=False) -> Tensor:
   return torch.alpha_dropout(input, p, training)
 def silu(input: Tensor, inplace: bool=False) -> Tensor:
@@ -139,76 +162,30 @@ def one_hot(tensor: Tensor, num_classes: int=-1) -> Tensor:
   return torch.one_hot(tensor, num_classes)
 def pad(input: Tensor, pad: List[int], mode: str="constant", value: Optional[float]=None) -> Tensor:
   return torch.pad(input, pad, mode, value)
-def adaptive_avg_pool1d(input: Tensor, output_size: List[int]) -> Tensor:
-  return torch.adaptive_avg_pool1d(input, output_size)
-def adaptive_avg_pool2d(input: Tensor, output_size: List[int]) -> Tensor:
-  return torch.adaptive_avg_pool2d(input, output_size)
-def max_pool1d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
-    padding: List[int]=[0], dilation: List[int]=[1], ceil_mode: bool=False,
-    return_indices: bool=False) -> Tensor:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  return torch.max_pool1d(input, kernel_size, step, padding, dilation, ceil_mode)
-def max_pool2d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
-    padding: List[int]=[0, 0], dilation: List[int]=[1, 1], ceil_mode: bool=False,
-    return_indices: bool=False) -> Tensor:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  return torch.max_pool2d(input, kernel_size, step, padding, dilation, ceil_mode)
-def avg_pool1d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
-    padding: List[int]=[0], ceil_mode: bool=False, count_include_pad: bool=True) -> Tensor:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  return torch.avg_pool1d(input, kernel_size, step, padding, ceil_mode, count_include_pad)
-def avg_pool2d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
-    padding: List[int]=[0, 0], ceil_mode: bool=False, count_include_pad: bool=True,
-    divisor_override: Optional[int]=None) -> Tensor:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  return torch.avg_pool2d(input, kernel_size, step, padding, ceil_mode, count_include_pad,
-      divisor_override)
-def mse_loss(input: Tensor, target: Tensor, size_average: Optional[bool]=None,
-    reduce: Optional[bool]=None, reduction: str="mean") -> Tensor:
-  return torch.mse_loss(input, target, __torch__.torch.nn.functional._reduction(reduction))
-def l1_loss(input: Tensor, target: Tensor, size_average: Optional[bool]=None,
-    reduce: Optional[bool]=None, reduction: str="mean") -> Tensor:
-  return torch.l1_loss(input, target, __torch__.torch.nn.functional._reduction(reduction))
-def smooth_l1_loss(input: Tensor, target: Tensor, size_average: Optional[bool]=None,
-    reduce: Optional[bool]=None, reduction: str="mean", beta: float=1.0) -> Tensor:
-  return torch.smooth_l1_loss(input, target, __torch__.torch.nn.functional._reduction(reduction),
-      beta)
-def huber_loss(input: Tensor, target: Tensor, reduction: str="mean", delta: float=1.0) -> Tensor:
-  return torch.huber_loss(input, target, __torch__.torch.nn.functional._reduction(reduction), delta)
-def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
-    size_average: Optional[bool]=None, ignore_index: int=-100, reduce: Optional[bool]=None,
-    reduction: str="mean", label_smoothing: float=0.0) -> Tensor:
-  return torch.cross_entropy_loss(input, target, weight,
-      __torch__.torch.nn.functional._reduction(reduction), ignore_index, label_smoothing)
-def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
-    size_average: Optional[bool]=None, ignore_index: int=-100, reduce: Optional[bool]=None,
-    reduction: str="mean") -> Tensor:
-  return torch.nll_loss_nd(input, target, weight,
-      __torch__.torch.nn.functional._reduction(reduction), ignore_index)
-def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
-    size_average: Optional[bool]=None, reduce: Optional[bool]=None,
-    reduction: str="mean") -> Tensor:
-  return torch.binary_cross_entropy(input, target, weight,
-      __torch__.torch.nn.functional._reduction(reduction))
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Optional[Tensor]=None,
-    size_average: Optional[bool]=None, reduce: Optional[bool]=None, reduction: str="mean",
-    pos_weight: Optional[Tensor]=None) -> Tensor:
-  return torch.binary_cross_entropy_with_logits(input, target, weight, pos_weight,
-      __torch__.torch.nn.functional._reduction(reduction))
-def kl_div(input: Tensor, target: Tensor, size_average: Optional[bool]=None,
-    reduce: Optional[bool]=None, reduction: str="mean", log_target: bool=False) -> Tensor:
-  if torch.eq(reduction, "batchmean"):
-    return torch.div(torch.kl_div(input, target, 2, log_target=log_target), torch.size(input, 0))
-  return torch.kl_div(input, target, __torch__.torch.nn.functional._reduction(reduction),
-      log_target=log_target)
+def gumbel_softmax(logits: Tensor, tau: float=1.0, hard: bool=False, eps: float=1e-10,
+    dim: int=-1) -> Tensor:
+  gumbels = torch.neg(torch.log(torch.exponential_(torch.empty_like(logits))))
+  soft = torch.softmax(torch.div(torch.add(logits, gumbels), tau), dim)
+  if hard:
+    index = torch.argmax(soft, dim, True)
+    chosen = torch.scatter(torch.zeros_like(logits), dim, index, 1.0)
+    return torch.add(torch.sub(chosen, torch.detach(soft)), soft)
+  return soft
+def local_response_norm(input: Tensor, size: int, alpha: float=0.0001, beta: float=0.75,
+    k: float=1.0) -> Tensor:
+  squares = torch.unsqueeze(torch.mul(input, input), 1)
+  before = torch.floordiv(size, 2)
+  after = torch.floordiv(torch.sub(size, 1), 2)
+  if torch.eq(torch.dim(input), 3):
+    padded = torch.constant_pad_nd(squares, [0, 0, before, after])
+    mean = torch.squeeze(torch.avg_pool2d(padded, [size, 1], [1, 1]), 1)
+  else:
+    shape = torch.size(input)
+    volume = torch.reshape(squares, [shape[0], 1, shape[1], shape[2], -1])
+    padded = torch.constant_pad_nd(volume, [0, 0, 0, 0, before, after])
+    pooled = torch.avg_pool3d(padded, [size, 1, 1], [1, 1, 1])
+    mean = torch.reshape(torch.squeeze(pooled, 1), shape)
+  return torch.div(input, torch.pow(torch.add(torch.mul(mean, alpha), k), beta))
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int=1, eps: float=1e-08) -> Tensor:
   return torch.cosine_similarity(x1, x2, dim, eps)
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
@@ -218,33 +195,15 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
       scale=scale, enable_gqa=enable_gqa)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
   return torch.pixel_shuffle(input, upscale_factor)
-def interpolate(input: Tensor, size: Optional[List[int]]=None,
-    scale_factor: Optional[List[float]]=None, mode: str="nearest",
-    align_corners: Optional[bool]=None) -> Tensor:
-  corners = False
-  if align_corners is not None:
-    corners = align_corners
-  if torch.eq(torch.dim(input), 3):
-    if torch.eq(mode, "nearest"):
-      return torch.upsample_nearest1d(input, size, scale_factor)
-    return torch.upsample_linear1d(input, size, corners, scale_factor)
-  if torch.eq(torch.dim(input), 4):
-    if torch.eq(mode, "nearest"):
-      return torch.upsample_nearest2d(input, size, scale_factor)
-    if torch.eq(mode, "bicubic"):
-      return torch.upsample_bicubic2d(input, size, corners, scale_factor)
-    return torch.upsample_bilinear2d(input, size, corners, scale_factor)
-  if torch.eq(mode, "nearest"):
-    return torch.upsample_nearest3d(input, size, scale_factor)
-  return torch.upsample_trilinear3d(input, size, corners, scale_factor)
 '''
 
 
 @functools.cache
 def _parsed() -> dict[str, tuple[ast.FunctionDef, str]]:
-    lines = _TEXT.splitlines(keepends=True)
+    text = _POINTWISE + LOSSES + WINDOWS
+    lines = text.splitlines(keepends=True)
     return {node.name: (node, "".join(lines[node.lineno - 1 : node.end_lineno]))
-            for node in ast.parse(_TEXT).body if isinstance(node, ast.FunctionDef)}
+            for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 
 def signatures() -> dict[str, ast.arguments]:
@@ -254,7 +213,9 @@ def signatures() -> dict[str, ast.arguments]:
 
 def definitions(names: set[str]) -> str:
     """Return the text of these functions, and of those that they call."""
-    wanted = set(names)
-    if any("._reduction(" in _parsed()[name][1] for name in names):
-        wanted.add("_reduction")
+    wanted, left = set(names), list(names)
+    while left:
+        called = _CALLED.findall(_parsed()[left.pop()][1])
+        left += [name for name in called if name not in wanted]
+        wanted.update(called)
     return "".join(text for name, (_, text) in _parsed().items() if name in wanted)

@@ -32,8 +32,13 @@ _CHANGES = frozenset("""
     append extend insert pop remove clear sort reverse update setdefault popitem add discard
 """.split())
 
-# Functions whose arguments differ from those of the aten operator in order or type.
-_OTHERWISE_IN_ATEN = ("embedding_bag", "fold", "unfold", "max_unpool2d", "max_unpool3d")
+# Functions of nn.functional that an archive cannot hold under an operator's name.
+_ONLY_IN_PYTHON = frozenset("""
+    fractional_max_pool2d fractional_max_pool3d lp_pool3d triplet_margin_with_distance_loss
+    multi_head_attention_forward grouped_mm scaled_grouped_mm scaled_mm linear_cross_entropy
+    fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices
+""".split())
+_OF_ANY_RANK = ("interpolate", "upsample", "upsample_nearest", "upsample_bilinear")
 _CASTS = {"float": float32, "double": float64, "half": float16, "bfloat16": bfloat16,
           "int": int32, "long": int64, "short": int16, "char": int8, "byte": uint8, "bool": bool_}
 
@@ -154,7 +159,7 @@ class SourceCalls(SourceLoops):
         name = path.rpartition(".")[2]
         if path.startswith("torch.nn.functional.") and name in signatures():
             return self._functional(node, name)
-        if name in _OTHERWISE_IN_ATEN:
+        if path.startswith("torch.nn.functional.") and name in _ONLY_IN_PYTHON:
             self.refuse(node, f"a call of {name}")
         if name == "einsum" and len(node.args) > 1:  # aten's takes a list
             equation, *operands = node.args
@@ -168,18 +173,23 @@ class SourceCalls(SourceLoops):
 
     def _functional(self, node: ast.Call, name: str) -> Any:
         """Write a call of an nn.functional function; one number may stand for a list."""
-        call = self._apply(f"__torch__.torch.nn.functional.{name}", node)
         arguments = signatures()[name].args
+        places = [a.arg for a in arguments]
+        passed = dict(zip(places, node.args, strict=False))
+        passed |= {str(k.arg): k.value for k in node.keywords}
+        name = self._chosen(node, name, passed)
+        call = self._apply(f"__torch__.torch.nn.functional.{name}", node)
         kinds = {a.arg: ast.unparse(a.annotation) for a in arguments if a.annotation is not None}
         unknown = [k.arg for k in call.keywords if k.arg not in kinds]
         if unknown:
             self.refuse(node, f"the argument {unknown[0]} of {name}")
-        for keyword in call.keywords:
-            if keyword.arg == "return_indices" and ast.unparse(keyword.value) != "False":
-                self.refuse(node, f"return_indices of {name}")
-        count = int(name[-2]) if name[-2:] in ("1d", "2d", "3d") else 2
+        count = int(name[-2]) if name[-2:] in ("1d", "2d", "3d") else \
+            int(name[-15]) if name.endswith("d_with_indices") else \
+            3 if name in _OF_ANY_RANK else 2
 
         def spread(value: ast.expr, kind: str) -> ast.expr:
+            if kind == "float" and isinstance(value, ast.Constant) and type(value.value) is int:
+                return ast.Constant(float(value.value))
             if "List" not in kind or not isinstance(value, ast.Constant) or value.value is None:
                 return value
             number: Any = value.value
@@ -189,7 +199,40 @@ class SourceCalls(SourceLoops):
         call.args = [spread(v, k) for v, k in zip(call.args, kinds.values(), strict=False)]
         for keyword in call.keywords:
             keyword.value = spread(keyword.value, kinds[str(keyword.arg)])
+        self._apply_legacy_reduction(node, call, passed)
         return call
+
+    def _chosen(self, node: ast.Call, name: str, passed: dict[str, ast.expr]) -> str:
+        """Return the function that a setting chooses: the one that returns indices, too."""
+        for setting in ("return_indices", "max_norm", "return_attn_probs"):
+            if setting not in passed:
+                continue
+            known = self.scope.find(passed[setting])
+            if known is None:
+                self.refuse(node, f"{setting} of {name}, known only at run time")
+            if known.value and setting == "return_indices":
+                return f"{name}_with_indices"
+            if known.value:
+                self.refuse(node, f"{setting} of {name}")
+        return name
+
+    def _apply_legacy_reduction(self, node: ast.Call, call: ast.Call,
+                                passed: dict[str, ast.expr]) -> None:
+        """Write `size_average` and `reduce` as the reduction that they stand for."""
+        old = {n: self.scope.find(passed[n]) for n in ("size_average", "reduce") if n in passed}
+        if any(value is None for value in old.values()):
+            self.refuse(node, "size_average or reduce, known only at run time: pass reduction")
+        values = {n: value.value for n, value in old.items() if value is not None}
+        if all(value is None for value in values.values()):
+            return
+        if values.get("reduce") is False:
+            reduction = "none"
+        else:
+            reduction = "sum" if values.get("size_average") is False else "mean"
+        if len(call.args) > 2 and not call.keywords:
+            self.refuse(node, "size_average or reduce by position: pass reduction")
+        call.keywords = [k for k in call.keywords if k.arg != "reduction"]
+        call.keywords.append(ast.keyword("reduction", ast.Constant(reduction)))
 
     def _method(self, node: ast.Call) -> Any:
         """Write a method call on a value: the method is an operator."""
