@@ -314,6 +314,16 @@ def _warn(message: str, stacklevel: int = 2) -> None:
     warnings.warn(message, stacklevel=stacklevel)
 
 
+def _with_dtype(name: str) -> Callable[..., Any]:
+    """An operator whose last argument is a dtype, by position or name."""
+
+    def call(*args: Any, dtype: Any = None) -> Any:
+        *rest, kind = args if dtype is None else (*args, dtype)
+        return PUBLIC["torch"][name](*rest, scalar_type(kind))
+
+    return call
+
+
 def _mode(name: str) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         return getattr(_torch(), name)(*args)
@@ -396,5 +406,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _mode(name) for name in (
         "is_grad_enabled", "set_grad_enabled", "manual_seed", "is_tensor", "is_autocast_enabled",
         "is_autocast_cpu_enabled", "get_num_threads")},
+    **{name: _with_dtype(name) for name in (
+        "quantize_per_tensor", "quantize_per_channel")},
     **WINDOWS,
 }

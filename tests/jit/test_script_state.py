@@ -145,11 +145,11 @@ def test_refusals_name_the_line() -> None:
             self.seen.append(x)
             return len(self.seen)
 
-    class Indices(torch.nn.Module):
+    class Renormed(torch.nn.Module):
         def forward(self, x):
-            return torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+            return torch.nn.functional.embedding(x, torch.ones(2, 2), max_norm=1.0)
 
     for kind, message in ((Untyped, "without annotation"),
-                          (Indices, "return_indices of max_pool2d")):
+                          (Renormed, "max_norm of embedding")):
         with pytest.raises(NotImplementedError, match=message):
             torch.jit.script(kind()).save(io.BytesIO())

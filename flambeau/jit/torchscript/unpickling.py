@@ -9,6 +9,7 @@ from typing import Any
 
 from ...serialization.opcodes import OPERATIONS, last
 from ...serialization.unpickler import WeightsUnpickler
+from . import packed_objects
 from .definitions import ClassType
 from .objects import ScriptObject
 from .program import Program
@@ -24,6 +25,13 @@ class _FirstArgument:
     """A function of `torch.jit._pickle` that tags its first argument with a type."""
 
 
+class _PackedClass:
+    """A class of packed weights, of which an archive creates objects."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+
 class ScriptUnpickler(WeightsUnpickler):
     """Reads `data.pkl` and `constants.pkl`."""
 
@@ -31,10 +39,13 @@ class ScriptUnpickler(WeightsUnpickler):
         super().__init__(io.BytesIO(data), refer)
         self.program = program
         self.operations = _OPERATIONS
+        self.unfilled: list[Any] = []  # packed weights whose state comes next
 
     def find(self, module: str, name: str) -> None:
         """Push a class of the archive, or another allowed global."""
-        if module == "__torch__" or module.startswith("__torch__."):
+        if module.startswith("__torch__.torch.classes."):
+            self.stack.append(_PackedClass(packed_objects.start(f"{module}.{name}")))
+        elif module == "__torch__" or module.startswith("__torch__."):
             self.stack.append(self.program.find(f"{module}.{name}"))
         elif module == "torch.jit._pickle" and name in _FIRST:
             self.stack.append(_FirstArgument())
@@ -59,7 +70,11 @@ def _reduce(u: Any) -> None:
 
 def _new_object(u: Any) -> None:
     kind, args = u.stack[-2:]
-    if isinstance(kind, ClassType):
+    if isinstance(kind, _PackedClass):
+        last(u, 2)
+        u.unfilled.append(object.__new__(kind.kind))
+        u.stack.append(u.unfilled[-1])
+    elif isinstance(kind, ClassType):
         last(u, 2)
         u.stack.append(kind.new() if args == () else kind.python(*args))
     else:
@@ -68,6 +83,10 @@ def _new_object(u: Any) -> None:
 
 def _build(u: Any) -> None:
     owner = u.stack[-2]
+    if any(owner is target for target in u.unfilled):
+        u.unfilled = [target for target in u.unfilled if target is not owner]
+        packed_objects.restore(owner, u.stack.pop())
+        return
     if not isinstance(owner, (ScriptObject, LoadedModule)):
         OPERATIONS[pickle.BUILD[0]](u)
         return
