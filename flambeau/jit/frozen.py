@@ -48,8 +48,8 @@ class FrozenModule(RecursiveScriptModule):
         return self._flambeau_program.code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write the program as an archive, which PyTorch reads too."""
-        self._flambeau_program.save(f, _extra_files)
+        """Write the program as an archive without parameters and buffers. PyTorch reads it too."""
+        self._flambeau_program._save_as(f, _extra_files, is_frozen=True)
 
 
 def freeze(module: Any, preserved_attrs: Sequence[str] | None = None) -> FrozenModule:

@@ -125,7 +125,10 @@ class ScriptedModule(RecursiveScriptModule):
         """Write an archive that PyTorch can read too. Raises NotImplementedError, before writing
         anything, for a source line that TorchScript or this writer does not support.
         """
-        self._script().save(f, _extra_files)
+        self._save_as(f, _extra_files, is_frozen=False)
+
+    def _save_as(self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool) -> None:
+        self._script().save(f, extra_files, is_frozen)
 
 
 def _scripted_class(kind: type[Module]) -> type[ScriptedModule]:

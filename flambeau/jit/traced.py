@@ -65,11 +65,14 @@ class TracedModule(RecursiveScriptModule):
         """Write a TorchScript archive, which PyTorch can read too; for a graph that TorchScript
         cannot express, write a torch.export archive.
         """
+        self._save_as(f, _extra_files, is_frozen=False)
+
+    def _save_as(self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool) -> None:
         program = self.__dict__["_flambeau_program"]
         try:
-            traced_module.save(self, program, self.original_name, f, _extra_files)
+            traced_module.save(self, program, self.original_name, f, extra_files, is_frozen)
         except NotImplementedError:
-            archive.save(program, f, extra_files=_extra_files)
+            archive.save(program, f, extra_files=extra_files)
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_inputs: Any = None,

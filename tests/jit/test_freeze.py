@@ -99,3 +99,18 @@ def test_refusals(torch, module):
         torch.jit.freeze(torch.jit.script(module.train()))
     with pytest.raises(RuntimeError, match="Unknown name: nothing"):
         torch.jit.freeze(torch.jit.script(module.eval()), preserved_attrs=["nothing"])
+
+
+@pytest.mark.parametrize("how", ["script", "trace", "load"])
+def test_archives_have_no_state(torch, module, how):
+    x, file = torch.randn(4, 2), io.BytesIO()
+    source = torch.jit.trace(module, x) if how == "trace" else torch.jit.script(module)
+    if how == "load":
+        torch.jit.save(source, file)
+        file.seek(0)
+        source, file = torch.jit.load(file), io.BytesIO()
+    torch.jit.save(torch.jit.freeze(source), file)
+    file.seek(0)
+    loaded = torch.jit.load(file)
+    assert torch.allclose(loaded(x), module(x), atol=1e-6)
+    assert len(loaded.state_dict()) == 0 and not list(loaded.parameters())

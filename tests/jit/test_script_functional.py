@@ -122,3 +122,16 @@ def test_both_libraries_read_each_others_archives(name: str) -> None:
     if name != "gaussian_nll_loss":  # which PyTorch does not script
         theirs = flambeau.jit.load(archive_of(pytorch, name))
         assert_alike(result_of(flambeau, theirs, shape), expected)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", CASES)
+def test_pytorch_reads_traced_functions(name: str) -> None:
+    pytorch, shape = pytest.importorskip("torch"), CASES[name][1]
+    if name in ("mse_summed", "l1_unreduced"):  # in an archive of flambeau's own
+        return
+    function, file = function_of(flambeau, name), io.BytesIO()
+    flambeau.jit.save(flambeau.jit.trace(function, flambeau.ones(shape) * 0.5), file)
+    file.seek(0)
+    expected = result_of(pytorch, function_of(pytorch, name), shape)
+    assert_alike(result_of(pytorch, pytorch.jit.load(file), shape), expected)

@@ -153,3 +153,19 @@ def test_refusals_name_the_line() -> None:
                           (Renormed, "max_norm of embedding")):
         with pytest.raises(NotImplementedError, match=message):
             torch.jit.script(kind()).save(io.BytesIO())
+
+
+def test_settings_can_be_read_from_an_archive(torch: Any) -> None:
+    class Settings(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.width, self.name, self.sizes = 3, "small", [1, 2]
+
+        def forward(self, x: int) -> int:
+            return x * self.width
+
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(Settings()), file)
+    file.seek(0)
+    loaded = torch.jit.load(file)
+    assert (loaded.width, loaded.name, loaded.sizes, loaded(2)) == (3, "small", [1, 2], 6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from ....serialization.rebuild import STORAGE_NAMES
 from ....tensor.devices import device
 from ....tensor.tensor import Tensor
 
-__all__ = ["Call", "Instance", "Tagged", "write"]
+__all__ = ["Call", "Instance", "Tagged", "without_state", "write"]
 
 _VERSION = b"10\n"
 
@@ -41,6 +42,14 @@ class Tagged:
 
     value: Any
     kind: str
+
+
+_STATE = re.compile(r"^(\s+__(?:parameters|buffers)__ = )\[.*\]$", re.MULTILINE)
+
+
+def without_state(code: dict[str, str]) -> dict[str, str]:
+    """Return classes whose tensors are plain attributes, as those of frozen modules."""
+    return {space: _STATE.sub(r"\1[]", text) for space, text in code.items()}
 
 
 def write(file: Any, root: Instance, code: dict[str, str], constants: list[Any],

@@ -108,13 +108,20 @@ class GraphCode:
         return self._operator(name, args, kwargs)
 
     def _functional(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
-        self.functions.add(name)
         kinds = {a.arg: ast.unparse(a.annotation) for a in signatures()[name].args
                  if a.annotation is not None}
         bound = {**dict(zip(kinds, args, strict=False)), **kwargs}
+        for key in ("size_average", "reduce", "max_norm"):
+            if bound.get(key) is not None:
+                raise NotImplementedError(f"{key} of {name}")
+        if bound.get("return_indices"):
+            name = f"{name}_with_indices"
+        self.functions.add(name)
         for key, value in bound.items():
             if key not in kinds:
                 raise NotImplementedError(f"the argument {key} of {name}")
+            if kinds[key] == "float" and type(value) is int:
+                bound[key] = float(value)
             if "List" in kinds[key] and value is not None and not isinstance(value, (list, tuple)):
                 number = float(value) if "float" in kinds[key] else value
                 bound[key] = [number] * self._axes(name, bound["input"])
@@ -124,8 +131,11 @@ class GraphCode:
     @staticmethod
     def _axes(name: str, input: Any) -> int:
         """Return the number of spatial axes, to which one number is broadcast."""
+        name = name.removesuffix("_with_indices")
         if name[-2:] in ("1d", "2d", "3d"):
             return int(name[-2])
+        if not name.startswith(("interpolate", "upsample")):
+            return 2
         return int(input.meta["val"].dim()) - 2
 
     def _operator(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:

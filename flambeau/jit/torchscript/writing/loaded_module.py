@@ -9,17 +9,18 @@ from typing import Any
 from ...torchscript.definitions import ClassType
 from ...torchscript.objects import ScriptObject
 from ...torchscript.script_module import LoadedModule
-from .archive import Call, Instance, Tagged, write
+from .archive import Call, Instance, Tagged, without_state, write
 
 __all__ = ["save"]
 
 
 def save(module: LoadedModule, file: Any,
-         extra_files: dict[str, Any] | None = None) -> None:
-    """Write the archive."""
+         extra_files: dict[str, Any] | None = None, is_frozen: bool = False) -> None:
+    """Write the archive, of a frozen module without state."""
     program = module._flambeau_type.program
     root = _Values(program.classes()).value(module, None)
-    write(file, root, program.texts(), list(program.constants), extra_files)
+    code = without_state(program.texts()) if is_frozen else program.texts()
+    write(file, root, code, list(program.constants), extra_files)
 
 
 class _Values:

@@ -11,6 +11,7 @@ from typing import Any
 from .... import nn
 from ....nn.module import Module
 from .classes import attribute_read, literal
+from .transformer_library import TRANSFORMERS
 
 __all__ = ["forward_of"]
 
@@ -199,62 +200,6 @@ def _upsample(m: Any) -> str:
             f"{literal(m.mode)}, {m.align_corners})")
 
 
-def _attention(m: Any) -> str:
-    """Write attention with one projection for all three inputs."""
-    if not m._qkv_same_embed_dim or m.bias_k is not None or m.add_zero_attn:
-        raise NotImplementedError("MultiheadAttention with kdim, vdim, bias_k or add_zero_attn")
-    swap, back = [], []
-    if not m.batch_first:
-        batched = "if torch.eq(torch.dim(query), 3):"
-        swap = [batched, *(f"  {n} = torch.transpose({n}, 0, 1)" for n in "qkv")]
-        back = [batched, "  y = torch.transpose(y, 0, 1)"]
-    lines = ["query: Tensor, key: Tensor, value: Tensor, need_weights: bool=True",
-             "q = query", "k = key", "v = value", *swap, "wq, wk, wv = torch.chunk("
-             "self.in_proj_weight, 3)"]
-    has_bias = m.in_proj_bias is not None
-    if has_bias:
-        lines.append("bq, bk, bv = torch.chunk(self.in_proj_bias, 3)")
-    for n in "qkv":
-        bias_arg = f", b{n}" if has_bias else ""
-        linear = f"torch.linear({n}, w{n}{bias_arg})"
-        lines.append(f"{n} = torch.transpose(torch.unflatten({linear}, -1, "
-                     f"[{m.num_heads}, {m.head_dim}]), -3, -2)")
-    lines += [f"scores = torch.div(torch.matmul(q, torch.transpose(k, -2, -1)), "
-              f"{float(m.head_dim) ** 0.5})",
-              f"weights = torch.dropout(torch.softmax(scores, -1), {float(m.dropout)}, "
-              "self.training)",
-              "y = torch.flatten(torch.transpose(torch.matmul(weights, v), -3, -2), -2)",
-              "y = torch.linear(y, self.out_proj.weight, self.out_proj.bias)", *back,
-              "if need_weights:", "  return (y, torch.mean(weights, [-3]))",
-              "return (y, annotate(Optional[Tensor], None))"]
-    return "|".join(lines)
-
-
-def _encoder_layer(m: Any) -> str:
-    """Write an encoder layer without masks."""
-    name = getattr(m.activation, "__name__", type(m.activation).__name__).lower()
-    if not name.startswith(("relu", "gelu")):
-        raise NotImplementedError(f"the activation {name} of a TransformerEncoderLayer")
-    act = "relu" if name.startswith("relu") else "gelu"
-
-    def drop(layer: str, text: str) -> str:
-        return f"(self.{layer}).forward({text})"
-
-    lines = ["src: Tensor", "x = src"]
-    first, second = ("(self.norm1).forward(x)", "(self.norm2).forward(x)") if m.norm_first \
-        else ("x", "x")
-    lines += [f"z = {first}", "y, _ = (self.self_attn).forward(z, z, z, False)",
-              f"x = torch.add(x, {drop('dropout1', 'y')})"]
-    if not m.norm_first:
-        lines.append("x = (self.norm1).forward(x)")
-    hidden = drop("dropout", f"torch.{act}((self.linear1).forward({second}))")
-    lines += [f"y = (self.linear2).forward({hidden})",
-              f"x = torch.add(x, {drop('dropout2', 'y')})"]
-    if not m.norm_first:
-        lines.append("x = (self.norm2).forward(x)")
-    return "|".join([*lines, "return x"])
-
-
 def _chain(children: Callable[[Any], list[str]]) -> Text:
     """Return a writer that calls child modules in sequence."""
 
@@ -263,10 +208,6 @@ def _chain(children: Callable[[Any], list[str]]) -> Text:
         return "|".join(["input: Tensor", *lines, "return input"])
 
     return text
-
-
-def _of_encoder(m: Any) -> list[str]:
-    return [f"layers.{n}" for n in m.layers._modules] + (["norm"] if m.norm is not None else [])
 
 
 _LIBRARY: dict[type, Text] = {
@@ -304,8 +245,7 @@ _LIBRARY: dict[type, Text] = {
     nn.Flatten: _of("torch.flatten(input, {}, {})", "input: Tensor", "start_dim", "end_dim"),
     nn.PixelShuffle: _of("torch.pixel_shuffle(input, {})", "input: Tensor", "upscale_factor"),
     nn.LSTM: _recurrent, nn.GRU: _recurrent, nn.RNNCell: _cell, nn.GRUCell: _cell,
-    nn.LSTMCell: _cell, nn.MultiheadAttention: _attention,
-    nn.TransformerEncoderLayer: _encoder_layer, nn.TransformerEncoder: _chain(_of_encoder),
+    nn.LSTMCell: _cell, **TRANSFORMERS,
     nn.Sequential: _chain(lambda m: list(m._modules)),
     nn.MSELoss: _loss("mse_loss"), nn.L1Loss: _loss("l1_loss"),
     nn.SmoothL1Loss: _loss("smooth_l1_loss", "beta"), nn.HuberLoss: _loss("huber_loss", "delta"),

@@ -12,7 +12,7 @@ from ....nn.module import Module
 from ....tensor.tensor import Tensor
 from . import script_classes
 from .annotations import is_named_tuple, is_written_class, type_of_value, type_text
-from .archive import Call, Instance, write
+from .archive import Call, Instance, without_state, write
 from .classes import ClassWriter
 from .functional_library import definitions
 from .module_state import ModuleState
@@ -98,10 +98,11 @@ class Script:
         name = self._names[id(self.module)]
         return "".join(line.removeprefix("  ") for line in lines).replace(f"self: {name}", "self")
 
-    def save(self, file: Any, extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive that PyTorch can read too."""
+    def save(self, file: Any, extra_files: dict[str, Any] | None = None,
+             is_frozen: bool = False) -> None:
+        """Write an archive that PyTorch can read too; of a frozen module it has no state."""
         names = {n for text in self.classes.code.values() for n in _FUNCTIONAL.findall(text)}
-        code = dict(self.classes.code)
+        code = without_state(self.classes.code) if is_frozen else dict(self.classes.code)
         if names:
             code["__torch__.torch.nn.functional"] = definitions(names)
         write(file, self.root, code, self.constants, extra_files)
@@ -247,6 +248,7 @@ class Script:
             attributes[name] = (kind, self._stored(value))
         attributes |= {name: ("Tensor", value) for name, value in vars(module).items()
                        if isinstance(value, Tensor)}
+        attributes = _settings(module) | attributes
         text = "".join(self._methods.get(id(module), {}).values())
         library = _quantized_library()
         packed = None if library is None else library.packed_weights(module)
@@ -260,3 +262,18 @@ class Script:
         result = seen[id(module)] = self.classes.module(
             module, self._names[id(module)], text, children, attributes)
         return result
+
+
+def _settings(module: Module) -> dict[str, tuple[str, Any]]:
+    """Return the types and values of plain settings: the code holds them as constants, users of
+    the archive read them."""
+    if type(module).__module__.startswith("flambeau."):
+        return {}
+    return {name: (type_of_value(value), value) for name, value in vars(module).items()
+            if not name.startswith("_") and name != "training" and _is_setting(value)}
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return len({type(v) for v in value}) == 1 and all(map(_is_setting, value))
+    return type(value) in (int, float, bool, str)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ....export.exported_program import ExportedProgram
 from ....nn.module import Module
-from .archive import write
+from .archive import without_state, write
 from .classes import ClassWriter
 from .graph_code import GraphCode
 
@@ -14,9 +14,9 @@ __all__ = ["save"]
 
 
 def save(module: Module, program: ExportedProgram, name: str, file: Any,
-         extra_files: dict[str, Any] | None = None) -> None:
-    """Write the archive. Raises NotImplementedError, before writing anything, for a graph that
-    TorchScript cannot express.
+         extra_files: dict[str, Any] | None = None, is_frozen: bool = False) -> None:
+    """Write the archive, of a frozen module without state. Raises NotImplementedError, before
+    writing anything, for a graph that TorchScript cannot express.
     """
     classes = ClassWriter()
     qualified = classes.name(name)
@@ -25,4 +25,5 @@ def save(module: Module, program: ExportedProgram, name: str, file: Any,
     functions = code.function_code()
     if functions:
         classes.add("__torch__.torch.nn.functional", functions)
-    write(file, root, classes.code, code.constants, extra_files)
+    texts = without_state(classes.code) if is_frozen else classes.code
+    write(file, root, texts, code.constants, extra_files)

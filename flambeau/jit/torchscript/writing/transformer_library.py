@@ -1,0 +1,159 @@
+"""TorchScript code for attention and transformer layers, with their masks.
+
+Writers return "parameters|line|line|...", as those of module_library.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .... import nn
+from .classes import attribute_read
+
+__all__ = ["TRANSFORMERS"]
+
+_BOOL = 11  # the number of torch.bool
+_MASK = "Optional[Tensor]=None"
+
+
+def _project(m: Any) -> list[str]:
+    """Return the lines that project the inputs and split them by head."""
+    if m._qkv_same_embed_dim:
+        lines = ["wq, wk, wv = torch.chunk(self.in_proj_weight, 3)"]
+    else:
+        lines = [f"w{n} = self.{n}_proj_weight" for n in "qkv"]
+    has_bias = m.in_proj_bias is not None
+    if has_bias:
+        lines.append("bq, bk, bv = torch.chunk(self.in_proj_bias, 3)")
+    for n in "qkv":
+        linear = f"torch.linear({n}, w{n}{f', b{n}' if has_bias else ''})"
+        lines.append(f"{n} = torch.transpose(torch.unflatten({linear}, -1, "
+                     f"[{m.num_heads}, {m.head_dim}]), -3, -2)")
+    return lines
+
+
+def _mask(name: str) -> list[str]:
+    """Return the lines that apply a mask: of bool, what to leave out; else what to add."""
+    return [f"  if torch.eq(ops.prim.dtype({name}), {_BOOL}):",
+            f"    scores = torch.masked_fill(scores, {name}, -inf)", "  else:",
+            f"    scores = torch.add(scores, {name})"]
+
+
+def _attention(m: Any) -> str:
+    if m.bias_k is not None or m.add_zero_attn:
+        raise NotImplementedError("MultiheadAttention with bias_k or add_zero_attn")
+    swap, back = [], []
+    if not m.batch_first:
+        batched = "if torch.eq(torch.dim(query), 3):"
+        swap = [batched, *(f"  {n} = torch.transpose({n}, 0, 1)" for n in "qkv")]
+        back = [batched, "  y = torch.transpose(y, 0, 1)"]
+    return "|".join([
+        f"query: Tensor, key: Tensor, value: Tensor, key_padding_mask: {_MASK}, "
+        f"need_weights: bool=True, attn_mask: {_MASK}, average_attn_weights: bool=True, "
+        "is_causal: bool=False",
+        "q = query", "k = key", "v = value", *swap, *_project(m),
+        f"scores = torch.div(torch.matmul(q, torch.transpose(k, -2, -1)), "
+        f"{float(m.head_dim) ** 0.5})",
+        "if attn_mask is not None:", "  mask = attn_mask",
+        "  if torch.__and__(torch.eq(torch.dim(mask), 3), torch.eq(torch.dim(scores), 4)):",
+        f"    mask = torch.unflatten(mask, 0, [-1, {m.num_heads}])", *_mask("mask"),
+        "if key_padding_mask is not None:",
+        "  padding = torch.unsqueeze(torch.unsqueeze(key_padding_mask, -2), -2)",
+        *_mask("padding"),
+        f"weights = torch.dropout(torch.softmax(scores, -1), {float(m.dropout)}, self.training)",
+        "y = torch.flatten(torch.transpose(torch.matmul(weights, v), -3, -2), -2)",
+        "y = torch.linear(y, self.out_proj.weight, self.out_proj.bias)", *back,
+        "shown = annotate(Optional[Tensor], None)", "if need_weights:",
+        "  if average_attn_weights:", "    shown = torch.mean(weights, [-3])", "  else:",
+        "    shown = weights", "return (y, shown)"])
+
+
+def _activation(m: Any) -> str:
+    name = str(getattr(m.activation, "__name__", type(m.activation).__name__)).lower()
+    for known in ("relu", "gelu"):
+        if name.startswith(known):
+            return known
+    raise NotImplementedError(f"the activation {name} of a {type(m).__name__}")
+
+
+def _steps(m: Any, parts: list[tuple[str, str, str]]) -> list[str]:
+    """Return the lines of a layer: each part adds to `x`, and is normalized before or after.
+
+    A part is the norm's name, the dropout's, and the expression of `z` that is added.
+    """
+    lines = []
+    for norm, dropout, call in parts:
+        lines.append(f"z = (self.{norm}).forward(x)" if m.norm_first else "z = x")
+        added = f"x = torch.add(x, (self.{dropout}).forward({call}))"
+        if call.startswith("attend "):
+            lines.append(f"y, _ = {call.removeprefix('attend ')}")
+            added = f"x = torch.add(x, (self.{dropout}).forward(y))"
+        lines.append(added)
+        if not m.norm_first:
+            lines.append(f"x = (self.{norm}).forward(x)")
+    return lines
+
+
+def _feed_forward(m: Any) -> str:
+    hidden = f"(self.dropout).forward(torch.{_activation(m)}((self.linear1).forward(z)))"
+    return f"(self.linear2).forward({hidden})"
+
+
+def _encoder_layer(m: Any) -> str:
+    attend = "attend (self.self_attn).forward(z, z, z, src_key_padding_mask, False, src_mask)"
+    return "|".join([
+        f"src: Tensor, src_mask: {_MASK}, src_key_padding_mask: {_MASK}, is_causal: bool=False",
+        "x = src", *_steps(m, [("norm1", "dropout1", attend),
+                               ("norm2", "dropout2", _feed_forward(m))]), "return x"])
+
+
+def _decoder_layer(m: Any) -> str:
+    own = "attend (self.self_attn).forward(z, z, z, tgt_key_padding_mask, False, tgt_mask)"
+    cross = ("attend (self.multihead_attn).forward(z, memory, memory, memory_key_padding_mask, "
+             "False, memory_mask)")
+    return "|".join([
+        f"tgt: Tensor, memory: Tensor, tgt_mask: {_MASK}, memory_mask: {_MASK}, "
+        f"tgt_key_padding_mask: {_MASK}, memory_key_padding_mask: {_MASK}, "
+        "tgt_is_causal: bool=False, memory_is_causal: bool=False",
+        "x = tgt", *_steps(m, [("norm1", "dropout1", own), ("norm2", "dropout2", cross),
+                               ("norm3", "dropout3", _feed_forward(m))]), "return x"])
+
+
+def _stack(parameters: str, first: str, rest: str) -> Callable[[Any], str]:
+    """Return a writer of layers in sequence, with a norm behind them."""
+    def write(m: Any) -> str:
+        lines = [f"x = ({attribute_read('self', f'layers.{name}')}).forward(x, {rest})"
+                 for name in m.layers._modules]
+        norm = [] if m.norm is None else ["x = (self.norm).forward(x)"]
+        return "|".join([parameters, f"x = {first}", *lines, *norm, "return x"])
+
+    return write
+
+
+_encoder = _stack(
+    f"src: Tensor, mask: {_MASK}, src_key_padding_mask: {_MASK}, is_causal: Optional[bool]=None",
+    "src", "mask, src_key_padding_mask")
+_decoder = _stack(
+    f"tgt: Tensor, memory: Tensor, tgt_mask: {_MASK}, memory_mask: {_MASK}, "
+    f"tgt_key_padding_mask: {_MASK}, memory_key_padding_mask: {_MASK}, "
+    "tgt_is_causal: Optional[bool]=None, memory_is_causal: bool=False",
+    "tgt", "memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask")
+
+
+def _transformer(m: Any) -> str:
+    return "|".join([
+        f"src: Tensor, tgt: Tensor, src_mask: {_MASK}, tgt_mask: {_MASK}, memory_mask: {_MASK}, "
+        f"src_key_padding_mask: {_MASK}, tgt_key_padding_mask: {_MASK}, "
+        f"memory_key_padding_mask: {_MASK}, src_is_causal: Optional[bool]=None, "
+        "tgt_is_causal: Optional[bool]=None, memory_is_causal: bool=False",
+        "memory = (self.encoder).forward(src, src_mask, src_key_padding_mask)",
+        "return (self.decoder).forward(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, "
+        "memory_key_padding_mask)"])
+
+
+TRANSFORMERS: dict[type, Callable[[Any], str]] = {
+    nn.MultiheadAttention: _attention, nn.TransformerEncoderLayer: _encoder_layer,
+    nn.TransformerDecoderLayer: _decoder_layer, nn.TransformerEncoder: _encoder,
+    nn.TransformerDecoder: _decoder, nn.Transformer: _transformer,
+}
