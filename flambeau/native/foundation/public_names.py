@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+_IS_WRITTEN_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
+
 
 def class_name(kind: Any) -> str:
     """Return a class's module and name; only the name for builtins."""
@@ -13,6 +15,13 @@ def class_name(kind: Any) -> str:
         module = "torch" if module.startswith("torch.tensor.") else module
     name: str = kind.__qualname__
     return name if module in ("", "builtins") else f"{module}.{name}"
+
+
+def c_class_name(value: Any) -> str:
+    """Return what C code calls an object's class: with its module if it is written in C, as in
+    `numpy.ndarray`."""
+    kind = type(value)
+    return kind.__name__ if kind.__flags__ & _IS_WRITTEN_IN_PYTHON else class_name(kind)
 
 
 def class_of(value: Any) -> str:

@@ -22,10 +22,10 @@ from ...tensor.narrow_dtypes import NARROW
 from ...tensor.tensor import Tensor, creation, wrap
 from ..documentation import source_listing
 from .autocast import autocasting
-from .errors import MISSING, Overriding, explain, explaining
-from .errors import name_in_errors, not_a_tensor
+from .errors import MISSING, Overriding, explain, explaining, name_in_errors, no_overload
+from .errors import not_a_tensor, not_this_tensor
 from .function_writer import NUMPY_NAMES, write_function
-from .inplace import inplace_twin
+from .inplace import OPERANDS, inplace_twin
 from .out import write_out
 from .number_cache import CACHED_NUMBERS, cache_number
 from .legacy_argument_order import OLD_ORDERED
@@ -144,11 +144,13 @@ def _unary(operator: Operator) -> Callable:
     return _mark(function, operator)
 
 
-def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
+def _binary(
+    operator: Operator, unknown: Any = TypeError, takes_arrays: bool = False
+) -> Callable:
     """Return the function of two tensors, or of a tensor and a number.
 
     `unknown`: what to do with an operand that is neither; Python's operators (`+`) return
-    NotImplemented.
+    NotImplemented. `takes_arrays`: whether NumPy arrays are operands as well.
     """
     body = operator.ufunc or operator.body
     fast, differentiable = straight(operator), operator.differentiable
@@ -175,6 +177,8 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
         except Exception:
             if (answer := Overriding.ask(operator, (input, other))) is not MISSING:
                 return answer if out is None else Overriding.into(out, answer)
+            if takes_arrays and isinstance(other, _ndarray):
+                return function(input, wrap(other))
             y = _binary_slow(operator, input, other, unknown)
             if y is NotImplemented:
                 return y
@@ -215,12 +219,8 @@ def _record_mixed(operator: Operator, result: Tensor, input: Any, other: Any) ->
 
 def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> Any:
     try:
-        if isinstance(other, _ndarray) and isinstance(input, Tensor):
-            other = wrap(other)
-            if unknown is NotImplemented:  # NumPy's own rules for `tensor + array`
-                input, other = _promote_by_numpy(input, other)
         if unknown is NotImplemented and not (
-            isinstance(other, _OPERANDS) and isinstance(input, _OPERANDS)
+            isinstance(other, OPERANDS) and isinstance(input, OPERANDS)
         ):
             return NotImplemented
         if unknown is not NotImplemented:
@@ -232,36 +232,29 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
         raise explain(operator, error, (input, other)) from None
 
 
-# Operand types that Python's operators accept; others get NotImplemented.
-_OPERANDS = (Tensor, bool, int, float, complex, np.generic, np.ndarray)
-
-
-def _promote_by_numpy(input: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """Convert both operands to NumPy's common dtype, e.g. float64 for float32 and int64."""
-    kinds = input._array.dtype, other._array.dtype
-    if kinds[0] == kinds[1] or "V" in (kinds[0].kind, kinds[1].kind):
-        return input, other
-    common = FROM_NUMPY.get(np.result_type(*kinds))
-    return (input, other) if common is None else (input.to(common), other.to(common))
-
-
 # PyTorch wraps numbers for these even where both operands are.
 _OF_NUMBERS = ("_add", "_sub", "mul", "_div", "floor_divide", "_div_floor", "_div_trunc")
 
 
 def _check_numbers(operator: Operator, *operands: Any) -> None:
-    """Raise TypeError for a number that the operator does not take, or for two numbers."""
+    """Raise TypeError for an operand that the operator does not take, or for two numbers."""
     only = all(not isinstance(x, Tensor) for x in operands) and operator.name not in _OF_NUMBERS
     for i, (x, parameter) in enumerate(zip(operands, operator.parameters, strict=True)):
-        if not isinstance(x, Tensor) and (only or "Number" not in str(parameter.annotation)):
-            raise TypeError(
-                f"{operator.name.lstrip('_')}(): argument '{parameter.name}' (position {i + 1}) "
-                f"must be Tensor, not {type(x).__name__}"
-            )
+        if isinstance(x, Tensor):
+            continue
+        takes_numbers = "Number" in str(parameter.annotation)
+        if takes_numbers and operator.name not in _OF_NUMBERS and not isinstance(x, OPERANDS):
+            raise no_overload(
+                operator.name.lstrip("_"), [p.name for p in operator.parameters], operands)
+        if only or not takes_numbers or not isinstance(x, OPERANDS):
+            raise not_this_tensor(operator.name.lstrip("_"), parameter.name, i, x)
 
 
-def reflect(operator: Operator) -> Callable:
-    """`other op input`, for Python's __radd__ and its like: the operands arrive swapped."""
+def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
+    """`other op input`, for Python's __radd__ and its like: the operands arrive swapped.
+
+    `with_array(input, array)`: the result where the other operand is a NumPy array.
+    """
     body = operator.ufunc or operator.body
     with_number = FLOATS
     with_integer = frozenset(d for d in straight(operator) if d.kind in "iu") | with_number
@@ -276,6 +269,8 @@ def reflect(operator: Operator) -> Callable:
         kind = a.dtype
         cls = other.__class__
         if not (kind in with_integer if cls is int else cls is float and kind in with_number):
+            if with_array is not None and isinstance(other, _ndarray):
+                return with_array(self, other)
             return forward(other, self)
         b = CACHED_NUMBERS.get((other, kind))
         if b is None:
@@ -302,9 +297,13 @@ def reflect(operator: Operator) -> Callable:
     return _name(_mark(function, operator, swapped=True), operator)
 
 
-def python_operator(operator: Operator) -> Callable:
-    """`input op other`, answering NotImplemented to operands it does not know."""
-    return _name(_binary(operator, NotImplemented), operator)
+def python_operator(operator: Operator, takes_arrays: bool = False) -> Callable:
+    """`input op other`, answering NotImplemented to operands it does not know.
+
+    NumPy arrays are among these unless `takes_arrays`: Python then asks the array, whose operators
+    compute with NumPy.
+    """
+    return _name(_binary(operator, NotImplemented, takes_arrays), operator)
 
 
 # ------------------------------------------------------------- functions written on first call

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...native.foundation.public_names import c_class_name
+from ...native.foundation.user_frames import noted
 from ...tensor.narrow_dtypes import COMPLEX32
 from ...tensor.tensor import Tensor
 
@@ -77,7 +79,7 @@ def check_sequence(operator: Operator, position: int, value: Any) -> None:
     if not isinstance(value, (list, tuple)):
         raise TypeError(
             f"{operator.name}(): argument '{operator.names[position]}' (position {position + 1}) "
-            f"must be tuple of Tensors, not {type(value).__name__}"
+            f"must be tuple of Tensors, not {c_class_name(value)}"
         )
 
 
@@ -90,16 +92,35 @@ def _refused_argument(operator: Operator, args: tuple) -> TypeError | None:
                 if not isinstance(v, Tensor):
                     return TypeError(
                         f"expected Tensor as element {k} in argument {i}, but got "
-                        f"{type(v).__name__}"
+                        f"{c_class_name(v)}"
                     )
         elif "Number" in note and isinstance(value, (bool, int, float, complex)):
             continue
         elif not isinstance(value, Tensor) and not (value is None and "None" in note):
-            return TypeError(
-                f"{operator.name.lstrip('_')}(): argument '{operator.names[i]}' "
-                f"(position {i + 1}) must be Tensor, not {type(value).__name__}"
-            )
+            return not_this_tensor(operator.name.lstrip("_"), operator.names[i], i, value)
     return None
+
+
+def not_this_tensor(name: str, argument: str, position: int, value: Any) -> TypeError:
+    """PyTorch's TypeError for an argument that has to be a tensor, with the way to make it one."""
+    return noted(TypeError(f"{name}(): argument '{argument}' (position {position + 1}) must be "
+                           f"Tensor, not {c_class_name(value)}"), advise_on_array(value))
+
+
+def no_overload(name: str, arguments: Sequence[str], operands: Sequence[Any]) -> TypeError:
+    """PyTorch's TypeError of a function whose second operand is a tensor or a number."""
+    kinds = ", ".join(c_class_name(x) for x in operands)
+    takes = "".join(f" * (Tensor {arguments[0]}, {kind} {arguments[1]}, *, Tensor out = None)\n"
+                    for kind in ("Tensor", "Number"))
+    return noted(TypeError(f"{name}() received an invalid combination of arguments - got ({kinds}),"
+                           f" but expected one of:\n{takes}"), *map(advise_on_array, operands))
+
+
+def advise_on_array(value: Any) -> str | None:
+    """The note for a NumPy array in a tensor's place, None for anything else."""
+    if not isinstance(value, np.ndarray):
+        return None
+    return "torch.from_numpy(array) is a tensor that shares the array's memory."
 
 
 def name_in_errors(operator: Operator) -> str:
@@ -141,7 +162,7 @@ def not_a_tensor(
         bound = signature.bind(*args, **kwargs).arguments
     except TypeError:
         return error
-    kind = type(error.obj).__name__
+    kind = c_class_name(error.obj)
     computed = None
     for i, (parameter, value) in enumerate(bound.items()):
         wrong = signature.parameters[parameter].annotation == "Tensor" \
@@ -149,8 +170,8 @@ def not_a_tensor(
         if value is error.obj or wrong:
             place = "" if parameter in kwargs else f" (position {i + 1})"
             shown = "input" if i == 0 and parameter == "self" else parameter
-            explained = TypeError(f"{name}(): argument '{shown}'{place} must be Tensor, not "
-                                  f"{type(value).__name__}")
+            explained = noted(TypeError(f"{name}(): argument '{shown}'{place} must be Tensor, not "
+                                        f"{c_class_name(value)}"), advise_on_array(value))
             if value is error.obj:
                 return explained
             computed = computed or explained

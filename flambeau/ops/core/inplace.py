@@ -23,7 +23,7 @@ from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.tensor import Tensor
 from ..documentation import source_listing
 from ..documentation.lazy_docstring import own_text
-from .errors import not_a_tensor
+from .errors import not_a_tensor, not_this_tensor
 from .number_cache import ORDINARY, number
 from .legacy_argument_order import OLD_ORDERED, in_order
 from ..native.pointwise import large_with
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from .operator import Operator
 
 INT64 = np.dtype(np.int64)
+# What pointwise operators compute with; Python's operators (`+`) leave other operands to their
+# classes.
+OPERANDS = (Tensor, bool, int, float, complex, np.generic)
 
 
 def inplace_twin(operator: Operator, function: Callable) -> Callable:
@@ -52,6 +55,8 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
                 check_writable(self, name_) or _requires(args)
                 or (kwargs and _requires(kwargs.values()))
             )
+            if args and args[0].__class__ is np.ndarray:
+                raise not_this_tensor(name_.lstrip("_"), operator.names[1], 0, args[0])
             if old_ordered and len(args) > 2:
                 return in_order(twin, name_, (self, *args), kwargs)
             if recorded and operator.differentiable:
@@ -76,6 +81,21 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     attributes: Any = twin
     attributes.operator = operator
     return twin
+
+
+def python_in_place(twin: Callable) -> Callable:
+    """`input op= other`, answering NotImplemented to operands it does not know: Python then
+    computes `input op other` and gives the name to the result."""
+
+    def function(self: Tensor, other: Any) -> Any:
+        try:
+            return twin(self, other)
+        except TypeError:
+            if isinstance(other, OPERANDS):
+                raise
+            return NotImplemented
+
+    return functools.update_wrapper(function, twin)
 
 
 def _signature_in_place(operator: Operator) -> inspect.Signature:

@@ -81,6 +81,8 @@ def _promote_mixed(operator: Operator, operands: tuple, common: dtype) -> np.nda
 
 
 def _plain(x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        raise AttributeError(x)  # told as "must be Tensor" by explained()
     return x._array if isinstance(x, Tensor) else x
 
 
@@ -92,8 +94,6 @@ def _cast(x: Any, inside: np.dtype, common: dtype) -> Any:
         return array if array.dtype == inside else array.astype(inside)
     if x is None:
         return None
-    if isinstance(x, np.ndarray):
-        return x.astype(inside)
     if not isinstance(x, (bool, int, float, complex, np.generic)):
         raise AttributeError(x)  # told as "must be Tensor" by explained()
     if common.category == INTEGER and isinstance(x, int):

@@ -9,6 +9,7 @@ import numpy as np
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
+from ...native.foundation.public_names import c_class_name
 from ...tensor.layout import (
     channels_last_form, contiguous_format, copy_in_format, empty_preserving, is_channels_last,
     is_plain, preserve_format,
@@ -93,7 +94,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if not isinstance(src, Tensor):
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not "
-            f"{src.__class__.__name__}"
+            f"{c_class_name(src)}"
         )
     if self._array.__class__ is MetaArray:
         return self

@@ -19,7 +19,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, window
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.uninitialized import new_memory
-from ..core.errors import not_a_tensor
+from ..core.errors import no_overload, not_a_tensor
 from ..core.number_cache import ORDINARY
 from ..core.operator import Number
 from ..core.registry import composite
@@ -50,6 +50,8 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     elif (value.__class__ is float or value.__class__ is int) and array.dtype in FLOATS \
             and -ORDINARY < value < ORDINARY:
         source = wrap(np.array(value, array.dtype))
+    elif isinstance(value, np.ndarray):
+        raise no_overload("fill_", ("input", "value"), (input, value))
     else:
         source = wrap(convert_scalar(value, array.dtype))
     if MODE.grad and (check_writable(input, "fill_") or source.requires_grad):

@@ -382,7 +382,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         )
     array: Any = self._array
     if array.__class__ is MetaArray:
-        raise TypeError("can't convert meta device type tensor to numpy.")
+        raise TypeError("can't convert meta device type tensor to numpy. Use "
+                        "Tensor.cpu() to copy the tensor to host memory first.")
     if array.__class__ is LazyWindow:
         if force:
             return array.resolved()
@@ -403,6 +404,13 @@ def _array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -
     return array.copy() if copy else array
 
 
+def _wrap_result(self: Tensor, array: Any, context: Any = None, scalar: bool = False) -> Tensor:
+    """Return the tensor that a NumPy function of tensors gives; booleans are uint8, as in
+    PyTorch."""
+    array = np.asarray(array)
+    return from_numpy(array.astype(np.uint8) if array.dtype == np.bool_ else array)
+
+
 def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
             copy: bool | None = None) -> Any:
     if self.requires_grad:
@@ -418,9 +426,7 @@ def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_dev
 _methods.__array__ = _array_protocol
 _methods.__dlpack__ = _dlpack
 _methods.__dlpack_device__ = lambda self: (1, 0)
-_methods.__array_wrap__ = lambda self, array, context=None, scalar=False: wrap(
-    np.asarray(array)
-)  # NumPy functions of tensors give tensors
+_methods.__array_wrap__ = _wrap_result
 
 
 @public(spaces=("torch",))

@@ -15,7 +15,8 @@ from ...autograd.errors.graph_errors import raise_stale
 from ...autograd.inplace import before_write, bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.tape import record, requires
-from ...native.foundation.user_frames import warn
+from ...native.foundation.public_names import c_class_name
+from ...native.foundation.user_frames import noted, warn
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import (
     MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES,
@@ -26,6 +27,7 @@ from ...tensor.narrow_dtypes import NARROW, narrowed
 from ...tensor.overlap import check_no_internal_overlap, check_put
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, view_of, wrap
+from ..core.errors import advise_on_array
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
 from ..core.operator import Array, Positions
@@ -635,9 +637,8 @@ def _as_value(self: Tensor, value: Any) -> Tensor:
             )
         with np.errstate(all="ignore"):
             return wrap(np.asarray(value).astype(kind))
-    if isinstance(value, np.ndarray):
-        return wrap(value)
-    raise TypeError(f"can't assign a {type(value).__name__} to a {self.type()}")
+    raise noted(TypeError(f"can't assign a {c_class_name(value)} to a {self.type()}"),
+                advise_on_array(value))
 
 
 def _delitem(self: Tensor, index: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.inplace import check_writable
+from ...native.foundation.public_names import c_class_name
 from ...native.foundation.user_frames import noted
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
@@ -18,6 +19,7 @@ from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
+from ..core.errors import no_overload
 from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout
@@ -31,7 +33,7 @@ from ..view.join import cat
 
 def _mask_of(mask: Any, name: str) -> Tensor:
     if not isinstance(mask, Tensor):
-        raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
+        raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {c_class_name(mask)}")
     if mask._array.dtype.kind == "b":
         return mask
     if name == "masked_select":
@@ -62,6 +64,8 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
                 f"value cannot be converted to type {input.dtype.name} without overflow"
             )
         return value.to(input.dtype)
+    if isinstance(value, np.ndarray):
+        raise no_overload(name, ("input", "value"), (input, value))
     return wrap(convert_scalar(value, input._array.dtype))
 
 

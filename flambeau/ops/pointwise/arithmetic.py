@@ -12,6 +12,7 @@ from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL
 from ...tensor.tensor import Tensor
 from ..core.dispatch import python_operator, reflect
+from ..core.inplace import python_in_place
 from ..core.dtype_refusals import Refusal
 from ..core.errors import not_a_tensor
 from ..core.legacy_argument_order import in_order
@@ -290,10 +291,12 @@ for _name, _operator in (("add", _add), ("sub", _sub), ("mul", mul), ("truediv",
     setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
 for _name, _operator in (("radd", _add), ("rmul", mul)):
     setattr(Tensor, f"__{_name}__", _commute(f"__{_name}__", _operator.operator))
-for _name, _operator in (("rsub", _sub), ("rtruediv", _div)):
-    setattr(Tensor, f"__{_name}__", reflect(_operator.operator))
 _methods: Any = Tensor
-_methods.__iadd__, _methods.__isub__, _methods.__imul__ = add_, sub_, Tensor.mul_
+_methods.__rsub__ = reflect(_sub.operator)
+_methods.__rtruediv__ = reflect(
+    _div.operator, lambda self, array: self.reciprocal() * array)  # NumPy's product
+for _name, _operator in (("add", _add), ("sub", _sub), ("mul", mul), ("truediv", _div)):
+    setattr(Tensor, f"__i{_name}__", python_in_place(_operator.operator.twin))
 _methods.__neg__, _methods.__pos__ = neg, positive
 _methods.__div__, _methods.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
-_methods.__itruediv__ = _methods.__idiv__ = _div.operator.twin
+_methods.__idiv__ = _methods.__itruediv__

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...native.foundation.public_names import c_class_name
 from ...tensor.dtypes import COMPLEX, FROM_NUMPY
 from ...tensor.meta import MetaArray, refuse_unknown_values
 from ...tensor.promotion import legacy_name
@@ -244,7 +245,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     """
     if not isinstance(other, Tensor):
         raise TypeError(
-            f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+            f"equal(): argument 'other' (position 2) must be Tensor, not {c_class_name(other)}"
         )
     a, b = input._array, other._array
     if a.shape != b.shape:
@@ -276,4 +277,4 @@ def isin(
 
 
 for _name, _operator in (("eq", eq), ("ne", ne), ("lt", lt), ("le", le), ("gt", gt), ("ge", ge)):
-    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
+    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator, _name == "eq"))

@@ -10,6 +10,7 @@ from ...tensor.dtypes import BOOL, COMPLEX
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.dispatch import python_operator, reflect
+from ..core.inplace import python_in_place
 from ..core.operator import Array, Number
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import pairs_nonzero
@@ -181,4 +182,4 @@ def _(g: Tensor, input: Tensor, other: Tensor | Number) -> Tensor:
 for _name, _operator in (("floordiv", floor_divide), ("mod", remainder)):
     setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
     setattr(Tensor, f"__r{_name}__", reflect(_operator.operator))
-    setattr(Tensor, f"__i{_name}__", _operator.operator.twin)
+    setattr(Tensor, f"__i{_name}__", python_in_place(_operator.operator.twin))

@@ -13,7 +13,7 @@ from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ..activation.rectifiers import within
 from ..core import dtype_refusals
-from ..core.errors import not_a_tensor
+from ..core.errors import no_overload, not_a_tensor
 from ..core.inplace import assign
 from ..core.operator import Array, Number, publish
 from ..core.out import write_out
@@ -221,6 +221,8 @@ def _clamp_of(input: Tensor, min: Any, max: Any, name: str) -> Any:
     if min is None and max is None:
         raise RuntimeError(f"torch.{name}: At least one of 'min' or 'max' must not be None")
     bounds = [v for v in (min, max) if v is not None]
+    if any(isinstance(v, np.ndarray) for v in bounds):
+        raise no_overload(name, ("input", "min"), (input, *bounds))
     if any(isinstance(v, Tensor) for v in bounds):
         if not all(isinstance(v, Tensor) for v in bounds):
             # Beside a number a tensor without axes is its number.

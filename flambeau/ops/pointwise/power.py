@@ -11,7 +11,8 @@ from ...tensor import dtypes as types
 from ...tensor.promotion import check_cast, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.cache_blocking import blockwise
-from ..core.inplace import overwrite
+from ..core.errors import no_overload
+from ..core.inplace import overwrite, python_in_place
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
@@ -185,6 +186,8 @@ def _(g: Tensor, input: Tensor, exponent: float) -> Tensor:
 
 def _raise_to(input: Any, exponent: Any) -> Tensor:
     """Return input**exponent; either may be a number."""
+    if isinstance(input, np.ndarray):
+        raise no_overload("pow", ("input", "exponent"), (input, exponent))
     if isinstance(exponent, Tensor):
         if not isinstance(input, Tensor) and input == 1 and not exponent._tracked:
             return exponent.new_ones(exponent.shape, dtype=result_dtype((input, exponent)))
@@ -192,7 +195,7 @@ def _raise_to(input: Any, exponent: Any) -> Tensor:
     if not isinstance(input, Tensor):
         raise TypeError(f"pow(): argument 'input' must be Tensor, not {type(input).__name__}")
     if exponent.__class__ is not float and exponent.__class__ is not int:
-        exponent = _number(exponent)
+        exponent = _number(input, exponent)
     kind = input._array.dtype
     if kind.kind in "biu":
         _check_integer_exponent(exponent)
@@ -204,15 +207,12 @@ def _raise_to(input: Any, exponent: Any) -> Tensor:
     return power_number(input, exponent)
 
 
-def _number(exponent: Any) -> Any:
+def _number(input: Tensor, exponent: Any) -> Any:
     if isinstance(exponent, (bool, int, float, complex)):
         return exponent
     if isinstance(exponent, np.generic):
         return exponent.item()
-    raise TypeError(
-        "pow() received an invalid combination of arguments: the exponent must be a Tensor or a "
-        f"Number, not {type(exponent).__name__}"
-    )
+    raise no_overload("pow", ("input", "exponent"), (input, exponent))
 
 
 def _check_integer_exponent(exponent: Any) -> None:
@@ -271,7 +271,8 @@ def _reflect(self: Tensor, base: Any) -> Any:
 
 
 _methods: Any = Tensor
-_methods.__pow__, _methods.__rpow__, _methods.__ipow__ = _operator, _reflect, pow_
+_methods.__pow__, _methods.__rpow__ = _operator, _reflect
+_methods.__ipow__ = python_in_place(pow_)
 
 
 @composite(aliases=())

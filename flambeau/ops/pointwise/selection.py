@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.public_names import c_class_name
 from ...native.foundation.user_frames import noted, warn
 from ...native.target.eager_costs import MIN_BIT_BLEND_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.cache_blocking import choose
-from ..core.errors import not_a_tensor
+from ..core.errors import advise_on_array, not_a_tensor
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample
@@ -115,6 +116,6 @@ def _operand(x: Any, beside: Any) -> Any:
         return wrap(convert_scalar(x, beside._array.dtype))
     if isinstance(x, (Tensor, bool, int, float, complex, np.number)):
         return x
-    if isinstance(x, np.ndarray):
-        return wrap(x)
-    raise TypeError(f"where(): argument 'input' must be Tensor or Number, not {type(x).__name__}")
+    raise noted(
+        TypeError(f"where(): argument 'input' must be Tensor or Number, not {c_class_name(x)}"),
+        advise_on_array(x))
