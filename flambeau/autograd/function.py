@@ -16,6 +16,7 @@ import numpy as np
 
 from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
+from ..tensor.storage import version_of
 from ..tensor.capture_marks import shape_only
 from ..tensor.tensor import Tensor, view_of, wrap
 from ..tensor.windows.batch import innermost_batch
@@ -312,7 +313,7 @@ class Function(metaclass=_FunctionMeta):
         primals = tuple(primal_at(a, level) if isinstance(a, Tensor) else a for a in args)
         context, result = cls._flambeau_primal(primals)
         tangents = [tangent_at(a, level) if isinstance(a, Tensor) else None for a in args]
-        versions = [None if t is None else t._version for t in tangents]
+        versions = [None if t is None else version_of(t) for t in tangents]
         supplied: Sequence[Any] = tangents
         if context.__dict__.get("materialize_grads", True):
             supplied = [wrap(np.zeros_like(a._array)) if t is None and isinstance(a, Tensor)
@@ -479,7 +480,7 @@ def _saved(t: Any, fresh: dict[int, tuple[Any, int]], several: bool) -> tuple[An
         return SavedOutput(y, index if several else None), 0
     if MODE.saved_hooks:
         return pack(t), 0
-    return t, t._version
+    return t, version_of(t)
 
 
 def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, input_ids: set) -> Any:

@@ -290,7 +290,6 @@ def same_history(x: Tensor) -> Tensor:
     """Return a new object that autograd treats as the same tensor: gradients reach a leaf through
     it."""
     result: Tensor = object.__new__(Tensor)
-    x._version  # noqa: B018  # both share a counter of writes
     twin = x._alias()
     result._array, result._counter = x._array, twin._counter
     result._requires_grad, result._tracked = x._requires_grad, x._tracked

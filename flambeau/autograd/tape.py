@@ -11,6 +11,7 @@ import itertools
 import traceback
 from typing import Any
 
+from ..tensor.storage import version_of
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import INFERENCE, Tensor
 from .errors.graph_errors import raise_inference
@@ -356,7 +357,7 @@ def _keep_output(result: Any) -> tuple[Any, Any]:
             return pack(result._alias(), is_output=True), 0
         return SavedOutput(result), 0
     if isinstance(result, Tensor):  # a subclass can't be rebuilt from its array alone
-        return result, result._version
+        return result, version_of(result)
     return tuple(SavedOutput(y, i) for i, y in enumerate(result)), (0,) * len(result)
 
 

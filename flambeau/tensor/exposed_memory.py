@@ -7,10 +7,11 @@ the meantime.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from ..native.foundation.user_frames import noted
 from .layout import owner_of
 
 EXPOSED: dict[int, Any] = {}  # weak references to owners, by id
@@ -27,6 +28,22 @@ def expose(array: np.ndarray) -> None:
 def is_exposed(owner: np.ndarray) -> bool:
     """Return whether others may write to an owner's memory."""
     return owner.base is not None or id(owner) in EXPOSED
+
+
+def check_resizable(array: np.ndarray, count: int) -> None:
+    """RuntimeError if `count` elements need larger memory than the array's, which others see: a
+    tensor with new memory would silently part from them."""
+    if not isinstance(array, np.ndarray):
+        return
+    memory = owner_of(array)
+    if count * array.itemsize > memory.nbytes and is_exposed(memory):
+        raise_not_resizable()
+
+
+def raise_not_resizable() -> NoReturn:
+    """RuntimeError for memory that cannot grow, as others see it."""
+    raise noted(RuntimeError("Trying to resize storage that is not resizable"),
+                "A NumPy array or another library sees this memory. clone() has its own.")
 
 
 def any_exposed(owners: set[int]) -> bool:

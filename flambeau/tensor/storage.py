@@ -15,6 +15,7 @@ import numpy as np
 
 from .dtypes import FROM_NUMPY, QuantizedDtype, by_name, get_default_dtype
 from .dtypes import dtype as Dtype
+from .exposed_memory import is_exposed, raise_not_resizable
 from .layout import _as_bytes, owner_of
 from .meta import MetaArray, meta_array
 from .shared_memory import move_to_shared_memory, shared_memory
@@ -144,14 +145,17 @@ class UntypedStorage(StorageCasts):
         return UntypedStorage(0)
 
     def resizable(self) -> bool:
-        """Return True: resize_ may change its size."""
-        return True
+        """Return whether resize_ may make it larger: not if others, like NumPy, see its memory."""
+        return self._bytes.__class__ is MetaArray or not is_exposed(owner_of(self._bytes))
 
     def resize_(self, size: int) -> UntypedStorage:
-        """Change the size in bytes; existing tensors keep their old memory."""
+        """Change the size in bytes; existing tensors keep their old memory. RuntimeError for memory
+        that others see."""
         if self._bytes.__class__ is MetaArray:
             self._bytes = meta_array((size,), self._bytes.dtype)
             return self
+        if not self.resizable():
+            raise_not_resizable()
         result = np.empty(size, np.uint8)
         copied_bytes = min(size, self._bytes.size)
         result[:copied_bytes] = self._bytes[:copied_bytes]

@@ -501,7 +501,9 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def _version(self) -> int:
-        """The number of in-place writes to its memory."""
+        """The number of in-place writes to its memory; RuntimeError for inference tensors."""
+        if self._stamp is INFERENCE:
+            raise RuntimeError("Inference tensors do not track version counter.")
         counter = self._counter
         return 0 if counter is None else counter.value
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example
 from ..tangents import attach, give_late, same_history
@@ -74,7 +75,7 @@ class JvpCheck:
         own = self.tangents[at]
         if own is None:
             give_late(target, t, level).copy_(t)
-        elif t._version == self.versions[at]:
+        elif version_of(t) == self.versions[at]:
             raise RuntimeError(
                 "An inplace custom Function is not modifying the forward mode gradients inplace. "
                 "If the forward is modifying an input inplace, then the jvp function must modify "

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...tensor.storage import version_of
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
 from ..errors.graph_errors import raise_freed, raise_stale
@@ -162,9 +163,9 @@ def pack_tensor(
     """Pack a tensor with a pair of saved-tensor hooks; RuntimeError if `pack` writes to it."""
     with_grad, MODE.grad = MODE.grad, False
     try:
-        version = value._version
+        version = version_of(value)
         packed = pack(value)
-        if value._version != version:
+        if version_of(value) != version:
             raise RuntimeError(
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as "
                 "input to pack hook cannot be modified by in-place operations as this can lead to "

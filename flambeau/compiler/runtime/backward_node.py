@@ -17,6 +17,7 @@ from ...autograd.outputs import Output
 from ...autograd.tape import _next_sequence
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...ops import zeros_like
+from ...tensor.storage import version_of
 from ...tensor.layout import owner_of
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
@@ -43,7 +44,7 @@ class CompiledFunctionBackward(Node):
         if saved_values is None:
             raise_freed(self)
         for tensor, version in self.checked_versions:
-            if tensor._version != version:
+            if version_of(tensor) != version:
                 raise_stale(self.name(), tensor._array, tensor._counter, version, tensor)
         assert saved_values is not None
         gs = g if g.__class__ is tuple else (g,)
@@ -134,9 +135,9 @@ class BackwardRunner:
         if self.eager is not None:
             also = [*self.read, *[t for i, t in tensors.items()
                                   if i not in self.leaves and isinstance(t, Tensor)]]
-            result.call = args, kwargs or {}, inputs, [(t, t._version) for t in also]
+            result.call = args, kwargs or {}, inputs, [(t, version_of(t)) for t in also]
         read = [*self.states, *[tensors[i] for i in self.leaves if isinstance(tensors[i], Tensor)]]
-        result.checked_versions = [(t, t._version) for t in read]
+        result.checked_versions = [(t, version_of(t)) for t in read]
         return result
 
     def collect_inputs(self, outputs: list[np.ndarray], tensors: dict[int, Any]) -> list[Any]:
@@ -172,7 +173,7 @@ class BackwardRunner:
         assert self.eager is not None
         call = EagerCall(*node.call)
         for tensor, version in call.versions:
-            if tensor._version != version:
+            if version_of(tensor) != version:
                 raise_stale(node.name(), tensor._array, tensor._counter, version, tensor)
         with _swap_memory(self.written):
             returned = self.eager(*call.args, **call.kwargs)

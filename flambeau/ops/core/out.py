@@ -12,6 +12,7 @@ from ...autograd.inplace import bump
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.exposed_memory import check_resizable
 from ...tensor.overlap import check_no_internal_overlap, check_operands
 from ...tensor.promotion import check_cast, legacy_name
 from ...tensor.tensor import Tensor
@@ -102,6 +103,7 @@ def _resize(target: Tensor, shape: tuple[int, ...]) -> None:
             "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             UserWarning,
         )
+    check_resizable(target._array, int(np.prod(shape, dtype=np.int64)))
     target._array = np.empty(shape, target._array.dtype)
 
 

@@ -11,6 +11,7 @@ from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS, last_level
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import FLOATS
+from ...tensor.exposed_memory import check_resizable
 from ...tensor.layout import (
     channels_last_form, contiguous_format, contiguous_strides, format_strides, is_channels_last,
     owner_of, preserve_format,
@@ -116,12 +117,14 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     array = self._array
     if shape == array.shape and memory_format is None:
         return self
-    bump(self)
     if array.__class__ is MetaArray:
+        bump(self)
         self._array = meta_array(shape, array.dtype)
         return self
     memory = owner_of(array)
     count = int(np.prod(shape, dtype=np.int64))
+    check_resizable(array, count)
+    bump(self)
     flat = memory.reshape(-1, order="A") if memory.dtype == array.dtype else array.reshape(-1)
     if count > flat.size:
         larger = new_memory(count, array.dtype)

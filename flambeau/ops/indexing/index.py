@@ -21,6 +21,7 @@ from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import (
     MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES,
 )
+from ...tensor.storage import version_of
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray, refuse_unknown_values
 from ...tensor.narrow_dtypes import NARROW, narrowed
@@ -97,7 +98,7 @@ def check_version(where: tuple, index: Any, *operands: Tensor) -> tuple:
     if not MODE.grad or not any(x._tracked and requires(x) for x in operands):
         return where
     items = index if index.__class__ in (tuple, list) else (index,)
-    tensors = [(x, x._version) for x in items if isinstance(x, Tensor)]
+    tensors = [(x, version_of(x)) for x in items if isinstance(x, Tensor)]
     if not tensors:
         return where
     positions = VersionedPositions(where)

@@ -20,6 +20,7 @@ from ...autograd.tangents import LEVELS
 from ...autograd.inplace import check_writable
 from ...autograd.mode import MODE
 from ...autograd.tape import record, requires
+from ...tensor.storage import version_of
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import check_cast
 from ...tensor.tensor import Tensor, view_of
@@ -178,13 +179,13 @@ def _composite(
     if rule is not None:
         return rule(batch, *args, **kwargs)
     tensors = [x for x in leaves((args, kwargs)) if isinstance(x, Tensor)]
-    versions = [x._version for x in tensors]
+    versions = [version_of(x) for x in tensors]
     try:
         return original(*args, **kwargs)
     except ExampleRead as read:
         if name.endswith("_") and not batch.holds(tensors[0]):
             refuse_write()
-        if versions != [x._version for x in tensors]:
+        if versions != [version_of(x) for x in tensors]:
             raise NotImplementedError(
                 f"vmap: {name} writes into its arguments before it reads elements"
             ) from read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ....tensor.storage import version_of
 from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level, Place
@@ -84,7 +85,7 @@ for step in range(12):
             self.session.follow(base)
             parts = self.parts.setdefault(id(base), {})
             key = (tensor._array.ctypes.data, tensor._array.shape)
-            before, version = parts.get(key), tensor._version
+            before, version = parts.get(key), version_of(tensor)
             parts[key] = version
             if before is not None and len(parts) > 1 and version - before >= len(parts):
                 self._judge(tensor, call.spot, version - before)
@@ -96,9 +97,9 @@ for step in range(12):
                     or value._array.ndim == 0:
                 continue
             self.session.follow(value)
-            before = self.versions.setdefault(id(value), value._version)
-            if value._version - before > 2 * len(value._array):
-                self._judge(value, spot, value._version - before)
+            before = self.versions.setdefault(id(value), version_of(value))
+            if version_of(value) - before > 2 * len(value._array):
+                self._judge(value, spot, version_of(value) - before)
 
     def _judge(self, tensor: Any, spot: Spot | None, writes: int) -> None:
         counter = tensor._counter
