@@ -1,4 +1,4 @@
-"""NumPy arrays beside tensors: functions refuse them, and Python's operators leave them to NumPy."""
+"""NumPy arrays beside tensors: functions refuse them, and operators leave them to NumPy."""
 
 from __future__ import annotations
 
@@ -91,5 +91,6 @@ def test_augmented_assignment_of_an_array_makes_a_new_tensor(torch):
 
 def test_numpy_scalars_stay_operands(torch):
     x = torch.ones(2)
-    for y in (x + np.float32(2), np.float64(2) + x, torch.add(x, np.int64(2)), x.add(np.float32(2))):
+    two = np.float32(2)
+    for y in (x + two, np.float64(2) + x, torch.add(x, np.int64(2)), x.add(two)):
         assert y.tolist() == [3, 3] and y.dtype == torch.float32
