@@ -504,15 +504,13 @@ class Tensor(Methods, metaclass=_TensorType):
         """The number of in-place writes to its memory; RuntimeError for inference tensors."""
         if self._stamp is INFERENCE:
             raise RuntimeError("Inference tensors do not track version counter.")
-        counter = self._counter
-        return 0 if counter is None else counter.value
+        return 0 if self._counter is None else self._counter.value
 
     def _bump(self, writes: int = 1) -> None:
         """Count in-place writes."""
-        counter = self._counter
-        if counter is None:
-            counter = self._counter = VersionCounter()
-        counter.value += writes
+        if self._counter is None:
+            self._counter = VersionCounter()
+        self._counter.value += writes
 
     def _is_view(self) -> bool:
         """Return whether autograd treats it as a view of another tensor."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-_IS_WRITTEN_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
-
 
 def class_name(kind: Any) -> str:
     """Return a class's module and name; only the name for builtins."""
@@ -21,7 +19,8 @@ def c_class_name(value: Any) -> str:
     """Return what C code calls an object's class: with its module if it is written in C, as in
     `numpy.ndarray`."""
     kind = type(value)
-    return kind.__name__ if kind.__flags__ & _IS_WRITTEN_IN_PYTHON else class_name(kind)
+    is_written_in_python = kind.__flags__ >> 9 & 1  # Py_TPFLAGS_HEAPTYPE
+    return kind.__name__ if is_written_in_python else class_name(kind)
 
 
 def class_of(value: Any) -> str:

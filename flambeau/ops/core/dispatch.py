@@ -177,9 +177,7 @@ def _binary(
         except Exception:
             if (answer := Overriding.ask(operator, (input, other))) is not MISSING:
                 return answer if out is None else Overriding.into(out, answer)
-            if takes_arrays and isinstance(other, _ndarray):
-                return function(input, wrap(other))
-            y = _binary_slow(operator, input, other, unknown)
+            y = _binary_slow(operator, input, other, unknown, takes_arrays)
             if y is NotImplemented:
                 return y
         result = _new(Tensor)
@@ -217,8 +215,12 @@ def _record_mixed(operator: Operator, result: Tensor, input: Any, other: Any) ->
         record_binary(operator, result, input, other)
 
 
-def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> Any:
+def _binary_slow(
+    operator: Operator, input: Any, other: Any, unknown: Any, takes_arrays: bool
+) -> Any:
     try:
+        if takes_arrays and isinstance(other, _ndarray):
+            other = wrap(other)
         if unknown is NotImplemented and not (
             isinstance(other, OPERANDS) and isinstance(input, OPERANDS)
         ):

@@ -55,8 +55,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
                 check_writable(self, name_) or _requires(args)
                 or (kwargs and _requires(kwargs.values()))
             )
-            if args and args[0].__class__ is np.ndarray:
-                raise not_this_tensor(name_.lstrip("_"), operator.names[1], 0, args[0])
+            _refuse_array(operator, args)
             if old_ordered and len(args) > 2:
                 return in_order(twin, name_, (self, *args), kwargs)
             if recorded and operator.differentiable:
@@ -81,6 +80,11 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     attributes: Any = twin
     attributes.operator = operator
     return twin
+
+
+def _refuse_array(operator: Operator, args: tuple) -> None:
+    if args and args[0].__class__ is np.ndarray:
+        raise not_this_tensor(operator.name.lstrip("_") + "_", operator.names[1], 0, args[0])
 
 
 def python_in_place(twin: Callable) -> Callable:
