@@ -169,3 +169,15 @@ def test_settings_can_be_read_from_an_archive(torch: Any) -> None:
     file.seek(0)
     loaded = torch.jit.load(file)
     assert (loaded.width, loaded.name, loaded.sizes, loaded(2)) == (3, "small", [1, 2], 6)
+
+
+@pytest.mark.parametrize("method", ["register_forward_pre_hook", "register_forward_hook"])
+def test_hooks_are_not_left_out(method: str) -> None:
+    import flambeau as torch
+
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    getattr(module[0], method)(lambda module, *args: None)
+    with pytest.raises(NotImplementedError, match="the hook .*<lambda> of a Linear"):
+        torch.jit.script(module).save(io.BytesIO())
+    torch.nn.utils.weight_norm(module := torch.nn.Linear(2, 2))
+    torch.jit.script(module).save(io.BytesIO())

@@ -235,6 +235,7 @@ class Script:
         """Write the class and the object of a module and its descendants."""
         if id(module) in seen:
             return seen[id(module)]
+        _refuse_hooks(module)
         children = {name: self._instance(child, seen) for name, child in module._modules.items()
                     if child is not None}
         attributes = {}
@@ -277,3 +278,17 @@ def _is_setting(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return len({type(v) for v in value}) == 1 and all(map(_is_setting, value))
     return type(value) in (int, float, bool, str)
+
+
+def _refuse_hooks(module: Module) -> None:
+    """Raise NotImplementedError for hooks of the program: an archive would leave them out.
+
+    Those of torch.nn.utils, such as weight_norm's, set weights, which the archive holds.
+    """
+    for hook in [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]:
+        owner = hook if hasattr(hook, "__qualname__") else type(hook)
+        if not (owner.__module__ or "").startswith("flambeau."):
+            error = NotImplementedError(
+                f"torch.jit.script: the hook {owner.__qualname__} of a {type(module).__name__}")
+            error.add_note("Call what it does in forward, or use torch.jit.trace, which records it")
+            raise error
