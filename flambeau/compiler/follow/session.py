@@ -151,9 +151,9 @@ class Session:
         assert self.following is not None
         segment = self.following.segment
         if is_due(segment):
-            self.following.cues = []
             segment.choose_ready()
-            self.following.take_ready()
+            self.following = Following(segment)  # anew: other memory is bound from the start
+            self.following.cues = []
             self.driver.is_steady = False
         elif segment.cue is not None and segment.cue.hook is hook:
             return segment.cue.take(args, kwargs)

@@ -316,3 +316,22 @@ def test_a_view_shares_memory_and_version_with_its_base() -> None:
     assert a.tolist() == c.tolist() == b.reshape(2, 3).tolist() == (x + 2).tolist()
     d[0] = 50.0
     assert c[0, 0].item() == 50.0 and a[0, 0].item() == 2.0
+
+
+def test_new_caches_do_not_end_the_list_at_a_constant() -> None:
+    net = torch.nn.LSTM(4, 4, batch_first=True)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = net(x)[0].square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    followed, x = follow(step), torch.randn(2, 3, 4)
+    for call in range(24):
+        if call in (12, 18):
+            segment_of(followed).misses = 100  # so that this call generates them again
+        followed(x)
+    assert len(followed._fallback.followed.programs) == 1
