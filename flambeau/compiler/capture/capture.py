@@ -159,6 +159,7 @@ def capture(
             _recorders.current = None
             restore_all()
         _conclude(recorder, states, flatten((args, kwargs)))
+        recorder.watcher = None
         return result, trace
     finally:
         _capturing.release()
@@ -184,6 +185,7 @@ def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> Non
         if recorder.watcher is not None:
             recorder.trace.proof = recorder.watcher.conclude(
                 recorder.public, recorder.container_ids)
+            recorder.trace.pins = recorder.trace.proof.pins
             note_arrays(recorder.trace)
     except BaseException:
         recorder.compute()

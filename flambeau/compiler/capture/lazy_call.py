@@ -167,7 +167,7 @@ class Deferred:
             return
         self.leave()
         recorder, trace = self.recorder, self.trace
-        recorder.deferred = trace.deferred = None
+        self.release()
         trace.values = self.values
         for storage in trace.storages:
             if storage.external and trace.values and storage.owner is not None:
@@ -185,6 +185,10 @@ class Deferred:
         for _, grad in bindings.grads:
             if grad is not None:
                 self.pages.ask(owner_of(grad._array))
+
+    def release(self) -> None:
+        """Cut the cycle through the recorder, which holds the call's arguments and results."""
+        self.recorder.deferred = self.trace.deferred = None
 
     def leave(self) -> None:
         """Stop deferring: from now on, memory holds values."""

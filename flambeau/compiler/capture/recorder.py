@@ -175,10 +175,11 @@ class Recorder:
         into = self.trace.value_of(target, fresh)
         self.add(WRITE, args=(into, self.window(source, line)), **parts)
 
-    def constant(self, array: np.ndarray, function: Any = None) -> Value:
-        """Record an array created without inputs."""
+    def constant(self, array: np.ndarray, function: Any = None) -> Value | None:
+        """Record an array created without inputs. None, and a problem, if it is no plain array."""
         value = self.trace.value_of(array, fresh=True)
-        assert value is not None
+        if value is None:
+            return None
         self.add(CONSTANT, function=function, results=(value,), array=self.trace.copy_array(array))
         return value
 

@@ -23,7 +23,7 @@ class Pending:
         self.modes: tuple = ()
         self.bindings: Any = None
         self.proof: Any = None  # proof that its Python may be skipped
-        self.arguments: tuple = ()
+        self.arguments: tuple = ()  # descriptions of (args, kwargs)
         self.result: Any = None  # of the recorded call, if the program's results replace it
         self.precedent: Precedent | None = None  # stored once its program is verified
         self.groups: list[RecordedGroup] = []

@@ -14,7 +14,7 @@ from ...native.target.compile_costs import (
 )
 from ..capture.capture import capture
 from ..ir.errors import Unfit
-from ..trace.trace import Trace, find_divergence
+from ..trace.trace import Trace, find_divergence, have_same_pins
 from .fallback import Fallback
 from .installation import Installer
 from .specialization import Specialization
@@ -90,30 +90,35 @@ class CallRecorder:
             trace.release_memory()
             return
         divergence = self._find_divergence(specialization, trace, last)
+        if last is not None and divergence is None and not have_same_pins(last, trace):
+            divergence = ("it gets another object in each call", "")
         if divergence is not None and last is not None and self.specializations.note_accumulation(
             last.list_absent_grads(), trace.list_absent_grads()
         ):
             trace.compute_deferred()
             return
-        specialization.state.reach = self.specializations.snapshot(trace)
+        reach = self.specializations.snapshot(trace)
         if self._is_worth_building(specialization, trace, last, divergence):
+            specialization.state.reach = reach
             self._promote(specialization, trace, args, kwargs)
             return
         trace.compute_deferred()
-        trace.release_memory()
         if specialization.state.recordings >= MAX_RECORDED_CALLS and divergence is not None:
             self._stop_at(specialization, divergence, trace)
+        trace.release_memory()
 
     def _is_worth_building(self, specialization: Specialization, trace: Trace, last: Trace | None,
                            divergence: tuple[str, str] | None) -> bool:
         """Guess whether the next calls will pass the guards of this call's program.
 
         They probably will if this call did the same as the last one or as its precedent. In
-        synchronous mode, the first proved call is enough.
+        synchronous mode, the first proved call is enough, unless its program would keep an object
+        that was only an argument of this call alive.
         """
         if last is not None:
             return divergence is None
-        return self.policy.is_synchronous or _matches_precedent(specialization, trace)
+        return not trace.pins and (
+            self.policy.is_synchronous or _matches_precedent(specialization, trace))
 
     def _promote(self, specialization: Specialization, trace: Trace, args: tuple,
                  kwargs: dict[str, Any]) -> None:

@@ -24,13 +24,14 @@ from ..capture.record_writes import CALLED_THROUGH
 from ..follow.hooks import ACTIVE
 from ..runtime.guarded_call import MISS
 from ..trace.ambient_modes import read_ambient_modes
+from ..trace.operands import flatten_call
 from ..trace.trace_signature import load_precedent, make_key
 from .call_policy import CallPolicy
 from .call_recorder import CallRecorder
 from .explanation import write_explanation
 from .fallback import Fallback
 from .installation import Installer
-from .program_builder import ProgramBuilder, flatten_call
+from .program_builder import ProgramBuilder
 from .specialization import Specialization
 from .specializations import Specializations
 from .stance import STANCE, is_watched

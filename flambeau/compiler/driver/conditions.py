@@ -8,7 +8,7 @@ from typing import Any
 
 from ...native.foundation.generated_code import SourceBuilder
 from ..proof.guards import Proof
-from ..trace.operands import list_numbers
+from ..trace.operands import flatten_call, list_numbers
 from ..trace.plain_values import write_mismatch
 
 
@@ -27,6 +27,12 @@ class Conditions:
                      write_mismatch(f"t{leaf}", value, source.name))
             source.add(f"if {wrong}:", "    return False", depth=2)
         decisions, constants = ((), {}) if proof is None else (proof.decisions, proof.constants)
+        objects = dict.fromkeys(name for guard in decisions
+                                for name in re.findall(r"\bt\d+(?=\.)", guard.path))
+        if objects:
+            source.names["flatten_call"] = flatten_call
+            source.add("leaves = flatten_call(args, kwargs)", depth=2)
+            source.add(*(f"{name} = leaves[{name[1:]}]" for name in objects), depth=2)
         for guard in decisions:
             for name in re.findall(r"\bk\d+\b", guard.path):
                 source.names[name] = constants[name]

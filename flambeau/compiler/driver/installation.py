@@ -11,16 +11,18 @@ from ...native.foundation.environment import DEBUG
 from ...native.runtime.background_jit import run_in_background
 from ...native.target.compile_costs import CACHED_PROGRAM_WAIT_SECONDS
 from ..ir.errors import Unfit, within_memory
+from ..runtime.argument_layout import describe_arguments
 from ..runtime.commit_results import can_commit, commit, run_deferred
 from ..runtime.guarded_call import Program
 from ..runtime.sample_inputs import SampleInputs
+from ..trace.operands import flatten_call
 from ..trace.trace import Trace
 from ..trace.trace_signature import make_precedent, store_precedent
 from ..validation.self_check import check
 from .build_task import Pending
 from .explanation import write_explanation
 from .fallback import Fallback
-from .program_builder import ProgramBuilder, flatten_call
+from .program_builder import ProgramBuilder
 from .specialization import Specialization
 from .specializations import Specializations
 from .states import Building, Event, Installed, New
@@ -51,7 +53,8 @@ class Installer:
         precedent = None if is_stored else make_precedent(trace, self.fallback.function)
         pending = self.builder.start(trace, args, kwargs, precedent)
         if can_commit(pending.graph, pending.bindings, trace.result):
-            pending.precedent, pending.result = precedent, trace.result
+            pending.precedent = precedent
+            pending.result = trace.result if self.policy.is_synchronous else None
         trace.release_memory()
         if self.policy.is_synchronous or trace.communicates or self.policy.evaluates:
             if precedent is not None:
@@ -84,7 +87,7 @@ class Installer:
         leaves = flatten_call(args, kwargs)
         if not run_deferred(pending.step, pending.bindings, trace, leaves, trace.result):
             return False
-        pending.arguments, pending.proof = (args, kwargs), trace.proof
+        pending.arguments, pending.proof = describe_arguments((args, kwargs)), trace.proof
         trace.release_memory()
         with within_memory("sample"):
             pending.sample = pending.sample or SampleInputs(pending.bindings)
@@ -113,7 +116,7 @@ class Installer:
         if pending.failed():
             return _Problem(pending.why())
         take = None
-        if pending.result is not None and self.policy.is_synchronous:
+        if pending.result is not None:
             take = functools.partial(commit, pending.bindings, pending.result)
         try:
             with within_memory("selfcheck"):

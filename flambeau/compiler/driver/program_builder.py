@@ -8,23 +8,19 @@ from typing import Any
 from ..functionalization.functionalize import trace_to_graph
 from ..ir.errors import Unfit, describe_failure
 from ..ir.graph import Graph
+from ..runtime.argument_layout import describe_arguments
 from ..runtime.commit_results import can_commit
 from ..runtime.optimizer_counters import snapshot_groups
 from ..schedule.arena import Arena
 from ..schedule.tasks import Task
 from ..trace.bindings import locate_version_bumps
-from ..trace.operands import flatten
+from ..trace.operands import flatten_call
 from ..trace.trace import Trace
 from ..trace.trace_signature import Precedent
 from ..validation.reference import Reference
 from .binding_manifest import read_manifest, write_manifest
 from .build_task import Pending
 from .call_policy import CallPolicy
-
-
-def flatten_call(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
-    """Return the leaves of a call's arguments."""
-    return flatten((args, kwargs) if kwargs else args)
 
 
 class ProgramBuilder:
@@ -48,7 +44,8 @@ class ProgramBuilder:
         if precedent is not None:
             precedent.recipe = write_manifest(trace, leaves, pending.graph, pending.bindings)
         pending.bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
-        pending.modes, pending.arguments, pending.proof = trace.modes, (args, kwargs), trace.proof
+        pending.modes, pending.proof = trace.modes, trace.proof
+        pending.arguments = describe_arguments((args, kwargs))
         pending.groups = snapshot_groups(pending.bindings)
         return pending
 

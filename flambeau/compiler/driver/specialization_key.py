@@ -9,6 +9,7 @@ import numpy as np
 from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..proof.provenance import is_number
+from ..proof.purity import is_read_by_path
 from ..trace.bindings import describe_aliasing
 from ..trace.operands import flatten, is_named_tuple, read_flags
 from ..trace.plain_values import PLAIN, plain_key
@@ -27,7 +28,9 @@ def describe_argument(x: Any) -> Any:
         return kind, a.shape, a.strides, a.dtype, a.__class__, *read_flags(x)
     if isinstance(x, np.ndarray):
         return kind, x.shape, x.strides, x.dtype
-    return plain_key(x) if isinstance(x, (*PLAIN, np.generic)) else (kind, id(x))
+    if isinstance(x, (*PLAIN, np.generic)):
+        return plain_key(x)
+    return (kind,) if is_read_by_path(x) else (kind, id(x))
 
 
 def describe_call(args: tuple, kwargs: dict[str, Any]) -> tuple:

@@ -26,6 +26,7 @@ from .stores import Store
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodWrapperType, *_C_METHODS)
 _BY_NAME = (getattr, hasattr, setattr)
+_OF_CLASS = (isinstance, callable)
 
 
 def is_c_function(x: Any) -> bool:
@@ -65,7 +66,11 @@ def invoke(
     function, operands = callee.value, [*args, *named.values()]
     call = s.call
     assert call is not None
-    facts.need(*operands)
+    if function in _OF_CLASS and operands[0].kind is Kind.OUTSIDE:
+        call.carries = True  # the class is guarded, not the object
+        facts.need(*operands[1:])
+    else:
+        facts.need(*operands)
     if function in _BY_NAME and args[1].value.__class__ is str:
         return _by_name(facts, s, function, args)
     if function is next:

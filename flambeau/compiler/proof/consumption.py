@@ -10,7 +10,7 @@ from typing import Any
 
 from .facts import Facts
 from .opcodes import HANDLERS
-from .provenance import NotProvedError
+from .provenance import Kind, NotProvedError, Provenance
 from .shadow_frame import CallState, ShadowFrame
 
 _CARRYING = frozenset((
@@ -22,6 +22,7 @@ _CARRYING = frozenset((
     "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_FORWARD_IF_NOT_NONE",
     "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE",
 ))
+_ATTRIBUTE_READS = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 _CALLS = frozenset(("CALL", "CALL_KW"))
 
 
@@ -30,11 +31,23 @@ def handle(facts: Facts, frame: Any, s: ShadowFrame, instruction: Any) -> None:
     handler = HANDLERS.get(instruction.opname)
     if handler is None:
         raise NotProvedError(f"the watcher does not know the opcode {instruction.opname}")
-    reads = [p for p in s.stack if p.guard is not None or p.symbol is not None]
+    reads = [p for p in s.stack if _has_guard(p) and not _reads_by_path(p, instruction.opname)]
     handler(facts, frame, s, instruction)
     if reads and instruction.opname not in _CARRYING and not _binds(s, instruction.opname):
         left = {*map(id, s.stack)}
         facts.need(*(p for p in reads if id(p) not in left))
+
+
+def _has_guard(p: Provenance) -> bool:
+    """Whether a value was read from outside, or is a method of an object that was."""
+    return p.guard is not None or p.symbol is not None or (
+        p.kind is Kind.METHOD and any(map(_has_guard, p.items or ())))
+
+
+def _reads_by_path(p: Provenance, name: str) -> bool:
+    """Whether an opcode reads an attribute of an object that a path reaches: what it reads is
+    guarded, not the object."""
+    return p.kind is Kind.OUTSIDE and name in _ATTRIBUTE_READS
 
 
 def _binds(s: ShadowFrame, name: str) -> bool:

@@ -34,7 +34,9 @@ def jump_if(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 )
 def jump_if_none(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     p = s.stack.pop()
-    if p.symbol is None:
+    if p.kind is Kind.OUTSIDE:
+        facts.guard_type(p)
+    elif p.symbol is None:
         facts.need(p)
     else:
         guard_number_classes(facts, p)

@@ -46,6 +46,7 @@ def store(
         raise NotProvedError(CHANGES_ARGUMENT)
     if target.kind is not Kind.OUTSIDE:
         raise NotProvedError(f"it writes {text} of an object that nobody knows")
+    facts.need(target)
     _check_target(facts, target.value, key, text, item)
     owner = target.value.__dict__ if isinstance(target.value, types.ModuleType) else target.value
     place = Place(owner, key, not item and owner is target.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Container, Iterable
 from typing import Any
@@ -13,10 +14,12 @@ from ..trace.host_numbers import Read
 from .guarding import Guarding
 from .guards import Guard, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_number, is_plain
+from .purity import is_read_by_path
 from .stores import Store
 
 # Containers that count as created by the call if everything in them is known.
 _CONTAINERS = (list, tuple, dict, set)
+_THROUGH_ARGUMENT = re.compile(r"t\d+\.")  # paths that start at an argument
 
 
 class Facts(Guarding):
@@ -62,12 +65,19 @@ class Facts(Guarding):
             p = Provenance(Kind.PLAIN, x, path, guard=guard, symbol=symbol)
         elif id(x) in self.known:
             p = self.known[id(x)]
+            if id(x) in self.identities:
+                self.need(p)
             if p.kind is not Kind.FRESH:
                 self.guard(path, Test.IDENTITY, x)
             if p.kind is Kind.TENSOR and p.path.startswith("t"):
                 self.proof.aliased.append(x)
+        elif _THROUGH_ARGUMENT.match(path) and is_read_by_path(x):
+            p = self.known[id(x)] = self.through_argument(x, path)
+            self.guard_type(p)
         else:
             self.guard(path, Test.IDENTITY, x)
+            if _THROUGH_ARGUMENT.match(path) or _root_of(path) in self.pinned:
+                self.note_pin(x)
             kind = Kind.TENSOR if isinstance(x, Tensor) else Kind.OUTSIDE
             p = self.known[id(x)] = Provenance(kind, x, self.constant(x))
         self.reads[key] = p
@@ -89,12 +99,18 @@ class Facts(Guarding):
                 self.argument(part, leaves)
         elif isinstance(x, np.ndarray):
             p = Provenance(Kind.ARGUMENT, x)
-        elif isinstance(x, Tensor):
-            at = next((i for i, leaf in enumerate(leaves) if leaf is x), None)
-            p = Provenance(Kind.TENSOR, x, self.constant(x) if at is None else f"t{at}")
         else:
-            refuse_finalizer(self, type(x))  # the proof would keep the object alive
-            p = Provenance(Kind.OUTSIDE, x, self.constant(x))
+            at = next((i for i, leaf in enumerate(leaves) if leaf is x), None)
+            if isinstance(x, Tensor):
+                p = Provenance(Kind.TENSOR, x, self.constant(x) if at is None else f"t{at}")
+            else:
+                refuse_finalizer(self, type(x))  # the proof would keep the object alive
+                if at is not None and is_read_by_path(x):
+                    self.proof.argument_names[f"t{at}"] = type(x).__name__
+                    p = self.through_argument(x, f"t{at}")
+                else:
+                    self.note_pin(x)
+                    p = Provenance(Kind.OUTSIDE, x, self.constant(x))
         self.known[id(x)] = p
         return p
 
@@ -184,6 +200,21 @@ class Facts(Guarding):
             return Provenance(Kind.NUMBER, x)
         return self.identify(x, whole.tainted)
 
+    def close_stores(self) -> list[Store]:
+        """Return the call's stores. Guard the identity of objects of arguments whose class it wrote
+        to: an object that it wrote may be one of them."""
+        written = {type(store.place.owner) for store in self.stores.values()}
+        for guard in self.identities.values():
+            guard.needed |= type(guard.value) in written
+        return [*self.stores.values()]
+
+    def drop_guards(self) -> None:
+        """Drop the guards on what the step did not consume."""
+        self.proof.guards = [guard for guard in self.proof.guards if guard.needed]
+        for guard in self.identities.values():
+            if guard.needed:
+                self.proof.note_pin(guard.value)
+
     def take_read(self, value: Any) -> Read | None:
         """Return a number's Read if the previous opcode read it from a tensor, else None."""
         known, self.last_read = self.last_read, None
@@ -200,6 +231,11 @@ def outside_containers(facts: Facts) -> dict[int, Any]:
     """Return the outside lists and dicts seen during the call, by id."""
     return {key: p.value for key, p in facts.known.items()
             if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}
+
+
+def _root_of(path: str) -> str:
+    """Return the name that a path starts from."""
+    return re.split(r"\W", path, maxsplit=1)[0]
 
 
 def _is_of_known(known: dict[int, Provenance], x: Any) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 from .declarations import in_library
 from .guards import Guard, Proof, Test
 from .provenance import Kind, Provenance
-
-_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: attributes of such a class cannot be set
+from .purity import IMMUTABLE
 
 
 class Guarding:
@@ -21,11 +20,17 @@ class Guarding:
         self.line: tuple[str, int] = ("", 0)  # the running line
         self.missing: dict[type, set[str]] = {}  # names that must stay absent from classes
         self.orders: set[type] = set()  # classes whose MRO must stay the same
+        # Guards on the identity of objects that paths reach through an argument, by id. Needed once
+        # the step consumes more than what it reads of the object.
+        self.identities: dict[int, Guard] = {}
+        self.pinned: set[str] = set()  # constants that are arguments, or were read through one
         self._names: dict[int, str] = {}
 
     def constant(self, x: Any) -> str:
         """Return a name for an outside object, from which paths start."""
         name = self._names.get(id(x))
+        if id(x) in self.identities:
+            self.identities[id(x)].needed = True
         if name is None:
             name = self._names[id(x)] = f"k{len(self._names)}"
             self.proof.constants[name] = x
@@ -40,6 +45,17 @@ class Guarding:
         guard = Guard(path, test, value, needed, self.line)
         self.proof.guards.append(guard)
         return guard
+
+    def through_argument(self, x: Any, path: str) -> Provenance:
+        """Return the provenance of an object that a path reaches through an argument. Each call may
+        bring another object of its class."""
+        guard = self.identities[id(x)] = self.guard(path, Test.IDENTITY, x, needed=False)
+        return Provenance(Kind.OUTSIDE, x, path, guard=guard)
+
+    def note_pin(self, x: Any) -> None:
+        """Note an object whose identity is guarded and that an argument is or leads to."""
+        self.proof.note_pin(x)
+        self.pinned.add(self.constant(x))
 
     def guard_type(self, p: Provenance) -> None:
         """Guard the class of an object."""
@@ -60,7 +76,7 @@ class Guarding:
     def guard_lookup(self, kind: type, *names: str) -> None:
         """Guard the lookup of names on a class, both present and absent ones."""
         for name in names:
-            order = [c for c in kind.__mro__ if not c.__flags__ & _IMMUTABLE]
+            order = [c for c in kind.__mro__ if not c.__flags__ & IMMUTABLE]
             owner = next((c for c in kind.__mro__ if name in c.__dict__), None)
             if owner in order:
                 self.guard_class(kind, name)

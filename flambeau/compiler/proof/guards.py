@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -115,7 +116,9 @@ class Proof:
     `modules`: those whose state the library reads. `aliased`: arguments also read outside.
     `reads_numbers`: whether item() returned any number. `arrays`: NumPy arrays that were read.
     `numbers`: the guards on numbers among the arguments, by leaf. `decisions`: the guards on what
-    the step decided about numbers, up to the first refusal.
+    the step decided about numbers, up to the first refusal. `pins`: weak references to objects that
+    are arguments, or were read through one, and whose identity is guarded. `argument_names`: the
+    classes of arguments that are read through paths, by the arguments' names.
     """
 
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
@@ -127,7 +130,14 @@ class Proof:
     arrays: list[np.ndarray] = field(default_factory=list)
     numbers: dict[int, Guard] = field(default_factory=dict)
     decisions: list[Guard] = field(default_factory=list)
+    pins: list[weakref.ref[Any]] = field(default_factory=list)
+    argument_names: dict[str, str] = field(default_factory=dict)
     opcodes: int = 0
+
+    def note_pin(self, x: Any) -> None:
+        """Note an object of an argument whose identity is guarded."""
+        if not isinstance(x, (type, types.ModuleType)) and type(x).__weakrefoffset__:
+            self.pins.append(weakref.ref(x))
 
     @property
     def holds(self) -> bool:
@@ -148,6 +158,8 @@ class Proof:
         """Return a readable path, starting with a global's name or the root object's class."""
         name = re.split(r"\W", path, maxsplit=1)[0]
         x, rest = self.constants.get(name), path[len(name):]
+        if name in self.argument_names:
+            return f"{self.argument_names[name]}{rest}"
         if isinstance(x, types.CellType):
             return "a variable of an outer function"
         if isinstance(x, dict) and "__builtins__" in x:

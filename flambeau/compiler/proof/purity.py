@@ -9,6 +9,7 @@ import types
 from collections import OrderedDict
 from typing import Any
 
+IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: attributes of such a class cannot be set
 PURE_FUNCTIONS = frozenset((
     len, isinstance, issubclass, min, max, abs, sum, divmod, pow, round, all, any, iter, repr,
     callable, ord, chr, sorted, format,
@@ -59,6 +60,23 @@ ARITHMETIC: dict[str, Any] = {
 def finds_attributes_as_usual(kind: type) -> bool:
     """Whether a type uses Python's default `__getattribute__`."""
     return kind.__module__ == "numpy" or getattr(kind, "__getattribute__", None) in _GENERIC_LOOKUP
+
+
+def is_read_by_path(x: Any) -> bool:
+    """Whether guards compare what a call read of such an argument, not which object it is: an
+    instance of a class of the step's own that looks up attributes as usual, wraps no C type and
+    cannot be called."""
+    kind = type(x)
+    return (
+        not callable(x) and getattr(kind, "__getattribute__", None) in _GENERIC_LOOKUP
+        and not hasattr(kind, "__getattr__")
+        and all(c is object or not (c.__flags__ & IMMUTABLE or _is_of_library(c))
+                for c in kind.__mro__)
+    )
+
+
+def _is_of_library(kind: type) -> bool:
+    return str(kind.__module__).partition(".")[0] in ("flambeau", "torch")
 
 
 def is_pure(x: Any) -> bool:

@@ -87,7 +87,7 @@ class Watcher:
         self._result = None if call is None else call.result
         if problem := conclude_numbers(self.facts, call is not None and call.entered):
             self._refuse("", 0, problem)
-        self.stores = [*self.facts.stores.values()]
+        self.stores = self.facts.close_stores()
         self._refuse_cleanups()
         self.shadows.clear()
         self._outside = outside_containers(self.facts)
@@ -114,7 +114,7 @@ class Watcher:
         for name in sorted(names.keys() & public):
             self.facts.guard(f"{path}[{name!r}]", Test.IDENTITY, names[name])
         self.facts.guard_classes()
-        proof.guards = [guard for guard in proof.guards if guard.needed]
+        self.facts.drop_guards()
         if proof.holds:
             failing = proof.first_failing(self._leaves, is_after=True)
             if failing is not None:

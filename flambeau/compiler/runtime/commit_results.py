@@ -66,7 +66,7 @@ def run_deferred(
     except BaseException as error:
         if step.ran[0] != ran:  # interrupted after the last write
             commit(bindings, None, ())
-            trace.deferred = None
+            trace.deferred.release()
             raise
         for generator, bookmark in drawn_before:
             generator.return_to(bookmark)
@@ -75,7 +75,7 @@ def run_deferred(
             return False  # running the operators will raise the error
         trace.compute_deferred()  # the call's Python has run
         raise
-    trace.deferred = None
+    trace.deferred.release()
     commit(bindings, result, outputs)
     if bindings.recorded:
         for i, value in zip(step.changing, values, strict=True):

@@ -5,23 +5,26 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...native.foundation.generated_code import SourceBuilder
 from ...native.target.compile_costs import MAX_INLINE_GUARDS
-from ...tensor.layout import owner_of
-from ...tensor.tensor import Tensor
 from ..ir.interpreter import numpy_type
 from ..trace.bindings import ANY_GRAD, OuterMemory
-from ..trace.operands import flatten, is_named_tuple, read_flags
-from ..trace.plain_values import PLAIN, write_mismatch
+from ..trace.operands import flatten, is_named_tuple
+from ..trace.plain_values import write_mismatch
+from .argument_layout import ArrayLayout, ObjectArgument, TensorLayout
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from ...tensor.tensor import Tensor
     from .guarded_call import Program
 
 
 class GuardWriter:
-    """Writes the tests of a call; if one fails, the call returns MISS with nothing changed."""
+    """Writes the tests of a call; if one fails, the call returns MISS with nothing changed.
+
+    The arguments are descriptions (argument_layout.py).
+    """
 
     def __init__(
         self, program: Program, source: SourceBuilder, args: tuple, kwargs: dict[str, Any]
@@ -66,16 +69,16 @@ class GuardWriter:
                 self.guard_structure(inner, value[key])
             return
         leaf, self.leaves = self.leaves, self.leaves + 1
-        if isinstance(value, Tensor):
+        if isinstance(value, TensorLayout):
             self.tensors.append(leaf)
             self.lines.append(f"    t{leaf} = {place}")
-            self.return_miss_if(f"t{leaf}.__class__ is not {self.name(kind)}")
+            self.return_miss_if(f"t{leaf}.__class__ is not {self.name(value.kind)}")
             self.lines.append(f"    b{leaf} = t{leaf}._array")
-            self.guard_array(leaf, value._array)
-            if id(owner_of(value._array)) in self.reachable:
-                self.return_miss_if(f"b{leaf} is not {self.name(value._array)}")
+            self.guard_array(leaf, value.array)
+            if id(value.array.owner()) in self.reachable:
+                self.return_miss_if(f"b{leaf} is not {self.name(value.array.array())}")
             self.guard_flags(leaf, value)
-        elif isinstance(value, np.ndarray):
+        elif isinstance(value, ArrayLayout):
             self.tensors.append(leaf)
             self.lines.append(f"    t{leaf} = b{leaf} = {place}")
             self.guard_array(leaf, value)
@@ -84,19 +87,21 @@ class GuardWriter:
             is_free = self.program.proof.is_free(leaf)
             self.return_miss_if(f"t{leaf}.__class__ is not {kind.__name__}" if is_free else
                                 write_mismatch(f"t{leaf}", value, self.name))
-        elif isinstance(value, (*PLAIN, np.generic)):
+        elif not isinstance(value, ObjectArgument):
             self.return_miss_if(write_mismatch(place, value, self.name))
+        elif value.value is None:
+            self.lines.append(f"    t{leaf} = {place}")
+            self.return_miss_if(f"t{leaf}.__class__ is not {self.name(value.kind)}")
         else:
-            self.return_miss_if(f"{place} is not {self.name(value)}")
+            self.return_miss_if(f"{place} is not {self.name(value.value)}")
 
-    def guard_flags(self, leaf: int, tensor: Tensor) -> None:
+    def guard_flags(self, leaf: int, tensor: TensorLayout) -> None:
         """Guard whether a tensor requires grad and whether it was made in inference mode."""
-        t, (requires_grad, is_inference) = f"t{leaf}", read_flags(tensor)
-        is_not = "is not" if is_inference else "is"
-        self.return_miss_if(f"({t}._tracked and requires({t})) is not {requires_grad} or "
+        t, is_not = f"t{leaf}", "is not" if tensor.is_inference else "is"
+        self.return_miss_if(f"({t}._tracked and requires({t})) is not {tensor.requires_grad} or "
                             f"({t} if {t}._base is None else {t}._base)._stamp {is_not} INFERENCE")
 
-    def guard_array(self, leaf: int, array: np.ndarray) -> None:
+    def guard_array(self, leaf: int, array: ArrayLayout) -> None:
         """Guard the layout of an array."""
         b, kind = f"b{leaf}", self.name(array.dtype)
         self.return_miss_if(
@@ -146,7 +151,8 @@ class GuardWriter:
 
     def guard_gradients(self) -> None:
         """Guard the leaves' incoming gradients, and which arguments are leaves."""
-        arguments = {id(leaf): i for i, leaf in enumerate(flatten((self.args, self.kwargs)))}
+        arguments = {leaf.id: i for i, leaf in enumerate(flatten((self.args, self.kwargs)))
+                     if isinstance(leaf, TensorLayout)}
         accesses = (*self.bindings.incoming_grads, *self.bindings.grads)
         touched = {id(leaf): leaf for leaf, _ in accesses}
         for key, leaf in touched.items():

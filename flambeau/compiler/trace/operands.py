@@ -73,6 +73,11 @@ def flatten(x: Any) -> list[Any]:
     return [x]
 
 
+def flatten_call(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+    """Return the leaves of a call's arguments."""
+    return flatten((args, kwargs) if kwargs else args)
+
+
 def list_numbers(args: tuple, kwargs: dict[str, Any]) -> list[tuple[int, int | str, int | float]]:
     """Return the ints and floats among the arguments themselves, of no subclass, as (leaf, position
     or name, value)."""

@@ -212,6 +212,9 @@ class Trace:
         self.unrecorded_makers: dict[int, str] = {}  # functions that wrapped unknown memory
         self.walked_nodes: dict[int, Any] = {}  # tape nodes that backward visited, by id
         self.proof: Any = None  # whether the Python of such calls may be skipped
+        self.pins: list[Any] = []  # weak references to what its guards hold of its arguments
+        self.incoming_grads: list[tuple[Any, bool, int]] = []  # once released: see below
+        self.is_released = False
         self.deferred: Any = None  # computes the values of a call that has not executed yet
 
     # ------------------------------------------------------------------------ memory
@@ -280,13 +283,21 @@ class Trace:
         return Value(storage.number, offset, array.shape, array.strides, array.dtype)
 
     def list_absent_grads(self) -> list[tuple[Any, bool]]:
-        """Return (leaf, whether its grad was None) for outside leaves whose grad was read."""
-        return [(grad.tensor, grad.before is None) for grad in self.grads.values()
-                if grad.read and grad.outside]
+        """Return (leaf, whether its grad was None) for outside leaves whose grad was read and that
+        are still alive."""
+        leaves = [(leaf(), absent) for leaf, absent, _ in self._list_read_grads()]
+        return [(leaf, absent) for leaf, absent in leaves if leaf is not None]
 
     def list_incoming_grads(self) -> list[int]:
         """Return the ids of the grads that the call read before setting them."""
-        return [id(grad.before) for grad in self.grads.values() if grad.read]
+        return [key for _, _, key in self._list_read_grads()]
+
+    def _list_read_grads(self) -> list[tuple[Any, bool, int]]:
+        """Return (weak reference to the leaf, whether its grad was None, the grad's id)."""
+        if self.is_released:
+            return self.incoming_grads
+        return [(weakref.ref(grad.tensor) if grad.outside else _no_leaf, grad.before is None,
+                 id(grad.before)) for grad in self.grads.values() if grad.read]
 
     def has_created(self, tensor: Any) -> bool:
         """Whether the call created a tensor."""
@@ -300,7 +311,13 @@ class Trace:
         return any(event.kind == EXCHANGE for event in self.events)
 
     def release_memory(self) -> None:
-        """Drop the call's memory and tensors. The rest can still be compared with another trace."""
+        """Drop the call's memory, and the objects that it used. The rest can still be compared with
+        another trace."""
+        self.incoming_grads, self.is_released = self._list_read_grads(), True
+        self.grads, self.proof = {}, None
+        self.returned = [entry if entry.outside is None else
+                         entry._replace(outside=weakref.ref(entry.outside))
+                         for entry in self.returned]
         for storage in self.storages:
             storage.initial = None
             if storage.name.startswith("argument"):
@@ -309,6 +326,7 @@ class Trace:
             if event.kind in (DRAW, UPDATE):
                 event.array = None
         self.backward = self.result = None
+        self.version_bumps, self.externals = [], {}
         self.returned_arrays, self.positions = [], {}
         self.storage_numbers, self.owner_refs = {}, {}
         self.tensors, self.views = {}, {}
@@ -350,7 +368,7 @@ def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
         difference = _compare_events(first, second, offset_shifts)
         if difference is not None:
             return difference, second.line
-    if a.layout != b.layout or not _is_equal(a.returned, b.returned, offset_shifts):
+    if a.layout != b.layout or not _is_equal(_returned(a), _returned(b), offset_shifts):
         return "it returns other objects, or views of other tensors, in some calls", ""
     if len(a.plain) != len(b.plain) or not all(map(same_plain, a.plain, b.plain)):
         return "it returns another number in each call", ""
@@ -371,6 +389,26 @@ def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
                     "(a tensor carried over from the call before, or made outside anew)",
                     _first_use(b, new.number))
     return None
+
+
+def have_same_pins(a: Trace, b: Trace) -> bool:
+    """Whether the guards of both calls hold the same objects of their arguments."""
+    return len(a.pins) == len(b.pins) and all(
+        pin() is other() is not None for pin, other in zip(a.pins, b.pins, strict=True))
+
+
+def _no_leaf() -> None:
+    """A reference to no leaf."""
+
+
+def _returned(trace: Trace) -> list[Any]:
+    """Return the description of a trace's result, with ids of outside tensors."""
+    entries = []
+    for entry in trace.returned:
+        outside = entry.outside
+        tensor = outside() if isinstance(outside, weakref.ref) else outside
+        entries.append(entry._replace(outside=None if outside is None else id(tensor)))
+    return entries
 
 
 def _is_same_external(a: Storage, b: Storage) -> bool:

@@ -544,3 +544,15 @@ def test_gradients_that_nobody_holds_stay_where_they_are():
         step(*_batch(i))
         places.append((net.weight.grad.norm().item(), net.weight.grad.data_ptr())[1])
     assert len(set(places[4:])) == 1
+
+
+def test_forward_over_reverse_transforms_while_recorded():
+    """Tangents that vmap describes by a window of no memory reach a backward pass."""
+    def step(x):
+        return torch.func.hessian(lambda v: (v ** 3).sum())(x)
+
+    x = torch.tensor([1.0, 2.0])
+    for mode in ("now", "default"):
+        compiled_step = torch.compile(step, mode=mode)
+        for _ in range(4):
+            assert torch.equal(compiled_step(x), step(x))

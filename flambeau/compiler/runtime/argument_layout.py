@@ -1,0 +1,71 @@
+"""What guards compare of a call's arguments, taken when the call is recorded.
+
+A program is built later, and must keep no argument alive meanwhile.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...tensor.layout import owner_of
+from ...tensor.tensor import Tensor
+from ..proof.purity import is_read_by_path
+from ..trace.operands import is_named_tuple, read_flags
+from ..trace.plain_values import PLAIN
+
+
+@dataclass(eq=False)
+class ArrayLayout:
+    """The layout of an argument's array. `owner`: a weak reference to the owner of its memory."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+    array: weakref.ref[np.ndarray]
+    owner: weakref.ref[np.ndarray]
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> ArrayLayout:
+        """Describe an array."""
+        owner = owner_of(array)
+        return cls(array.shape, array.strides, array.dtype, weakref.ref(array), weakref.ref(owner))
+
+
+@dataclass(eq=False)
+class TensorLayout:
+    """A tensor argument: its class, its array, its flags and its id while the call ran."""
+
+    kind: type
+    array: ArrayLayout
+    requires_grad: bool
+    is_inference: bool
+    id: int
+
+
+@dataclass(eq=False)
+class ObjectArgument:
+    """Any other argument: its class, and the object itself if guards compare its identity."""
+
+    kind: type
+    value: Any
+
+
+def describe_arguments(x: Any) -> Any:
+    """Replace the leaves of nested arguments by descriptions, except for plain values."""
+    if is_named_tuple(x):
+        return tuple.__new__(x.__class__, map(describe_arguments, x))
+    if x.__class__ in (tuple, list):
+        return x.__class__(map(describe_arguments, x))
+    if x.__class__ is dict:
+        return {key: describe_arguments(value) for key, value in x.items()}
+    if isinstance(x, Tensor):
+        return TensorLayout(x.__class__, ArrayLayout.of(x._array), *read_flags(x), id(x))
+    if isinstance(x, np.ndarray):
+        return ArrayLayout.of(x)
+    if isinstance(x, (*PLAIN, np.generic)):
+        return x
+    return ObjectArgument(x.__class__, None if is_read_by_path(x) else x)
