@@ -219,10 +219,10 @@ def test_a_kernel_that_cannot_be_emitted_is_named(monkeypatch):
         raise RuntimeError("no such instruction")
 
     monkeypatch.setattr(module, "compile_all", compile_all)
-    step = native(lambda x: x * 3)
+    step = native(lambda x: x * 3.28125)  # no other test's kernel, which may be on disk
     with pytest.warns(UserWarning, match="failed in emit: RuntimeError: no such instruction"):
         for _ in range(4):
-            same(step(torch.ones(3)), torch.full((3,), 3.0))
+            same(step(torch.ones(3)), torch.full((3,), 3.28125))
 
 
 def test_a_step_is_called_from_several_threads():
