@@ -18,6 +18,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from .amp.autocast_mode import autocast, cast_floats, is_autocast_available
 from .ops.core import aten
 from .ops.registration import custom_operators as custom
 from .ops.registration.custom_operators import CustomOperator
@@ -25,11 +26,11 @@ from .tensor.absent import lacking
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl",
-    "impl_abstract", "infer_schema", "register_autograd", "register_fake", "register_kernel",
+    "impl_abstract", "infer_schema", "opcheck", "register_autocast", "register_autograd",
+    "register_fake", "register_kernel", "register_vmap",
 ]
 
-_NAMES = ("get_kernel", "opcheck", "register_autocast", "register_torch_dispatch",
-          "register_vmap", "triton_op", "wrap_triton")
+_NAMES = ("get_kernel", "register_torch_dispatch", "triton_op", "wrap_triton")
 
 __getattr__ = lacking(__name__, _NAMES)
 
@@ -178,6 +179,14 @@ class CustomOpDef:
         """The derivative: `backward(ctx, *grads)`, and what it saves before."""
         register_autograd(self, backward, setup_context=setup_context)
 
+    def register_vmap(self, func: Callable | None = None, /) -> Any:
+        """The rule for all examples of a vmap at once."""
+        return register_vmap(self, func)
+
+    def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
+        """The dtype of floating inputs within an autocast region."""
+        register_autocast(self, device_type, cast_inputs)
+
 
 def infer_schema(
     prototype_function: Callable, /, *, mutates_args: Any, op_name: str | None = None
@@ -290,3 +299,70 @@ def register_autograd(
     """
     operator = _operator(op)
     operator.backward, operator.setup_context = backward, setup_context
+
+
+def register_autocast(
+    op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None
+) -> None:
+    """The dtype that an operator's floating inputs are cast to within an autocast region.
+
+    ValueError for a device without autocast. What is registered for other devices than the CPU is
+    never used.
+
+    >>> @torch.library.custom_op("docs::doubled", mutates_args=())
+    ... def doubled(x: torch.Tensor) -> torch.Tensor:
+    ...     return x * 2
+    >>> torch.library.register_autocast("docs::doubled", "cpu", torch.bfloat16)
+    >>> with torch.autocast("cpu"):
+    ...     doubled(torch.ones(1)).dtype
+    torch.bfloat16
+    """
+    if not is_autocast_available(device_type):
+        raise ValueError(f"Device type '{device_type}' does not support autocast.")
+    operator = _operator(op)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with autocast(device_type, enabled=False):
+            return operator(*cast_floats(args, device_type, cast_inputs), **kwargs)
+
+    operator.kernels["Autocast" + _DEVICES.get(device_type, device_type)] = run
+
+
+def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Any = None) -> Any:
+    """The rule of an operator for all examples of a vmap at once; a decorator too.
+
+    `func(info, in_dims, *args)` gives the output and the axis of its examples: `in_dims` has the
+    axis of each argument or None, `info` the `batch_size` and the `randomness`.
+
+    >>> @torch.library.custom_op("docs::tripled", mutates_args=())
+    ... def tripled(x: torch.Tensor) -> torch.Tensor:
+    ...     return torch.from_numpy(x.numpy() * 3)
+    >>> torch.library.register_vmap(tripled, lambda info, in_dims, x: (tripled(x), in_dims[0]))
+    >>> torch.vmap(tripled)(torch.ones(2))
+    tensor([3., 3.])
+    """
+    operator = _operator(op)
+    if any(a.keyword and "Tensor" in a.kind for a in operator._schema.arguments):
+        raise NotImplementedError(
+            "register_vmap with kwarg-only Tensor args. In the original definition of the op, "
+            f"please make your tensors not kwarg-only. Got: {operator._schema}")
+
+    def register(rule: Callable) -> None:
+        operator.vmap = rule
+
+    return register if func is None else register(func)
+
+
+def opcheck(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
+            **settings: Any) -> dict[str, Any]:
+    """Check a custom operator on sample arguments: `flambeau.testing.operator_checks.opcheck`.
+
+    >>> @torch.library.custom_op("docs::halved", mutates_args=())
+    ... def halved(x: torch.Tensor) -> torch.Tensor:
+    ...     return x / 2
+    >>> torch.library.opcheck(halved, (torch.ones(2),), test_utils="test_schema")
+    {'test_schema': 'SUCCESS'}
+    """
+    from .testing import operator_checks
+
+    return operator_checks.opcheck(op, args, kwargs, **settings)

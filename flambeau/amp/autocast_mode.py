@@ -164,15 +164,16 @@ class autocast:
         return decorate_autocast
 
 
-def _cast(value: Any, device_type: str, dtype: dtype) -> Any:
+def cast_floats(value: Any, device_type: str, dtype: dtype) -> Any:
+    """Return the value with its floating tensors, but for float64, in another dtype."""
     if isinstance(value, Tensor):
         fits = value.is_floating_point() and value.dtype is not types.float64
         return value.to(dtype) if fits and value.device.type == device_type else value
     if isinstance(value, collections.abc.Mapping):
-        return {_cast(k, device_type, dtype): _cast(v, device_type, dtype)
+        return {cast_floats(k, device_type, dtype): cast_floats(v, device_type, dtype)
                 for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_cast(v, device_type, dtype) for v in value)
+        return type(value)(cast_floats(v, device_type, dtype) for v in value)
     return value
 
 
@@ -207,8 +208,8 @@ def custom_fwd(
         if not enabled or cast_inputs is None:
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):
-            return fwd(*_cast(args, device_type, cast_inputs),
-                       **_cast(kwargs, device_type, cast_inputs))
+            return fwd(*cast_floats(args, device_type, cast_inputs),
+                       **cast_floats(kwargs, device_type, cast_inputs))
 
     return decorate_fwd
 

@@ -120,7 +120,8 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     with_grad, MODE.grad = MODE.grad, is_recorded
     try:
         if function.vmap is not Function.vmap:
-            result = _by_own_rule(function, batch, call_args)
+            _check_single_rule(function)
+            result = by_own_rule(function.vmap, batch, call_args)
         elif is_recorded and any(isinstance(x, Tensor) and x._tracked and requires(x)
                                  for x in below):
             result = _as_examples(batch, _OfExamples.apply(
@@ -135,19 +136,23 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     return result
 
 
-def _by_own_rule(
-    function: type[Function], batch: Batch, args: tuple
-) -> Any:
-    """Call the Function's `vmap` for all examples; return its outputs as examples."""
+def _check_single_rule(function: type[Function]) -> None:
+    """RuntimeError for a Function that has a rule and asks for a generated one."""
     if function.generate_vmap_rule:
         raise RuntimeError(
             f"You tried to vmap over {function.__name__}, but it has both generate_vmap_rule=True "
             "and an overridden vmap staticmethod. Please set generate_vmap_rule=False or delete "
             "the overridden vmap staticmethod to avoid ambiguity. For more details, please see "
             "https://pytorch.org/docs/main/notes/extending.func.html")
+
+
+def by_own_rule(
+    rule: Callable, batch: Batch, args: tuple, named: dict[str, Any] | None = None
+) -> Any:
+    """Call a vmap rule `rule(info, in_dims, *args, **named)`; return its outputs as examples."""
     info = VmapInfo(batch.size, batch.randomness)
     in_dims = tuple([_axes(batch, a) for a in args])
-    result = function.vmap(info, in_dims, *batch.lower_all(args))
+    result = rule(info, in_dims, *batch.lower_all(args), **(named or {}))
     if not isinstance(result, tuple) or len(result) != 2:
         returned = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
         raise RuntimeError(

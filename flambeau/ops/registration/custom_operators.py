@@ -15,8 +15,10 @@ from ...autograd.function import Function
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
+from ...tensor.windows.batch import innermost_batch
 from ..core.autocast import AUTOCAST, STATE
 from ..interception import torch_dispatch
+from ..interception.batched_functions import by_own_rule
 
 # Keys under which a kernel counts as the CPU's, the most special one first.
 CPU_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
@@ -88,6 +90,7 @@ class Argument:
 
     def __init__(self, kind: str, name: str, default: Any, required: bool, keyword: bool) -> None:
         self.kind, self.name, self.default = re.sub(r"\(\w*!?\)", "", kind), name, default
+        self.is_written, self.is_alias = "!" in kind, "(" in kind
         self.required, self.keyword = required, keyword
 
 
@@ -138,6 +141,7 @@ class CustomOperator:
         self.backward: Callable | None = None
         self.setup_context: Callable | None = None
         self.opaque = False  # made by custom_op: what its kernel does is not recorded
+        self.vmap: Callable | None = None
         self._node: Any = None
 
     def name(self) -> str:
@@ -157,6 +161,13 @@ class CustomOperator:
         tensors = leaves_of(Tensor, (args, kwargs))
         if any(t.device.type == "meta" for t in tensors):
             return self._shapes(args, kwargs)
+        if self.vmap is not None and (batch := innermost_batch((*args, *kwargs.values()))):
+            if MODE.grad and any(t.requires_grad for t in tensors):
+                raise RuntimeError(
+                    "In order to use an autograd.Function with functorch transforms (vmap, grad, "
+                    "jvp, jacrev, ...), it must override the setup_context staticmethod. For more "
+                    "details, please see https://pytorch.org/docs/main/notes/extending.func.html")
+            return by_own_rule(self.vmap, batch, args, kwargs)
         if AUTOCAST.count and STATE.enabled and "AutocastCPU" in self.kernels:
             return self.kernels["AutocastCPU"](*args, **kwargs)
         for key in AUTOGRAD_KEYS:
