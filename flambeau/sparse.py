@@ -15,6 +15,7 @@ from .ops.sparse.products import sparse_addmm as addmm
 from .ops.sparse.reductions import log_softmax, softmax
 from .ops.sparse.reductions import sparse_sum as sum
 from .ops.sparse.row_reductions import mm
+from .ops.sparse.solves import spsolve
 from .tensor import dtypes
 from .tensor.absent import lacking
 
@@ -22,10 +23,10 @@ entry.load()
 
 __all__ = [
     "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm",
-    "sampled_addmm", "softmax", "spdiags", "sum",
+    "sampled_addmm", "softmax", "spdiags", "spsolve", "sum",
 ]
 
-_NAMES = ("SparseSemiStructuredTensor", "spsolve", "to_sparse_semi_structured")
+_NAMES = ("SparseSemiStructuredTensor", "to_sparse_semi_structured")
 
 
 def _legacy(name: str, kind: Any) -> Callable:

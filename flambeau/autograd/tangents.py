@@ -289,8 +289,8 @@ _PRIMAL_PLAN: Plan[PrimalBackward] = Plan(PrimalBackward, (), (), (), False)
 def same_history(x: Tensor) -> Tensor:
     """Return a new object that autograd treats as the same tensor: gradients reach a leaf through
     it."""
-    result: Tensor = object.__new__(Tensor)
     twin = x._alias()
+    result: Tensor = object.__new__(twin.__class__)  # which sparse tensors have of their own
     result._array, result._counter = x._array, twin._counter
     result._requires_grad, result._tracked = x._requires_grad, x._tracked
     result._node, result._base, result._stamp, result._grad = x._node, x._base, x._stamp, None

@@ -94,13 +94,14 @@ def has_peers() -> bool:
     return groups is not None and groups.world.group is not None and groups.world.group.size() > 1
 
 
-def _refuse_kind(kind: str) -> None:
+def refuse_kind(kind: str) -> None:
+    """Refuse a step that uses sparse or quantized tensors."""
     if _recorders.current is not None:
         refuse(f"it uses {kind} tensors")
 
 
-Created.used = functools.partial(_refuse_kind, "sparse")
-QuantizedCreated.used = functools.partial(_refuse_kind, "quantized")
+Created.used = functools.partial(refuse_kind, "sparse")
+QuantizedCreated.used = functools.partial(refuse_kind, "quantized")
 
 
 def current() -> Recorder | None:

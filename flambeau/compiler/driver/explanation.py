@@ -45,9 +45,8 @@ def describe_state(specializations: Specializations, fallback: Fallback) -> str:
         return (f"{name} stays eager: following its calls does not pay, as "
                 f"{followed.trial.outcome()}; {python}")
     if is_anything_observed():
-        return (f"{name} is eager for now: functions of the library are replaced (by the first "
-                "sparse or quantized tensor, a profile, forward-mode derivatives), above which "
-                f"calls are not followed; {python}")
+        return (f"{name} is eager for now: functions of the library are replaced (by a profile, "
+                f"forward-mode derivatives), above which calls are not followed; {python}")
     return f"{name} is followed: {python}\n{followed.summary()}"
 
 

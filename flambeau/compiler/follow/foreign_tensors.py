@@ -1,30 +1,51 @@
-"""Foreign tensors: instances of classes that override `__torch_function__` or dispatch.
+"""Foreign tensors: sparse and quantized ones, and those of classes that override
+`__torch_function__` or dispatch.
 
-Their functions run Python instead of operators, so no program can compute them. Following ends as
-soon as such a tensor is created or passed to a function; the rest of the call is eager.
+No program can compute their functions. Following ends as soon as such a tensor is created or passed
+to a function; the rest of the call is eager.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
-from ...ops.interception import torch_dispatch, torch_function
+from ...ops.interception import torch_dispatch, torch_function, window_stubs
+from ...tensor.quantized import QuantizedCreated
+from ...tensor.sparse import Created
+from ..capture import capture
 from .hooks import ACTIVE
 
 
 def needs_dispatch(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether any argument of a call is a foreign tensor."""
-    return torch_function.takes(args, kwargs) or torch_dispatch.takes(args, kwargs)
+    return torch_function.takes(args, kwargs) or torch_dispatch.takes(args, kwargs) \
+        or window_stubs.takes(args, kwargs)
 
 
 def _end_for_class(cls: type) -> None:
     """Stop following this thread's call if an object of an overriding class is created."""
-    session = ACTIVE.session
-    if session is not None and session.thread == threading.get_ident() and (
+    if ACTIVE.session is not None and (
         torch_function.overrides(cls) or torch_dispatch.dispatches(cls)
     ):
+        _leave()
+
+
+def _leave() -> None:
+    session = ACTIVE.session
+    if session is not None and session.thread == threading.get_ident():
         session.leave()
 
 
+def _end_for_kind(refuse: Callable[[], None]) -> None:
+    """Stop following before an operator on sparse or quantized tensors reads its arguments."""
+    _leave()
+    refuse()
+
+
 torch_function.INSTANTIATED.append(_end_for_class)
+Created.used = functools.partial(_end_for_kind, functools.partial(capture.refuse_kind, "sparse"))
+QuantizedCreated.used = functools.partial(
+    _end_for_kind, functools.partial(capture.refuse_kind, "quantized"))

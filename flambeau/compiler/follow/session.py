@@ -118,8 +118,8 @@ class Session:
             self.flush()
 
     def leave(self) -> None:
-        """Stop following, because no program can compute the functions of a tensor subclass."""
-        self.driver.note("a tensor is of a class that overrides functions")
+        """Stop following, because no program can compute the functions of a foreign tensor."""
+        self.driver.note("a tensor is sparse, quantized or of a class that overrides functions")
         self.flush()
         self.retire()
 

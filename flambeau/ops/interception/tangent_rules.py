@@ -20,6 +20,7 @@ from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
 from ...autograd.unbroadcast import unbroadcast
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example
+from ...tensor.windows.opaque_window import OpaqueWindow
 from ..core.operator import Kind, Operator
 
 
@@ -208,6 +209,8 @@ def _tangent_or_zeros(value: Any, tangent: Any, filled: bool) -> Any:
 
 
 def _zeros(x: Tensor) -> Tensor:
+    if isinstance(x._array, OpaqueWindow):
+        return x * 0
     return x.new_zeros(()).expand(x.shape)
 
 

@@ -29,14 +29,17 @@ Handlers = list[tuple[Kind, Callable]]
 # Types of arguments that neither are nor contain such a tensor.
 _DENSE = frozenset((Tensor, Size, bool, int, float, complex, str, type(None), dtype))
 
+_kinds: list[Kind] = []
 HANDLERS: dict[FunctionType, Handlers] = {}  # for all functions, used by a capture
 _worn: dict[FunctionType, Handlers] = {}  # for stubbed functions
-STUBS = StubSet(lambda: {function: (_look, function) for function in _worn}, is_by_kind=False)
+STUBS = StubSet(lambda: {function: (_look, function) for function in _worn})
 
 
 def register(function: FunctionType, kind: Kind, handler: Callable, wear: bool) -> None:
     """Dispatch a function's calls with tensors of a kind to `handler`: in captures, and if `wear`
     in all calls after `wear_registered`."""
+    if kind not in _kinds:
+        _kinds.append(kind)
     for handlers in (HANDLERS, _worn) if wear else (HANDLERS,):
         handlers.setdefault(function, []).append((kind, handler))
 
@@ -45,6 +48,13 @@ def wear_registered() -> None:
     """Install the stubs of all registered functions, permanently."""
     STUBS.permanent = True
     STUBS.renew()
+
+
+def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Return whether an argument is a tensor of a registered kind, or a list with one."""
+    if not _kinds or not kwargs and _DENSE.issuperset(map(type, args)):
+        return False
+    return any(kind.looks(args, kwargs) for kind in _kinds)
 
 
 def _look(

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
+from ...autograd.tangents import sum_terms, unless_missing
 from ...tensor.layout import strided
 from ...tensor.promotion import result_type
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name
@@ -147,6 +148,19 @@ def _(g: Any, alpha: Any) -> Any:
     return g if alpha == 1 else g * alpha
 
 
+@_add.jvp
+def _(input_t: Any, other_t: Any, input: Any, alpha: Any) -> Any:
+    return _sum_tangents(input_t, other_t, input, alpha)
+
+
+def _sum_tangents(input_t: Any, other_t: Any, input: Any, alpha: Any) -> Any:
+    """The tangent of input + alpha * other, in the layout of `input`."""
+    scaled: Any = None if other_t is None else other_t * alpha
+    if input_t is None and not isinstance(input, SparseTensor):
+        return scaled.to_dense()
+    return sum_terms(input_t, scaled)
+
+
 @sparse_operator(node="SubBackward0")
 def _sub(input: Array, other: Array, alpha: Number | None) -> Array:
     return _add.operator.body(input, other, -alpha)  # type: ignore[]
@@ -160,6 +174,11 @@ def _(g: Any) -> Any:
 @_sub.vjp("other")
 def _(g: Any, alpha: Any) -> Any:
     return -g if alpha == 1 else g * -alpha
+
+
+@_sub.jvp
+def _(input_t: Any, other_t: Any, input: Any, alpha: Any) -> Any:
+    return _sum_tangents(input_t, other_t, input, -alpha)
 
 
 def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: Any) -> Tensor:
@@ -236,7 +255,7 @@ def _times_dense(a: Any, b: np.ndarray) -> Any:
     return a.like(a.values * at.values)
 
 
-@sparse_operator(node="MulBackward0")
+@sparse_operator(node="MulBackward0", linear_in="input * other")
 def _mul(input: Array | Number, other: Array | Number) -> Array:
     a: Any = input
     b: Any = other
@@ -310,6 +329,14 @@ def _(g: Any, other: Any, rounding_mode: Any) -> Any:
 @_div.vjp("other")
 def _(g: Any, input: Any, other: Any) -> Any:
     return -(g * ((input / other) / other)).sum()
+
+
+@_div.jvp
+def _(input_t: Any, other_t: Any, input: Any, other: Any, rounding_mode: Any) -> Any:
+    if rounding_mode is not None:
+        return None
+    return sum_terms(unless_missing(lambda t: t / other, input_t),
+                     unless_missing(lambda t: (input / other) * (-t / other), other_t))
 
 
 @implements("div", "divide", "true_divide", "__truediv__")

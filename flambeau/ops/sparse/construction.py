@@ -9,6 +9,7 @@ import numpy as np
 
 from ...tensor import layout as layouts
 from ...tensor.dtypes import as_dtype
+from ...autograd.tangents import carry
 from ...tensor.layout import layout
 from ...tensor.promotion import legacy_name
 from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, layout_name, wrap_sparse
@@ -34,7 +35,7 @@ def as_indices(indices: Any, keep_int32: bool = False) -> np.ndarray:
     return array.astype(np.int64, copy=False)
 
 
-@sparse_operator(node="SparseCooTensorWithDimsAndTensorsBackward0")
+@sparse_operator(node="SparseCooTensorWithDimsAndTensorsBackward0", linear_in="values")
 def _coo_of_values(values: Array, indices: Any, shape: Any, coalesced: bool) -> Array:
     return CooArray(indices, values, shape, coalesced)  # type: ignore[return-value]
 
@@ -44,7 +45,7 @@ def _(g: Any, indices: Any) -> Any:
     return _values_at(g, indices)
 
 
-@sparse_operator(node="IndexBackward0")
+@sparse_operator(node="IndexBackward0", linear_in="input")
 def _values_at(input: Array, indices: Any) -> Array:
     """The slices of a dense or sparse array at the places of other indices, zero where none is."""
     return values_at(input, indices)
@@ -78,7 +79,7 @@ def sparse_coo_tensor(
         check_coo(indices, array, shape, bool(is_coalesced))
     elif size is None and indices.size and indices.min() < 0:
         raise RuntimeError("found negative index")
-    source = values if values._requires_grad or values._tracked else wrap(array)
+    source = values if values._requires_grad or values._tracked else carry(values, wrap(array))
     result = _coo_of_values(source, indices, shape, bool(is_coalesced))
     if isinstance(args[1], Tensor) and requires_grad and result._node is not None:
         result = result.detach()
@@ -200,7 +201,7 @@ def with_dims(
 # ------------------------------------------------------------------------------ compressed
 
 
-@sparse_operator(node="SparseCompressedTensorBackward0")
+@sparse_operator(node="SparseCompressedTensorBackward0", linear_in="values")
 def _compressed_of_values(
     values: Array, form: Any, compressed: Any, plain: Any, shape: Any
 ) -> Array:
@@ -215,7 +216,7 @@ def _(
     return masked_values(g, CompressedArray(form, compressed, plain, pattern, shape))
 
 
-@sparse_operator()
+@sparse_operator(linear_in="input")
 def masked_values(input: Array, pattern: Any) -> Array:
     """The values that `input` has at the places of a compressed pattern."""
     return values_at_pattern(input, pattern)

@@ -33,7 +33,7 @@ def coo(x: Tensor, subject: str) -> CooArray:
 # ------------------------------------------------------------------------------ its parts
 
 
-@sparse_operator(node="CoalesceBackward0")
+@sparse_operator(node="CoalesceBackward0", linear_in="input")
 def _coalesce(input: Array) -> Array:
     return formats.coalesce(input)  # type: ignore[arg-type,return-value]
 
@@ -92,7 +92,7 @@ def values(self: Tensor) -> Tensor:
     return _values_of(self)
 
 
-@sparse_operator(node="ValuesBackward0")
+@sparse_operator(node="ValuesBackward0", linear_in="input")
 def _values_of(input: Array) -> Array:
     return input.values  # type: ignore[attr-defined]
 
@@ -160,7 +160,7 @@ _part("row_indices", "plain", False)
 # ------------------------------------------------------------------------------ other layouts
 
 
-@sparse_operator(node="ToDenseBackward0")
+@sparse_operator(node="ToDenseBackward0", linear_in="input")
 def _to_dense(input: Array, dtype: np.dtype | None, masked_grad: bool | None) -> Array:
     array = formats.to_dense(input)  # type: ignore[arg-type]
     return array if dtype is None else array.astype(dtype)
@@ -189,7 +189,7 @@ _NODES = {"sparse_coo": "ToSparseBackward1", "sparse_csr": "ToSparseCsrBackward0
 
 
 def _converter(form: layout) -> Any:
-    @sparse_operator(node=_NODES[form.name])
+    @sparse_operator(node=_NODES[form.name], linear_in="input")
     def to_layout(input: Array, sparse_dim: Any, block: Any, dense_dim: Any) -> Array:
         if sparse_dim is not None and isinstance(input, np.ndarray):
             return formats.dense_to_coo(input, sparse_dim)  # type: ignore[return-value]
@@ -263,7 +263,7 @@ for _name, _function in TO_LAYOUT.items():
 # ------------------------------------------------------------------------------ copies
 
 
-@sparse_operator("clone", node="CloneBackward0")
+@sparse_operator("clone", node="CloneBackward0", linear_in="input")
 def clone(input: Array, *, memory_format: Any = None) -> Array:
     """A copy of indices and values."""
     return _copy(input, input.values.copy())  # type: ignore[attr-defined]
@@ -281,7 +281,7 @@ def _copy(a: Any, new_values: np.ndarray) -> Any:
         a.layout, a.compressed.copy(), a.plain.copy(), new_values, a.shape)
 
 
-@sparse_operator(node="ToCopyBackward0")
+@sparse_operator(node="ToCopyBackward0", linear_in="input")
 def _to_copy(input: Array, dtype: Dtype | None) -> Array:
     return _copy(input, input.values.astype(dtype))  # type: ignore[attr-defined]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
+from ...autograd.tangents import LEVELS
 from ...autograd.tape import record
 from ...tensor.promotion import check_cast
 from ...tensor.sparse import Created, SparseArray, SparseTensor, layout_name, wrap_any
@@ -24,7 +25,7 @@ from ..core.inplace import adopt
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..core.registry import Declared
 from ..interception.torch_function import _disabled_torch_function_impl
-from ..interception import window_stubs
+from ..interception import forward_mode, window_stubs
 
 # By public name, "add" or "add_": what a call does where an argument is sparse.
 SPARSE: dict[str, Callable] = {}
@@ -58,16 +59,18 @@ def _method(function: Callable, name: str) -> Callable:
 
 
 def sparse_operator(
-    *names: str, like: str | None = None, node: str | None = None
+    *names: str, like: str | None = None, node: str | None = None, linear_in: str = ""
 ) -> Callable[[Callable], Declared]:
     """Declare an operator on sparse arrays: a body on arrays, dense and sparse, and its vjps.
 
     `names`: the public names that it implements. `like`: the dense operator whose vjps and node it
-    has, where they hold for sparse cotangents as well.
+    has, where they hold for sparse cotangents as well. `linear_in`: as of dense operators.
     """
 
     def decorate(body: Callable) -> Any:
-        options: dict[str, Any] = {} if node is None else {"node": node}
+        options: dict[str, Any] = {"linear_in": linear_in}
+        if node is not None:
+            options["node"] = node
         operator = Operator(body.__name__, Kind.OPAQUE, body, options)
         if like is not None:
             _adopt_vjps(operator, OPERATORS[like])
@@ -100,6 +103,10 @@ def _function(operator: Operator) -> Any:
     parameters = operator.parameters
 
     def function(*args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
+        if LEVELS.active and LEVELS.enabled and out is None \
+                and forward_mode.level_of((*args, *kwargs.values())) is not None:
+            _check_tangent_rule(operator)
+            return forward_mode.push(operator, False, function, args, kwargs)
         if Created.used is not None:
             Created.used()
         bound = signature.bind(*args, **kwargs)
@@ -120,7 +127,16 @@ def _function(operator: Operator) -> Any:
     function.__name__, function.__doc__ = operator.name, operator.body.__doc__
     declared: Any = function
     declared.operator, declared.vjp = operator, operator.declare_vjp
+    declared.jvp = operator.declare_jvp
     return function
+
+
+def _check_tangent_rule(operator: Operator) -> None:
+    """NotImplementedError unless tangents have a rule: vjps on sparse arrays are not transposed."""
+    if operator.differentiable and operator.jvp is None and not operator.linear_in:
+        raise NotImplementedError(
+            f"Trying to use forward AD with {operator.name.strip('_')} on sparse tensors that does "
+            "not support it because it has not been implemented yet.")
 
 
 def write_over(self: Tensor, y: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from ...tensor.tensor import Tensor
 from ..core.operator import PUBLIC, publish
 
 _MODULES = ("arithmetic", "construction", "conversion", "gradcheck", "like", "masking", "products",
-            "reductions", "shape", "unary")
+            "reductions", "shape", "solves", "unary")
 
 
 def load() -> None:

@@ -13,7 +13,7 @@ from .dispatch import implements, sparse_operator
 from .masked_arrays import apply_mask
 
 
-@sparse_operator(node="SparseMaskBackward0")
+@sparse_operator(node="SparseMaskBackward0", linear_in="input")
 def _masked(input: Array, pattern: Any) -> Array:
     return apply_mask(input, pattern)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.tangents import sum_terms, unless_missing
 from ...tensor.layout import sparse_coo, sparse_csr, strided
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
@@ -109,7 +110,7 @@ def _scalar_name(x: Tensor) -> str:
 # ------------------------------------------------------------------------------ dense result
 
 
-@sparse_operator(node="MmBackward0")
+@sparse_operator(node="MmBackward0", linear_in="input * mat2")
 def _mm(input: Array, mat2: Array) -> Array:
     return product(input, mat2)
 
@@ -124,7 +125,7 @@ def _(g: Any, input: Any) -> Any:
     return input.transpose(-1, -2) @ g
 
 
-@sparse_operator(node="SparseSparseMatmulBackward0")
+@sparse_operator(node="SparseSparseMatmulBackward0", linear_in="input * mat2")
 def _sparse_sparse(input: Array, mat2: Array) -> Array:
     return product(input, mat2)
 
@@ -155,7 +156,7 @@ def mm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) -
     return _mm(input, mat2, out=out)
 
 
-@sparse_operator(node="MvBackward0")
+@sparse_operator(node="MvBackward0", linear_in="input * vec")
 def _mv(input: Array, vec: Array) -> Array:
     return product(input, vec)
 
@@ -182,6 +183,16 @@ def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
             f"size mismatch, got input ({rows}), mat ({rows}x{columns}), vec ({vec.shape[0]})")
     vec = vec.to_dense() if isinstance(vec, SparseTensor) else vec
     return _mv(input, vec, out=out)
+
+
+@implements("addmv")
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None
+) -> Tensor:
+    """beta * input + alpha * (mat @ vec)."""
+    product = mv(mat, vec) * alpha
+    result = product if beta == 0 else product + input * beta
+    return result if out is None else out.copy_(result)
 
 
 @implements("bmm")
@@ -279,6 +290,16 @@ for _operator in (_addmm_dense, _sparse_addmm):
     @_operator.vjp("mat2")
     def _(g: Any, mat1: Any, alpha: Any) -> Any:
         return _times(mat1.t() @ g, alpha)
+
+    @_operator.jvp
+    def _(
+        input_t: Any, mat1_t: Any, mat2_t: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any
+    ) -> Any:
+        product = sum_terms(unless_missing(lambda t: mm(t, mat2), mat1_t),
+                            unless_missing(lambda t: mm(mat1, t), mat2_t))
+        total: Any = sum_terms(unless_missing(lambda t: _times(t, beta), input_t),
+                               unless_missing(lambda t: _times(t, alpha), product))
+        return total.expand(mat1.shape[0], mat2.shape[1])
 
 
 @implements("addmm")

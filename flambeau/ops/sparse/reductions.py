@@ -50,7 +50,7 @@ def _sum_values(array: np.ndarray, axes: tuple[int, ...], keepdim: bool = False)
 # ------------------------------------------------------------------------------ sums
 
 
-@sparse_operator(node="SumBackward0")
+@sparse_operator(node="SumBackward0", linear_in="input")
 def _sum_all(input: Array) -> Array:
     return np.asarray(wrap(input.values).sum()._array)  # type: ignore[attr-defined]
 
@@ -81,7 +81,7 @@ def _sum_axes(a: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
     return formats.coalesce(result) if over_sparse else result
 
 
-@sparse_operator(node="SparseSumBackward0")
+@sparse_operator(node="SparseSumBackward0", linear_in="input")
 def _sum_over(input: Array, axes: Any, keepdim: bool) -> Array:
     return _sum_axes(input, axes, keepdim)
 
@@ -243,7 +243,25 @@ def _declare(name: str, log: bool) -> Callable:
     def _(g: Any, y: Any, dim: Any) -> Any:
         return _softmax_gradient(g, y, dim, log)
 
+    @operator.jvp
+    def _(input_t: Any, y: Any, dim: Any) -> Any:
+        if not log:
+            return _softmax_gradient(input_t, y, dim, False)  # its Jacobian is symmetric
+        return _log_softmax_tangent(input_t, y, dim)
+
     return operator
+
+
+def _log_softmax_tangent(t: Tensor, y: Tensor, dim: int) -> Tensor:
+    """The tangent minus its mean by the probabilities, at the places of the result."""
+    a: Any = y._array
+    at: Any = _masked(t, a)._array
+    p = np.exp(a.values)
+    if dim >= a.sparse_dim:
+        axis = dim - a.sparse_dim + 1
+        return wrap_sparse(at.like(at.values - (at.values * p).sum(axis, keepdims=True)))
+    row, count = _rows(a, dim)
+    return wrap_sparse(at.like(at.values - _sum_by_row(at.values * p, row, count)[row]))
 
 
 def _softmax_gradient(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:

@@ -77,7 +77,7 @@ def _permute_compressed(a: CompressedArray, order: tuple[int, ...]) -> Compresse
         "transpose(): can only transpose 2D sparse compressed tensors or two batch dimensions")
 
 
-@sparse_operator(node="TransposeBackward0")
+@sparse_operator(node="TransposeBackward0", linear_in="input")
 def _transpose(input: Array, dim0: int, dim1: int) -> Array:
     return _swap(input, dim0, dim1)
 
@@ -87,7 +87,7 @@ def _(g: Any, dim0: Any, dim1: Any) -> Any:
     return g.transpose(dim0, dim1)
 
 
-@sparse_operator(node="TBackward0")
+@sparse_operator(node="TBackward0", linear_in="input")
 def _t(input: Array) -> Array:
     return input if input.ndim < 2 else _swap(input, 0, 1)
 
@@ -97,7 +97,7 @@ def _(g: Any) -> Any:
     return g.t()
 
 
-@sparse_operator(node="PermuteBackward0")
+@sparse_operator(node="PermuteBackward0", linear_in="input")
 def _permute(input: Array, order: Any) -> Array:
     return _permute_axes(input, order)
 
@@ -169,7 +169,7 @@ def _narrow_axis(a: Any, dim: int, start: int, length: int) -> Any:
     return CooArray(indices, a.values[inside], shape, a.coalesced)
 
 
-@sparse_operator(node="NarrowCopyBackward0")
+@sparse_operator(node="NarrowCopyBackward0", linear_in="input")
 def _narrow(input: Array, dim: int, start: int, length: int) -> Array:
     return _narrow_axis(input, dim, start, length)
 
@@ -240,7 +240,7 @@ def _select_compressed(a: CompressedArray, dim: int, index: int) -> Any:
     return _select_entry(formats.to_coo(a), dim, index)
 
 
-@sparse_operator(node="SelectBackward0")
+@sparse_operator(node="SelectBackward0", linear_in="input")
 def _select(input: Array, dim: int, index: int) -> Array:
     return _select_entry(input, dim, index)
 
@@ -327,7 +327,7 @@ def _index(a: Any, dim: int, index: np.ndarray) -> Any:
     return CooArray(indices, a.values[source], shape, a.coalesced and dim == 0)
 
 
-@sparse_operator(node="IndexSelectBackward0")
+@sparse_operator(node="IndexSelectBackward0", linear_in="input")
 def _index_select(input: Array, dim: int, index: np.ndarray) -> Array:
     return _index(input, dim, index)
 
@@ -372,7 +372,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
 # ------------------------------------------------------------------------------ new axes, joins
 
 
-@sparse_operator(node="UnsqueezeBackward0")
+@sparse_operator(node="UnsqueezeBackward0", linear_in="input")
 def _unsqueeze(input: Array, dim: int) -> Array:
     a: Any = input
     shape = (*a.shape[:dim], 1, *a.shape[dim:])
@@ -436,7 +436,7 @@ def _join_dense(arrays: Sequence[Any], dim: int, shape: tuple[int, ...]) -> CooA
     return CooArray(np.concatenate([a.indices for a in arrays], 1), np.concatenate(parts), shape)
 
 
-@sparse_operator(node="CatBackward0")
+@sparse_operator(node="CatBackward0", linear_in="tensors")
 def _cat(tensors: Sequence[Array], dim: int) -> Array:
     return _join(tensors, dim)
 

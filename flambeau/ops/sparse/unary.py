@@ -41,6 +41,12 @@ def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool
     def _(g: Any, input: Any) -> Any:
         return _gradient(g, input, dense_operator.function)
 
+    @function.jvp
+    def _(input_t: Any, input: Any) -> Any:
+        if not input.is_complex():
+            return _gradient(input_t, input, dense_operator.function)
+        return _gradient(input_t.conj(), input, dense_operator.function).conj()
+
 
 def _gradient(g: Tensor, input: Tensor, function: Any) -> Tensor:
     """The gradient of a function that goes over the stored values, by that of the values."""
@@ -80,6 +86,11 @@ def _(g: Any, input: Any) -> Any:
     return mul(g, on_values_of(input, "relu").sign())
 
 
+@relu.jvp
+def _(input_t: Any, input: Any) -> Any:
+    return mul(input_t, on_values_of(input, "relu").sign())
+
+
 @sparse_operator("round", node="RoundBackward0")
 def round_(input: Array, *, decimals: int = 0) -> Array:
     """The nearest integers, or numbers of so many decimals."""
@@ -89,6 +100,11 @@ def round_(input: Array, *, decimals: int = 0) -> Array:
 @round_.vjp("input")
 def _(g: Any) -> Any:
     return g * 0
+
+
+@round_.jvp
+def _(input_t: Any) -> Any:
+    return input_t * 0
 
 
 @sparse_operator("nan_to_num")
@@ -107,7 +123,19 @@ def _pow(input: Array, exponent: Array | Number) -> Array:
 
 @_pow.vjp("input")
 def _(g: Any, input: Any, exponent: Any) -> Any:
-    return g * 0 if exponent == 0 else mul(g, pow_(input, exponent - 1) * exponent)
+    return _scale_by_slope(g, input, exponent)
+
+
+@_pow.jvp
+def _(input_t: Any, input: Any, exponent: Any) -> Any:
+    return _scale_by_slope(input_t, input, exponent)
+
+
+def _scale_by_slope(x: Tensor, input: Tensor, exponent: Any) -> Tensor:
+    """Multiply by the derivative of a power."""
+    if exponent in (0, 1):
+        return x * exponent
+    return mul(x, pow_(input, exponent - 1) * exponent)
 
 
 @implements("pow", "__pow__")

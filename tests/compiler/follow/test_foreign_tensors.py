@@ -1,4 +1,4 @@
-"""Followed calls above the stubs that look for tensors of overriding classes."""
+"""Followed calls above stubs that look for sparse and quantized tensors, and those of classes."""
 
 from __future__ import annotations
 
@@ -44,6 +44,29 @@ def mode_in_the_middle(x: Any, weight: Any) -> Any:
         return (hidden + x).sum()
 
 
+def sparse_argument(x: Any, weight: Any) -> Any:
+    hidden = x * weight
+    return (torch.sparse.mm(EYE, hidden) + hidden).sum()
+
+
+def sparse_operand(x: Any, weight: Any) -> Any:
+    return (EYE @ (x * weight) * x).sum()
+
+
+def sparse_in_the_middle(x: Any, weight: Any) -> Any:
+    return ((x * weight).to_sparse().to_dense() * x).sum()
+
+
+def sparse_gradient(x: Any, weight: Any) -> Any:
+    return (F.embedding(torch.tensor([0, 2]), weight * 2, sparse=True) * x[:2]).sum()
+
+
+def quantized_in_the_middle(x: Any, weight: Any) -> Any:
+    hidden = x * weight
+    grid = torch.quantize_per_tensor(hidden.detach() + 1, 0.1, 0, torch.quint8)
+    return (hidden + grid.dequantize()).sum()
+
+
 class Doubling(torch.overrides.TorchFunctionMode):
     """Every sum is twice as large."""
 
@@ -53,8 +76,11 @@ class Doubling(torch.overrides.TorchFunctionMode):
 
 
 TAGGED = torch.ones(3).as_subclass(Tagged)
+EYE = torch.eye(3).to_sparse()
 STEPS: dict[str, Callable[[Any, Any], Any]] = {
-    f.__name__: f for f in (dense, class_in_the_middle, class_of_an_argument, mode_in_the_middle)
+    f.__name__: f for f in (
+        dense, class_in_the_middle, class_of_an_argument, mode_in_the_middle, sparse_argument,
+        sparse_operand, sparse_in_the_middle, sparse_gradient, quantized_in_the_middle)
 }
 
 
@@ -80,7 +106,7 @@ def test_a_step_beside_foreign_tensors(formula: Callable[[Any, Any], Any]) -> No
             Tagged.seen.clear()
             loss = f(torch.linspace(-1, i, 9).reshape(3, 3))
             if i >= 3:  # earlier ones are recorded
-                seen.append((loss.tolist(), weight.grad.tolist(), Tagged.seen.copy()))
+                seen.append((loss.tolist(), weight.grad.to_dense().tolist(), Tagged.seen.copy()))
         return seen, f
 
     wanted, _ = run(nn.Parameter(torch.linspace(-1, 1, 9).reshape(3, 3)), False)
