@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,21 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
         result._requires_grad = result._tracked = True
     if self._grad is not None:
         result._grad = copy.deepcopy(self._grad, memo)
+    for name in _slots_of(type(self)):
+        if hasattr(self, name):
+            setattr(result, name, copy.deepcopy(getattr(self, name), memo))
     attributes = {k: v for k, v in self.__dict__.items() if k not in _OF_THE_TAPE}
     if attributes:
         result.__dict__.update(copy.deepcopy(attributes, memo))
     return result
+
+
+def _slots_of(cls: type[Tensor]) -> list[str]:
+    """Return the names of the slots that subclasses of Tensor add."""
+    if cls is Tensor:
+        return []
+    names: Any = copyreg._slotnames  # type: ignore[attr-defined]  # as pickle finds them
+    return [name for name in names(cls) if name not in names(Tensor)]
 
 
 _OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained",

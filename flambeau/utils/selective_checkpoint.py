@@ -1,7 +1,7 @@
 """Selective checkpointing: save the results of some operators and recompute the others.
 
 In the first run a dispatch mode stores the results of the selected operators. In the second run
-another mode returns them in the same order, so that only the others are recomputed.
+another mode returns them by the numbers of their calls, so that only the others are recomputed.
 https://pytorch.org/docs/stable/checkpoint.html
 """
 
@@ -46,7 +46,7 @@ class SelectiveCheckpointContext:
 
 
 Policy = Callable[..., Any]
-# By operator: the saved result of each call, with the versions of its tensors.
+# By operator: for each call a _Saved result or a _Mark.
 SavedResults = dict[Any, list[Any]]
 
 
@@ -79,8 +79,23 @@ def _is_saved(policy: Any) -> bool:
                       CheckpointPolicy.MUST_CPU_OFFLOAD)
 
 
+class _Mark(enum.Enum):
+    """What stands in the place of a result: the policy's decision, or that it was returned."""
+
+    RECOMPUTE = 0
+    CONSUMED = 1
+
+
+# The two runs detach different numbers of tensors.
+_UNCOUNTED = "aten.detach.default"
+_MISMATCH = (
+    "This can happen if the operations in the checkpointed region are nondeterministic or depend "
+    "on global state that changed between forward and backward."
+)
+
+
 class _CachingTorchDispatchMode(TorchDispatchMode):
-    """Stores the results of the operators that the policy saves."""
+    """Stores, for each call of an operator, its result or that the policy recomputes it."""
 
     def __init__(self, policy: Policy, storage: SavedResults) -> None:
         super().__init__()
@@ -89,33 +104,49 @@ class _CachingTorchDispatchMode(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
+        if str(func) == _UNCOUNTED:
+            return result
         context = SelectiveCheckpointContext(is_recompute=False, op_output=result)
-        if _is_saved(self.policy(context, func, *args, **kwargs)):
-            self.storage[func].append(_Saved(result))
+        is_saved = _is_saved(self.policy(context, func, *args, **kwargs))
+        self.storage[func].append(_Saved(result) if is_saved else _Mark.RECOMPUTE)
         return result
 
 
 class _CachedTorchDispatchMode(TorchDispatchMode):
-    """Returns an operator's saved results in the order of its calls."""
+    """Returns an operator's saved results in the order of its calls. The policy was asked in the
+    first run; it is a parameter for subclasses written for earlier versions of PyTorch."""
 
-    def __init__(self, policy: Policy, storage: SavedResults, allow_mutation: bool) -> None:
+    def __init__(self, policy: Policy, storage: SavedResults, allow_mutation: bool = False) -> None:
         super().__init__()
-        self.policy, self.storage, self.allow_mutation = policy, storage, allow_mutation
+        self.storage, self.allow_mutation = storage, allow_mutation
+        self.calls: dict[Any, int] = defaultdict(int)
+
+    def __enter__(self) -> Any:
+        self.calls.clear()
+        return super().__enter__()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        context = SelectiveCheckpointContext(is_recompute=True)
-        if not _is_saved(self.policy(context, func, *args, **kwargs)):
-            return func(*args, **kwargs)
-        saved = self.storage.get(func)
-        if saved is None:
-            raise RuntimeError(f"{func} encountered during backward, but not found in storage")
-        if not saved:
+        if str(func) == _UNCOUNTED:
+            return func(*args, **kwargs or {})
+        at = self.calls[func]
+        self.calls[func] += 1
+        entries = self.storage.get(func)
+        if entries is None:
+            raise RuntimeError(
+                f"{func} encountered during backward but not found in storage. {_MISMATCH}")
+        if at >= len(entries):
+            raise RuntimeError(f"{func} invocation index {at} encountered during backward but not "
+                               f"found in storage. {_MISMATCH}")
+        entry = entries[at]
+        if entry is _Mark.RECOMPUTE:
+            return func(*args, **kwargs or {})
+        if entry is _Mark.CONSUMED:
             raise RuntimeError(
                 "Trying to backward an extra time. You are only allowed to backward once on any "
                 "region computed under selective activation checkpoint."
             )
-        return saved.pop(0).value(self.allow_mutation)
+        entries[at] = _Mark.CONSUMED
+        return entry.value(self.allow_mutation)
 
 
 def create_selective_checkpoint_contexts(

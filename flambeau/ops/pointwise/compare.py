@@ -9,6 +9,7 @@ import numpy as np
 from ...native.foundation.public_names import c_class_name
 from ...tensor.dtypes import COMPLEX, FROM_NUMPY
 from ...tensor.meta import MetaArray, refuse_unknown_values
+from ...tensor.narrow_dtypes import COMPLEX32, widened
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
@@ -193,6 +194,8 @@ def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
     if input.dtype != other.dtype:
         names = (legacy_name(FROM_NUMPY[a.dtype]) for a in (input, other))
         raise RuntimeError("{} did not match {}".format(*names))
+    if input.dtype == COMPLEX32:
+        input, other = widened(input), widened(other)
     if input.dtype.kind == "V":
         input, other = input.astype(np.float32), other.astype(np.float32)
     y = np.equal(input, other)

@@ -95,3 +95,12 @@ def test_files_of_narrow_dtypes(torch):
         x = torch.load(buffer)
         assert x.dtype is kind
         assert x.tolist() == [1, 1]
+
+
+def test_complex32_is_compared_by_closeness(torch):
+    x = torch.tensor([1 + 1j, 2], dtype=torch.complex64).to(torch.complex32)
+    assert torch.isclose(x, x).tolist() == [True, True]
+    assert torch.isclose(x, x + 0.01).tolist() == [False, False]
+    torch.testing.assert_close(x, x)
+    with pytest.raises(AssertionError, match=r"Mismatched elements: 2 / 2 \(100.0%\)"):
+        torch.testing.assert_close(x, x * 2)

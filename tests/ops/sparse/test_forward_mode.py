@@ -17,8 +17,8 @@ def matrix(seed: int) -> Any:
     """A 4 x 4 matrix, a third of it zero, with a full diagonal."""
     draws = torch.Generator().manual_seed(seed)
     x = torch.randn(4, 4, generator=draws, dtype=torch.float64)
-    kept = torch.rand(4, 4, generator=draws) > 0.35
-    return x * kept + 3 * torch.eye(4, dtype=torch.float64)
+    is_stored = torch.rand(4, 4, generator=draws) > 0.35
+    return x * is_stored + 3 * torch.eye(4, dtype=torch.float64)
 
 
 FIXED = matrix(1).to_sparse()
