@@ -236,7 +236,7 @@ def write(target: Tensor, y: np.ndarray, name: str) -> None:
 def _record(
     operator: Operator, function: Callable, self: Tensor, args: tuple, kwargs: dict
 ) -> Tensor:
-    keep = _reads_self(operator)
+    keep = reads_self(operator)
     old = before_write(self, keep)
     y = function(old, *args, **kwargs)
     write(self, y._array, operator.name)
@@ -245,7 +245,8 @@ def _record(
     return self
 
 
-def _reads_self(operator: Operator) -> bool:
+def reads_self(operator: Operator) -> bool:
+    """Return whether the operator's derivative reads its first argument."""
     vjps = [operator.joint] if operator.joint is not None else list(operator.vjps.values())
     for vjp in vjps:
         for name in vjp.__code__.co_varnames[1 : vjp.__code__.co_argcount]:

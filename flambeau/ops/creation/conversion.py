@@ -135,7 +135,7 @@ def _to(
     if other is not None:
         device, dtype = other.device, other.dtype
     kind = self._array.dtype if dtype is None else dtype.numpy
-    if device is not None and (where := devices.usable(device)) is not self.device:
+    if device is not None and (where := devices.usable(device)) != self.device:
         self = _move(self, where)
     same = kind == self._array.dtype and not copy
     if same and (memory_format is None or memory_format is preserve_format

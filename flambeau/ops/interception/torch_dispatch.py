@@ -23,10 +23,12 @@ from ...tensor.tree import leaves_of
 from ..core.aten import aten
 from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
+from ..creation.random import IN_PLACE_DRAWS
 from . import forward_mode
 from .dispatched_index import (
     SPLIT, is_whole, positions_of, split_index, write_index,
 )
+from .dispatched_writes import convert, overwrite, write_in_place
 from .stub_set import StubSet
 from .torch_function import INSTANTIATED
 
@@ -130,6 +132,9 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
             elif name in forward_mode.SHORT_CUTS:
                 result[function] = (_past_short_cut, name)
     result[Tensor.__getitem__], result[Tensor.__setitem__] = (_get_item,), (_set_item,)
+    for name in ("copy_", "fill_", "zero_"):
+        result[PUBLIC["Tensor"].get(name) or getattr(Tensor, name)] = (_overwrite, name)
+    result |= {draw: (_overwrite, draw.__name__) for draw in IN_PLACE_DRAWS}
     for name in ("index_put", "index_put_"):
         result[PUBLIC["torch"][name]] = (_put_at_indices, name)
     for function, name in ((Tensor.detach, "detach"), (Tensor.item, "_local_scalar_dense"),
@@ -193,6 +198,8 @@ def _call(
     args = forward_mode.gather_arguments(operator, args, kwargs)
     if (split := SPLIT.get(operator.name)) is not None:
         result = split(_hand_over_again, *args)
+    elif operator.name == "_to_copy":
+        result = convert(_hand_over_again, *args)
     else:
         result = _hand_over(overload(operator, args, kwargs), match, args, kwargs)
     if MODE.grad and operator.differentiable and not (
@@ -202,10 +209,11 @@ def _call(
     return result
 
 
-def _hand_over_again(func: Any, args: tuple) -> Any:
+def _hand_over_again(func: Any, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
     """Dispatch one of several calls into which PyTorch splits an operator."""
-    match = _ask(args)
-    return _hand_over(func, match, args, {}) if match or STATE.modes else func(*args)
+    kwargs = kwargs or {}
+    match = _ask((*args, *kwargs.values()))
+    return _hand_over(func, match, args, kwargs) if match or STATE.modes else func(*args, **kwargs)
 
 
 def _call_in_place(
@@ -215,8 +223,21 @@ def _call_in_place(
     if not result and not STATE.modes:
         return original(*args, **kwargs)
     func = getattr(getattr(aten, _aten_name(operator) + "_"), _suffix(operator, args))
-    _hand_over(func, result, args, kwargs)
-    return args[0]
+    if not args:
+        return _hand_over(func, result, args, kwargs)
+    return write_in_place(_hand_over_again, operator, func, args, kwargs)
+
+
+def _overwrite(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Dispatch a write that reads nothing of its target: copy_, fill_, zero_ and draws."""
+    if not STATE.modes and not _ask((*args, *kwargs.values())):
+        return original(*args, **kwargs)
+    kind = "default"
+    if name == "fill_":
+        kind = "Tensor" if isinstance(args[1], Tensor) else "Scalar"
+    elif name == "bernoulli_":
+        kind = "Tensor" if args[1:] and isinstance(args[1], Tensor) else "float"
+    return overwrite(_hand_over_again, name, getattr(getattr(aten, name), kind), args, kwargs)
 
 
 def _past_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -1,0 +1,102 @@
+"""Writes for `__torch_dispatch__`: the handler changes what a wrapper holds, and the tape learns of
+it as of any operator in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd.inplace import before_write, bump, check_writable, rebase
+from ...autograd.mode import MODE
+from ...autograd.tape import record, requires
+from ...tensor.tensor import Tensor
+from ..core.aten import aten
+from ..core.inplace import reads_self
+from ..core.operator import Operator
+from . import forward_mode
+
+Call = Callable[..., Any]  # dispatches an overload with its arguments, and named ones
+
+
+def is_recorded(name: str, self: Tensor, arguments: tuple) -> bool:
+    """Return whether the tape has to record a write; raise as autograd does if it is forbidden."""
+    if not MODE.grad:
+        return False
+    recorded = check_writable(self, name)
+    others = [a for a in arguments if isinstance(a, Tensor) and a is not self]
+    if not recorded and not any(map(requires, others)):
+        return False
+    node = self._node
+    owner = None if node is None or isinstance(node, Tensor) else node.shown().operator
+    if type(self) is not Tensor and owner is not None and owner.kind.name == "VIEW":
+        raise NotImplementedError(
+            f"{name} on a view of a class with __torch_dispatch__ that requires gradients is not "
+            "implemented in flambeau"
+        )
+    return True
+
+
+def write_in_place(
+    call: Call, operator: Operator, func: Any, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """Dispatch an operator in place, and give its first argument the new value's history."""
+    self = args[0]
+    if not operator.differentiable or not isinstance(self, Tensor) \
+            or not is_recorded(operator.name + "_", self, (*args[1:], *kwargs.values())):
+        call(func, args, kwargs)
+        bump(self)
+        return self
+    old = _stand_in(call, self, reads_self(operator))
+    call(func, args, kwargs)
+    bump(self)
+    written = self._alias(None if type(self) is Tensor else type(self))
+    written.__dict__.update(self.__dict__)
+    values = [old if a is self else a for a in forward_mode.bound(operator, args, kwargs, False)]
+    record(operator, written, tuple(values))
+    if written._node is not None:
+        rebase(self, written._node)
+    return self
+
+
+def _stand_in(call: Call, self: Tensor, keep_value: bool) -> Tensor:
+    """Return a stand-in for `self` before the write: same history, value copied if it is read."""
+    if type(self) is Tensor:
+        return before_write(self, keep_value)
+    if keep_value:
+        with_grad, MODE.grad = MODE.grad, False
+        try:
+            old = call(aten.clone.default, (self,))
+        finally:
+            MODE.grad = with_grad
+    else:
+        old = self._alias(type(self))
+        old.__dict__.update(self.__dict__)
+    old._requires_grad, old._node, old._tracked = self._requires_grad, self._node, self._tracked
+    return old
+
+
+def overwrite(
+    call: Call, name: str, func: Any, args: tuple, kwargs: dict[str, Any]
+) -> Tensor:
+    """Dispatch copy_, fill_, zero_ or a draw in place. NotImplementedError if a gradient would
+    have to pass it."""
+    self = args[0]
+    if is_recorded(name, self, args[1:]):
+        raise NotImplementedError(
+            f"{name} on classes with __torch_dispatch__ that require gradients is not implemented "
+            "in flambeau"
+        )
+    call(func, args, kwargs)
+    bump(self)
+    return self
+
+
+def convert(call: Call, x: Tensor, dtype: Any, memory_format: Any) -> Any:
+    """Dispatch a conversion as `aten._to_copy`, with the options that PyTorch names."""
+    from ...tensor.dtypes import FROM_NUMPY
+    from ...tensor.layout import preserve_format
+
+    options = {} if dtype is None or dtype == x._array.dtype else {"dtype": FROM_NUMPY[dtype]}
+    if memory_format is not preserve_format and memory_format is not None:
+        options["memory_format"] = memory_format
+    return call(aten._to_copy.default, (x,), options)
