@@ -17,6 +17,7 @@ import numpy as np
 
 from .narrow_dtypes import widened
 from .dtypes import bool_, complex64, complex128, float64, get_default_dtype, int64
+from .meta import MetaArray
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -231,7 +232,7 @@ def _suffixes(tensor: Tensor) -> list[str]:
     result = []
     shown_size = f"size={tuple(tensor.shape)}"
     evident = {default}
-    if tensor.is_meta:
+    if tensor._array.__class__ is MetaArray:
         result += [f"device='{tensor.device}'", shown_size]
     elif tensor.numel() == 0:
         if tensor.ndim != 1:
@@ -301,7 +302,8 @@ def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
     prefix = "tensor(" if plain else f"{cls.__name__}("
     indent = len(prefix)
     if tensor_contents is None:
-        tensor_contents = "..." if tensor.is_meta else array_str(tensor._array, indent)
+        array = tensor._array
+        tensor_contents = "..." if array.__class__ is MetaArray else array_str(array, indent)
     text = _close(prefix + tensor_contents, _suffixes(tensor), indent)
     return f"Parameter({text})" if not plain and _is_parameter(tensor) else text
 

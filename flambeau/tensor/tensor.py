@@ -256,7 +256,9 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x[1:].data_ptr() - x.data_ptr()
         4
         """
-        return 0 if self._array.size == 0 else memory_of(self._array).ctypes.data
+        if self._array.size == 0 or "_flambeau_device" in self.__dict__:
+            return 0
+        return memory_of(self._array).ctypes.data
 
     def untyped_storage(self) -> UntypedStorage:
         """Return the memory that it is a window of.
@@ -402,8 +404,8 @@ class Tensor(Methods, metaclass=_TensorType):
     is_mkldnn = property(lambda self: False)
     is_mps = property(lambda self: False)
     is_xpu = property(lambda self: False)
-    is_cpu = property(lambda self: self._array.__class__ is not MetaArray)
-    is_meta = property(lambda self: self._array.__class__ is MetaArray)
+    is_cpu = property(lambda self: self.device != META)
+    is_meta = property(lambda self: self.device == META)
 
     # ---------------------------------------------------------------- autograd
 
@@ -539,6 +541,8 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x
         tensor([3., 3.], requires_grad=True)
         """
+        if "_flambeau_device" in self.__dict__:
+            return self.detach()  # a wrapper's class does it
         result = wrap(memory_of(self._array))
         result._array = self._array
         return result
@@ -606,6 +610,9 @@ class Tensor(Methods, metaclass=_TensorType):
         array: Any = self._array
         if array.__class__ is not np.ndarray:
             if array.__class__ is not LazyWindow:
+                if not self.is_meta:
+                    raise RuntimeError(".tolist() is not supported for tensor subclasses, got "
+                                       f"{type(self).__name__}")
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
             array = array.resolved()
         if array.dtype.kind == "V":

@@ -382,6 +382,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
         )
     array: Any = self._array
     if array.__class__ is MetaArray:
+        if not self.is_meta:
+            raise RuntimeError(".numpy() is not supported for tensor subclasses.")
         raise TypeError("can't convert meta device type tensor to numpy. Use "
                         "Tensor.cpu() to copy the tensor to host memory first.")
     if array.__class__ is LazyWindow:

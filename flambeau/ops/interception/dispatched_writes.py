@@ -1,5 +1,5 @@
 """Writes for `__torch_dispatch__`: the handler changes what a wrapper holds, and the tape learns of
-it as of any operator in place."""
+it as of any operator in place. And calls whose arguments PyTorch names."""
 
 from __future__ import annotations
 
@@ -100,3 +100,12 @@ def convert(call: Call, x: Tensor, dtype: Any, memory_format: Any) -> Any:
     if memory_format is not preserve_format and memory_format is not None:
         options["memory_format"] = memory_format
     return call(aten._to_copy.default, (x,), options)
+
+
+def spread(call: Call, name: str, x: Tensor, dim: Any, keepdim: bool, correction: float) -> Any:
+    """Dispatch `std` or `var` as its overload `correction`."""
+    options: dict[str, Any] = {} if correction == 1 else {"correction": correction}
+    if keepdim:
+        options["keepdim"] = True
+    axes = () if dim is None else ([dim] if isinstance(dim, int) else list(dim),)
+    return call(getattr(aten, name).correction, (x, *axes), options)

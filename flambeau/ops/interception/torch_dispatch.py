@@ -28,9 +28,9 @@ from . import forward_mode
 from .dispatched_index import (
     SPLIT, is_whole, positions_of, split_index, write_index,
 )
-from .dispatched_writes import convert, overwrite, write_in_place
+from .dispatched_writes import convert, overwrite, spread, write_in_place
 from .stub_set import StubSet
-from .torch_function import INSTANTIATED
+from .torch_function import INSTANTIATED, _disabled_torch_function_impl
 
 
 class _State(threading.local):
@@ -138,7 +138,9 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
     for name in ("index_put", "index_put_"):
         result[PUBLIC["torch"][name]] = (_put_at_indices, name)
     for function, name in ((Tensor.detach, "detach"), (Tensor.item, "_local_scalar_dense"),
-                           (PUBLIC["torch"]["equal"], "equal")):
+                           (PUBLIC["torch"]["equal"], "equal"),
+                           (PUBLIC["torch"]["nonzero"], "nonzero"),
+                           (PUBLIC["torch"]["masked_select"], "masked_select")):
         result[function] = (_by_name, name)
     for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):
         result[PUBLIC["torch"][name]] = (_factory, name)
@@ -200,13 +202,25 @@ def _call(
         result = split(_hand_over_again, *args)
     elif operator.name == "_to_copy":
         result = convert(_hand_over_again, *args)
+    elif operator.name in ("_var", "_std"):
+        result = spread(_hand_over_again, operator.name.strip("_"), *args)
     else:
-        result = _hand_over(overload(operator, args, kwargs), match, args, kwargs)
+        func = overload(operator, args, kwargs)
+        if "out" in kwargs and kwargs["out"] is None:
+            del kwargs["out"]
+        result = _hand_over(func, match, _without_defaults(operator, args), kwargs)
     if MODE.grad and operator.differentiable and not (
         isinstance(result, Tensor) and result._requires_grad
     ):
         record(operator, result, tuple(forward_mode.bound(operator, args, kwargs, False)))
     return result
+
+
+def _without_defaults(operator: Operator, args: tuple) -> tuple:
+    """Return the arguments without None at the end, where it is the parameters' default."""
+    while args and args[-1] is None and operator.parameters[len(args) - 1].default is None:
+        args = args[:-1]
+    return args
 
 
 def _hand_over_again(func: Any, args: tuple, kwargs: dict[str, Any] | None = None) -> Any:
@@ -330,7 +344,7 @@ _SUFFIXES = {"transpose": "int", "select": "int", "slice": "Tensor", "where": "s
 
 
 def _aten_name(operator: Operator) -> str:
-    names = {"layer_norm": "native_layer_norm", "softmax": "_softmax",
+    names = {"vector_norm": "linalg_vector_norm", "layer_norm": "native_layer_norm", "softmax": "_softmax",
              "log_softmax": "_log_softmax", "relu_only": "relu", "pow_number": "pow",
              "max_all": "max", "min_all": "min",
              "softmax_backward_data": "_softmax_backward_data",
@@ -394,6 +408,15 @@ def make_wrapper_subclass(
     return result
 
 
+def _define(cls: Any, *arguments: Any, **options: Any) -> None:
+    """Give a class that dispatches but overrides no functions PyTorch's `__torch_function__`."""
+    type.__init__(cls, *arguments, **options)
+    default = Tensor.__dict__["__torch_function__"].__func__
+    if dispatches(cls) and getattr(cls.__torch_function__, "__func__", None) is default:
+        cls.__torch_function__ = _disabled_torch_function_impl
+
+
 _methods: Any = Tensor
+type(_methods).__init__ = _define
 _methods._make_wrapper_subclass = staticmethod(make_wrapper_subclass)
 INSTANTIATED.append(meet)

@@ -1,6 +1,8 @@
 """Writes to classes with `__torch_dispatch__`, and their conversions: handlers and the tape see
 them as PyTorch's do."""
 
+import typing
+
 import pytest
 
 
@@ -9,7 +11,7 @@ def wrapper(torch):
     """A class that holds a tensor, computes with it, and notes the overloads it receives."""
 
     class Wrapper(torch.Tensor):
-        calls = []
+        calls: typing.ClassVar[list] = []
 
         @staticmethod
         def __new__(cls, inner):
@@ -113,3 +115,40 @@ def test_a_move_to_the_device_where_it_is_returns_the_wrapper(torch, wrapper):
     wrapper.calls.clear()
     assert x.cpu() is x and x.to("cpu") is x and x.to(torch.ones(1)) is x
     assert wrapper.calls == []
+
+
+def test_what_a_wrapper_says_of_its_memory(torch, wrapper):
+    x = wrapper(torch.arange(3.0))
+    assert not x.is_meta and x.is_cpu and x.data_ptr() == 0
+    assert type(x.data) is wrapper and torch.equal(x.data.inner, torch.arange(3.0))
+    with pytest.raises(RuntimeError, match=r"\.numpy\(\) is not supported for tensor subclasses"):
+        x.numpy()
+    with pytest.raises(RuntimeError, match=r"\.tolist\(\) is not supported for tensor subclasses"):
+        x.tolist()
+
+
+def test_a_class_that_dispatches_overrides_no_functions_by_itself(torch, wrapper):
+    disabled = torch._C._disabled_torch_function_impl
+    assert wrapper.__torch_function__ is disabled
+    x = wrapper(torch.ones(3))
+    plain = torch.zeros(3)
+    assert type(plain.copy_(x)) is torch.Tensor and torch.equal(plain, torch.ones(3))
+    assert type(x.new_tensor([1.0])) is torch.Tensor
+
+    class Asked(wrapper):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "asked"
+
+    assert Asked(torch.ones(3)) + 1 == "asked"
+
+
+@pytest.mark.parametrize("name, arguments", [
+    ("norm", ()), ("nonzero", ()), ("masked_select", (True,)), ("std", ()), ("var", ()), ("argmax", ()),
+])
+def test_results_hold_what_pytorchs_hold(torch, wrapper, name, arguments):
+    plain = torch.tensor([0.0, 3.0, 4.0])
+    masks = [plain > 1] if arguments else []
+    result = getattr(wrapper(plain), name)(*masks)
+    assert type(result) is wrapper
+    torch.testing.assert_close(result.inner, getattr(plain, name)(*masks))
