@@ -344,7 +344,8 @@ _SUFFIXES = {"transpose": "int", "select": "int", "slice": "Tensor", "where": "s
 
 
 def _aten_name(operator: Operator) -> str:
-    names = {"vector_norm": "linalg_vector_norm", "layer_norm": "native_layer_norm", "softmax": "_softmax",
+    names = {"vector_norm": "linalg_vector_norm", "layer_norm": "native_layer_norm",
+             "softmax": "_softmax",
              "log_softmax": "_log_softmax", "relu_only": "relu", "pow_number": "pow",
              "max_all": "max", "min_all": "min",
              "softmax_backward_data": "_softmax_backward_data",

@@ -144,7 +144,8 @@ def test_a_class_that_dispatches_overrides_no_functions_by_itself(torch, wrapper
 
 
 @pytest.mark.parametrize("name, arguments", [
-    ("norm", ()), ("nonzero", ()), ("masked_select", (True,)), ("std", ()), ("var", ()), ("argmax", ()),
+    ("norm", ()), ("nonzero", ()), ("masked_select", (True,)), ("std", ()), ("var", ()),
+    ("argmax", ()),
 ])
 def test_results_hold_what_pytorchs_hold(torch, wrapper, name, arguments):
     plain = torch.tensor([0.0, 3.0, 4.0])
