@@ -69,7 +69,7 @@ class Compiled:
                 self._specializations.last = program
                 return result
         if STANCE.forbids_new:
-            STANCE.refuse(self._function)
+            STANCE.refuse(self._function, self._specializations.awaits(args, kwargs))
             return self._function(*args, **kwargs)
         followed = self._fallback.followed
         if followed is not None and self._fallback.follows(args, kwargs):

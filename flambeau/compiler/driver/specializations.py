@@ -43,10 +43,7 @@ class Specializations:
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
         """Return the specialization of a call, new if needed; None if there are too many."""
-        kind = (
-            describe_call(args, kwargs), describe_overlap((args, kwargs), self._reachable),
-            read_ambient_modes(), self._training_flags(), self._absent_grads(),
-        )
+        kind = self._kind_of(args, kwargs)
         paths = [x for x in self._table.values() if x.kind == kind]
         known = next((x for x in paths if x.conditions.admits(args, kwargs)), None)
         if known is not None:
@@ -63,6 +60,20 @@ class Specializations:
             x.numbers is None or x.numbers.admits(args, kwargs) for x in paths)
         self._table[next(self._serial)] = known
         return known
+
+    def awaits(self, args: tuple, kwargs: dict[str, Any]) -> bool:
+        """Return whether a call of this kind was seen before, and its program isn't ready yet."""
+        kind = self._kind_of(args, kwargs)
+        return any(
+            x.kind == kind and not isinstance(x.state, (Installed, Outdated))
+            and x.conditions.admits(args, kwargs) for x in self._table.values()
+        )
+
+    def _kind_of(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        return (
+            describe_call(args, kwargs), describe_overlap((args, kwargs), self._reachable),
+            read_ambient_modes(), self._training_flags(), self._absent_grads(),
+        )
 
     def follow(self, specialization: Specialization) -> None:
         """End a specialization, because its calls are followed from now on."""

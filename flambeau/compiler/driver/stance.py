@@ -42,10 +42,11 @@ class CurrentStance:
         self.forces_eager = stance.name == "force_eager" or stance.backend == "eager"
         self.forbids_new = stance.name not in _COMPILES
 
-    def refuse(self, function: Any) -> None:
-        """Raise RuntimeError if the stance forbids calls that no program serves."""
+    def refuse(self, function: Any, is_known: bool) -> None:
+        """Raise RuntimeError if the stance forbids calls without a program; if a call `is_known`,
+        its program is on its way."""
         name = self.stance.name
-        if name == "fail_on_recompile":
+        if name == "fail_on_recompile" and not is_known:
             code = getattr(function, "__code__", None)
             place = "" if code is None else (
                 f" filename: '{code.co_filename}', function name: '{code.co_name}', line number: "
@@ -66,7 +67,8 @@ class set_stance:
 
     stance: "default" and "eager_then_compile" compile (flambeau's first calls are eager in any
     case); "force_eager" ignores programs; "eager_on_recompile" uses existing programs and runs
-    other calls eagerly; "fail_on_recompile" raises RuntimeError for other calls.
+    other calls eagerly; "fail_on_recompile" raises RuntimeError for calls of a new kind: those seen
+    before, whose program isn't ready, run eagerly.
     skip_guard_eval_unsafe: accepted but ignored; guards are always checked.
     force_backend: "eager" runs eagerly; others have no effect. Raises RuntimeError with any stance
     but the default, and inside a compiled function.

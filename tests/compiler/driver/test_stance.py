@@ -30,6 +30,15 @@ def test_fail_on_recompile_raises_until_there_is_a_program():
             step(x.double())
 
 
+def test_fail_on_recompile_lets_calls_pass_whose_program_is_not_ready():
+    step = flambeau.compile(lambda x: x * 2)
+    step(flambeau.ones(3))
+    with flambeau.compiler.set_stance("fail_on_recompile"):
+        assert step(flambeau.ones(3)).tolist() == [2, 2, 2]
+        with pytest.raises(RuntimeError, match="Detected recompile"):
+            step(flambeau.ones(4))
+
+
 def test_eager_on_recompile_builds_nothing():
     step = compile_doubling()
     with flambeau.compiler.set_stance("eager_on_recompile"):

@@ -3,65 +3,26 @@
 from __future__ import annotations
 
 import importlib
-import statistics
+import textwrap
 import timeit
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from ..tensor.absent import lacking
-from ..native.runtime import thread_pool
+from ...native.runtime import thread_pool
+from ...tensor.absent import lacking
+from .comparison import Colorize, Compare
+from .measurement import Measurement, TaskSpec, select_unit
 
-__all__ = ["Measurement", "Timer", "timer"]
+__all__ = [
+    "Colorize", "Compare", "Measurement", "TaskSpec", "Timer", "select_unit", "timer",
+]
 
-_NAMES = ("CallgrindStats", "Compare", "CopyIfCallgrind", "FunctionCounts", "Fuzzer", "TaskSpec")
+_NAMES = ("CallgrindStats", "CopyIfCallgrind", "FunctionCounts", "Fuzzer")
 
 __getattr__ = lacking(__name__, _NAMES)
 
 timer: Callable[[], float] = perf_counter
-
-
-@dataclass
-class Measurement:
-    """Timings in seconds of several blocks of `number_per_run` runs each."""
-
-    number_per_run: int
-    raw_times: list[float]
-    title: str
-
-    @property
-    def times(self) -> list[float]:
-        """Seconds per run, block by block."""
-        return [seconds / self.number_per_run for seconds in self.raw_times]
-
-    @property
-    def median(self) -> float:
-        """Median of `times`."""
-        return statistics.median(self.times)
-
-    @property
-    def mean(self) -> float:
-        """Mean of `times`."""
-        return statistics.fmean(self.times)
-
-    @property
-    def iqr(self) -> float:
-        """Interquartile range of `times`."""
-        if len(self.times) < 2:
-            return 0.0
-        low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
-        return high - low
-
-    def __repr__(self) -> str:
-        seconds, unit = self.median, "s"
-        for smaller, name in ((1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
-            if seconds < 1:
-                seconds, unit = self.median / smaller, name
-        blocks = len(self.raw_times)
-        return (f"<torch.utils.benchmark.Measurement of {self.title}>\n  {seconds:.2f} {unit}\n"
-                f"  {blocks} measurement{'s' * (blocks > 1)}, {self.number_per_run} runs each, "
-                f"{thread_pool.threads()} threads")
 
 
 class Timer:
@@ -82,8 +43,10 @@ class Timer:
             raise NotImplementedError("torch.utils.benchmark.Timer times Python statements only")
         names = dict(globals or {})
         names.setdefault("torch", importlib.import_module("flambeau"))
-        self._timer = timeit.Timer(stmt, setup, timer, names)
-        self._title = " ".join(item for item in (label or stmt, sub_label, description) if item)
+        self._timer = timeit.Timer(textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip(),
+                                   timer, names)
+        self._task = TaskSpec(textwrap.dedent(stmt).strip(), setup, global_setup, label,
+                              sub_label, description, env, num_threads)
         self._threads = num_threads
 
     def timeit(self, number: int = 1000000) -> Measurement:
@@ -128,4 +91,4 @@ class Timer:
 
     def _blocks(self, number: int, run: Callable[[], list[float]]) -> Measurement:
         self._run(max(number // 100, 2))
-        return Measurement(number, run(), self._title)
+        return Measurement(number, run(), self._task)

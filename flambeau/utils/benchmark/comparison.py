@@ -1,0 +1,167 @@
+"""Tables that compare measurements: a row for each task, a column for each description."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from .measurement import Measurement, select_unit
+
+_NAMES = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
+_BOLD, _END = "\033[1m", "\033[0m"
+_BEST, _GOOD, _BAD, _VERY_BAD = "\033[92m", "\033[34m", "\033[2m\033[91m", "\033[31m"
+
+
+class Colorize(enum.Enum):
+    """Among which times a table shows the best in colour."""
+
+    NONE = "none"
+    COLUMNWISE = "columnwise"
+    ROWWISE = "rowwise"
+
+
+class Compare:
+    """Tables of measurements, one for each label, that `print` writes as text.
+
+    results: the measurements. Raises ValueError for objects of other classes.
+
+    >>> timer = torch.utils.benchmark.Timer("1 + 1", label="sum", description="python")
+    >>> table = torch.utils.benchmark.Compare([timer.timeit(100)])
+    >>> "python" in str(table)
+    True
+    """
+
+    def __init__(self, results: Iterable[Measurement]) -> None:
+        self._results: list[Measurement] = []
+        self.extend_results(results)
+        self._colors = Colorize.NONE
+        self._trims = self._warns = False
+
+    def extend_results(self, results: Iterable[Measurement]) -> None:
+        """Add measurements. Raises ValueError for objects of other classes."""
+        results = list(results)
+        for result in results:
+            if not isinstance(result, Measurement):
+                raise ValueError("Expected an instance of `Measurement`, "
+                                 f"got {type(result)} instead.")
+        self._results += results
+
+    def trim_significant_figures(self) -> None:
+        """Show only digits that the measurements' spread leaves."""
+        self._trims = True
+
+    def colorize(self, rowwise: bool = False) -> None:
+        """Colour the best and the worst of each column, or of each row."""
+        self._colors = Colorize.ROWWISE if rowwise else Colorize.COLUMNWISE
+
+    def highlight_warnings(self) -> None:
+        """Show the spread of measurements that vary by more than a tenth."""
+        self._warns = True
+
+    def print(self) -> None:
+        """Write the tables to standard output."""
+        print(str(self))
+
+    def __str__(self) -> str:
+        groups: dict[Any, list[Measurement]] = {}
+        for result in Measurement.merge(self._results):
+            groups.setdefault(result.label, []).append(result)
+        return "\n".join(
+            _Table(group, self._colors, self._trims, self._warns).render()
+            for group in groups.values()
+        )
+
+
+class _Table:
+    """The table of one label."""
+
+    def __init__(
+        self, results: list[Measurement], colors: Colorize, trims: bool, warns: bool
+    ) -> None:
+        self.results, self.colors, self.trims = results, colors, trims
+        self.warns = warns and any(result.has_warnings for result in results)
+        self.unit, self.scale = select_unit(min(result.median for result in results))
+        self.rows = list(dict.fromkeys(_row_of(result) for result in results))
+        self.rows.sort(key=lambda row: (row[0], row[1] or ""))
+        self.columns = list(dict.fromkeys(result.description for result in results))
+        self.cells = {(_row_of(result), result.description): result for result in results}
+        self.has_environments = len({result.env for result in results}) > 1
+
+    def render(self) -> str:
+        """Return the table as text."""
+        texts = [self._name_rows()] + [self._write_column(column) for column in self.columns]
+        heads = ["", *[column or "" for column in self.columns]]
+        widths = [max(len(head), *map(len, column))
+                  for head, column in zip(heads, texts, strict=True)]
+        lines = ["  |  ".join(head.center(w) for head, w in zip(heads, widths, strict=True))]
+        width, threads = len(lines[0]), None
+        for k, row in enumerate(self.rows):
+            if row[0] != threads:
+                threads = row[0]
+                lines.append(f"{threads} threads: ".ljust(width, "-"))
+            cells = [self._paint(text[k].center(w), row, column) for text, w, column in
+                     zip(texts[1:], widths[1:], self.columns, strict=True)]
+            lines.append("  |  ".join([texts[0][k].ljust(widths[0]), *cells]))
+        title = f" {self.results[0].label or ''} ".center(width - 2, "-")
+        end = "(! XX%) Measurement has high variance, where XX is the IQR / median * 100.\n"
+        return "\n".join([f"[{title}]", *lines, "",
+                          f"Times are in {_NAMES[self.unit]}s ({self.unit}).",
+                          end if self.warns else ""])
+
+    def _name_rows(self) -> list[str]:
+        names, last = [], None
+        room = max(len(row[1] or "") for row in self.rows) + 4 if self.has_environments else 4
+        for threads, environment, name in self.rows:
+            shown = self.has_environments and (threads, environment) != last
+            last = threads, environment
+            names.append("  " + (f"({environment})" if shown else "").ljust(room) + name)
+        return names
+
+    def _write_column(self, column: str | None) -> list[str]:
+        cells = [self.cells.get((row, column)) for row in self.rows]
+        measured = [cell for cell in cells if cell is not None]
+        digits = [math.ceil(math.log10(cell.median / self.scale)) for cell in measured]
+        places = 1
+        if self.trims:
+            places = min(max(cell.significant_figures - n, 0)
+                         for cell, n in zip(measured, digits, strict=True))
+        length = max(digits) + places + (1 if places else 0)
+        return [self._write(cell, length, places) for cell in cells]
+
+    def _write(self, cell: Measurement | None, length: int, places: int) -> str:
+        room = 7 if self.warns else 0
+        if cell is None:
+            return " " * (max(length, 1) + room)
+        value = cell.median / self.scale
+        if self.trims:
+            value = _round(value, cell.significant_figures)
+        spread = f" (! {cell.iqr / cell.median * 100:.0f}%)" \
+            if self.warns and cell.has_warnings else ""
+        return f"{value:>{max(length, 0)}.{places}f}{spread:>{room}}"
+
+    def _paint(self, text: str, row: Any, column: str | None) -> str:
+        cell = self.cells.get((row, column))
+        if self.colors is Colorize.NONE or cell is None:
+            return text
+        rivals = [other.median for (place, name), other in self.cells.items()
+                  if (place == row if self.colors is Colorize.ROWWISE
+                      else name == column and place[0] == row[0])]
+        best, value = min(rivals), cell.median
+        if value <= best * 1.01 or value <= best + 100e-9:
+            return f"{_BEST}{_BOLD}{text}{_END}{_END}"
+        if value <= best * 1.1:
+            return f"{_GOOD}{_BOLD}{text}{_END}{_END}"
+        if value >= best * 5:
+            return f"{_VERY_BAD}{_BOLD}{text}{_END}{_END}"
+        return f"{_BAD}{text}{_END}" if value >= best * 2 else text
+
+
+def _row_of(result: Measurement) -> tuple[int, str | None, str]:
+    return result.num_threads, result.env, result.as_row_name
+
+
+def _round(value: float, digits: int) -> float:
+    places = digits - math.ceil(math.log10(value))
+    return round(value, places)
