@@ -77,7 +77,7 @@ class CausalBias(Tensor):
             return cls._dispatch(*args, **kwargs or {})
         return super().__torch_function__(func, types, args, kwargs or {})
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         return repr(self._materialize())
 
 
