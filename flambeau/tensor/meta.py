@@ -97,3 +97,12 @@ def _meta(result: Any) -> Any:
     if isinstance(result, (np.ndarray, np.generic)):
         return meta_array(result.shape, result.dtype)
     return result
+
+
+def unreadable(x: Any) -> Exception:
+    """Return the error for listing the elements of a tensor without memory."""
+    if x.is_meta:
+        return NotImplementedError("Cannot copy out of meta tensor; no data!")
+    return RuntimeError(
+        f".tolist() is not supported for tensor subclasses, got {type(x).__name__}"
+    )

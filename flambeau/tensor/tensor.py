@@ -19,7 +19,7 @@ from .windows.lazy_window import LazyWindow, is_conjugated, is_negated, memory_o
 from .layout import (
     contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
 )
-from .meta import MetaArray
+from .meta import MetaArray, unreadable
 from .narrow_dtypes import COMPLEX32, NARROW, plain_number, widened
 from .printing import prints_as_tensor, tensor_str
 from .shared_memory import move_to_shared_memory, shared_memory
@@ -256,9 +256,8 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x[1:].data_ptr() - x.data_ptr()
         4
         """
-        if self._array.size == 0 or "_flambeau_device" in self.__dict__:
-            return 0
-        return memory_of(self._array).ctypes.data
+        empty = self._array.size == 0 or "_flambeau_device" in self.__dict__
+        return 0 if empty else memory_of(self._array).ctypes.data
 
     def untyped_storage(self) -> UntypedStorage:
         """Return the memory that it is a window of.
@@ -541,11 +540,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x
         tensor([3., 3.], requires_grad=True)
         """
-        if "_flambeau_device" in self.__dict__:
-            return self.detach()  # a wrapper's class does it
-        result = wrap(memory_of(self._array))
-        result._array = self._array
-        return result
+        return self.detach() if "_flambeau_device" in self.__dict__ else _share(self)
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -610,10 +605,7 @@ class Tensor(Methods, metaclass=_TensorType):
         array: Any = self._array
         if array.__class__ is not np.ndarray:
             if array.__class__ is not LazyWindow:
-                if not self.is_meta:
-                    raise RuntimeError(".tolist() is not supported for tensor subclasses, got "
-                                       f"{type(self).__name__}")
-                raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+                raise unreadable(self)
             array = array.resolved()
         if array.dtype.kind == "V":
             array = widened(array) if array.dtype in NARROW else array.astype(np.float32)
@@ -642,6 +634,13 @@ class Tensor(Methods, metaclass=_TensorType):
         if self._array.ndim == 0 and not self.is_meta and type(self) is Tensor:
             return self.item().__format__(spec)
         return object.__format__(self, spec)
+
+
+def _share(x: Tensor) -> Tensor:
+    """Return a plain tensor without history on the same memory."""
+    result = wrap(memory_of(x._array))
+    result._array = x._array
+    return result
 
 
 def tensor_on(
