@@ -6,6 +6,7 @@ compiled on contiguous float32 and float64 parameters (see kernel.py), with the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -108,9 +109,8 @@ class Elementwise(Optimizer):
 
     def _flambeau_prepare(self) -> None:
         super()._flambeau_prepare()
-        self._flambeau_kernels: dict[
-            Any, Any
-        ] = {}  # or the number of requests, by flags and dtype
+        self._flambeau_kernels: dict[Any, Any] = {}  # by flags and dtype; None: not compilable
+        self._flambeau_requests: Counter[Any] = Counter()  # weighted by size, until compiled
         self._flambeau_tables: dict[Any, Table] = {}  # by first parameter, length and kernel
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
@@ -209,14 +209,14 @@ class Elementwise(Optimizer):
 
     def _flambeau_kernel(self, flags: Any, dtype: np.dtype, rows: list[Row], states: int) -> Any:
         """Return the kernel for these flags, or None if there is none, or too few requests yet."""
-        known = self._flambeau_kernels.get((flags, dtype), 0)
-        if known.__class__ is not int:
-            return known
+        kernels, requests, place = self._flambeau_kernels, self._flambeau_requests, (flags, dtype)
+        if place in kernels:
+            return kernels[place]
         key: tuple = (type(self)._flambeau_formula, flags, self._flambeau_scalars, states, dtype)
-        known += 1 + sum(param._array.size for param, _, _ in rows) // _ELEMENTS_PER_STEP
-        if known <= WARM and key not in _compiled:
-            self._flambeau_kernels[flags, dtype] = known
+        elements = sum(param._array.size for param, _, _ in rows)
+        requests[place] += 1 + elements // _ELEMENTS_PER_STEP
+        if requests[place] <= WARM and key not in _compiled:
             return None
         _compiled.add(key)
-        kernel = self._flambeau_kernels[flags, dtype] = kernel_for(*key)
+        kernel = kernels[place] = kernel_for(*key)
         return kernel

@@ -629,3 +629,25 @@ def test_what_the_graph_holds_is_let_go():
         assert not y_pred.requires_grad
         assert not loss.requires_grad
     assert all(y.requires_grad for y in outputs[-2:])  # what the user has is as it was
+
+
+def test_an_eager_step_drops_the_graph_of_its_results_in_place():
+    """Whether a result has other holders is read off its reference count, in `_drop_graph`."""
+    from flambeau.train.training_step.step_function import build_train_step
+
+    net, outputs = nn.Linear(4, 1), []
+
+    def loss(y_pred, y):
+        outputs.append(id(y_pred))
+        return ((y_pred - y) ** 2).mean()
+
+    step = build_train_step(net, loss, (), None, None, recorded=False)
+    _, y_pred = step(torch.ones(2, 4), torch.ones(2, 1))
+    assert id(y_pred) == outputs[0]
+    assert not y_pred.requires_grad
+
+    handle = net.register_forward_hook(lambda *call: outputs.append(call[2]))
+    _, y_pred = step(torch.ones(2, 4), torch.ones(2, 1))
+    assert outputs[1] is not y_pred
+    assert outputs[1].requires_grad
+    handle.remove()

@@ -20,6 +20,7 @@ from ...tensor.random import normal as normals
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import holds, peek
 from ...tensor.tensor import Tensor
+from ..ir.reasons import Advice, Reason
 from ..trace.counter_rng import replace_draw, draw_key
 from ..proof.declarations import in_library
 from ..trace.host_numbers import Read
@@ -185,7 +186,7 @@ def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
                 value = original(*args)
             if _is_watched(r, args[0], value):
                 return value
-        r.problem(f"{name}() reads a tensor's values in Python")
+        r.problem(Reason(f"{name}() reads a tensor's values in Python", Advice.READ_OUTSIDE))
         with r.silence():
             return original(*args, **kwargs)
     r.visit(args)

@@ -28,6 +28,7 @@ from ...tensor import tensor as tensors
 from ...tensor.layout import owner_of
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
+from ..ir.reasons import Advice, Reason
 from .recorder import Recorder
 from ..trace.trace import UPDATE
 
@@ -131,7 +132,8 @@ def _total_norm(
         return original(supplied, norm_type, error_if_nonfinite, foreach)
     if error_if_nonfinite:
         r.compute()
-        r.problem("clip_grad_norm_(error_if_nonfinite=True) reads the norm in Python")
+        r.problem(Reason("clip_grad_norm_(error_if_nonfinite=True) reads the norm in Python",
+                         Advice.READ_OUTSIDE))
         with r.silence():
             original(supplied, norm_type, True, foreach)  # raises if the norm is not finite
     with no_grad():

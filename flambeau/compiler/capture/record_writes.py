@@ -30,6 +30,7 @@ from ...tensor.capture_marks import SHAPE_ONLY
 from ...tensor.layout import owner_of
 from ...tensor.overlap import check_put, has_internal_overlap
 from ...tensor.tensor import Tensor
+from ..ir.reasons import Advice, Reason
 from .escapes import walk
 from .record_library import replacements
 from ..trace.operands import tensors_in
@@ -171,7 +172,8 @@ def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
         r.compute()
     result = original(item)
     if isinstance(item, Tensor) and isinstance(result, int):
-        r.problem("a tensor of one element is used as an index, which Python reads")
+        r.problem(Reason("Python reads a tensor of one element that is used as an index",
+                         Advice.READ_OUTSIDE))
     elif isinstance(item, (list, tuple, range, bool)) and isinstance(result, np.ndarray):
         r.constant(result, original)
     return result

@@ -23,6 +23,7 @@ from ...tensor.layout import owner_of
 from ...tensor.size import Size
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
+from ..ir.reasons import Advice, Reason
 from ..proof.watcher import Watcher
 from .lazy_call import NOT_NOW, Deferred
 from ..trace.operands import arrays_in, bind, tensors_in, unbind
@@ -338,7 +339,8 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
                          results=recorder.describe_results(_flat(result), (args, kwargs)))
         elif (result.__class__ in (bool, float) and tensors_in(args)
               and hasattr(function, "answers_from_values")):
-            recorder.problem(f"{name}() reads values of tensors in Python")
+            recorder.problem(Reason(f"{name}() reads values of tensors in Python",
+                                    Advice.READ_OUTSIDE))
         return result
 
     return record

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
+from ..ir.reasons import Advice, Reason
 from ..proof.guards import format_line
 from ..proof.stores import containers_of
 from ..proof.watcher import Watcher
@@ -40,8 +41,8 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
     for module, key, value in _changed_attributes(recorder):
         if (id(module), key) not in seen:
             if not isinstance(value, Tensor):
-                problem = f"it changes {type(module).__name__}.{key}, which is Python's"
-                trace.add_problem(problem, "")
+                trace.add_problem(Reason(f"it changes {type(module).__name__}.{key}, which is not "
+                                         "a tensor", Advice.CHANGE_OUTSIDE), "")
             trace.effects.append(Effect(Place(module, key, True)))
             values.append(value)
     recorder.container_ids += [id(x) for x in containers_of(values)][1:]

@@ -14,6 +14,7 @@ from ...native.target.compile_costs import (
 )
 from ..capture.capture import capture
 from ..ir.errors import Unfit
+from ..ir.reasons import Advice, Reason
 from ..trace.trace import Trace, find_divergence, have_same_pins
 from .fallback import Fallback
 from .installation import Installer
@@ -124,7 +125,8 @@ class CallRecorder:
                  kwargs: dict[str, Any]) -> None:
         """Build a program for a call."""
         if specialization.unused_programs >= MAX_UNUSED_PROGRAMS:
-            raise Unfit("it reads what is another at each call", specialization.moved_line)
+            raise Unfit(Reason("it reads a value that changes with each call", Advice.PASS_TENSOR),
+                        specialization.moved_line)
         if trace.deferred is not None and self.installer.run_deferred(
             specialization, trace, args, kwargs
         ):

@@ -9,7 +9,7 @@ from typing import Any
 from ...native.foundation.user_frames import warn
 from ...native.target.compile_costs import MAX_DYNAMIC_SPECIALIZATIONS, MAX_SPECIALIZATIONS
 from ...nn.module import Module
-from .advice import advise
+from ..ir.reasons import advise
 from .call_policy import CallPolicy
 from .conditions import Conditions
 from .program_builder import ProgramBuilder

@@ -9,7 +9,7 @@ from ...tensor.tensor import Tensor
 from .declarations import OF_LAYOUT, READS_VALUES, in_library
 from .facts import Facts
 from .guards import Test
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import CallState, ShadowFrame
 
 
@@ -21,7 +21,7 @@ def settle(facts: Facts, s: ShadowFrame) -> None:
     if call.taints:
         call.tainted = True
         if call.decides:
-            raise NotProvedError("what it does depends on a tensor's values")
+            raise depends_on_values("what it does")
     slot = call.slot
     if slot is None:
         return

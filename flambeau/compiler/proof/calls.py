@@ -20,7 +20,7 @@ from .decisions import truth_of_number
 from .facts import Facts, refuse_finalizer
 from .guards import Test
 from .provenance import (
-    UNKNOWN, Kind, NotProvedError, Provenance, Variable, is_plain,
+    UNKNOWN, Kind, NotProvedError, Provenance, Variable, depends_on_values, is_plain,
 )
 from .purity import NUMBER_TYPES, PURE_TYPES
 from .contents import refuse_tensors
@@ -217,7 +217,7 @@ def _library(
         facts.need(p)
         c_calls.check_callback(p)
         if p.tainted and p.kind is not Kind.FRESH:
-            raise NotProvedError(f"{name}() gets a number that depends on a tensor's values")
+            raise depends_on_values(f"{name}() gets a number that")
         if p.tainted:
             raise NotProvedError(f"{name}() gets numbers that depend on a tensor's values")
         if p.kind is not Kind.OUTSIDE:

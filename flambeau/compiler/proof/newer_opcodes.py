@@ -11,7 +11,7 @@ from .effects import store
 from .facts import Facts
 from .object_opcodes import load_entry
 from .opcodes import HANDLERS, apply_operator, decide, opcode
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import ShadowFrame
 from .stack_opcodes import format_operands, load_local, store_local
 
@@ -108,7 +108,7 @@ def store_slice(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     value, target, start, stop = s.pop(4)
     key = _slice(facts, start, stop)
     if key.tainted:
-        raise NotProvedError("a key depends on a tensor's values")
+        raise depends_on_values("a key")
     store(facts, s, target, key.value, value, item=True)
 
 

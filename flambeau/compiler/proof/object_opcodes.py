@@ -23,7 +23,9 @@ from .facts import Facts
 from .guards import Test
 from .module_state import declare_module
 from .opcodes import apply_operator, decide, opcode
-from .provenance import UNKNOWN, Increment, Kind, NotProvedError, Provenance, is_plain
+from .provenance import (
+    UNKNOWN, Increment, Kind, NotProvedError, Provenance, depends_on_values, is_plain,
+)
 from .purity import ARITHMETIC
 from .contents import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
@@ -57,7 +59,7 @@ def store_subscript(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     value, target, key = s.pop(3)
     facts.need(key)
     if key.tainted:
-        raise NotProvedError("a key depends on a tensor's values")
+        raise depends_on_values("a key")
     if target.kind is Kind.TENSOR:
         guard_if_container(facts, key)
     else:
@@ -75,7 +77,7 @@ def load_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance)
     """Return the provenance of `owner[key]`."""
     facts.need(key)
     if key.tainted or (key.kind is Kind.TENSOR and owner.kind is not Kind.TENSOR):
-        raise NotProvedError("an index or a key depends on a tensor's values")
+        raise depends_on_values("an index or a key")
     if owner.kind is Kind.TENSOR:
         facts.guard_class(Tensor, "__getitem__")
         guard_if_container(facts, key)

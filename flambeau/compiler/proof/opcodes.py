@@ -13,7 +13,7 @@ from .contents import guard_content
 from .decisions import decide_number
 from .facts import Facts
 from .guards import Test
-from .provenance import Kind, NotProvedError, Provenance
+from .provenance import Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import CallState, ShadowFrame
 
 Handler = Callable[[Facts, Any, ShadowFrame, Any], None]
@@ -39,7 +39,7 @@ def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
     facts.need(p)
     s.call = CallState(decides=True, runs_code=True)
     if p.kind in (Kind.NUMBER, Kind.TENSOR) or (p.tainted and p.kind is Kind.PLAIN):
-        raise NotProvedError("what it does depends on a tensor's values")
+        raise depends_on_values("what it does")
     if p.kind is Kind.OPAQUE:
         raise NotProvedError("what it does depends on an object that nobody knows")
     if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT):
@@ -70,7 +70,7 @@ def apply_operator(
         if any(p.kind is Kind.OUTSIDE for p in operands):
             raise NotProvedError(f"{symbol} of a tensor and an object from outside")
         if tainted:
-            raise NotProvedError("an operator gets a number that depends on a tensor's values")
+            raise depends_on_values("an operator gets a number that")
         slot = Provenance(Kind.TENSOR)
     s.call = CallState(slot, runs_code=True, tainted=tainted)
     for p in operands:

@@ -12,6 +12,7 @@ from ...tensor.devices import device
 from ...tensor.dtypes import dtype, finfo, iinfo
 from ...tensor.layout import layout, memory_format
 from ...tensor.size import Size
+from ..ir.reasons import Advice, Reason
 from ..trace.host_numbers import Read
 
 
@@ -101,6 +102,16 @@ class Variable:
 
 class NotProvedError(Exception):
     """Raised with the reason why a call's Python may not be skipped."""
+
+    @property
+    def reason(self) -> str:
+        """The text, which may carry advice."""
+        return self.args[0]
+
+
+def depends_on_values(what: str) -> NotProvedError:
+    """Return the error for Python that depends on numbers in tensors."""
+    return NotProvedError(Reason(f"{what} depends on a tensor's values", Advice.READ_OUTSIDE))
 
 
 _PLAIN_TYPES = frozenset((

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tensor.tensor import Tensor
+from ..ir.reasons import Advice, Reason
 from ..trace.host_numbers import OPERATIONS, Old, Place, Read
 from ..trace.plain_values import PLAIN, same_plain
 from .provenance import UNKNOWN, NotProvedError, Provenance
 
 _MISSING = object()
+_READS_VALUES = Reason("item() reads a tensor's values in Python", Advice.READ_OUTSIDE)
 
 
 @dataclass
@@ -41,7 +43,8 @@ class Store:
             return _sum(Old(self.place), p.increment.amounts)
         result = replace_numbers(now, p, is_strict)
         if not _is_new(result):
-            raise NotProvedError(f"it puts an object of Python's into {self.path}")
+            raise NotProvedError(Reason(f"it stores a Python object in {self.path}",
+                                        Advice.CHANGE_OUTSIDE))
         return result
 
     def read_now(self) -> Any:
@@ -78,7 +81,7 @@ def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
         parts = None if p is None else p.parts
         known = parts if isinstance(parts, dict) else {}
         if is_strict and x and not known:  # a key may be a tensor's number
-            raise NotProvedError("item() reads a tensor's values in Python")
+            raise NotProvedError(_READS_VALUES)
         inner = {key: replace_numbers(item, known.get(key), is_strict) for key, item in x.items()}
         return x if all(x[key] is item for key, item in inner.items()) else inner
     if not is_strict or not isinstance(x, PLAIN) or x is None:
@@ -91,7 +94,7 @@ def _checked(x: Any, p: Provenance | None) -> Any:
     if p is not None and p.read is not None and same_plain(evaluate(p.read), x):
         return p.read
     if p is None or p.tainted or (p.value is not UNKNOWN and not same_plain(p.value, x)):
-        raise NotProvedError("item() reads a tensor's values in Python")
+        raise NotProvedError(_READS_VALUES)
     return x
 
 

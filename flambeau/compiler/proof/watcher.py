@@ -71,7 +71,7 @@ class Watcher:
         try:
             self._bind_arguments(self._root)
         except NotProvedError as error:
-            self._refuse("", 0, str(error))
+            self._refuse("", 0, error.reason)
             return self
         self._is_tracing = True
         sys._getframe().f_trace_opcodes = True  # Python 3.12 reads this flag when tracing starts
@@ -126,7 +126,7 @@ class Watcher:
         try:
             return replace_numbers(returned, self._result, self.proof.reads_numbers)
         except NotProvedError as error:
-            self._refuse(*self.facts.read_line, str(error))
+            self._refuse(*self.facts.read_line, error.reason)
         return returned
 
     def read_stores(self) -> list[tuple[Store, Any]]:
@@ -136,7 +136,7 @@ class Watcher:
             try:
                 result.append((store, store.read(self.proof.reads_numbers)))
             except NotProvedError as error:
-                self._refuse(*store.line, str(error))
+                self._refuse(*store.line, error.reason)
         self.stores, self._result = [], None
         return result if self.proof.holds else []
 
@@ -216,7 +216,7 @@ class Watcher:
         try:
             return action()
         except NotProvedError as error:
-            self._refuse_at(frame, str(error))
+            self._refuse_at(frame, error.reason)
         except Exception as error:
             self._refuse_at(frame, f"the watcher does not follow ({failure_text(error)})")
         return None
@@ -235,7 +235,7 @@ class Watcher:
             self._refuse(code.co_filename, frame.f_lineno, why)
         else:
             where = f"{code.co_filename}:{frame.f_lineno}"
-            self._refuse(at.f_code.co_filename, at.f_lineno, f"{why}, in {where}")
+            self._refuse(at.f_code.co_filename, at.f_lineno, why + f", in {where}")
 
     # ------------------------------------------------------------------------------ opcodes
 

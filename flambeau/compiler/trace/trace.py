@@ -21,6 +21,7 @@ from ...tensor.tree import leaves_of, map_leaves_of
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.windows.opaque_window import OpaqueWindow
 from ..ir.errors import describe_failure
+from ..ir.reasons import Advice, Reason
 from .host_numbers import Place
 from .plain_values import same_plain
 
@@ -375,19 +376,21 @@ def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
     for effects, others in ((a.effects, b.effects), (b.effects, a.effects)):
         extra = {effect.name for effect in effects} - {other.name for other in others}
         if extra:
-            return f"it changes {min(extra)} in some calls only", ""
+            return Reason(f"it changes {min(extra)} in some calls only", Advice.DECIDE_OUTSIDE), ""
     calls = [[(call.function, call.updates) for call in trace.host_calls] for trace in (a, b)]
     if calls[0] != calls[1]:
-        return "a scheduler steps in some calls only", (*b.host_calls, *a.host_calls)[0].line
+        return (Reason("a scheduler steps in some calls only", Advice.DECIDE_OUTSIDE),
+                (*b.host_calls, *a.host_calls)[0].line)
     if len(a.events) != len(b.events):
         longer = a if len(a.events) > len(b.events) else b
         event = longer.events[min(len(a.events), len(b.events))]
-        return f"{event.name} runs in some calls only", event.line
+        return Reason(f"{event.name} runs in some calls only", Advice.DECIDE_OUTSIDE), event.line
     for old, new in zip(a.storages, b.storages, strict=False):
         if old.external != new.external or (old.external and not _is_same_external(old, new)):
-            return (f"it works on {new.name or 'memory'} of another identity in each call "
-                    "(a tensor carried over from the call before, or made outside anew)",
-                    _first_use(b, new.number))
+            return (Reason(
+                f"it works on {new.name or 'memory'} of another identity in each call (a "
+                "tensor carried over from the call before, or created anew outside the step)",
+                Advice.KEEP_IN_PLACE), _first_use(b, new.number))
     return None
 
 
@@ -427,13 +430,13 @@ def _first_use(trace: Trace, number: int) -> str:
 
 def _compare_events(a: Event, b: Event, offset_shifts: dict[int, int]) -> str | None:
     if a.kind != b.kind or a.operator is not b.operator or a.name != b.name:
-        return f"one call runs {a.name} where another runs {b.name}"
+        return Reason(f"one call runs {a.name} where another runs {b.name}", Advice.DECIDE_OUTSIDE)
     if a.kind == EMPTY:
         return None if a.results == b.results else "memory of another shape is made"
     if a.kind == CONSTANT and not same_bits(a.array, b.array):
         return f"{a.name} makes other numbers in each call"
     if not _is_equal((a.args, a.kwargs), (b.args, b.kwargs), offset_shifts):
-        return f"{a.name} gets other arguments in each call"
+        return Reason(f"{a.name} gets other arguments in each call", Advice.PASS_TENSOR)
     if not _is_equal((a.results, a.written), (b.results, b.written), offset_shifts):
         return f"{a.name} gives another shape, or reuses memory, in some calls"
     return None

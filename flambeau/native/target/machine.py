@@ -182,8 +182,8 @@ def _select_target(like: Target) -> Target | None:
            and target.parts <= like.parts and target.pairs <= like.pairs}
     if name in can:
         return can[name]
-    warn(f"FLAMBEAU_CPU={name!r} is not one of {', '.join(can)}, which this processor "
-         "can run, and is not heeded")
+    warn(f"FLAMBEAU_CPU={name!r} is ignored: this processor can run code for "
+         f"{', '.join(can)}")
     return None
 
 

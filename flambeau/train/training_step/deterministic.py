@@ -17,7 +17,7 @@ from ...native.target.compile_costs import MAX_RECORDED_CALLS, MAX_SPECIALIZATIO
 from ...nn import Module
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
-from .step_function import Step, ask_for_compiled
+from .step_function import Step, try_compile
 from .batch_kinds import Kinds, kind_of
 from ..state.random_state import random_state, set_random_state
 
@@ -42,7 +42,7 @@ class ExactStep:
 
     def __call__(self, *batch: Any) -> Any:
         if self._compiled is None:
-            self._compiled = ask_for_compiled(self.step, mode="now")
+            self._compiled = try_compile(self.step, mode="now")
         if not isinstance(self._compiled, Compiled):
             return self.step(*batch)
         result = self._compiled.attempt(*batch)

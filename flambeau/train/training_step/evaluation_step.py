@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._namespace.settings import are_deterministic_algorithms_enabled
-from .step_function import Region, ask_for_compiled, call
+from .step_function import Region, call_net, try_compile
 from .batch_kinds import Kinds
 
 _COMPILER = "flambeau.compiler.driver.compiled_function"
@@ -31,17 +31,17 @@ class Look:
 
         def evaluation(x: Any, y: Any) -> tuple[Any, Any]:
             if region is None:
-                y_pred = call(net, x)
+                y_pred = call_net(net, x)
                 return (None if loss is None else loss(y_pred, y)), y_pred
             with region():
-                y_pred = call(net, x)
+                y_pred = call_net(net, x)
                 return (None if loss is None else loss(y_pred, y)), y_pred
 
         def prediction(x: Any) -> Any:
             if region is None:
-                return call(net, x)
+                return call_net(net, x)
             with region():
-                return call(net, x)
+                return call_net(net, x)
 
         self.plain: Callable[..., Any] = evaluation
         self.look = evaluation if not compiled else Whole(evaluation, (net, loss), kinds)
@@ -84,7 +84,7 @@ class Whole:
         """Return the compiled function, creating it on the first call. Need not be called."""
         if self._compiled is None:
             # The net has run already, so whatever its first call creates exists.
-            self._compiled = ask_for_compiled(self.function, options={"settled": True})
+            self._compiled = try_compile(self.function, options={"settled": True})
         return self._compiled
 
     def _is_cached(self, batch: tuple[Any, ...]) -> bool:

@@ -28,7 +28,7 @@ Region = Callable[[], contextlib.AbstractContextManager[Any]]
 _warned = False
 
 
-def call(net: Any, x: Any) -> Any:
+def call_net(net: Any, x: Any) -> Any:
     """Call the net with one input, several (a tuple or list) or named inputs (a dict)."""
     if type(x) is Tensor:
         return net(x)
@@ -54,27 +54,27 @@ def check_loss(loss: Any) -> None:
         )
 
 
-def train_step_of(
+def build_train_step(
     net: Any, loss: Any, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
     region: Region | None, recorded: bool, count: int = 1,
 ) -> Step:
     """Return the function `(x, y)` that makes one update and returns the loss and the output.
 
     If `count` batches make an update together, it also takes `first` and `last`. The results are
-    detached: by `detach` if a compiler records the step, else by the much cheaper `_cut`.
+    detached: by `detach` if a compiler records the step, else by the much cheaper `_drop_graph`.
     """
-    cut: Any = Tensor.detach if recorded else _cut
+    detach: Any = Tensor.detach if recorded else _drop_graph
 
     def train_step(x: Any, y: Any, first: bool = True, last: bool = True) -> tuple[Any, Any]:
         if first:
             for optimizer in optimizers:
                 optimizer.zero_grad()
         if region is None:
-            y_pred = net(x) if type(x) is Tensor else call(net, x)
+            y_pred = net(x) if type(x) is Tensor else call_net(net, x)
             value = loss(y_pred, y)
         else:
             with region():
-                y_pred = call(net, x)
+                y_pred = call_net(net, x)
                 value = loss(y_pred, y)
         if type(value) is not Tensor or value._array.ndim or value._node is None:
             check_loss(value)
@@ -84,26 +84,26 @@ def train_step_of(
                 clip()
             for optimizer in optimizers:
                 optimizer.step()
-        return cut(value), cut(y_pred) if type(y_pred) is Tensor else detached(y_pred)
+        return detach(value), detach(y_pred) if type(y_pred) is Tensor else detached(y_pred)
 
     return train_step
 
 
-def _cut(tensor: Tensor) -> Tensor:
-    """Return the tensor without its graph: itself, in place, if nothing else refers to it, else a
-    new tensor on the same array."""
-    if sys.getrefcount(tensor) == _ALONE and tensor._node is not None and tensor._base is None:
+def _drop_graph(tensor: Tensor) -> Tensor:
+    """Return the tensor without its graph: itself, if nothing but one variable of the caller refers
+    to it, else a new tensor on the same array."""
+    if sys.getrefcount(tensor) == _UNSHARED and tensor._node is not None and tensor._base is None:
         tensor._node = None
         tensor._requires_grad = tensor._tracked = False
         return tensor
     return wrap(tensor._array)
 
 
-# The reference count inside `_cut` of a tensor that only the caller's variable refers to.
-_ALONE = 1 + PARAMETER_REFERENCES + ARGUMENT_REFERENCES
+# The reference count inside `_drop_graph` of a tensor that only the caller's variable refers to.
+_UNSHARED = 1 + PARAMETER_REFERENCES + ARGUMENT_REFERENCES
 
 
-def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], None] | None:
+def build_clip(net: Any, norm: float | None, value: float | None) -> Callable[[], None] | None:
     """Return a function that clips the net's gradients, or None if nothing is clipped."""
     if norm is None and value is None:
         return None
@@ -117,7 +117,7 @@ def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], N
     return clip
 
 
-def compiled_by_its_first_call(step: Step, adopt: Callable[[Step, float], None]) -> Step:
+def compile_on_first_call(step: Step, adopt: Callable[[Step, float], None]) -> Step:
     """Return a step that tries the compiler at its first call, then calls `adopt` with the step to
     use from then on and the seconds that the call took.
 
@@ -125,8 +125,8 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step, float], None])
     is used, with one warning.
     """
 
-    def first(*batch: Any) -> tuple[Any, Any]:
-        compiled = ask_for_compiled(step)
+    def try_compiled(*batch: Any) -> tuple[Any, Any]:
+        compiled = try_compile(step)
         random = get_rng_state()
         began = perf_counter()
         try:
@@ -135,35 +135,35 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step, float], None])
             if compiled is step:
                 raise
             set_rng_state(random)
-            say(str(error))
+            warn_uncompiled(str(error))
             compiled, outcome = step, step(*batch)
         adopt(compiled, perf_counter() - began)
         return outcome
 
-    return first
+    return try_compiled
 
 
-def ask_for_compiled(step: Step, **options: Any) -> Step:
+def try_compile(step: Step, **options: Any) -> Step:
     """Compile the step with flambeau.compile; if that fails, warn and return the step unchanged."""
-    why = "flambeau.compile returned it as it is"
+    why = "flambeau.compile returned it unchanged"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `say` warns instead
+        warnings.simplefilter("ignore")  # warn_uncompiled warns instead
         try:
             compiled: Step = compiler.compile(step, **options)
         except NotImplementedError as error:
             compiled, why = step, str(error)
     if compiled is step:
-        say(why)
+        warn_uncompiled(why)
     return compiled
 
 
-def say(why: str) -> None:
+def warn_uncompiled(why: str) -> None:
     """Warn, once per process, that steps are not compiled, and why."""
     global _warned
     if not _warned:
         _warned = True
         warn(
-            f"Trainer: the step is not compiled, it runs operator by operator ({why}); "
-            "compile=False asks for that",
+            f"Trainer: the step is not compiled and runs operator by operator ({why}). Pass "
+            "compile=False to silence this warning",
             UserWarning,
         )

@@ -18,8 +18,8 @@ from ...tensor import dtypes
 from ..events import scope
 from ..state.data import detached, moved, split
 from .step_function import (
-    Region, Step, ask_for_compiled, call, check_loss, clip_of, compiled_by_its_first_call, say,
-    train_step_of,
+    Region, Step, build_clip, build_train_step, call_net, check_loss, compile_on_first_call,
+    try_compile, warn_uncompiled,
 )
 from .adaptive import Frequent
 from ..events.handlers import INSIDE
@@ -143,10 +143,10 @@ class Supervised:
         net, loss = self.trainer.net, self._choose_criterion()
         self.criterion = loss
         self._optimizers = tuple(self.trainer.optimizers.values())
-        self._clip = clip_of(net, self.clip_norm, self.clip_value)
+        self._clip = build_clip(net, self.clip_norm, self.clip_value)
         parts = net, loss, self._optimizers, self._clip
         region = None if self.fast is None else self.region
-        step = train_step_of(*parts, region, self.compiled, self.accumulate)
+        step = build_train_step(*parts, region, self.compiled, self.accumulate)
         # Accumulated gradients are other memory in each round of plain calls: nothing that a
         # recording beside the training could hold on to.
         exact = are_deterministic_algorithms_enabled() or self.accumulate > 1
@@ -155,7 +155,7 @@ class Supervised:
 
             self._whole = ExactStep(step, (net, loss), self._optimizers, self.kinds)
         else:
-            self._whole = compiled_by_its_first_call(step, self._adopt) if self.compiled else step
+            self._whole = compile_on_first_call(step, self._adopt) if self.compiled else step
 
         self._plain = step
         if self.hooked:
@@ -170,7 +170,7 @@ class Supervised:
         if hasattr(step, "attempt"):
             first = None
             if not getattr(step, "ready", True) and seconds * self._left() > _LONG:
-                first = ask_for_compiled(self._plain, mode="now")
+                first = try_compile(self._plain, mode="now")
             self._whole = Frequent(step, self._plain, first)
         self.choose()
 
@@ -188,7 +188,7 @@ class Supervised:
         self._handles = HANDLES.count
         who = watched((self.trainer.net, self.trainer.loss), self._optimizers)
         if who is not None and who != DOCTOR and not self.hooked:
-            say(f"{who} has a hook, which is called in its middle")
+            warn_uncompiled(f"{who} has a hook, which runs inside the step")
         if self.hooked is not (who is not None):
             self.hooked = who is not None
             self.renew()
@@ -196,7 +196,7 @@ class Supervised:
     def forward(self, x: Any, y: Any) -> tuple[Any, Any]:
         """The output and its loss. ValueError for a loss that no gradient leaves."""
         with self.region():
-            y_pred = call(self.trainer.net, x)
+            y_pred = call_net(self.trainer.net, x)
             loss = self.criterion(y_pred, y)
         check_loss(loss)
         return y_pred, loss
@@ -224,11 +224,11 @@ class Supervised:
     def _tell(self) -> None:
         """Warn why the step is not compiled although requested."""
         if self.scaler is not None:
-            say("float16 scales its losses, and looks at the gradients before each update")
+            warn_uncompiled("float16 scales the loss and inspects the gradients before each update")
             return
         inside = [stage.name for stage in (scope.forward, scope.backward, scope.optim)
                   if self._live[stage.name]]
-        say(f"somebody listens to {' and '.join(inside)}, which are inside of it")
+        warn_uncompiled(f"a handler listens to {' and '.join(inside)}, inside the step")
 
     def _update(self, n: int) -> None:
         self.pending = 0

@@ -16,7 +16,7 @@ from ..events.scope import test, valid
 from ..state.data import detached, moved
 from ..state.formatting import stage_of
 from .model_loss import find_loss
-from .step_function import Region, Step, check_loss, clip_of, compiled_by_its_first_call
+from .step_function import Region, Step, build_clip, check_loss, compile_on_first_call
 
 if TYPE_CHECKING:
     from ..trainer import Trainer
@@ -186,7 +186,7 @@ class ModuleStep:
             raise NotImplementedError("TrainableModule with precision='float16'")
         step = module_step_of(
             self.module, tuple(trainer.optimizers.values()),
-            clip_of(self.module, supervised.clip_norm, supervised.clip_value),
+            build_clip(self.module, supervised.clip_norm, supervised.clip_value),
             supervised.region, supervised.accumulate,
         )
         if not supervised.compiled or not self.module.automatic_optimization:
@@ -196,7 +196,7 @@ class ModuleStep:
 
             optimizers = tuple(trainer.optimizers.values())
             return ExactStep(step, (self.module,), optimizers, supervised.kinds)
-        return compiled_by_its_first_call(step, self._adopt)
+        return compile_on_first_call(step, self._adopt)
 
     def _adopt(self, step: Step, seconds: float) -> None:
         self._step = step

@@ -454,7 +454,7 @@ def test_a_name_that_is_used_and_changes_keeps_the_step_s_python():
         settings["every"] = i
         same(fast(torch.ones(2)), step(torch.ones(2)))
     line = step.__code__.co_firstlineno + 1
-    assert f"it reads what is another at each call ({__file__}:{line})" in fast.explain()
+    assert f"it reads a value that changes with each call ({__file__}:{line})" in fast.explain()
 
 
 class Settings:

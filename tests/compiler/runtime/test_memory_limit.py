@@ -107,7 +107,7 @@ def said(tmp_path, name, kind, mode):
     """What the process prints, whose step computes what an eager one does."""
     alone = {"MMAP_THRESHOLD_": 1 << 16, "TOP_PAD_": 1 << 20, "ARENA_MAX": 1}  # arrays, as above
     env = {**os.environ, "FLAMBEAU_CACHE_DIR": str(tmp_path), "FLAMBEAU_CHECK": "0",
-           "FLAMBEAU_MAKERS": "0"}
+           "FLAMBEAU_COMPILE_WORKERS": "0"}
     env |= {f"MALLOC_{key}": str(value) for key, value in alone.items()}
     done = subprocess.run([sys.executable, "-c", STEP, name, kind, mode], env=env, timeout=300,
                           capture_output=True, text=True, check=False)

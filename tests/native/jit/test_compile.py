@@ -38,7 +38,7 @@ def run(kernel: Kernel) -> float:
 def emitted(settled: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of kernels that are emitted, with an empty cache."""
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("FLAMBEAU_MAKERS", "0")  # other processes' emission is not seen here
+    monkeypatch.setenv("FLAMBEAU_COMPILE_WORKERS", "0")  # emit in this process
     names: list[str] = []
     emit = emission.emit
 

@@ -265,7 +265,7 @@ def test_interrupts_and_forks_in_a_real_process() -> None:
 
 
 def test_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FLAMBEAU_MAKERS", raising=False)
+    monkeypatch.delenv("FLAMBEAU_COMPILE_WORKERS", raising=False)
     assert worker_pool.compile_time_s(product()) > 3 * worker_pool.compile_time_s(scaled(1.0))
     assert worker_pool.worker_count(0.2, 16, False) == 0  # not worth the start of one
     assert worker_pool.worker_count(100.0, 1, False) == 0  # one processor stays one
@@ -274,9 +274,9 @@ def test_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worker_pool.worker_count(1.2, 16, False) == 4
     assert [worker_pool.worker_count(100.0, n, False) for n in (2, 4, 16)] == [1, 3, 15]
     assert [worker_pool.worker_count(100.0, n, True) for n in (1, 2, 4, 16)] == [1, 1, 1, 4]
-    monkeypatch.setenv("FLAMBEAU_MAKERS", "0")
+    monkeypatch.setenv("FLAMBEAU_COMPILE_WORKERS", "0")
     assert (
         worker_pool.worker_count(100.0, 16, True) == worker_pool.worker_count(100.0, 16, False) == 0
     )
-    monkeypatch.setenv("FLAMBEAU_MAKERS", "3")
+    monkeypatch.setenv("FLAMBEAU_COMPILE_WORKERS", "3")
     assert worker_pool.worker_count(100.0, 16, False) == 3

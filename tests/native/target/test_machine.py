@@ -76,9 +76,9 @@ np.testing.assert_allclose((x.exp() @ x.t()).numpy(), expected, rtol=2e-5, atol=
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_an_unknown_processor_is_not_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_processor_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CPU", "abacus")
-    with pytest.warns(UserWarning, match="FLAMBEAU_CPU='abacus' is not one of .*not heeded"):
+    with pytest.warns(UserWarning, match="FLAMBEAU_CPU='abacus' is ignored: "):
         assert host.__wrapped__() == host()
 
 
