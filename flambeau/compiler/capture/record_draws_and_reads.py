@@ -20,11 +20,10 @@ from ...tensor.random import normal as normals
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import holds, peek
 from ...tensor.tensor import Tensor
-from ..ir.reasons import Advice, Reason
 from ..trace.counter_rng import replace_draw, draw_key
 from ..proof.declarations import in_library
 from ..trace.host_numbers import Read
-from .recorder import Recorder
+from .recorder import Recorder, note_host_read
 from ..trace.trace import CHECK, DRAW, HostCall, count_updates
 
 Pairs = Iterator[tuple[Any, Callable]]
@@ -186,7 +185,7 @@ def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
                 value = original(*args)
             if _is_watched(r, args[0], value):
                 return value
-        r.problem(Reason(f"{name}() reads a tensor's values in Python", Advice.READ_OUTSIDE))
+        note_host_read(r, name)
         with r.silence():
             return original(*args, **kwargs)
     r.visit(args)

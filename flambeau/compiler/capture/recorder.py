@@ -296,6 +296,11 @@ def _flat(result: Any) -> tuple:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
+def note_host_read(recorder: Recorder, name: str) -> None:
+    """Note that a function returned a number read from a tensor."""
+    recorder.problem(Reason(f"{name}() reads a tensor's values in Python", Advice.READ_OUTSIDE))
+
+
 def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable:
     """Return the recorder of the public function `name`, which is not an operator.
 
@@ -339,8 +344,7 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
                          results=recorder.describe_results(_flat(result), (args, kwargs)))
         elif (result.__class__ in (bool, float) and tensors_in(args)
               and hasattr(function, "answers_from_values")):
-            recorder.problem(Reason(f"{name}() reads values of tensors in Python",
-                                    Advice.READ_OUTSIDE))
+            note_host_read(recorder, name)
         return result
 
     return record
