@@ -21,27 +21,27 @@ __all__ = [
 ]
 
 
-def _packed(value: Any) -> Array:
+def _pickle(value: Any) -> Array:
     file = io.BytesIO()
     pickle.Pickler(file, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     return np.frombuffer(bytearray(file.getbuffer()), np.uint8)
 
 
-def _unpacked(data: Array) -> Any:
+def _unpickle(data: Array) -> Any:
     return pickle.loads(data.tobytes())
 
 
-def _sizes(pg: ProcessGroup, size: int) -> list[int]:
+def _gather_sizes(pg: ProcessGroup, size: int) -> list[int]:
     """Gather each member's number of bytes."""
     sizes = np.empty((pg.size(), 1), np.int64)
     pg._engine.all_gather(sizes, np.array([size], np.int64))
     return [int(value) for value in sizes[:, 0]]
 
 
-def _all_pickles(pg: ProcessGroup, obj: Any, root: int | None) -> list[Any]:
+def _gather_objects(pg: ProcessGroup, obj: Any, root: int | None) -> list[Any]:
     """Gather each member's object, padded to the longest pickle. With a root, others get []."""
-    data = _packed(obj)
-    sizes = _sizes(pg, data.size)
+    data = _pickle(obj)
+    sizes = _gather_sizes(pg, data.size)
     padded = np.zeros(max(sizes), np.uint8)
     padded[: data.size] = data
     rows = np.empty((pg.size(), padded.size), np.uint8)
@@ -51,7 +51,7 @@ def _all_pickles(pg: ProcessGroup, obj: Any, root: int | None) -> list[Any]:
         pg._engine.gather(rows if pg.rank() == root else None, padded, root)
         if pg.rank() != root:
             return []
-    return [_unpacked(row[:size]) for row, size in zip(rows, sizes, strict=True)]
+    return [_unpickle(row[:size]) for row, size in zip(rows, sizes, strict=True)]
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
@@ -62,7 +62,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     if len(object_list) != pg.size():
         raise ValueError(f"object_list has {len(object_list)} elements for a group of {pg.size()}")
     result: list[Any] = []
-    launch(pg, "ALLGATHER", lambda: result.extend(_all_pickles(pg, obj, None)), [], [], False)
+    launch(pg, "ALLGATHER", lambda: result.extend(_gather_objects(pg, obj, None)), [], [], False)
     object_list[:] = result
 
 
@@ -78,20 +78,20 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     if pg.rank() != root and object_gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
     result: list[Any] = []
-    launch(pg, "GATHER", lambda: result.extend(_all_pickles(pg, obj, root)), [], [], False)
+    launch(pg, "GATHER", lambda: result.extend(_gather_objects(pg, obj, root)), [], [], False)
     if object_gather_list is not None:
         object_gather_list[:] = result
 
 
-def _broadcast_pickle(pg: ProcessGroup, value: Any, root: int) -> Any:
+def _broadcast_object(pg: ProcessGroup, value: Any, root: int) -> Any:
     """Broadcast the root's object and return it."""
-    data = _packed(value) if pg.rank() == root else np.empty(0, np.uint8)
+    data = _pickle(value) if pg.rank() == root else np.empty(0, np.uint8)
     size = np.array([data.size], np.int64)
     pg._engine.broadcast(size, root)
     if pg.rank() != root:
         data = np.empty(int(size[0]), np.uint8)
     pg._engine.broadcast(data, root)
-    return value if pg.rank() == root else _unpacked(data)
+    return value if pg.rank() == root else _unpickle(data)
 
 
 def broadcast_object_list(object_list: list[Any], src: int | None = None, group: Any = None,
@@ -102,12 +102,29 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     pg = member(group)
     root = 0 if src is None and group_src is None else rank_in(pg, src, group_src)
     result: list[Any] = []
-    launch(pg, "BROADCAST", lambda: result.extend(_broadcast_pickle(pg, object_list, root)), [], [],
+    launch(pg, "BROADCAST", lambda: result.extend(_broadcast_object(pg, object_list, root)), [], [],
            False)
     if len(result) != len(object_list):
         raise ValueError(f"object_list has {len(object_list)} elements, and {len(result)} on the "
                          "source rank")
     object_list[:] = result
+
+
+def _scatter_objects(pg: ProcessGroup, objects: list[Any] | None, root: int) -> Any:
+    """Return this member's element of the root's list. Pickles are padded to the longest."""
+    pickles = [_pickle(x) for x in objects] if objects is not None and pg.rank() == root else None
+    sizes = np.empty(pg.size(), np.int64)
+    if pickles is not None:
+        sizes[:] = [data.size for data in pickles]
+    pg._engine.broadcast(sizes, root)
+    padded = np.empty(int(sizes.max()), np.uint8)
+    rows = None
+    if pickles is not None:
+        rows = [np.zeros_like(padded) for _ in pickles]
+        for row, data in zip(rows, pickles, strict=True):
+            row[: data.size] = data
+    pg._engine.scatter(padded, rows, root)
+    return _unpickle(padded[: int(sizes[pg.rank()])])
 
 
 def scatter_object_list(
@@ -127,10 +144,8 @@ def scatter_object_list(
         raise ValueError("Expected argument scatter_object_input_list to have an object for each "
                          "rank")
     result: list[Any] = []
-    launch(
-        pg, "SCATTER", lambda: result.append(_broadcast_pickle(pg, objects, root)), [], [], False
-    )
-    scatter_object_output_list[0] = result[0][pg.rank()]
+    launch(pg, "SCATTER", lambda: result.append(_scatter_objects(pg, objects, root)), [], [], False)
+    scatter_object_output_list[0] = result[0]
 
 
 def send_object_list(object_list: list[Any], dst: int | None = None, group: Any = None,
@@ -139,7 +154,7 @@ def send_object_list(object_list: list[Any], dst: int | None = None, group: Any 
     """Send objects to process `dst`, which calls `recv_object_list`."""
     pg = member(group)
     peer = rank_in(pg, dst, group_dst)
-    data = _packed(list(object_list))
+    data = _pickle(list(object_list))
 
     def call() -> None:
         pg._engine.send(np.array([data.size], np.int64), peer, 0)
@@ -161,7 +176,7 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: Any 
         sender = pg._engine.receive(size, peer, 0)
         data = np.empty(int(size[0]), np.uint8)
         pg._engine.receive(data, sender, 0)
-        result.extend((sender, _unpacked(data)))
+        result.extend((sender, _unpickle(data)))
 
     pg._communicator.run(call, lane=("receive", peer, 0))
     object_list[:] = result[1]

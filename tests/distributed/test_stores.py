@@ -94,6 +94,15 @@ def test_queues(dist: Any, store: Any) -> None:
         store.queue_pop("q")
 
 
+def test_a_pop_that_does_not_wait_cannot_lose_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another client may pop the last value after this one has seen the queue's length."""
+    dist = importlib.import_module("flambeau.distributed")
+    store = dist.TCPStore("localhost", 0, None, True, SHORT)
+    monkeypatch.setattr(dist.TCPStore, "queue_len", lambda self, key: 1)
+    with pytest.raises(dist.QueueEmptyError, match="queue is empty"):
+        store.queue_pop("q", False)
+
+
 def test_prefixes_separate_keys(dist: Any) -> None:
     whole = dist.HashStore()
     first, second = dist.PrefixStore("a", whole), dist.PrefixStore("b", whole)

@@ -16,10 +16,11 @@ MAX_FRAME_BYTES = 1 << 31
 
 
 class Request(enum.IntEnum):
-    """Request codes. Fields are keys and values. `WAIT` is answered once all keys are set."""
+    """Request codes. Fields are keys and values. `GET`, `WAIT` and `POP` are answered once
+    their keys are set, `POP_NOW` at once."""
 
     SET, GET, ADD, COMPARE_SET, DELETE, NUM_KEYS, CHECK, WAIT = range(8)
-    APPEND, LIST_KEYS, PUSH, POP, QUEUE_LEN = range(8, 13)
+    APPEND, LIST_KEYS, PUSH, POP, QUEUE_LEN, POP_NOW = range(8, 14)
 
 
 class Status(enum.IntEnum):
@@ -47,7 +48,7 @@ def take_frame(received: bytearray) -> Frame | None:
         return None
     length, number, code, count = _HEAD.unpack_from(received)
     if length > MAX_FRAME_BYTES:
-        raise ValueError(f"a frame of {length} bytes is no store's")
+        raise ValueError(f"a frame of {length} bytes is not a store's")
     end = _HEAD.size + length
     if len(received) < end:
         return None

@@ -173,5 +173,6 @@ _ANSWERS: dict[Request, Callable[[KeyTable, list[bytes]], list[bytes]]] = {
     Request.LIST_KEYS: lambda t, f: [key.encode() for key in t.values],
     Request.PUSH: _push,
     Request.POP: lambda t, f: [t.pop(f[0].decode())],
+    Request.POP_NOW: lambda t, f: [t.pop(f[0].decode())],
     Request.QUEUE_LEN: lambda t, f: [b"%d" % len(t.queues.get(f[0].decode(), ()))],
 }

@@ -25,7 +25,7 @@ def _milliseconds(timeout: timedelta) -> int:
     return timeout // timedelta(milliseconds=1)
 
 
-def _connected(host: str, port: int, timeout: timedelta) -> socket.socket:
+def _connect(host: str, port: int, timeout: timedelta) -> socket.socket:
     """Connect to the server. Retry until the timeout: it may start after this process."""
     end_s = deadline_s(timeout)
     while True:
@@ -48,7 +48,7 @@ def _connected(host: str, port: int, timeout: timedelta) -> socket.socket:
         time.sleep(_RETRY_S)
 
 
-def _server(port: int, multi_tenant: bool, listener_fd: int | None) -> TCPServer:
+def _serve(port: int, multi_tenant: bool, listener_fd: int | None) -> TCPServer:
     if multi_tenant and port in _shared_servers:
         return _shared_servers[port]
     listener = listen(port) if listener_fd is None else socket.socket(fileno=listener_fd)
@@ -81,12 +81,12 @@ class TCPStore(Store):
         self._timeout, self._host = timeout, host_name
         self._server = None
         if is_master:
-            self._server = _server(port, multi_tenant, master_listen_fd)
+            self._server = _serve(port, multi_tenant, master_listen_fd)
             port = self._server.port
         self.is_served_here = self._server is not None
         self._port, self._lock = port, threading.Lock()
         self._numbers, self._received = itertools.count(1), bytearray()
-        self._connection = _connected(host_name, port, timeout)
+        self._connection = _connect(host_name, port, timeout)
         if world_size and wait_for_workers:
             self.join(world_size)
 
@@ -145,8 +145,8 @@ class TCPStore(Store):
         if reply.code == Status.QUEUE_EMPTY:
             raise QueueEmptyError("queue is empty")
         if reply.code == Status.NOT_A_NUMBER:
-            raise ValueError(f"the value of {waits_for[0] if waits_for else fields[0]!r} is no "
-                             "number")
+            raise ValueError(f"the value of {waits_for[0] if waits_for else fields[0]!r} is not "
+                             "a number")
         return reply.fields
 
     def set(self, key: str, value: str | bytes) -> None:
@@ -199,9 +199,8 @@ class TCPStore(Store):
         self._ask(Request.PUSH, key.encode(), encoded(value, "queue_push"), waits_for=[key])
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
-        if not block and not self.queue_len(key):
-            raise QueueEmptyError("queue is empty")
-        return self._ask(Request.POP, key.encode(), waits_for=[key])[0]
+        request = Request.POP if block else Request.POP_NOW
+        return self._ask(request, key.encode(), waits_for=[key])[0]
 
     def queue_len(self, key: str) -> int:
         return int(self._ask(Request.QUEUE_LEN, key.encode(), waits_for=[key])[0])

@@ -32,7 +32,7 @@ def _near_zero(rng: Rng) -> Iterator[Sample]:
         yield (rng.normal(size=shape), rng.uniform(-1, 1, shape)), {}
 
 
-def _no_pieces(operator: Any, kind: Dtype) -> Exception:
+def _refuse_unordered(operator: Any, kind: Dtype) -> Exception:
     """Return PyTorch's error for complex numbers and bools, which cannot be clamped."""
     name = operator.node_type.__name__.removesuffix("Backward0").lower()
     if kind.is_complex:
@@ -42,15 +42,15 @@ def _no_pieces(operator: Any, kind: Dtype) -> Exception:
     return RuntimeError(f"Bool inputs not supported for {name}")
 
 
-_ordered = dtype_refusals.Refusal(BOOL, COMPLEX, error=_no_pieces)
+_ordered = dtype_refusals.Refusal(BOOL, COMPLEX, error=_refuse_unordered)
 
 
-def _rectify(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+def _max_with_zero(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     return np.maximum(x, 0, out=out)
 
 
 @pointwise(name="relu_only", node="ReluBackward0", ref=lambda x: x * (x > 0), samples=real_line,
-           ufunc=_rectify, refuse=_ordered, expose=())
+           ufunc=_max_with_zero, refuse=_ordered, expose=())
 def rectify(input: Array) -> Array:
     """max(input, 0).
 
@@ -62,26 +62,26 @@ def rectify(input: Array) -> Array:
 
 @rectify.vjp
 def _(g: Tensor, y: Tensor) -> Tensor:
-    return masked(g, y, 0)
+    return threshold_backward(g, y, 0)
 
 
-@pointwise(name="threshold_backward", expose=(),
+@pointwise(expose=(),
            ref=lambda g, x, threshold: np.where(x <= threshold, 0, g),
            samples=lambda rng: ((a, {"threshold": 0.1}) for a, _ in pairs_nonzero(rng)),
            inplace=False)
-def masked(grad: Array, input: Array, threshold: float) -> Array:
+def threshold_backward(grad: Array, input: Array, threshold: float) -> Array:
     """0 where input <= threshold, else grad: NaN lets its gradient pass, as in PyTorch."""
     return blockwise(
         lambda g, x: choose(np.logical_not(np.less_equal(x, threshold)), g, 0), grad, input
     )
 
 
-@masked.vjp("grad")
+@threshold_backward.vjp("grad")
 def _(g: Tensor, input: Tensor, threshold: float) -> Tensor:
-    return masked(g, input, threshold)
+    return threshold_backward(g, input, threshold)
 
 
-@masked.vjp("input")
+@threshold_backward.vjp("input")
 def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
@@ -99,7 +99,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 publish(rectify, ("relu",), ("torch", "Tensor"))
 
 
-def _publish_twin(function: Any, name: Any, spaces: Any) -> Any:
+def _publish_twin(function: Any, name: str, spaces: tuple[str, ...]) -> None:
     """Publish an operator's in-place twin as `name`_."""
     twin = function.operator.twin
     twin.__doc__ = f"`{name}` in place."
@@ -115,7 +115,7 @@ _publish_twin(rectify, "relu", ("torch", "Tensor", "nn.functional"))
 @pointwise(name="_hardtanh", node="HardtanhBackward0", refuse=_ordered, expose=(),
            ref=lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
            samples=_with(min_val=-0.5, max_val=2.0))
-def hardtanh_of(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
+def hardtanh_operator(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
     """min(max(input, min_val), max_val)."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
@@ -125,32 +125,34 @@ def hardtanh_of(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Ar
     return np.minimum(np.maximum(input, low), high)
 
 
-@hardtanh_of.vjp
+@hardtanh_operator.vjp
 def _(g: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
-    return within(g, input, min_val, max_val)
+    return clamp_backward(g, input, min_val, max_val)
 
 
-def _within_samples(rng: Rng) -> Iterator[Sample]:
+def _clamp_samples(rng: Rng) -> Iterator[Sample]:
     for args, _ in pairs_nonzero(rng):
         yield args, {"low": -1, "high": 0.9}
         yield args, {"low": -1, "high": 0.9, "closed": True}
 
 
 @pointwise(ref=lambda g, x, low, high, closed=False: g * ((x > low) & (x < high)), expose=(),
-           inplace=False, samples=_within_samples)
-def within(grad: Array, input: Array, low: float, high: float, closed: bool = False) -> Array:
+           inplace=False, samples=_clamp_samples)
+def clamp_backward(
+    grad: Array, input: Array, low: float, high: float, closed: bool = False
+) -> Array:
     """grad where low < input < high, else 0; the ends count too if `closed`."""
     if closed:
         return blockwise(lambda g, x: choose((x >= low) & (x <= high), g, 0), grad, input)
     return blockwise(lambda g, x: choose((x > low) & (x < high), g, 0), grad, input)
 
 
-@within.vjp("grad")
+@clamp_backward.vjp("grad")
 def _(g: Tensor, input: Tensor, low: float, high: float, closed: bool) -> Tensor:
-    return within(g, input, low, high, closed)
+    return clamp_backward(g, input, low, high, closed)
 
 
-@within.vjp("input")
+@clamp_backward.vjp("input")
 def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
@@ -164,13 +166,11 @@ def hardtanh(
     >>> torch.nn.functional.hardtanh(torch.tensor([-2., 0.5, 3.]))
     tensor([-1.0000,  0.5000,  1.0000])
     """
-    if min_val > max_val:
-        raise ValueError("min_val cannot be greater than max_val")
-    call = hardtanh_of.operator.twin if inplace else hardtanh_of
+    call = hardtanh_operator.operator.twin if inplace else hardtanh_operator
     return call(input, min_val, max_val)
 
 
-_publish_twin(hardtanh_of, "hardtanh", ("nn.functional",))
+_publish_twin(hardtanh_operator, "hardtanh", ("nn.functional",))
 
 
 @composite(expose=("nn.functional",))
@@ -186,14 +186,14 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 @pointwise(name="_hardsigmoid", node="HardsigmoidBackward0", expose=(),
            refuse=dtype_refusals.integers,
            ref=lambda x: np.clip(x / 6 + 0.5, 0, 1), samples=real_line)
-def hardsigmoid_of(input: Array) -> Array:
+def hardsigmoid_operator(input: Array) -> Array:
     """min(max(input + 3, 0), 6) / 6."""
     return blockwise(lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6, input)
 
 
-@hardsigmoid_of.vjp
+@hardsigmoid_operator.vjp
 def _(g: Tensor, input: Tensor) -> Tensor:
-    return within(g, input, -3, 3) / 6
+    return clamp_backward(g, input, -3, 3) / 6
 
 
 @composite(expose=("nn.functional",))
@@ -203,17 +203,17 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     >>> torch.nn.functional.hardsigmoid(torch.tensor([-4., 0., 4.]))
     tensor([0.0000, 0.5000, 1.0000])
     """
-    return hardsigmoid_of.operator.twin(input) if inplace else hardsigmoid_of(input)
+    return hardsigmoid_operator.operator.twin(input) if inplace else hardsigmoid_operator(input)
 
 
 @pointwise(name="_hardswish", node="HardswishBackward0", refuse=dtype_refusals.integers, expose=(),
            ref=lambda x: x * np.clip(x / 6 + 0.5, 0, 1), samples=real_line)
-def hardswish_of(input: Array) -> Array:
+def hardswish_operator(input: Array) -> Array:
     """input * min(max(input + 3, 0), 6) / 6."""
     return blockwise(lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6, input)
 
 
-@hardswish_of.vjp
+@hardswish_operator.vjp
 def _(g: Tensor, input: Tensor) -> Tensor:
     return hardswish_backward(g, input)
 
@@ -237,7 +237,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 @hardswish_backward.vjp("input")
 def _(g: Tensor, grad: Tensor, input: Tensor) -> Tensor:
-    return within(g * grad, input, -3, 3) / 3
+    return clamp_backward(g * grad, input, -3, 3) / 3
 
 
 @composite(expose=("nn.functional",))
@@ -247,13 +247,13 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> torch.nn.functional.hardswish(torch.tensor([-4., 1., 4.]))
     tensor([-0.0000,  0.6667,  4.0000])
     """
-    return hardswish_of.operator.twin(input) if inplace else hardswish_of(input)
+    return hardswish_operator.operator.twin(input) if inplace else hardswish_operator(input)
 
 
 # ------------------------------------------------------------------------------- leaky
 
 
-def _leaky(x: np.ndarray, negative_slope: float) -> np.ndarray:
+def _scale_negatives(x: np.ndarray, negative_slope: float) -> np.ndarray:
     if 0 <= negative_slope <= 1:
         return np.maximum(x, x * negative_slope)
     return choose(x > 0, x, x * negative_slope)
@@ -262,12 +262,12 @@ def _leaky(x: np.ndarray, negative_slope: float) -> np.ndarray:
 @pointwise(name="_leaky_relu", node="LeakyReluBackward0", expose=(), refuse=dtype_refusals.integers,
            ref=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
            samples=_with(negative_slope=-0.3))
-def leaky_relu_of(input: Array, negative_slope: float = 0.01) -> Array:
+def leaky_relu_operator(input: Array, negative_slope: float = 0.01) -> Array:
     """input where positive, else negative_slope * input."""
-    return blockwise(lambda x: _leaky(x, negative_slope), input)
+    return blockwise(lambda x: _scale_negatives(x, negative_slope), input)
 
 
-@leaky_relu_of.vjp
+@leaky_relu_operator.vjp
 def _(g: Tensor, input: Tensor, negative_slope: float) -> Tensor:
     return leaky_relu_backward(g, input, negative_slope)
 
@@ -297,11 +297,11 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1., 2.]), 0.1)
     tensor([-0.1000,  2.0000])
     """
-    call = leaky_relu_of.operator.twin if inplace else leaky_relu_of
+    call = leaky_relu_operator.operator.twin if inplace else leaky_relu_operator
     return call(input, negative_slope)
 
 
-_publish_twin(leaky_relu_of, "leaky_relu", ("nn.functional",))
+_publish_twin(leaky_relu_operator, "leaky_relu", ("nn.functional",))
 
 
 # ------------------------------------------------------------------------------- thresholds
@@ -315,7 +315,7 @@ def _threshold_samples(rng: Rng) -> Iterator[Sample]:
 @pointwise(name="_threshold", node="ThresholdBackward0", expose=(), samples=_threshold_samples,
            ref=lambda x, threshold, value: np.where(x > threshold, x, value),
            refuse=dtype_refusals.complex_and_bool)
-def threshold_of(input: Array, threshold: Number, value: Number) -> Array:
+def threshold_operator(input: Array, threshold: Number, value: Number) -> Array:
     """input where above the threshold, else value.
 
     >>> torch.threshold(torch.tensor([0., 1., 2.]), 1., 9.)
@@ -325,9 +325,9 @@ def threshold_of(input: Array, threshold: Number, value: Number) -> Array:
     return choose(np.less_equal(input, threshold), np.asarray(value).astype(input.dtype), input)
 
 
-@threshold_of.vjp
+@threshold_operator.vjp
 def _(g: Tensor, input: Tensor, threshold: Number) -> Tensor:
-    return masked(g, input, threshold)
+    return threshold_backward(g, input, threshold)
 
 
 @composite(expose=("nn.functional",))
@@ -337,12 +337,12 @@ def threshold(input: Tensor, threshold: Number, value: Number, inplace: bool = F
     >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.]), 1, 0)
     tensor([0., 2.])
     """
-    call = threshold_of.operator.twin if inplace else threshold_of
+    call = threshold_operator.operator.twin if inplace else threshold_operator
     return call(input, threshold, value)
 
 
-publish(threshold_of, ("threshold",), ("torch",))
-_publish_twin(threshold_of, "threshold", ("torch", "nn.functional"))
+publish(threshold_operator, ("threshold",), ("torch",))
+_publish_twin(threshold_operator, "threshold", ("torch", "nn.functional"))
 
 
 @pointwise(ref=lambda x, lambd=0.5: x * (np.abs(x) > lambd), samples=_with(lambd=1.0),
@@ -359,7 +359,7 @@ def hardshrink(input: Array, lambd: Number = 0.5) -> Array:
 
 @hardshrink.vjp
 def _(g: Tensor, input: Tensor, lambd: Number) -> Tensor:
-    return g - within(g, input, -lambd, lambd, closed=True)
+    return g - clamp_backward(g, input, -lambd, lambd, closed=True)
 
 
 @pointwise(ref=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
@@ -381,4 +381,4 @@ def softshrink(input: Array, lambd: float = 0.5) -> Array:
 
 @softshrink.vjp
 def _(g: Tensor, input: Tensor, lambd: float) -> Tensor:
-    return g - within(g, input, -lambd, lambd, closed=True)
+    return g - clamp_backward(g, input, -lambd, lambd, closed=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,10 +32,40 @@ if TYPE_CHECKING:
 # The dtypes with kernels.
 _TYPES = frozenset(("float32", "float64", "bfloat16", "float16"))
 
-_calls: dict[tuple, int] = {}  # calls without a kernel, by form or shape
-_plans: dict[tuple, _Plan] = {}  # how to call the kernel, by shapes and strides
 
-_Plan = tuple[int, tuple[int, ...], int]  # a kernel's address, its sizes, threads (0: all)
+class Plan(NamedTuple):
+    """How to call a kernel."""
+
+    address: int
+    sizes: tuple[int, ...]
+    threads: int  # 0: all
+
+
+class FormKey(NamedTuple):
+    """A kernel for matrices of any size. The fields are those of GemmForm."""
+
+    dtype: np.dtype
+    a_along: bool
+    b_along: bool
+    stack_axes: int
+    has_bias: bool
+    rows: int | None
+    is_unpacked: bool
+    precision: int
+
+
+class ShapeKey(NamedTuple):
+    """A kernel for the matrix unit, which needs static shapes."""
+
+    operands: tuple  # the key of the plan
+    has_bias: bool
+    parts: int
+
+
+# Threads share these without a lock: a lost count delays a kernel by a call, and two plans for one
+# key are equal.
+_calls: dict[FormKey | ShapeKey, int] = {}  # calls without a kernel
+_plans: dict[tuple, Plan] = {}  # by shapes and strides
 
 
 @native_route
@@ -46,44 +76,47 @@ def large_product(
     shape = a.shape
     count = a.size * b.shape[-1]
     if count < MIN_PRODUCT_MULTIPLICATIONS or len(shape) < 2 or b.ndim != len(shape) \
-            or not KernelPolicy.allowed:
+            or not KernelPolicy.allowed or not (bias is None or bias.flags.c_contiguous):
         return None
-    key = (a.dtype, shape, b.shape, a.strides, b.strides, bias is None, MatmulPrecision.parts)
+    key = (a.dtype, shape, b.shape, a.strides, b.strides,
+           None if bias is None else (bias.shape, bias.dtype), MatmulPrecision.parts)
     plan = _plans.get(key)
     if plan is None:
         plan = _find_plan(key, a, b, bias)
         if plan is None:
             return None
-    if bias is not None and not bias.flags.c_contiguous:
-        return None
     y = np.empty((*shape[:-1], b.shape[-1]), a.dtype)
     if bias is None:
-        call_on_threads(plan[0], a, b, y, *plan[1], threads=plan[2])
+        call_on_threads(plan.address, a, b, y, *plan.sizes, threads=plan.threads)
     else:
-        call_on_threads(plan[0], a, b, bias, y, *plan[1], threads=plan[2])
+        call_on_threads(plan.address, a, b, bias, y, *plan.sizes, threads=plan.threads)
     return y
 
 
-def _find_plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> _Plan | None:
+def _find_plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> Plan | None:
     """Count the call and return how to call the product's kernel; None until it is compiled and
     called often enough."""
     if not _fits(a, b, bias):
         return None
-    by_unit = _uses_matrix_unit(a.dtype, MatmulPrecision.parts)
-    form, sizes = (("shape", *key), ()) if by_unit else _describe_form(a, b, bias)
+    form: FormKey | ShapeKey
+    sizes: tuple[int, ...] = ()
+    if _uses_matrix_unit(a.dtype, MatmulPrecision.parts):
+        form = ShapeKey(key, bias is not None, MatmulPrecision.parts)
+    else:
+        form, sizes = _describe_form(a, b, bias)
     calls = _calls.get(form, 0) + 1
     if calls == 1 and len(_calls) >= MAX_PRODUCT_FORMS:
         return None
     _calls[form] = min(calls, PRODUCT_CALLS_BEFORE_USE)
     if calls != PRODUCT_CALLS_BEFORE_COMPILING and calls < PRODUCT_CALLS_BEFORE_USE:
         return None
-    function = request_kernel(("product", *form), lambda: _build_kernel(form, a, b))
+    function = request_kernel(("product", form), lambda: _build_kernel(form, a, b))
     if function is None or calls < PRODUCT_CALLS_BEFORE_USE:
         return None
     if len(_plans) >= MAX_PRODUCT_PLANS:
         _plans.clear()
     threads = 0 if a.size * b.shape[-1] >= MIN_THREADED_PRODUCT_MULTIPLICATIONS else 1
-    result = _plans[key] = (function.address, sizes, threads)
+    result = _plans[key] = Plan(function.address, sizes, threads)
     return result
 
 
@@ -106,7 +139,7 @@ def _fits(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> bool:
 
 def _describe_form(
     a: np.ndarray, b: np.ndarray, bias: np.ndarray | None
-) -> tuple[tuple, tuple[int, ...]]:
+) -> tuple[FormKey, tuple[int, ...]]:
     """Return the kernel's key, and the sizes to pass to it."""
     *stack, m, k = a.shape
     size = a.itemsize
@@ -124,8 +157,8 @@ def _describe_form(
     is_unpacked = k <= MAX_UNPACKED_DEPTH and m < MIN_PACKED_ROWS \
         and k * max(m, n) * size <= MAX_UNPACKED_OPERAND_BYTES
     precision = 1 if _uses_bf16_pairs(a.dtype, MatmulPrecision.parts) else 3
-    key = ("form", a.dtype, a_along, b_along, len(axes), bias is not None, rows, is_unpacked,
-           precision)
+    key = FormKey(a.dtype, a_along, b_along, len(axes), bias is not None, rows, is_unpacked,
+                  precision)
     sizes = [m, n, k, a_apart // size, b_apart // size]
     for axis in axes:
         sizes += axis
@@ -180,18 +213,17 @@ def _uses_bf16_pairs(dtype: np.dtype, parts: int) -> bool:
     return dtype.name == "float32" and parts == 1 and host().pairs
 
 
-def _build_kernel(key: tuple, a: np.ndarray, b: np.ndarray) -> Kernel:
+def _build_kernel(key: FormKey | ShapeKey, a: np.ndarray, b: np.ndarray) -> Kernel:
     """Build the kernel of a form, or of a shape if it uses the matrix unit."""
     from ...native.kernels.gemm import GemmForm, GemmLayout, product, sized
     from ...native.loop_ir.ir import Type
 
     kind = Type(a.dtype.name)
-    if key[0] == "form":
-        return sized(GemmForm(kind, *key[2:]))
-    *_, without_bias, parts = key
+    if isinstance(key, FormKey):
+        return sized(GemmForm(kind, *key[1:]))
     size = a.itemsize
     return product(GemmLayout(
         kind, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
         tuple(s // size for s in a.strides), tuple(s // size for s in b.strides),
-        not without_bias, parts,
+        key.has_bias, key.parts,
     ))

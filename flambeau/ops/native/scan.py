@@ -91,23 +91,25 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
     (top,), n = result, rows.shape[-1]
     before = np.empty_like(top)
     before[..., 0], before[..., 1:] = 0, top[..., :-1]
-    scale, sums = large(_shrunk, before, top), np.empty_like(top)
-    part = large(_share, rows, top)
+    scale, sums = large(_exp_difference, before, top), np.empty_like(top)
+    part = large(_exp_below, rows, top)
     if scale is None or part is None:
         return None
     call(address, (scale, part, sums), rows.size // n, n, n - 1)
-    y = large(_with_top, sums, top)
+    y = large(_log_above, sums, top)
     return None if y is None else np.ascontiguousarray(np.moveaxis(y, -1, axis))
 
 
-def _shrunk(before: Array, top: Array) -> Array:
+def _exp_difference(before: Array, top: Array) -> Array:
+    """Return exp(before - top), or 1 where both are equal, infinities included."""
     return np.where(before == top, 1, np.exp(before - top))
 
 
-def _share(x: Array, top: Array) -> Array:
+def _exp_below(x: Array, top: Array) -> Array:
     """Return exp(x - top), or 0 if top is -inf."""
     return np.where(top == -np.inf, 0, np.exp(x - top))
 
 
-def _with_top(sums: Array, top: Array) -> Array:
+def _log_above(sums: Array, top: Array) -> Array:
+    """Return log(sums) + top, or top if it is infinite."""
     return np.where(abs(top) == np.inf, top, np.log(sums) + top)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -166,14 +167,14 @@ def _(g: Tensor, alpha: Number | Tensor) -> Tensor:
     return g * alpha
 
 
-def _scales(input: Any, other: Any, alpha: Any) -> bool:
+def _can_fuse_alpha(input: Any, other: Any, alpha: Any) -> bool:
     """Whether to scale and add in one operator: large float tensors of one dtype, and a float
     alpha other than NaN."""
     return (
         alpha.__class__ is float and isinstance(other, Tensor) and isinstance(input, Tensor)
         and input._array.size > MAX_NUMPY_POINTWISE_ELEMENTS
         and input._array.dtype == other._array.dtype
-        and input.dtype.is_floating_point and alpha == alpha
+        and input.dtype.is_floating_point and not math.isnan(alpha)
     )
 
 
@@ -189,21 +190,21 @@ def add(
     """
     if old:
         return in_order(add, "add", (input, other, *old), {"alpha": alpha, "out": out})
-    if _scales(input, other, alpha):
+    if _can_fuse_alpha(input, other, alpha):
         return _add_scaled(input, other, alpha, out=out)
-    return _add(input, _scale(other, alpha, input), out=out)
+    return _add(input, _multiply_by_alpha(other, alpha, input), out=out)
 
 
 @composite(expose=("Tensor",))
 def add_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
     """`add` in place: other times `alpha` is added."""
-    if not old and alpha.__class__ is int and alpha == 1:
-        return _add.operator.twin(self, other)
     if old:
         return in_order(add_, "add_", (self, other, *old), {"alpha": alpha})
-    if _scales(self, other, alpha):
+    if alpha.__class__ is int and alpha == 1:
+        return _add.operator.twin(self, other)
+    if _can_fuse_alpha(self, other, alpha):
         return _add_scaled.operator.twin(self, other, alpha)
-    return _add.operator.twin(self, _scale(other, alpha, self))
+    return _add.operator.twin(self, _multiply_by_alpha(other, alpha, self))
 
 
 @composite(aliases=("subtract",))
@@ -218,24 +219,25 @@ def sub(
     """
     if old:
         return in_order(sub, "sub", (input, other, *old), {"alpha": alpha, "out": out})
-    if isinstance(alpha, float) and _scales(input, other, alpha):
+    if isinstance(alpha, float) and _can_fuse_alpha(input, other, alpha):
         return _add_scaled(input, other, -alpha, out=out)
-    return _sub(input, _scale(other, alpha, input), out=out)
+    return _sub(input, _multiply_by_alpha(other, alpha, input), out=out)
 
 
 @composite(expose=("Tensor",), aliases=("subtract_",))
 def sub_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
     """`sub` in place: other times `alpha` is subtracted."""
-    if not old and alpha.__class__ is int and alpha == 1:
-        return _sub.operator.twin(self, other)
     if old:
         return in_order(sub_, "sub_", (self, other, *old), {"alpha": alpha})
-    if isinstance(alpha, float) and _scales(self, other, alpha):
+    if alpha.__class__ is int and alpha == 1:
+        return _sub.operator.twin(self, other)
+    if isinstance(alpha, float) and _can_fuse_alpha(self, other, alpha):
         return _add_scaled.operator.twin(self, other, -alpha)
-    return _sub.operator.twin(self, _scale(other, alpha, self))
+    return _sub.operator.twin(self, _multiply_by_alpha(other, alpha, self))
 
 
-def _scale(other: Any, alpha: Any, like: Any) -> Any:
+def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
+    """Return other * alpha. Raises RuntimeError if alpha's type does not fit that of `like`."""
     if alpha.__class__ is int and alpha == 1:
         return other
     kind = like.dtype if isinstance(like, Tensor) else types.of_scalar(like)
@@ -261,7 +263,7 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
         raise TypeError(
             "rsub(): argument 'input' (position 1) must be Tensor, not " + type(input).__name__
         )
-    return _sub(other, _scale(input, alpha, other))
+    return _sub(other, _multiply_by_alpha(input, alpha, other))
 
 
 @composite()

@@ -11,7 +11,7 @@ from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import BOOL, COMPLEX, FLOATING
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
-from ..activation.rectifiers import within
+from ..activation.rectifiers import clamp_backward
 from ..core import dtype_refusals
 from ..core.errors import no_overload, not_a_tensor
 from ..core.inplace import assign
@@ -173,7 +173,7 @@ def _at_most(x: Any, max: Any) -> Any:
 @clamp_numbers.vjp
 def _(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
     low, high = (-np.inf if min is None else min), (np.inf if max is None else max)
-    return within(g, input, low, high, closed=True)
+    return clamp_backward(g, input, low, high, closed=True)
 
 
 def _bounds(rng: Rng) -> Iterator[Sample]:

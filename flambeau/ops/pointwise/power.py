@@ -92,7 +92,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
 # ------------------------------------------------------------------------------- pow
 
 
-def _power(input: Any, exponent: Any) -> np.ndarray:
+def _raise_arrays(input: Any, exponent: Any) -> np.ndarray:
     if input.dtype.kind in "iu":
         return _raise_integers(input, exponent)
     if input.dtype.kind == "b":
@@ -113,33 +113,32 @@ def _raise_integers(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 
 @pointwise(name="_pow", node="PowBackward1", ref=np.power, samples=positive_pairs, expose=())
-def power(input: Array | Number, exponent: Array | Number) -> Array:
+def pow_tensor(input: Array | Number, exponent: Array | Number) -> Array:
     """input**exponent, element by element."""
-    return _power(input, exponent)
+    return _raise_arrays(input, exponent)
 
 
-@power.vjp("input")
+@pow_tensor.vjp("input")
 def _(g: Tensor, input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
     # If the exponent is 0, the power is 1 for every input (also 0), and the gradient is 0.
-    return select(exponent == 0, 0, g * exponent * power(input, exponent - 1))
+    return select(exponent == 0, 0, g * exponent * pow_tensor(input, exponent - 1))
 
 
-@power.vjp("exponent")
+@pow_tensor.vjp("exponent")
 def _(g: Tensor, y: Tensor, input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
     if not isinstance(input, Tensor):
         input = wrap(np.asarray(input, y._array.dtype))
     if y.is_complex() and not input.is_complex():
         input = input.to(y.dtype)  # a negative base has a complex logarithm
-    power: Any = exponent
-    constant = (input == 0) & _not_negative(power)  # 0**e is 0 around every e > 0
+    constant = (input == 0) & _not_negative(exponent)  # 0**e is 0 around every e > 0
     return select(constant, 0, g * y * input.log())
 
 
-def _not_negative(exponent: Tensor) -> Tensor:
+def _not_negative(exponent: Any) -> Any:
     return exponent.real >= 0 if exponent.is_complex() else exponent >= 0
 
 
-def _scalar_power(input: np.ndarray, exponent: float) -> np.ndarray:
+def _raise_to_number(input: np.ndarray, exponent: float) -> np.ndarray:
     """Return input**exponent for a Python number; common exponents avoid the slow np.power."""
     if exponent == 2:
         return np.square(input) if input.dtype != np.bool_ else input.copy()
@@ -157,57 +156,57 @@ def _scalar_power(input: np.ndarray, exponent: float) -> np.ndarray:
         if exponent == -0.5:
             return np.reciprocal(np.sqrt(input))
         return np.power(input, exponent)
-    return _power(input, np.asarray(exponent, input.dtype if exponent >= 0 else np.int64))
+    return _raise_arrays(input, np.asarray(exponent, input.dtype if exponent >= 0 else np.int64))
 
 
-def _numbers(rng: Rng) -> Iterator[Sample]:
+def _number_samples(rng: Rng) -> Iterator[Sample]:
     for (x,), _ in positive(rng):
         for exponent in (2, 3, -1.5, 0.5, 0, 1):
             yield (x, exponent), {}
 
 
 @pointwise(name="_pow_number", node="PowBackward0", ref=np.power, expose=(), inplace=False,
-           samples=_numbers)
-def power_number(input: Array, exponent: float) -> Array:
+           samples=_number_samples)
+def pow_scalar(input: Array, exponent: float) -> Array:
     """input**exponent for a number as the exponent."""
     if input.dtype.kind == "f":
-        return blockwise(lambda x: _scalar_power(x, exponent), input)
-    return _scalar_power(input, exponent)
+        return blockwise(lambda x: _raise_to_number(x, exponent), input)
+    return _raise_to_number(input, exponent)
 
 
-@power_number.vjp
+@pow_scalar.vjp
 def _(g: Tensor, input: Tensor, exponent: float) -> Tensor:
     if exponent == 0:
         return wrap(np.zeros((), g._array.dtype)).expand(g._array.shape)
     if exponent == 2:
         return g * (input * exponent)
-    return g * (exponent * power_number(input, exponent - 1))
+    return g * (exponent * pow_scalar(input, exponent - 1))
 
 
-def _raise_to(input: Any, exponent: Any) -> Tensor:
+def _dispatch_pow(input: Any, exponent: Any) -> Tensor:
     """Return input**exponent; either may be a number."""
     if isinstance(input, np.ndarray):
         raise no_overload("pow", ("input", "exponent"), (input, exponent))
     if isinstance(exponent, Tensor):
         if not isinstance(input, Tensor) and input == 1 and not exponent._tracked:
             return exponent.new_ones(exponent.shape, dtype=result_dtype((input, exponent)))
-        return power(input, exponent)
+        return pow_tensor(input, exponent)
     if not isinstance(input, Tensor):
         raise TypeError(f"pow(): argument 'input' must be Tensor, not {type(input).__name__}")
     if exponent.__class__ is not float and exponent.__class__ is not int:
-        exponent = _number(input, exponent)
+        exponent = _as_number(input, exponent)
     kind = input._array.dtype
     if kind.kind in "biu":
         _check_integer_exponent(exponent)
         common = result_dtype((input, exponent))
         if common.numpy != kind:
-            return power_number(input.to(common), exponent)
+            return pow_scalar(input.to(common), exponent)
     elif exponent.__class__ is complex and kind.kind != "c":
-        return power_number(input.to(input.dtype.to_complex()), exponent)
-    return power_number(input, exponent)
+        return pow_scalar(input.to(input.dtype.to_complex()), exponent)
+    return pow_scalar(input, exponent)
 
 
-def _number(input: Tensor, exponent: Any) -> Any:
+def _as_number(input: Tensor, exponent: Any) -> Any:
     if isinstance(exponent, (bool, int, float, complex)):
         return exponent
     if isinstance(exponent, np.generic):
@@ -232,24 +231,24 @@ def pow(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None = None) 
     >>> torch.pow(2, torch.tensor([1, 2, 3]))
     tensor([2, 4, 8])
     """
-    y = _raise_to(input, exponent)
-    return y if out is None else _into(y, out)
+    y = _dispatch_pow(input, exponent)
+    return y if out is None else _write_out(y, out)
 
 
-def _into(y: Tensor, out: Tensor) -> Tensor:
+def _write_out(y: Tensor, out: Tensor) -> Tensor:
     from ..core.out import write_out
 
-    return write_out(power.operator, y, out)
+    return write_out(pow_tensor.operator, y, out)
 
 
 @composite(expose=("Tensor",), explains=True)
 def pow_(self: Tensor, exponent: Tensor | Number) -> Tensor:
     """`pow` in place."""
-    return overwrite(self, "pow_", _castable, exponent)
+    return overwrite(self, "pow_", _pow_for_inplace, exponent)
 
 
-def _castable(self: Tensor, exponent: Any) -> Tensor:
-    y = _raise_to(self, exponent)
+def _pow_for_inplace(self: Tensor, exponent: Any) -> Tensor:
+    y = _dispatch_pow(self, exponent)
     check_cast(y.dtype, self.dtype)
     return y
 
@@ -257,21 +256,21 @@ def _castable(self: Tensor, exponent: Any) -> Tensor:
 _KNOWN = (Tensor, bool, int, float, complex, np.generic)
 
 
-def _operator(self: Tensor, exponent: Any) -> Any:
+def _pow_operator(self: Tensor, exponent: Any) -> Any:
     if exponent.__class__ is int or exponent.__class__ is float:
         if self._array.dtype.kind == "f":
-            return power_number(self, exponent)
+            return pow_scalar(self, exponent)
     elif not isinstance(exponent, _KNOWN):
         return NotImplemented
-    return _raise_to(self, exponent)
+    return _dispatch_pow(self, exponent)
 
 
-def _reflect(self: Tensor, base: Any) -> Any:
-    return _raise_to(base, self) if isinstance(base, _KNOWN) else NotImplemented
+def _reflected_pow(self: Tensor, base: Any) -> Any:
+    return _dispatch_pow(base, self) if isinstance(base, _KNOWN) else NotImplemented
 
 
 _methods: Any = Tensor
-_methods.__pow__, _methods.__rpow__ = _operator, _reflect
+_methods.__pow__, _methods.__rpow__ = _pow_operator, _reflected_pow
 _methods.__ipow__ = python_in_place(pow_)
 
 
@@ -285,9 +284,9 @@ def float_power(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None 
     >>> torch.float_power(torch.tensor([2, 3]), 2)
     tensor([4., 9.], dtype=torch.float64)
     """
-    kind = _wide((input, exponent))
+    kind = _float_power_dtype((input, exponent))
     left, right = (x.to(kind) if isinstance(x, Tensor) else x for x in (input, exponent))
-    y = _raise_to(left, right)
+    y = _dispatch_pow(left, right)
     if out is None:
         return y
     if out.dtype is not kind:
@@ -295,10 +294,10 @@ def float_power(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None 
             f"the output given to float_power has dtype {out.dtype} but the operation's result "
             f"requires dtype {kind}"
         )
-    return _into(y, out)
+    return _write_out(y, out)
 
 
-def _wide(operands: tuple) -> types.dtype:
+def _float_power_dtype(operands: tuple) -> types.dtype:
     if not any(isinstance(x, Tensor) for x in operands):
         raise TypeError("float_power() received an invalid combination of arguments: one of input "
                         "and exponent must be a Tensor")
@@ -313,12 +312,12 @@ def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
     >>> torch.tensor([2.], dtype=torch.float64).float_power_(3)
     tensor([8.], dtype=torch.float64)
     """
-    kind = _wide((self, exponent))
+    kind = _float_power_dtype((self, exponent))
     if self.dtype is not kind:
         raise RuntimeError(
             f"the base given to float_power_ has dtype {self.dtype} but the operation's result "
             f"requires dtype {kind}"
         )
-    return overwrite(self, "float_power_", _raise_to, exponent)
+    return overwrite(self, "float_power_", _dispatch_pow, exponent)
 
 

@@ -65,7 +65,7 @@ def test_rows_of_a_stack_are_cut_for_many_threads(
     b = rng.normal(size=(2, 3, 20, 40)).astype("f")[..., :37]
     np.testing.assert_allclose(ready(a, b), a @ b, 1e-4, 1e-4)
     (plan,) = matmul._plans.values()
-    assert plan[1][:3] == (128, 37, 20)
+    assert plan.sizes[:3] == (128, 37, 20)
 
 
 def test_a_stack_of_one_is_shared_out_as_one_product() -> None:
@@ -84,6 +84,17 @@ def test_what_does_not_fit_is_left_to_others() -> None:
         for _ in range(5):
             assert matmul.large_product(*pair) is None
     assert not matmul._calls
+
+
+def test_a_bias_of_another_shape_is_left_to_others() -> None:
+    """Also after a bias that a kernel adds: it would read behind the shorter one's memory."""
+    a, b = np.ones((9, 8), "f"), np.ones((8, 7), "f")
+    ready(a, b, np.ones(7, "f"))
+    for bias in (np.ones(1, "f"), np.float32(1)[...], np.ones(14, "f")[::2], np.ones(7)):
+        assert matmul.large_product(a, b, bias) is None
+    x, weight = torch.ones(9, 8), torch.ones(7, 8)
+    y = torch.nn.functional.linear(x, weight, torch.ones(1))
+    assert y.tolist() == [[9.0] * 7] * 9
 
 
 def test_operators_use_them_and_agree() -> None:
