@@ -30,8 +30,7 @@ class DepthwiseCall(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A block of results, and of what it reaches: `parts` of `tall` rows of `pitch` columns.
-    """
+    """A block of results, and of what it reaches: `parts` of `tall` rows of `pitch` columns."""
 
     rows: int
     columns: int
@@ -103,8 +102,10 @@ def _reach(g: Geometry) -> Pair:
 
 
 def _taps(g: Geometry) -> list[Pair]:
-    return [(i * g.dilation[0], j * g.dilation[1])
-            for i, j in product(range(g.kernel[0]), range(g.kernel[1]))]
+    return [
+        (i * g.dilation[0], j * g.dilation[1])
+        for i, j in product(range(g.kernel[0]), range(g.kernel[1]))
+    ]
 
 
 def _images(g: Geometry, outputs: bool) -> dict[str, int]:
@@ -112,15 +113,27 @@ def _images(g: Geometry, outputs: bool) -> dict[str, int]:
     each, taps = g.outputs_each, g.kernel[0] * g.kernel[1]
     wide, narrow = (g.output, g.spatial) if outputs else (g.spatial, g.output)
     x, y = narrow[0] * narrow[1], wide[0] * wide[1]
-    sizes = {"images": g.batch, "channels": g.groups, "taps": taps, "w_c": each * taps}
+    sizes = {"images": g.batch, "channels": g.groups, "taps": taps, "w_channel_stride": each * taps}
     if outputs:
         return sizes | {
-            "each": each, "sums": 1, "x_n": g.groups * x, "x_c": x, "w_k": taps,
-            "y_n": g.groups * each * y, "y_c": each * y, "y_k": y,
+            "outputs_each": each,
+            "inputs_each": 1,
+            "x_image_stride": g.groups * x,
+            "x_channel_stride": x,
+            "w_output_stride": taps,
+            "y_image_stride": g.groups * each * y,
+            "y_channel_stride": each * y,
+            "y_output_stride": y,
         }
     return sizes | {
-        "each": 1, "sums": each, "x_n": g.groups * each * x, "x_c": each * x, "x_m": x,
-        "w_m": taps, "y_n": g.groups * y, "y_c": y,
+        "outputs_each": 1,
+        "inputs_each": each,
+        "x_image_stride": g.groups * each * x,
+        "x_channel_stride": each * x,
+        "x_input_stride": x,
+        "w_input_stride": taps,
+        "y_image_stride": g.groups * y,
+        "y_channel_stride": y,
     }
 
 
@@ -132,12 +145,12 @@ def _ordered_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[in
             dict.fromkeys(DepthwiseSizes._fields, 0)
             | values
             | {
-                "group": group,
+                "group_images": group,
                 "groups": _round_up(values["images"], group),
-                "x_group": group * values["x_n"],
-                "y_group": group * values["y_n"],
-                "tile": block.parts * block.tall * block.pitch,
-                "room": block.flats * FLAT_LANES,
+                "x_group_stride": group * values["x_image_stride"],
+                "y_group_stride": group * values["y_image_stride"],
+                "tile_stride": block.parts * block.tall * block.pitch,
+                "results_stride": block.flats * FLAT_LANES,
             }
         )
     )
@@ -146,10 +159,18 @@ def _ordered_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[in
 def _output_sizes(block: _Block, output: Pair) -> dict[str, int]:
     """Return the sizes that place the results."""
     return {
-        "down": block.down, "across": block.across, "block": block.rows, "flats": block.flats,
-        "pitch": block.pitch, "y_row": output[1], "y_down": block.rows * output[1],
-        "y_across": block.columns, "height": output[0], "width": output[1],
-        "y_vectors": _round_up(block.columns, LANES), "wide": block.columns,
+        "blocks_down": block.down,
+        "blocks_across": block.across,
+        "block_rows": block.rows,
+        "flat_vectors": block.flats,
+        "tile_pitch": block.pitch,
+        "y_row_stride": output[1],
+        "y_block_row_stride": block.rows * output[1],
+        "y_block_columns": block.columns,
+        "y_rows": output[0],
+        "y_columns": output[1],
+        "y_vectors": _round_up(block.columns, LANES),
+        "tile_columns": block.columns,
     }
 
 
@@ -157,13 +178,24 @@ def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> d
     """Return the sizes of the images that windows read; `padding` is the padding before them."""
     (h, w), (top, left) = spatial, padding
     return {
-        "x_row": w, "x_down": block.rows * stride[0] * w, "x_across": block.columns * stride[1],
-        "before": -(top * w + left), "parts": block.parts, "rows": block.tall,
-        "part": block.tall * block.pitch, "vectors": _round_up(block.pitch, LANES),
-        "row_step": stride[0], "column_step": stride[1], "row_apart": stride[0] * w,
-        "lanes_apart": LANES * stride[1], "at_down": block.rows * stride[0],
-        "at_across": block.columns * stride[1], "h_low": top, "h_high": h + top, "w_low": left,
-        "w_high": w + left,
+        "x_row_stride": w,
+        "x_block_row_stride": block.rows * stride[0] * w,
+        "x_block_column_stride": block.columns * stride[1],
+        "x_start": -(top * w + left),
+        "tile_parts": block.parts,
+        "part_rows": block.tall,
+        "part_stride": block.tall * block.pitch,
+        "part_vectors": _round_up(block.pitch, LANES),
+        "row_step": stride[0],
+        "column_stride": stride[1],
+        "row_stride": stride[0] * w,
+        "vector_stride": LANES * stride[1],
+        "block_row_step": block.rows * stride[0],
+        "block_column_step": block.columns * stride[1],
+        "row_low": top,
+        "row_high": h + top,
+        "column_low": left,
+        "column_high": w + left,
     }
 
 
@@ -172,22 +204,29 @@ def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | Non
     block = _block(g.type.size, g.output, _reach(g), g.stride, (1, 1))
     if block is None or g.kernel[0] * g.kernel[1] > MAX_DEPTHWISE_TAPS:
         return None
-    sizes = _images(g, True) | _output_sizes(block, g.output) | _input_sizes(
-        block, g.spatial, g.padding, g.stride)
+    sizes = (
+        _images(g, True)
+        | _output_sizes(block, g.output)
+        | _input_sizes(block, g.spatial, g.padding, g.stride)
+    )
     part, stride = block.tall * block.pitch, g.stride[0]
     offsets = [i % stride * part + i // stride * block.pitch + j for i, j in _taps(g)]
-    return DepthwiseCall(builder, _static_step(g.stride[1]), np.array(offsets, np.int64),
-                _ordered_sizes(sizes, block, g.type.size))
+    return DepthwiseCall(
+        builder,
+        _static_step(g.stride[1]),
+        np.array(offsets, np.int64),
+        _ordered_sizes(sizes, block, g.type.size),
+    )
 
 
 def forward(g: Geometry) -> DepthwiseCall | None:
     """Plan the forward pass on x, offsets, weight, bias, y; None if windows are too large."""
-    return _forward(g, depthwise.windows)
+    return _forward(g, depthwise.build_forward)
 
 
 def backward_weight(g: Geometry) -> DepthwiseCall | None:
     """Plan the weight gradient on x, offsets, gy, gw."""
-    return _forward(g, depthwise.weight)
+    return _forward(g, depthwise.build_weight_gradient)
 
 
 def backward_data(g: Geometry) -> DepthwiseCall | None:
@@ -201,10 +240,10 @@ def backward_data(g: Geometry) -> DepthwiseCall | None:
     sizes = _images(g, False) | _output_sizes(block, g.spatial)
     if g.stride == (1, 1):
         sizes |= _input_sizes(block, g.output, before, (1, 1))
-        builder, step = depthwise.windows, _static_step(1)
+        builder, step = depthwise.build_forward, _static_step(1)
     else:
         sizes |= _spread(block, g.output, (-before[0], -before[1]), g.stride)
-        builder, step = depthwise.spread, _static_step(g.stride[1])
+        builder, step = depthwise.build_strided_input_gradient, _static_step(g.stride[1])
     return DepthwiseCall(builder, step, offsets, _ordered_sizes(sizes, block, g.type.size))
 
 
@@ -219,22 +258,22 @@ def _spread(block: _Block, output: Pair, first: Pair, stride: Pair) -> dict[str,
     )
     down, across = block.rows // sh, block.columns // sw
     return {
-        "x_row": w,
-        "x_down": down * w,
-        "x_across": across,
-        "before": begin[0] * w + begin[1],
-        "rows": rows,
-        "vectors": _round_up(count, LANES),
-        "column_step": sw,
-        "row_apart": sh * block.pitch,
-        "lanes_apart": LANES * sw,
-        "wide": count,
-        "start": at[0] * block.pitch + at[1],
-        "blank": _round_up(block.tall * block.pitch, FLAT_LANES) + 1,
-        "at_down": down,
-        "at_across": across,
-        "h_low": -begin[0],
-        "h_high": h - begin[0],
-        "w_low": -begin[1],
-        "w_high": w - begin[1],
+        "x_row_stride": w,
+        "x_block_row_stride": down * w,
+        "x_block_column_stride": across,
+        "x_start": begin[0] * w + begin[1],
+        "part_rows": rows,
+        "part_vectors": _round_up(count, LANES),
+        "column_stride": sw,
+        "row_stride": sh * block.pitch,
+        "vector_stride": LANES * sw,
+        "tile_columns": count,
+        "spread_start": at[0] * block.pitch + at[1],
+        "zero_vectors": _round_up(block.tall * block.pitch, FLAT_LANES) + 1,
+        "block_row_step": down,
+        "block_column_step": across,
+        "row_low": -begin[0],
+        "row_high": h - begin[0],
+        "column_low": -begin[1],
+        "column_high": w - begin[1],
     }

@@ -11,8 +11,28 @@ from math import inf
 from typing import NamedTuple
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
-    Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
+    Accumulator,
+    Affine,
+    Apply,
+    Begin,
+    Buffer,
+    Constant,
+    Expression,
+    Extent,
+    Index,
+    IndexValue,
+    Kernel,
+    Load,
+    Loop,
+    LoopKind,
+    ReduceOp,
+    Scalar,
+    Size,
+    SizeValue,
+    Statement,
+    Store,
+    Type,
+    Update,
 )
 from ..target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..target.eager_costs import POOLED_LANES
@@ -23,22 +43,22 @@ class PoolNhwcSizes(NamedTuple):
     """A kernel's size arguments, in order.
 
     Results have `rows` * `columns` pixels of `channels`, in `vectors` of POOLED_LANES. Windows have
-    `taps` rows and `window` columns; an image has `pixels`. Strides, in elements: `x_image` and
-    `y_image` of images, `y_row` of result rows, `entries` of weight rows.
+    `window_rows` * `window_columns` elements; an image of x has `image_pixels`. Strides are in
+    elements.
     """
 
     images: int
     rows: int
     columns: int
-    taps: int
-    window: int
+    window_rows: int
+    window_columns: int
     vectors: int
     channels: int
-    pixels: int
-    x_image: int
-    y_image: int
-    y_row: int
-    entries: int
+    image_pixels: int
+    x_image_stride: int
+    y_image_stride: int
+    y_row_stride: int
+    weight_row_stride: int
 
 
 class Pixels:
@@ -50,65 +70,85 @@ class Pixels:
     def __init__(self, type: Type, **bounds: int) -> None:
         self.type, bounds = (
             type,
-            {"taps": MAX_POOL_WINDOW_EXTENT, "window": MAX_POOL_WINDOW_EXTENT, **bounds},
+            {
+                "window_rows": MAX_POOL_WINDOW_EXTENT,
+                "window_columns": MAX_POOL_WINDOW_EXTENT,
+                **bounds,
+            },
         )
         self.sizes = {name: Size(name, bounds.get(name)) for name in PoolNhwcSizes._fields}
-        self.image, self.r, self.q, self.v = (Index(name) for name in ("image", "r", "q", "v"))
-        self.lane, self.i, self.j = (Index(name) for name in ("lane", "i", "j"))
+        self.image, self.row, self.column, self.vector = (
+            Index(name) for name in ("image", "r", "q", "v")
+        )
+        self.lane, self.tap_row, self.tap_column = (Index(name) for name in ("lane", "i", "j"))
         self.x, self.y = Buffer(type, "x"), Buffer(type, "y")
         self.rows, self.columns = Buffer(Type.I64, "rows"), Buffer(Type.I64, "columns")
-        self.row = Load(self.rows, self.at((self.r, "taps"), (self.i, 1)))
-        self.column = Load(self.columns, self.at((self.q, "window"), (self.j, 1)))
-        self.inside = all_of(
-            *[compare(Scalar.GE, each, number(0)) for each in (self.row, self.column)]
+        self.x_row = Load(self.rows, self.affine((self.row, "window_rows"), (self.tap_row, 1)))
+        self.x_column = Load(
+            self.columns, self.affine((self.column, "window_columns"), (self.tap_column, 1))
         )
-        self.known = compare(Scalar.LT, IndexValue(self.at((self.v, POOLED_LANES), (self.lane, 1))),
-                             SizeValue(self.sizes["channels"]))
+        self.is_inside = all_of(
+            *[compare(Scalar.GE, each, number(0)) for each in (self.x_row, self.x_column)]
+        )
+        self.lane_mask = compare(
+            Scalar.LT,
+            IndexValue(self.affine((self.vector, POOLED_LANES), (self.lane, 1))),
+            SizeValue(self.sizes["channels"]),
+        )
 
     def kernel(self, name: str, buffers: list[Buffer], body: Statement) -> Kernel:
         return Kernel(name, buffers, [body], list(self.sizes.values()))
 
-    def at(self, *terms: tuple[Index, Extent | str]) -> Affine:
-        return Affine(0, tuple([
-            (i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))
+    def affine(self, *terms: tuple[Index, Extent | str]) -> Affine:
+        return Affine(0, tuple([(i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))
 
-    def channels(self, image: str) -> Affine:
-        return self.at((self.image, image), (self.v, POOLED_LANES), (self.lane, 1))
+    def channel_index(self, image: str) -> Affine:
+        return self.affine((self.image, image), (self.vector, POOLED_LANES), (self.lane, 1))
 
     @property
-    def place(self) -> Affine:
+    def result_index(self) -> Affine:
         """The index of an element of the result."""
-        return self.at((self.image, "y_image"), (self.r, "y_row"), (self.q, "channels"),
-                       (self.v, POOLED_LANES), (self.lane, 1))
+        return self.affine(
+            (self.image, "y_image_stride"),
+            (self.row, "y_row_stride"),
+            (self.column, "channels"),
+            (self.vector, POOLED_LANES),
+            (self.lane, 1),
+        )
 
     @property
-    def steps(self) -> tuple[tuple[Expression, Extent], ...]:
+    def x_offset(self) -> tuple[tuple[Expression, Extent], ...]:
         """The offset of the pixel under the window from the image's first pixel."""
-        return ((self.row, 1), (self.column, 1))
+        return ((self.x_row, 1), (self.x_column, 1))
 
     @property
-    def met(self) -> Load:
-        return Load(self.x, self.channels("x_image"), self.steps, all_of(self.inside, self.known))
+    def x_element(self) -> Load:
+        return Load(
+            self.x,
+            self.channel_index("x_image_stride"),
+            self.x_offset,
+            all_of(self.is_inside, self.lane_mask),
+        )
 
     @property
-    def largest(self) -> Expression:
+    def x_element_or_lowest(self) -> Expression:
         """The element under the window; -inf in the padding."""
         lowest = Constant(self.type, -inf)
-        return Apply(Scalar.WHERE, (self.inside, self.met, lowest), self.type)
+        return Apply(Scalar.WHERE, (self.is_inside, self.x_element, lowest), self.type)
 
     def windows(self, body: list[Statement]) -> Statement:
         """Loop over the elements of a window."""
-        inner = Loop(self.j, self.sizes["window"], body)
-        return Loop(self.i, self.sizes["taps"], [inner])
+        inner = Loop(self.tap_column, self.sizes["window_columns"], body)
+        return Loop(self.tap_row, self.sizes["window_rows"], [inner])
 
     def lanes(self, body: list[Statement]) -> Statement:
         return Loop(self.lane, POOLED_LANES, body, LoopKind.VECTORIZED)
 
     def each_pixel(self, body: list[Statement]) -> Statement:
         """Loop over all pixels of the result, parallel over images and rows."""
-        body = [Loop(self.v, self.sizes["vectors"], [self.lanes(body)])]
-        body = [Loop(self.q, self.sizes["columns"], body)]
-        body = [Loop(self.r, self.sizes["rows"], body, LoopKind.PARALLEL)]
+        body = [Loop(self.vector, self.sizes["vectors"], [self.lanes(body)])]
+        body = [Loop(self.column, self.sizes["columns"], body)]
+        body = [Loop(self.row, self.sizes["rows"], body, LoopKind.PARALLEL)]
         return Loop(self.image, self.sizes["images"], body, LoopKind.PARALLEL)
 
 
@@ -120,12 +160,18 @@ def sums(type: Type) -> Kernel:
     """
     p, total = Pixels(type), Accumulator(ReduceOp.SUM, type)
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
-    divisor = Apply(Scalar.MUL, (Load(by_row, p.at((p.r, 1))), Load(by_column, p.at((p.q, 1)))),
-                    type)
-    body = p.each_pixel([
-        Begin(total), p.windows([Update(total, p.met)]),
-        Store(p.y, p.place, Apply(Scalar.DIV, (total, divisor), type), mask=p.known),
-    ])
+    divisor = Apply(
+        Scalar.MUL,
+        (Load(by_row, p.affine((p.row, 1))), Load(by_column, p.affine((p.column, 1)))),
+        type,
+    )
+    body = p.each_pixel(
+        [
+            Begin(total),
+            p.windows([Update(total, p.x_element)]),
+            Store(p.y, p.result_index, Apply(Scalar.DIV, (total, divisor), type), mask=p.lane_mask),
+        ]
+    )
     return p.kernel("pool_sums_last", [p.x, p.rows, p.columns, by_row, by_column, p.y], body)
 
 
@@ -133,9 +179,13 @@ def sums(type: Type) -> Kernel:
 def maxima(type: Type) -> Kernel:
     """Build maxima of windows; NaN is the greatest. Buffers: x, rows, columns, y."""
     p, top = Pixels(type), Accumulator(ReduceOp.MAXIMUM, type)
-    body = p.each_pixel([
-        Begin(top), p.windows([Update(top, p.largest)]), Store(p.y, p.place, top, mask=p.known),
-    ])
+    body = p.each_pixel(
+        [
+            Begin(top),
+            p.windows([Update(top, p.x_element_or_lowest)]),
+            Store(p.y, p.result_index, top, mask=p.lane_mask),
+        ]
+    )
     return p.kernel("pool_maxima_last", [p.x, p.rows, p.columns, p.y], body)
 
 
@@ -148,20 +198,32 @@ def maxima_backward(type: Type) -> Kernel:
     """
     p, place = Pixels(type), Accumulator(ReduceOp.MINIMUM, Type.I32, "place")
     gy, gx, z = Buffer(type, "gy"), Buffer(type, "gx"), Index("z")
-    target = p.at((p.image, "x_image"), (z, "channels"), (p.v, POOLED_LANES), (p.lane, 1))
+    target = p.affine(
+        (p.image, "x_image_stride"), (z, "channels"), (p.vector, POOLED_LANES), (p.lane, 1)
+    )
     zero = Constant(type, 0.0)
-    clear = Loop(z, p.sizes["pixels"], [p.lanes([Store(gx, target, zero, mask=p.known)])])
-    number_of = cast(Apply(Scalar.ADD, (p.row, p.column), Type.I64), Type.I32)
-    place_of_maximum = first_of_equals(p.met, Load(p.y, p.place, mask=p.known), number_of)
+    clear = Loop(z, p.sizes["image_pixels"], [p.lanes([Store(gx, target, zero, mask=p.lane_mask)])])
+    number_of = cast(Apply(Scalar.ADD, (p.x_row, p.x_column), Type.I64), Type.I32)
+    place_of_maximum = first_of_equals(
+        p.x_element, Load(p.y, p.result_index, mask=p.lane_mask), number_of
+    )
     place_of_maximum = Apply(
-        Scalar.WHERE, (p.inside, place_of_maximum, number(NO_PLACE, Type.I32)), Type.I32
+        Scalar.WHERE, (p.is_inside, place_of_maximum, number(NO_PLACE, Type.I32)), Type.I32
     )
     chosen = compare(Scalar.EQ, place, number_of)
-    share = Apply(Scalar.WHERE, (chosen, Load(gy, p.place, mask=p.known), zero), type)
-    store = Store(gx, p.channels("x_image"), share, p.steps, all_of(p.inside, p.known), add=True)
+    share = Apply(Scalar.WHERE, (chosen, Load(gy, p.result_index, mask=p.lane_mask), zero), type)
+    store = Store(
+        gx,
+        p.channel_index("x_image_stride"),
+        share,
+        p.x_offset,
+        all_of(p.is_inside, p.lane_mask),
+        add=True,
+    )
     spread = p.lanes(
-        [Begin(place), p.windows([Update(place, place_of_maximum)]), p.windows([store])])
-    pixels = Loop(p.r, p.sizes["rows"], [Loop(p.q, p.sizes["columns"], [spread])])
-    vectors = Loop(p.v, p.sizes["vectors"], [clear, pixels], LoopKind.PARALLEL)
+        [Begin(place), p.windows([Update(place, place_of_maximum)]), p.windows([store])]
+    )
+    pixels = Loop(p.row, p.sizes["rows"], [Loop(p.column, p.sizes["columns"], [spread])])
+    vectors = Loop(p.vector, p.sizes["vectors"], [clear, pixels], LoopKind.PARALLEL)
     nest = Loop(p.image, p.sizes["images"], [vectors], LoopKind.PARALLEL)
     return p.kernel("pool_maxima_last_backward", [p.x, p.rows, p.columns, p.y, gy, gx], nest)

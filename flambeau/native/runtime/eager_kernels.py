@@ -58,8 +58,8 @@ class EagerKernel:
         return kernel
 
 
-DEPTHWISE_WEIGHT = EagerKernel("depthwise_nhwc", "weight")
-DEPTHWISE_WINDOWS = EagerKernel("depthwise_nhwc", "windows")
+DEPTHWISE_WEIGHT = EagerKernel("depthwise_nhwc", "build_weight_gradient")
+DEPTHWISE_WINDOWS = EagerKernel("depthwise_nhwc", "build_forward")
 
 ADD_ROWS = EagerKernel("embedding", "add_rows")
 MOST_OF_EVEN_BAGS = EagerKernel("embedding", "most_of_even_bags")

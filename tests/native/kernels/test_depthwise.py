@@ -106,9 +106,9 @@ def test_channels_innermost(check, case: str) -> None:
     there, back = (depthwise_last._tables(window, spatial, channels, b) for b in (False, True))
     zeros = np.zeros_like(bias)
     for kernel_, source, t, others, want in (
-        (depthwise_nhwc.windows, x, there, (entries, bias), images[2]),
-        (depthwise_nhwc.windows, gy, back, (entries, zeros), images[3]),
-        (depthwise_nhwc.weight, x, there, (images[1],), entry_gradients),
+        (depthwise_nhwc.build_forward, x, there, (entries, bias), images[2]),
+        (depthwise_nhwc.build_forward, gy, back, (entries, zeros), images[3]),
+        (depthwise_nhwc.build_weight_gradient, x, there, (images[1],), entry_gradients),
     ):
         inputs = [np.moveaxis(source, 1, -1), t.rows, t.columns, *others]
         empty = np.full(want.shape, np.nan, np.float32)
