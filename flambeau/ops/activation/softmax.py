@@ -28,8 +28,8 @@ from ..core.promotion import compute_dtype
 from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import matrices
 from ..creation.creation import public
-from ..native.pointwise import large
-from ..native.rows import over_rows
+from ..native.pointwise import try_kernel
+from ..native.rows import run_over_rows
 from ..native.rows import logsumexp as rows_logsumexp
 from ..native.small_arrays import LOG_SOFTMAX, SOFTMAX
 from ..reduction.numpy_reductions import reduce_max, reduce_sum
@@ -85,7 +85,7 @@ _KERNELS: dict[Formula, EagerKernel] = {
 def _compute(formula: Formula, x: Array, axis: int) -> Array:
     """The formula's result in the dtype of x: by its kernel, or by NumPy in blocks of rows."""
     if x.size > MAX_NUMPY_ROW_ELEMENTS \
-            and (y := over_rows(_KERNELS[formula], axis, x)) is not None:
+            and (y := run_over_rows(_KERNELS[formula], axis, x)) is not None:
         return y
     y = np.empty(x.shape, x.dtype)
     if axis != x.ndim - 1 or not x.flags.c_contiguous:
@@ -114,7 +114,7 @@ def _compute_as(
             f"\"{name}_{kernel_name}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
         )
     if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
-            and (y := over_rows(_KERNELS[formula], axis, input)) is not None:
+            and (y := run_over_rows(_KERNELS[formula], axis, input)) is not None:
         return y
     inside = compute_dtype(kind)
     x = input if input.dtype == inside else input.astype(kind).astype(inside, copy=False)
@@ -177,7 +177,7 @@ def softmax_backward(
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MAX_NUMPY_ROW_ELEMENTS and input_dtype is None:
-        y = over_rows(kernels.SOFTMAX_BACKWARD, dim, grad_output, output)
+        y = run_over_rows(kernels.SOFTMAX_BACKWARD, dim, grad_output, output)
         if y is not None:
             return y
     inside = compute_dtype(output.dtype)
@@ -248,7 +248,7 @@ def _log_softmax_tangent(input_t: Array, output: Array, dim: int) -> Array:
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MAX_NUMPY_ROW_ELEMENTS:
-        y = over_rows(kernels.LOG_SOFTMAX_TANGENT, dim, input_t, output)
+        y = run_over_rows(kernels.LOG_SOFTMAX_TANGENT, dim, input_t, output)
         if y is not None:
             return y
     inside = compute_dtype(output.dtype)
@@ -267,7 +267,7 @@ def log_softmax_backward(
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MAX_NUMPY_ROW_ELEMENTS and input_dtype is None:
-        y = over_rows(kernels.LOG_SOFTMAX_BACKWARD, dim, grad_output, output)
+        y = run_over_rows(kernels.LOG_SOFTMAX_BACKWARD, dim, grad_output, output)
         if y is not None:
             return y
     inside = compute_dtype(output.dtype)
@@ -317,7 +317,7 @@ def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> 
     if x.size:
         top = np.asarray(reduce_max(x.real, axes, None, None, True))
         top[~np.isfinite(top)] = 0
-        powers = large(_exp_shifted, x, top) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
+        powers = try_kernel(_exp_shifted, x, top) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
         powers = _exp_shifted(x, top) if powers is None else powers
         y = np.log(reduce_sum(powers, axes, None, None, True)) + top
     else:

@@ -15,7 +15,7 @@ from ...native.target.load_balance import TYPICAL_THREADS
 from ...tensor.dtypes import FLOATS
 from ..core.number_cache import number
 from ..linalg.matmul import product
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from ..native.route import native_route
 from ..native.small_arrays import PROBABILITIES
 
@@ -94,7 +94,7 @@ def backward(
     inner = np.einsum("...i,...i->...", g, y)[..., None]
     dp = product(g, v.swapaxes(-1, -2))
     factor = np.asarray(scale, q.dtype)
-    ds = large(_slope, dp, p, inner, factor)
+    ds = try_kernel(_slope, dp, p, inner, factor)
     if ds is None:
         ds = _slope(dp, p, inner, factor)
     return (product(ds, k), product(ds.swapaxes(-1, -2), q), product(p.swapaxes(-1, -2), g))

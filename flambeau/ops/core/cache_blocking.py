@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import BLOCK_ELEMENTS, MIN_BIT_BLEND_ELEMENTS
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 
 
 def blockwise(body: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
@@ -22,7 +22,7 @@ def blockwise(body: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarra
         for a in arrays
     ):
         return body(*arrays)
-    if (y := large(body, *arrays)) is not None:
+    if (y := try_kernel(body, *arrays)) is not None:
         return y
     y = np.empty(first.shape, first.dtype)
     flat, pieces = y.reshape(-1), [a.reshape(-1) for a in arrays]

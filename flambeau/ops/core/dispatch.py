@@ -29,7 +29,7 @@ from .inplace import OPERANDS, inplace_twin
 from .out import write_out
 from .number_cache import CACHED_NUMBERS, cache_number
 from .legacy_argument_order import OLD_ORDERED
-from ..native.pointwise import large, swap_operands
+from ..native.pointwise import try_kernel, swap_operands
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
 from .operator import Kind, Operator, Promotion, publish
@@ -120,7 +120,7 @@ def _unary(operator: Operator) -> Callable:
             a = input._array
             kind = a.dtype
             if kind is FLOAT32 or kind in fast:
-                if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := large(body, a)) is None:
+                if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := try_kernel(body, a)) is None:
                     y = body(a)
             else:
                 y = compute_pointwise(operator, (input,), ())
@@ -163,12 +163,12 @@ def _binary(
             if (cls is int and kind in with_integer) or (cls is float and kind in with_number):
                 if (b := CACHED_NUMBERS.get((other, kind))) is None:
                     b = cache_number(other, kind)
-                if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := large(body, a, b)) is None:
+                if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := try_kernel(body, a, b)) is None:
                     y = body(a, b)
             else:
                 b = other._array
                 if kind is b.dtype and (kind is FLOAT32 or kind in fast):
-                    if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := large(body, a, b)) is None:
+                    if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := try_kernel(body, a, b)) is None:
                         y = body(a, b)
                 else:
                     y = compute_pointwise(operator, (input, other), ())
@@ -281,7 +281,7 @@ def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
             except OverflowError:
                 return forward(other, self)
         try:
-            if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := large(turned, a, b)) is None:
+            if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := try_kernel(turned, a, b)) is None:
                 y = body(b, a)
         except RuntimeWarning:
             return forward(other, self)

@@ -20,7 +20,7 @@ from ...tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, cast_inputs
 from .errors import MISSING, Overriding, check_sequence, explain
 from .legacy_argument_order import OLD_ORDERED, in_order
-from ..native.pointwise import large_with
+from ..native.pointwise import try_kernel_with
 from .out import write_out
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
@@ -36,7 +36,7 @@ _NAMES: dict[str, Any] = {
     "new": object.__new__, "ndarray": np.ndarray, "errstate": np.errstate, "AUTOCAST": AUTOCAST,
     "cast_inputs": cast_inputs, "creation": creation, "FAST": FLOATS,
     "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
-    "large_with": large_with, "laid_out": lay_out, "check_sequence": check_sequence,
+    "try_kernel_with": try_kernel_with, "laid_out": lay_out, "check_sequence": check_sequence,
     "as_dtype": as_dtype, "refuse_eight_bit": refuse_eight_bit, "in_order": in_order,
     "__name__": __name__,
 }
@@ -293,7 +293,7 @@ class _Computation:
             f"    kind_ = {first}.dtype",
             f"    if kind_ in FAST{same}:",
             f"        if {first}.size <= MAX_NUMPY_COSTLY_ELEMENTS "
-            f"or (y := large_with(body, ({arrays},), ({plain}), "
+            f"or (y := try_kernel_with(body, ({arrays},), ({plain}), "
             f"{{{options}}})) is None:",
             f"            y = body({supplied})",
             "    else:",

@@ -26,7 +26,7 @@ from ..documentation.lazy_docstring import own_text
 from .errors import not_a_tensor, not_this_tensor
 from .number_cache import ORDINARY, number
 from .legacy_argument_order import OLD_ORDERED, in_order
-from ..native.pointwise import large_with
+from ..native.pointwise import try_kernel_with
 from ..native.row_copies import fill
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
             a.transpose(order) if a.__class__ is np.ndarray and a.ndim else a for a in operands
         ]
     body = operator.ufunc or operator.body
-    return large_with(body, tuple(operands), tuple(values.values()), named, array) is not None
+    return try_kernel_with(body, tuple(operands), tuple(values.values()), named, array) is not None
 
 
 def _apart(operand: Any, array: Any) -> bool:

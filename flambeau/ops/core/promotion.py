@@ -14,7 +14,7 @@ from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from .narrow_arithmetic import compute_narrow
 from .operator import Operator, Promotion
-from ..native.pointwise import large_with, min_kernel_elements, mix_dtypes, swap_operands
+from ..native.pointwise import try_kernel_with, min_kernel_elements, mix_dtypes, swap_operands
 
 
 def compute_pointwise(
@@ -65,7 +65,7 @@ def _halves(
         return None
     arrays = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
               else _cast(x, types.float32.numpy, common) for x in operands]
-    return large_with(body, tuple(arrays), attributes, options)
+    return try_kernel_with(body, tuple(arrays), attributes, options)
 
 
 def _promote_mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:

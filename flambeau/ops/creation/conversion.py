@@ -22,7 +22,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import opaque
-from ..native.pointwise import large_cast
+from ..native.pointwise import try_cast_kernel
 from ..native.transpose import put_in_order
 from .creation import public
 
@@ -58,7 +58,7 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
     if array.size > MAX_NUMPY_COSTLY_ELEMENTS:
         source = array if form is preserve_format else put_in_order(array)
         fits = form is preserve_format or source.flags.c_contiguous
-        if fits and (y := large_cast(source, dtype)) is not None:
+        if fits and (y := try_cast_kernel(source, dtype)) is not None:
             return y if form in (preserve_format, contiguous_format) else copy_in_format(y, form)
     if form is preserve_format and not is_plain(array):
         result = empty_preserving(array, dtype)

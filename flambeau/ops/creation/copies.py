@@ -22,7 +22,7 @@ from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..core.sample_inputs import real_line
-from ..native.row_copies import fill, large_copy
+from ..native.row_copies import fill, try_copy_kernel
 from ..native.transpose import in_order
 from .conversion import cast
 from .creation import public
@@ -47,7 +47,7 @@ def clone(input: Array, *, memory_format: Any = preserve_format) -> Array:
         return y
     in_order_anyway = memory_format is preserve_format and is_plain(input)
     if in_order_anyway or memory_format is contiguous_format:
-        if (y := large_copy(input)) is not None:
+        if (y := try_copy_kernel(input)) is not None:
             return y
     elif input.nbytes >= MIN_THREADED_COPY_BYTES and memory_format is preserve_format:
         y = empty_preserving(input, input.dtype)

@@ -17,7 +17,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..creation.creation import arange
-from ..native.embedding import bags_most, bags_summed
+from ..native.embedding import find_bag_maxima, sum_bags
 from .embedding import check_indices, embedding_dense_backward, embedding_renorm_
 from .embedding import rows_of as embedding_rows
 
@@ -88,13 +88,13 @@ def reduced_bags(
         each = None if each is None else each[valid]
     width, inside = weight.shape[1], compute_dtype(weight.dtype)
     if mode == _MAX and bags.__class__ is np.ndarray and (
-        most := bags_most(weight, indices, bags, offsets.size)
+        most := find_bag_maxima(weight, indices, bags, offsets.size)
     ) is not None:
         return most
     shape = (offsets.size, width)
     argmax = np.full(shape, -1, np.int64) if mode == _MAX else np.broadcast_to(np.int64(-1), shape)
     if mode != _MAX and indices.size and bags.__class__ is np.ndarray and (
-        y := bags_summed(weight, indices, bags, offsets.size, each)
+        y := sum_bags(weight, indices, bags, offsets.size, each)
     ) is not None:
         if mode == _MEAN:
             counts = np.diff(offsets, append=bags.size) if padding_idx < 0 \

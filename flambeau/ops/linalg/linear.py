@@ -18,7 +18,7 @@ from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..native.matmul import large_product
+from ..native.matmul import try_product
 from .matmul import product
 
 _BLAS = (FLOAT32, FLOAT64)
@@ -62,7 +62,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     _check(input, weight, bias)
     if weight.ndim == 2 and input.size > MIN_PRODUCT_LHS_ELEMENTS and input.dtype is weight.dtype:
         rows = input.reshape(-1, input.shape[-1])
-        y = large_product(rows, weight.T, bias)
+        y = try_product(rows, weight.T, bias)
         if y is not None:
             return y.reshape(*input.shape[:-1], y.shape[1])
     if input.ndim > 2:
@@ -76,7 +76,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
 def _of_rows(input: Array, weight: Array, bias: Array | None) -> Array:
     """linear of a stack of rows, or of many."""
     rows = input.reshape(-1, input.shape[-1]) if input.ndim > 2 else input
-    y = large_product(rows, weight.T, bias) if rows.size > MIN_PRODUCT_LHS_ELEMENTS else None
+    y = try_product(rows, weight.T, bias) if rows.size > MIN_PRODUCT_LHS_ELEMENTS else None
     if y is None:
         y = rows.dot(weight.T)
         if bias is not None:
@@ -193,7 +193,7 @@ def rows_product(input: Array, other: Array) -> Array:
         other = other.reshape(-1, other.shape[-1])
     if input.dtype in _BLAS:
         if input.size > MIN_PRODUCT_LHS_ELEMENTS \
-                and (y := large_product(input.T, other)) is not None:
+                and (y := try_product(input.T, other)) is not None:
             return y
         return np.dot(input.T, other)
     return product(input.T, other)

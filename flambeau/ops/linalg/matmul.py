@@ -18,9 +18,9 @@ from ...tensor.windows.batch import Batch
 from ..core.errors import not_a_tensor
 from ..core.operator import Array
 from ..core.sample_inputs import Rng, Sample
-from ..native.matmul import large_product
+from ..native.matmul import try_product
 from ..core.registry import composite, opaque
-from ..native.rows import sum_of, times_vector
+from ..native.rows import sum_of, multiply_by_vector
 from ..quantized.integer_matmul import multiply_int8
 
 
@@ -35,12 +35,12 @@ def product(a: Array, b: Array) -> Array:
             and a.flags.c_contiguous:  # one large product
         return product(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
     if FROM_NUMPY[a.dtype] in HALF:
-        if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := large_product(a, b)) is not None:
+        if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := try_product(a, b)) is not None:
             return y
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
     if a.dtype.kind == "b":
         raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')
-    if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := large_product(a, b)) is not None:
+    if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := try_product(a, b)) is not None:
         return y
     if a.size > MAX_COUNTED_ROW_ELEMENTS and (y := _by_vector(a, b)) is not None:
         return y
@@ -50,7 +50,7 @@ def product(a: Array, b: Array) -> Array:
 def _by_vector(a: Array, b: Array) -> Array | None:
     """Return a large product with a vector, computed on all threads; None for other operands."""
     if a.ndim == 2 and b.ndim == 1 and a.shape[0] > 1:
-        return times_vector(a, b)
+        return multiply_by_vector(a, b)
     return _large_dot(a, b) if a.size == b.size else None
 
 
@@ -288,7 +288,7 @@ def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
             and kind is b.dtype and kind in FLOATS
         ):
             return matmul(self, other)
-        if a.size <= MIN_PRODUCT_LHS_ELEMENTS or (y := large_product(a, b)) is None:
+        if a.size <= MIN_PRODUCT_LHS_ELEMENTS or (y := try_product(a, b)) is None:
             y = a.dot(b)  # half of np.matmul's overhead
     except AttributeError:
         return NotImplemented

@@ -15,7 +15,7 @@ from ...tensor.random.distributions import within_unit
 from ...tensor.tensor import Tensor
 from .elementwise import _kind, _reduce
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from ..core.autocast import Policy, autocasting
 from ..core.operator import Array, publish
 from ..core.promotion import compute_dtype
@@ -186,7 +186,7 @@ def _bce_logits(
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     if pos_weight is None:
         is_large = x.size > MAX_NUMPY_POINTWISE_ELEMENTS and x.shape == t.shape
-        y = large(_logit_entropy, x, t) if is_large else None
+        y = try_kernel(_logit_entropy, x, t) if is_large else None
         y = _logit_entropy(x, t) if y is None else y
     else:
         each = (pos_weight.astype(inside, copy=False) - 1) * t + 1

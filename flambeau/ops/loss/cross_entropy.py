@@ -23,7 +23,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..indexing.gather import all_below
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from ..native.small_arrays import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD
 from .batched_rows import batch_fused, batch_likelihood, rows_of, shares_of
 from .reduction import MEAN, NONE, reduction_number
@@ -292,7 +292,7 @@ def _slope(
             FastCalls.alone(kernel, result, t, np.asarray(c, logs.dtype), *result.shape)
             return result
     if logs.size > MAX_NUMPY_POINTWISE_ELEMENTS and logs.ndim == 2:
-        shared = large(_share_out, logs, c[:, None] if c.ndim else np.asarray(c))
+        shared = try_kernel(_share_out, logs, c[:, None] if c.ndim else np.asarray(c))
         if shared is not None:
             shared[np.arange(len(t)), t] -= c
             return shared

@@ -18,7 +18,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
-from ..native.pointwise import large_with
+from ..native.pointwise import try_kernel_with
 from ..core.autocast import Policy, autocasting
 from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
@@ -59,7 +59,7 @@ def _reduce(y: Array, reduction: int, kind: np.dtype) -> Array:
 def _large(formula: Any, x: Array, t: Array, reduction: int) -> Any:
     """A formula of large arrays, reduced, in machine code; None without it."""
     if reduction == NONE:
-        return large_with(formula, (x, t), (), {}) if x.shape == t.shape else None
+        return try_kernel_with(formula, (x, t), (), {}) if x.shape == t.shape else None
     total = sum_of(formula, x, t)
     return total / x.size if total is not None and reduction == MEAN else total
 
@@ -96,7 +96,7 @@ def _push_difference(
             total = sum_of(formula, *operands)
             total = total / x.size if total is not None and reduction == MEAN else total
         elif all(a.shape == x.shape for a in operands):
-            total = large_with(formula, operands, (), {})
+            total = try_kernel_with(formula, operands, (), {})
         if total is not None:
             return np.asarray(total, kind)
     return _reduce(formula(*operands), reduction, kind)

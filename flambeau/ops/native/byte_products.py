@@ -48,7 +48,7 @@ def pack_panels(codes: np.ndarray) -> Panels | None:
     return Panels(np.ascontiguousarray(order).view(np.int32)[..., 0], n, columns)
 
 
-def quantized_rows(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray | None:
+def quantize_rows(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray | None:
     """float32 rows (m, k) as unsigned bytes (m, padded k), or None."""
     from ...native.kernels.byte_products import quantize_bytes
 
@@ -70,7 +70,7 @@ def _request_kernel(form: ByteProductForm) -> KernelFunction | None:
 
 
 @native_route
-def large_byte_product(
+def try_byte_product(
     a: np.ndarray, weights: Panels | None, corrections: np.ndarray,
     factors: tuple[np.ndarray, np.ndarray] | None, low: bool,
 ) -> np.ndarray | None:

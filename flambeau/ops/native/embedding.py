@@ -48,18 +48,18 @@ def add_to_rows(table: Array, numbers: Array, g: Array) -> bool:
     if kernel is None or not g.flags.c_contiguous:
         return False
     width = table.shape[1]
-    blocks = _blocks(width)
+    blocks = _count_blocks(width)
     call_on_threads(kernel, g, numbers, table, numbers.size, blocks, width // blocks, width)
     return True
 
 
-def _blocks(width: int) -> int:
+def _count_blocks(width: int) -> int:
     """Into how many blocks of columns the threads share a row."""
     threads = POOL.threads()
     return next((b for b in range(threads, 2 * threads) if width % b == 0), 1)
 
 
-def _even(bags: Array, count: int) -> int:
+def _even_bag_length(bags: Array, count: int) -> int:
     """How many numbers each bag has, if all have as many; else 0."""
     length = bags.size // max(count, 1)
     even = length * count == bags.size > 0 \
@@ -68,13 +68,13 @@ def _even(bags: Array, count: int) -> int:
     return length if even else 0
 
 
-def bags_most(
+def find_bag_maxima(
     table: Array, numbers: Array, bags: Array, count: int
 ) -> tuple[Array, Array] | None:
     """The maxima of the rows in each of `count` bags, and the first row that has each."""
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
-    width, length = table.shape[1], _even(bags, count)
+    width, length = table.shape[1], _even_bag_length(bags, count)
     kernel = kernels.MOST_OF_EVEN_BAGS.address(table.dtype) if length else None
     if kernel is None:
         return None
@@ -83,7 +83,7 @@ def bags_most(
     return y, argmax
 
 
-def bags_summed(
+def sum_bags(
     table: Array, numbers: Array, bags: Array, count: int, each: Array | None
 ) -> Array | None:
     """The sums of the rows in each of `count` bags; `bags`, ascending: that of each number.
@@ -92,7 +92,7 @@ def bags_summed(
     """
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
-    width, length = table.shape[1], _even(bags, count)
+    width, length = table.shape[1], _even_bag_length(bags, count)
     by = () if each is None else (np.ascontiguousarray(each, table.dtype),)
     even = length > 0
     kernel = (kernels.SUM_EVEN_BAGS if even else kernels.SUM_BAGS).address(
@@ -103,7 +103,7 @@ def bags_summed(
         y = np.empty((count, width), table.dtype)
         call_on_threads(kernel, table, numbers, *by, y, count, length, width)
         return y
-    y, blocks = np.zeros((count, width), table.dtype), _blocks(width)
+    y, blocks = np.zeros((count, width), table.dtype), _count_blocks(width)
     call_on_threads(
         kernel,
         table,

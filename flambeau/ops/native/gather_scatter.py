@@ -28,7 +28,7 @@ OPERATIONS: dict[np.ufunc, bool | str] = {
 _BITS = {4: "int32", 8: "int64"}
 
 
-def _apart(x: Array, index: Array, at: int) -> tuple[int, int] | None:
+def _row_strides(x: Array, index: Array, at: int) -> tuple[int, int] | None:
     """How many elements lie before and behind the axis, if the two differ along it alone."""
     if x.__class__ is not np.ndarray or index.__class__ is not np.ndarray:
         return None
@@ -44,7 +44,7 @@ def _apart(x: Array, index: Array, at: int) -> tuple[int, int] | None:
 def take(x: Array, at: int, index: Array) -> Array | None:
     """Elements of x by their numbers along an axis."""
     x = put_in_order(x)
-    apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
+    apart, bits = _row_strides(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or not x.flags.c_contiguous:
         return None
     outer, inner = apart
@@ -69,7 +69,7 @@ def take_within(x: Array, at: int, index: Array) -> Array | None:
     long as the gather.
     """
     x = put_in_order(x)
-    apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
+    apart, bits = _row_strides(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or apart[1] != 1 or not (x.size and x.flags.c_contiguous):
         return None
     kernel = kernels.TAKE_LAST_CHECKED.address(bits)
@@ -96,7 +96,7 @@ def put(
     `add`: or the name of another operation, one of OPERATIONS. `fresh`: y is to be zero before,
     whatever it holds.
     """
-    apart = _apart(y, index, at)
+    apart = _row_strides(y, index, at)
     if apart is None or not y.flags.c_contiguous or value.dtype != y.dtype:
         return False
     kind = (y.dtype.name if y.dtype in _SUMS else None) if add else _BITS.get(y.itemsize)

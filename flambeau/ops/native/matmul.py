@@ -1,6 +1,6 @@
 """Large matrix products by compiled kernels: one per dtype and layout, for matrices of any size.
 
-`large_product` returns None until a form's kernel is compiled, and for forms without one; callers
+`try_product` returns None until a form's kernel is compiled, and for forms without one; callers
 then use NumPy's BLAS. The matrix unit (AMX) needs static shapes, so products that may use it have
 one kernel per shape.
 """
@@ -69,7 +69,7 @@ _plans: dict[tuple, Plan] = {}  # by shapes and strides
 
 
 @native_route
-def large_product(
+def try_product(
     a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None
 ) -> np.ndarray | None:
     """Return a @ b (+ bias) for stacks of matrices with equal dtype and stack shape, or None."""

@@ -60,7 +60,7 @@ def min_kernel_elements(body: Any) -> int:
 
 
 @native_route
-def large(body: Any, *operands: Any) -> Array | None:
+def try_kernel(body: Any, *operands: Any) -> Array | None:
     """body(*operands) for operands of one dtype, in the shape of the first, or None.
 
     Serves floats, and integers if the body is defined on them without division.
@@ -78,7 +78,7 @@ def large(body: Any, *operands: Any) -> Array | None:
         y = np.empty(shape, known[1])
         call_kernel(known[0], first.size, *operands, y, first.size)
         return y
-    if kind not in FLOATS and not (kind in _INTEGERS and _exact(body)) \
+    if kind not in FLOATS and not (kind in _INTEGERS and _is_exact(body)) \
             and not (kind is _BOOL and (body is np.logical_not or not isinstance(body, np.ufunc))):
         return None
     if first.size <= min_kernel_elements(body):
@@ -100,7 +100,7 @@ def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
         _straight[key] = (*entry, min_kernel_elements(known))
 
 
-def _exact(body: Any) -> bool:
+def _is_exact(body: Any) -> bool:
     """Whether a body may run on integers: listed ufuncs, and bodies composed of them."""
     return body in _EXACT or not isinstance(body, np.ufunc)
 
@@ -112,7 +112,7 @@ def mix_dtypes(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
     if first.__class__ is not _ndarray or first.size <= min_kernel_elements(body) \
             or not KernelPolicy.allowed:
         return None
-    if kind not in FLOATS and not (kind in _INTEGERS and _exact(body)):
+    if kind not in FLOATS and not (kind in _INTEGERS and _is_exact(body)):
         return None
     if any(a.__class__ is not _ndarray or a.dtype not in _CASTS for a in operands):
         return None
@@ -127,7 +127,7 @@ _SETTINGS = frozenset((float, int, bool, str, type(None)))
 
 
 @native_route
-def large_with(
+def try_kernel_with(
     body: Any, operands: tuple, plain: tuple, named: dict[str, Any], target: Array | None = None
 ) -> Array | None:
     """body(*given, *plain, **named) on large arrays of one float dtype, or None.
@@ -164,7 +164,7 @@ def large_with(
     if size <= (min_kernel_elements(body) if kind in FLOATS and target is None
                 else MAX_NUMPY_COSTLY_ELEMENTS):
         return None
-    if kind not in FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _exact(body)):
+    if kind not in FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _is_exact(body)):
         return None
     if any(a.dtype != kind and (a.ndim or kind in FLOATS) for a in arrays):
         return None
@@ -200,7 +200,7 @@ def swap_operands(body: Any) -> Callable:
 
 
 @native_route
-def large_cast(x: Array, kind: np.dtype) -> Array | None:
+def try_cast_kernel(x: Array, kind: np.dtype) -> Array | None:
     """A large array in another dtype, or None."""
     if x.__class__ is not _ndarray or not KernelPolicy.allowed:
         return None
@@ -231,7 +231,7 @@ def serve(
     if placed is None and (gapped := _describe_gaps(operands, shape)) is not None:
         placed, steps = gapped
     large = first.size > MAX_NUMPY_POINTWISE_ELEMENTS
-    for arranged in (_unstretch, _in_order):
+    for arranged in (_unstretch, _put_all_in_order):
         if placed is None and large and (target is None or arranged is _unstretch):
             supplied = arranged(operands)
             if (placed := _place(supplied, shape)) is not None:
@@ -344,7 +344,7 @@ def _place(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array |
     operand that has the result's shape)."""
     full = operands[0]
     if full.shape == shape and full.flags.c_contiguous:
-        plain = _plain(operands, shape)
+        plain = _describe_contiguous(operands, shape)
         if plain is not None:
             return plain, 0, full
     if full.shape != shape:
@@ -352,7 +352,7 @@ def _place(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array |
     strides, contiguous, columns = None, True, 0
     if full is not None:
         strides, contiguous = full.strides, full.flags.c_contiguous
-        if not contiguous and not _dense(full):
+        if not contiguous and not _is_dense(full):
             return None
     result = []
     for a in operands:
@@ -374,7 +374,7 @@ def _place(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array |
     return tuple(result), columns, full
 
 
-def _plain(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
+def _describe_contiguous(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
     """The layouts of contiguous arrays of one shape and of numbers; None with any other."""
     result = []
     for a in operands:
@@ -445,13 +445,13 @@ def rows_of_second(x: Array) -> tuple[int, int] | None:
     return outer, x.strides[outer - 1] // x.itemsize
 
 
-def _in_order(operands: tuple) -> tuple:
+def _put_all_in_order(operands: tuple) -> tuple:
     """Copy arrays whose layout differs from the result's, and broadcast arrays with gaps."""
     from .transpose import put_in_order
 
     first = operands[0]
     order = sorted(range(first.ndim), key=first.strides.__getitem__, reverse=True)
-    if not _dense(first) and order != [*range(first.ndim)]:
+    if not _is_dense(first) and order != [*range(first.ndim)]:
         return operands
     back = np.argsort(order)
     return tuple([
@@ -477,7 +477,7 @@ def _stretch(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]
     return "column", prod(wanted[len(trimmed) :]) if trimmed == wanted[: len(trimmed)] else 0
 
 
-def _dense(x: Array) -> bool:
+def _is_dense(x: Array) -> bool:
     """Whether an array fills its memory without holes, in any order of its axes."""
     order = sorted(range(x.ndim), key=x.strides.__getitem__, reverse=True)
     return x.transpose(order).flags.c_contiguous

@@ -49,7 +49,7 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     return y
 
 
-def large_copy(x: Array) -> Array | None:
+def try_copy_kernel(x: Array) -> Array | None:
     """A copy of a large array whose elements lie in order, or None."""
     if x.__class__ is not Array or x.nbytes < MIN_THREADED_COPY_BYTES:
         return None
@@ -87,7 +87,7 @@ def _fill_natively(target: Array, source: Array) -> bool:
         return _repeat(target, source, bits)
     if source.shape != target.shape:
         source = np.broadcast_to(source, target.shape)
-    axes = _rows(target, source)
+    axes = _describe_rows(target, source)
     if axes is None:
         return False
     size, (length, to, of) = target.itemsize, axes[-1]
@@ -112,13 +112,13 @@ def _repeat(target: Array, source: Array, bits: str) -> bool:
     return True
 
 
-def _rows(target: Array, source: Array) -> list[_Axis] | None:
+def _describe_rows(target: Array, source: Array) -> list[_Axis] | None:
     """The axes of rows, as many as kernels take, and that along the rows, of both arrays."""
     size = target.itemsize
     axes: list[_Axis] = []
     last = 1
     steps = zip(target.shape, target.strides, source.strides, strict=True)
-    for extent, to, of in sorted(steps, key=_distance, reverse=True):
+    for extent, to, of in sorted(steps, key=_stride_of, reverse=True):
         if to % size or of % size:
             return None
         if extent == 1:
@@ -129,7 +129,7 @@ def _rows(target: Array, source: Array) -> list[_Axis] | None:
         else:
             axes.append((extent, to, of))
     if not axes or axes[-1][0] * size < MIN_COPIED_ROW_BYTES or len(axes) > _AXES \
-            or not _nearest(axes, size):
+            or not _is_nearest(axes, size):
         return None
     length, to, of = axes[-1]
     rows = target.nbytes // (length * size)
@@ -145,12 +145,12 @@ def _rows(target: Array, source: Array) -> list[_Axis] | None:
     return [(1, 0, 0)] * (_AXES - len(axes)) + axes
 
 
-def _distance(axis: _Axis) -> int:
+def _stride_of(axis: _Axis) -> int:
     """Return the distance of the target's elements along an axis, in bytes."""
     return abs(axis[1])
 
 
-def _nearest(axes: Sequence[_Axis], size: int) -> bool:
+def _is_nearest(axes: Sequence[_Axis], size: int) -> bool:
     """Whether in both arrays a row's elements are closer than those of any other axis, and in one
     of them at a distance that kernels support."""
     if axes[-1][1:] == (size, size):

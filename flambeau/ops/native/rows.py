@@ -36,8 +36,8 @@ _calls: dict[tuple, int] = {}  # calls on medium-sized arrays
 
 
 @native_route
-def kernel(builder: EagerKernel, x: Array, *settings: Any) -> int | None:
-    """The address of a kernel that goes through rows of matrices, or None."""
+def request_row_kernel(builder: EagerKernel, x: Array, *settings: Any) -> int | None:
+    """Return the address of a kernel for rows of matrices, or None."""
     key = (builder, x.dtype, *settings)
     known = _ready.get(key)
     if known is not None:
@@ -69,13 +69,13 @@ def _is_called_often(key: tuple) -> bool:
 
 
 @native_route
-def call(address: int, arrays: Sequence[Array], *sizes: int) -> None:
+def run_row_kernel(address: int, arrays: Sequence[Array], *sizes: int) -> None:
     """Run a kernel on the memory of arrays."""
     call_kernel(address, arrays[0].size, *arrays, *sizes)
 
 
 @native_route
-def fits(*arrays: Array) -> bool:
+def are_large_rows(*arrays: Array) -> bool:
     """Whether all arrays are large, contiguous, of one float dtype and shape."""
     first = arrays[0]
     if first.size <= MAX_NUMPY_ROW_ELEMENTS or first.dtype not in _INSIDE:
@@ -87,23 +87,23 @@ def fits(*arrays: Array) -> bool:
 
 
 @native_route
-def over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | None:
+def run_over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | None:
     """A kernel of matrices along the last axis, giving another."""
     arrays = tuple(map(put_in_order, arrays))
     first = arrays[0]
-    if axis not in (-1, first.ndim - 1) or not fits(*arrays):
+    if axis not in (-1, first.ndim - 1) or not are_large_rows(*arrays):
         return None
-    result = kernel(builder, first)
+    result = request_row_kernel(builder, first)
     if result is None:
         return None
     y = np.empty(first.shape, first.dtype)
     n = first.shape[-1]
-    call(result, (*arrays, y), first.size // n, n)
+    run_row_kernel(result, (*arrays, y), first.size // n, n)
     return y
 
 
 @native_route
-def vector(v: Array | None, n: int, kind: np.dtype) -> bool:
+def is_row_vector(v: Array | None, n: int, kind: np.dtype) -> bool:
     """Whether the array is None or n contiguous numbers of a dtype."""
     return v is None or (v.__class__ is _ndarray and v.size == n and v.dtype == kind
                          and v.flags.c_contiguous)
@@ -114,14 +114,14 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
                eps: float) -> Array | None:
     """Rows normalised; fills mean and rstd."""
     rows, n = x.shape
-    if not fits(x) or not all(vector(v, n, mean.dtype) for v in (weight, bias)):
+    if not are_large_rows(x) or not all(is_row_vector(v, n, mean.dtype) for v in (weight, bias)):
         return None
-    result = kernel(kernels.LAYER_NORM, x, weight is not None, bias is not None)
+    result = request_row_kernel(kernels.LAYER_NORM, x, weight is not None, bias is not None)
     if result is None:
         return None
     y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / n), mean.dtype)
     parts = [v for v in (weight, bias) if v is not None]
-    call(result, (x, *parts, numbers, numbers[1:], mean, rstd, y), rows, n)
+    run_row_kernel(result, (x, *parts, numbers, numbers[1:], mean, rstd, y), rows, n)
     return y
 
 
@@ -131,19 +131,19 @@ def layer_norm_backward(
 ) -> tuple[Array, Array, Array] | None:
     """The cotangents of x, weight and bias."""
     rows, n = x.shape
-    if not fits(x, g) or not vector(weight, n, mean.dtype):
+    if not are_large_rows(x, g) or not is_row_vector(weight, n, mean.dtype):
         return None
     result, sums = (
-        kernel(kernels.LAYER_NORM_BACKWARD, x, weight is not None),
-        kernel(kernels.LAYER_NORM_SUMS, x),
+        request_row_kernel(kernels.LAYER_NORM_BACKWARD, x, weight is not None),
+        request_row_kernel(kernels.LAYER_NORM_SUMS, x),
     )
     if result is None or sums is None:
         return None
     gx, share = np.empty(x.shape, x.dtype), np.array((1 / n,), mean.dtype)
     of_weight, of_bias = np.empty(n, mean.dtype), np.empty(n, mean.dtype)
     part = () if weight is None else (weight,)
-    call(result, (g, x, *part, mean, rstd, share, gx), rows, n)
-    call(sums, (g, x, mean, rstd, of_weight, of_bias), rows, n)
+    run_row_kernel(result, (g, x, *part, mean, rstd, share, gx), rows, n)
+    run_row_kernel(sums, (g, x, mean, rstd, of_weight, of_bias), rows, n)
     return gx, of_weight, of_bias
 
 
@@ -155,15 +155,16 @@ def layer_norm_tangent(
     """The tangent of normalised rows, of those of x, weight and bias, of which at least one is."""
     rows, n = x.shape
     columns = (weight if t is not None else None, weight_t, bias_t)
-    if not (fits(x) if t is None else fits(x, t)) \
-            or not all(vector(v, n, mean.dtype) for v in columns):
+    if not (are_large_rows(x) if t is None else are_large_rows(x, t)) \
+            or not all(is_row_vector(v, n, mean.dtype) for v in columns):
         return None
-    result = kernel(kernels.LAYER_NORM_TANGENT, x, t is not None, *(v is not None for v in columns))
+    result = request_row_kernel(kernels.LAYER_NORM_TANGENT, x, t is not None,
+                                *(v is not None for v in columns))
     if result is None:
         return None
     y, share = np.empty(x.shape, x.dtype), np.array((1 / n,), mean.dtype)
     parts = [v for v in (t, *columns) if v is not None]
-    call(result, (x, *parts, mean, rstd, share, y), rows, n)
+    run_row_kernel(result, (x, *parts, mean, rstd, share, y), rows, n)
     return y
 
 
@@ -171,11 +172,11 @@ def layer_norm_tangent(
 def moments(x: Array) -> tuple[Array, Array] | None:
     """The mean of each row, and the sum of squared distances from it."""
     rows, n = x.shape
-    if not fits(x) or (result := kernel(kernels.MOMENTS, x)) is None:
+    if not are_large_rows(x) or (result := request_row_kernel(kernels.MOMENTS, x)) is None:
         return None
     inside = _INSIDE[x.dtype]
     mean, squares = np.empty(rows, inside), np.empty(rows, inside)
-    call(result, (x, np.array(1 / n, inside), mean, squares), rows, n)
+    run_row_kernel(result, (x, np.array(1 / n, inside), mean, squares), rows, n)
     return mean, squares
 
 
@@ -189,20 +190,20 @@ def _run_on_two(
     builder: EagerKernel, g: Array, x: Array, mean: Array, count: int
 ) -> tuple[Array, Array] | None:
     """Run a kernel on two matrices and `count` means; return two numbers per mean."""
-    if not fits(x, g) or not vector(mean, count, _INSIDE[x.dtype]):
+    if not are_large_rows(x, g) or not is_row_vector(mean, count, _INSIDE[x.dtype]):
         return None
-    result = kernel(builder, x)
+    result = request_row_kernel(builder, x)
     if result is None:
         return None
     of_g, of_product = np.empty(count, mean.dtype), np.empty(count, mean.dtype)
-    call(result, (g, x, mean, of_g, of_product), *x.shape)
+    run_row_kernel(result, (g, x, mean, of_g, of_product), *x.shape)
     return of_g, of_product
 
 
 @native_route
 def column_squares(x: Array, mean: Array) -> Array | None:
     """Return each column's sum of squared distances from its own center."""
-    return _with_vector(kernels.COLUMN_SQUARES, x, mean, x.shape[1], x.shape[1])
+    return _run_with_vector(kernels.COLUMN_SQUARES, x, mean, x.shape[1], x.shape[1])
 
 
 @native_route
@@ -212,24 +213,25 @@ def column_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | No
 
 
 @native_route
-def times_vector(x: Array, v: Array) -> Array | None:
+def multiply_by_vector(x: Array, v: Array) -> Array | None:
     """x @ v of a large matrix, whose rows or columns lie in order, and a vector."""
     if x.dtype not in (FLOAT32, FLOAT64) or x.__class__ is not _ndarray:
         return None
     if x.flags.c_contiguous:
-        return _with_vector(kernels.ROW_DOTS, x, v, x.shape[1], x.shape[0])
-    return _with_vector(kernels.COLUMN_DOTS, x.T, v, x.shape[1], x.shape[0])
+        return _run_with_vector(kernels.ROW_DOTS, x, v, x.shape[1], x.shape[0])
+    return _run_with_vector(kernels.COLUMN_DOTS, x.T, v, x.shape[1], x.shape[0])
 
 
-def _with_vector(builder: EagerKernel, x: Array, v: Array, size: int, new: int) -> Array | None:
+def _run_with_vector(builder: EagerKernel, x: Array, v: Array, size: int, new: int) -> Array | None:
     """Run a kernel on a matrix and a vector; return its `new` results."""
-    if not fits(x) or v.__class__ is not _ndarray or not vector(v, size, _INSIDE[x.dtype]):
+    if not are_large_rows(x) or v.__class__ is not _ndarray \
+            or not is_row_vector(v, size, _INSIDE[x.dtype]):
         return None
-    result = kernel(builder, x)
+    result = request_row_kernel(builder, x)
     if result is None:
         return None
     y = np.empty(new, v.dtype)
-    call(result, (x, v, y), *x.shape)
+    run_row_kernel(result, (x, v, y), *x.shape)
     return y
 
 
@@ -237,11 +239,11 @@ def _with_vector(builder: EagerKernel, x: Array, v: Array, size: int, new: int) 
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
     """Over the last axis."""
     x = put_in_order(x)
-    if not fits(x) or (result := kernel(kernels.LOGSUMEXP, x)) is None:
+    if not are_large_rows(x) or (result := request_row_kernel(kernels.LOGSUMEXP, x)) is None:
         return None
     n = x.shape[-1]
     y = np.empty((*x.shape[:-1], 1) if keepdims else x.shape[:-1], _INSIDE[x.dtype])
-    call(result, (x, y), x.size // n, n)
+    run_row_kernel(result, (x, y), x.size // n, n)
     return y
 
 
@@ -256,7 +258,7 @@ _WHOLE = frozenset(np.dtype(n) for n in ("bool", "uint8", "int8", "int16", "int3
 _ORDERED = frozenset(np.dtype(n) for n in ("uint8", "int32", "int64"))
 
 
-def _inside(ufunc: Any, x: Array) -> np.dtype | None:
+def _accumulator_dtype(ufunc: Any, x: Array) -> np.dtype | None:
     """Return the dtype in which large arrays are folded, int64 for sums and products of integers;
     None if no kernel applies."""
     if x.__class__ is not _ndarray or x.size <= MAX_NUMPY_SUM_ELEMENTS:
@@ -273,10 +275,10 @@ def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bo
     """ufunc.reduce of a formula of a large array over some axes; float32 for half precision, int64
     for sums of integers."""
     if x.__class__ is _ndarray and not x.flags.c_contiguous:
-        if (y := _apart(ufunc, x, axes, keepdims, formula)) is not None:
+        if (y := _reduce_strided_rows(ufunc, x, axes, keepdims, formula)) is not None:
             return y
-        return _in_order(ufunc, x, axes, keepdims, formula)
-    rank, inside = x.ndim, _inside(ufunc, x)
+        return _reduce_in_order(ufunc, x, axes, keepdims, formula)
+    rank, inside = x.ndim, _accumulator_dtype(ufunc, x)
     if inside is None:
         return None
     if axes is None or len(axes) == rank:
@@ -288,7 +290,7 @@ def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bo
     builder = kernels.REDUCE_COLUMNS if low == 0 else kernels.REDUCE_ROWS
     if middle:
         builder = kernels.REDUCE_MIDDLE
-    result = kernel(builder, x, ufunc, formula)
+    result = request_row_kernel(builder, x, ufunc, formula)
     if result is None:
         return None
     shape = [n if i not in axes else 1 for i, n in enumerate(x.shape)]
@@ -297,17 +299,18 @@ def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bo
     if middle:
         columns = prod(x.shape[high + 1 :])
         rows = x.size // max(y.size, 1)
-        call(result, (x, y), y.size // columns, rows, columns, rows * columns)
+        run_row_kernel(result, (x, y), y.size // columns, rows, columns, rows * columns)
         return y
     rows = x.size // max(y.size, 1) if low == 0 else y.size
-    call(result, (x, y), rows, x.size // rows)
+    run_row_kernel(result, (x, y), rows, x.size // rows)
     return y
 
 
-def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
-           ) -> Array | None:
+def _reduce_strided_rows(
+    ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
+) -> Array | None:
     """Reduce rows with gaps between them, over all axes or those of rows or of columns."""
-    inside = _inside(ufunc, x)
+    inside = _accumulator_dtype(ufunc, x)
     if inside is None:
         return None
     second, result = False, rows_apart(x)
@@ -324,11 +327,11 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
         return None
     down = not every and axes is not None and 0 in axes
     builder = kernels.REDUCE_COLUMNS if down else kernels.REDUCE_ROWS
-    address = kernel(builder, x, ufunc, formula, 2 if second else 1)
+    address = request_row_kernel(builder, x, ufunc, formula, 2 if second else 1)
     if address is None:
         return None
     y = np.empty(columns if down else rows, inside)
-    call(address, (x, y), rows, columns, step)
+    run_row_kernel(address, (x, y), rows, columns, step)
     if every:
         return np.full((1,) * rank if keepdims else (), ufunc.reduce(y), y.dtype)
     rest = x.shape[outer:] if down else x.shape[:outer]
@@ -336,10 +339,11 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
     return y.reshape(padding + rest if down else rest + padding)
 
 
-def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
-              ) -> Array | None:
+def _reduce_in_order(
+    ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
+) -> Array | None:
     """Reduce an array whose axes lie in another order, or with gaps: copy it into order first."""
-    if _inside(ufunc, x) is None or 0 in x.strides:
+    if _accumulator_dtype(ufunc, x) is None or 0 in x.strides:
         return None
     order = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
     turned = np.ascontiguousarray(put_in_order(x.transpose(order)))
@@ -374,24 +378,24 @@ def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: 
 
 def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
     """Fold all elements into an array of one; large arrays piecewise on all threads."""
-    inside = _inside(ufunc, flat)
+    inside = _accumulator_dtype(ufunc, flat)
     if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:
-        return _alone(ufunc, flat, np.empty(shape, inside), formula)
-    result = kernel(kernels.REDUCE_ROWS, flat, ufunc, formula)
+        return _reduce_on_one_thread(ufunc, flat, np.empty(shape, inside), formula)
+    result = request_row_kernel(kernels.REDUCE_ROWS, flat, ufunc, formula)
     if result is None:
         return None
     rows, rest = divmod(flat.size, ELEMENTS_PER_PARTIAL_SUM)
     parts = np.empty(rows + bool(rest), inside)
-    call(result, (flat, parts), rows, ELEMENTS_PER_PARTIAL_SUM)
+    run_row_kernel(result, (flat, parts), rows, ELEMENTS_PER_PARTIAL_SUM)
     if rest:
-        call(result, (flat[flat.size - rest :], parts[rows:]), 1, rest)
-    y = _alone(ufunc, parts, np.empty(shape, inside), "same")
+        run_row_kernel(result, (flat[flat.size - rest :], parts[rows:]), 1, rest)
+    y = _reduce_on_one_thread(ufunc, parts, np.empty(shape, inside), "same")
     return np.asarray(ufunc.reduce(parts)).reshape(shape) if y is None else y
 
 
-def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
+def _reduce_on_one_thread(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
     """Fold all elements on this thread, into `y`."""
-    result = kernel(kernels.REDUCE_ALL, flat, ufunc, formula)
+    result = request_row_kernel(kernels.REDUCE_ALL, flat, ufunc, formula)
     if result is None:
         return None
     pieces, rest = divmod(flat.size, ELEMENTS_PER_PARTIAL_SUM)
@@ -400,23 +404,24 @@ def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
 
 
 @native_route
-def position(ufunc: Any, x: Array, axis: int) -> Array | None:
+def find_extreme(ufunc: Any, x: Array, axis: int) -> Array | None:
     """np.argmax or np.argmin along the last axis or the first."""
     x = put_in_order(x)
     axis %= x.ndim
-    if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (fits(x) or _whole(x)):
+    if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (are_large_rows(x) or _is_whole(x)):
         return None
     last = axis == x.ndim - 1
-    result = kernel(kernels.REDUCE_ROWS if last else kernels.REDUCE_COLUMNS, x, ufunc, "same")
+    builder = kernels.REDUCE_ROWS if last else kernels.REDUCE_COLUMNS
+    result = request_row_kernel(builder, x, ufunc, "same")
     if result is None:
         return None
     y = np.empty(x.shape[:-1] if last else x.shape[1:], np.int64)
     rows = y.size if last else x.shape[0]
-    call(result, (x, y), rows, x.size // rows)
+    run_row_kernel(result, (x, y), rows, x.size // rows)
     return y
 
 
-def _whole(x: Array) -> bool:
+def _is_whole(x: Array) -> bool:
     """`fits` of integers that have an order in kernels."""
     return x.__class__ is _ndarray and x.size > MAX_COUNTED_ROW_ELEMENTS and x.dtype in _ORDERED \
         and x.flags.c_contiguous
@@ -434,7 +439,7 @@ def sum_of(formula: Callable, *arrays: Array) -> Any:
         if any(a.__class__ is not _ndarray or a.ndim != first.ndim for a in arrays):
             return None
         arrays = tuple([put_in_order(a.transpose(order)) for a in arrays])
-    if not fits(*arrays) or len(_ready) >= MAX_ROW_KERNELS:
+    if not are_large_rows(*arrays) or len(_ready) >= MAX_ROW_KERNELS:
         return None
     first = arrays[0]
     key = (kernels.FOLD_ROWS, first.dtype, settings_key(formula), len(arrays))

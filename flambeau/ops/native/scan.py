@@ -11,9 +11,9 @@ from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.eager_kernels import EagerKernel
 from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS, SCANNED_ROWS
 from ...tensor.dtypes import FLOAT32, FLOAT64
-from .pointwise import large
+from .pointwise import try_kernel
 from .route import native_route
-from .rows import call, fits, kernel
+from .rows import run_row_kernel, are_large_rows, request_row_kernel
 from .transpose import put_in_order
 
 Array = np.ndarray
@@ -26,7 +26,7 @@ def _is_served(x: Array) -> bool:
     if x.dtype in _INTEGERS:
         return x.size > MAX_NUMPY_ROW_ELEMENTS and x.__class__ is np.ndarray \
             and x.flags.c_contiguous
-    return fits(x)
+    return are_large_rows(x)
 
 
 @native_route
@@ -45,7 +45,7 @@ def scan_axis(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple
 def _request_kernel(builder: EagerKernel, x: Array, ufunc: Any, *settings: Any) -> int | None:
     from ...native.loop_ir.ir import ReduceOp
 
-    return kernel(builder, x, ReduceOp[_FOLDS[ufunc]], *settings)
+    return request_row_kernel(builder, x, ReduceOp[_FOLDS[ufunc]], *settings)
 
 
 def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bool:
@@ -61,9 +61,9 @@ def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> b
     whole = count * SCANNED_ROWS
     if count:
         windows = [a[k:] for a in arrays for k in range(SCANNED_ROWS)]
-        call(scan_block, windows, count, n, SCANNED_ROWS * n)
+        run_row_kernel(scan_block, windows, count, n, SCANNED_ROWS * n)
     if whole < rows:
-        call(scan_row, [a[whole:] for a in arrays], rows - whole, n, n)
+        run_row_kernel(scan_row, [a[whole:] for a in arrays], rows - whole, n, n)
     return True
 
 
@@ -72,7 +72,7 @@ def _in_the_middle(ufunc: Any, x: Array, axis: int, new: tuple[Array, ...]) -> b
     if result is None:
         return False
     rows, columns = x.shape[axis], prod(x.shape[axis + 1 :])
-    call(result, (x, *new), prod(x.shape[:axis]), rows, columns, rows * columns)
+    run_row_kernel(result, (x, *new), prod(x.shape[:axis]), rows, columns, rows * columns)
     return True
 
 
@@ -86,17 +86,17 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
         return None
     rows = np.ascontiguousarray(put_in_order(np.moveaxis(x, axis, -1)))
     result = scan_axis(np.maximum, rows, rows.ndim - 1)
-    if result is None or (address := kernel(kernels.SCAN_SCALED, rows)) is None:
+    if result is None or (address := request_row_kernel(kernels.SCAN_SCALED, rows)) is None:
         return None
     (top,), n = result, rows.shape[-1]
     before = np.empty_like(top)
     before[..., 0], before[..., 1:] = 0, top[..., :-1]
-    scale, sums = large(_exp_difference, before, top), np.empty_like(top)
-    part = large(_exp_below, rows, top)
+    scale, sums = try_kernel(_exp_difference, before, top), np.empty_like(top)
+    part = try_kernel(_exp_below, rows, top)
     if scale is None or part is None:
         return None
-    call(address, (scale, part, sums), rows.size // n, n, n - 1)
-    y = large(_log_above, sums, top)
+    run_row_kernel(address, (scale, part, sums), rows.size // n, n, n - 1)
+    y = try_kernel(_log_above, sums, top)
     return None if y is None else np.ascontiguousarray(np.moveaxis(y, -1, axis))
 
 

@@ -10,7 +10,7 @@ from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.target.eager_costs import MAX_NUMPY_TRANSPOSE_ELEMENTS, MIN_THREADED_COPY_BYTES
 from .route import native_route
-from .row_copies import large_copy
+from .row_copies import try_copy_kernel
 
 Array = np.ndarray
 
@@ -20,7 +20,7 @@ def put_in_order(x: Array) -> Array:
     """A large array itself where its elements lie in order, else a copy in which they do."""
     if x.flags.c_contiguous or x.nbytes < MIN_THREADED_COPY_BYTES:
         return x
-    for copy in (in_order, large_copy):
+    for copy in (in_order, try_copy_kernel):
         if (y := copy(x)) is not None:
             return y
     return x

@@ -18,7 +18,7 @@ from ...native.target.eager_costs import (
     MAX_NUMPY_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, NORM_BLOCK_ELEMENTS,
 )
 from ..core.operator import Array
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from ..native.rows import (
     centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
     layer_norm_tangent, moments, reduce_axes,
@@ -210,7 +210,7 @@ def rows_tangent(
             body, operands = _combine, (t, x, *coefficients)
         else:
             body, operands = _weigh_tangent, (t, x, *coefficients, weight)
-    y = large(body, *operands) if rows * n > MAX_NUMPY_ROW_ELEMENTS else None
+    y = try_kernel(body, *operands) if rows * n > MAX_NUMPY_ROW_ELEMENTS else None
     return body(*operands) if y is None else y
 
 
@@ -230,9 +230,9 @@ def affine(x: Array, scale: Array, shift: Array) -> Array:
     """Return x * scale + shift for x (n, c, p), and scale and shift (c,) or (n, c)."""
     if x.size > MAX_NUMPY_ROW_ELEMENTS:
         if x.shape[2] == 1 and scale.ndim == 1:
-            y = large(_affine, x[:, :, 0], scale, shift)
+            y = try_kernel(_affine, x[:, :, 0], scale, shift)
         else:
-            y = large(_affine, _rows(x), _of_rows(scale, x), _of_rows(shift, x))
+            y = try_kernel(_affine, _rows(x), _of_rows(scale, x), _of_rows(shift, x))
         if y is not None:
             return y.reshape(x.shape)
     y = np.empty(x.shape, x.dtype)
@@ -299,10 +299,10 @@ def combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     """Return a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
     if x.size > MAX_NUMPY_ROW_ELEMENTS:
         if x.shape[2] == 1 and a.ndim == 1:
-            y = large(_combine, g[:, :, 0], x[:, :, 0], a, b, c)
+            y = try_kernel(_combine, g[:, :, 0], x[:, :, 0], a, b, c)
         else:
             coefficients = [_of_rows(v, x) for v in (a, b, c)]
-            y = large(_combine, _rows(g), _rows(x), *coefficients)
+            y = try_kernel(_combine, _rows(g), _rows(x), *coefficients)
         if y is not None:
             return y.reshape(x.shape)
     result = np.empty(x.shape, x.dtype)

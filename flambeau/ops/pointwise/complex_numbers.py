@@ -19,7 +19,7 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, pointwise, view
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive_pairs
 from ..creation.creation import zeros_like
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from ..native.row_copies import fill
 from .selection import select
 
@@ -271,7 +271,7 @@ def conj_physical_(self: Tensor) -> Tensor:
 def _angle(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind == "c":
         return np.angle(x)
-    if x.size > MAX_NUMPY_POINTWISE_ELEMENTS and (y := large(_real_angle, x)) is not None:
+    if x.size > MAX_NUMPY_POINTWISE_ELEMENTS and (y := try_kernel(_real_angle, x)) is not None:
         return y
     return _real_angle(x)
 

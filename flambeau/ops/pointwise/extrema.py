@@ -19,7 +19,7 @@ from ..core.operator import Array, Number, publish
 from ..core.out import write_out
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from .selection import select
 
 _real_only = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: RuntimeError(
@@ -145,7 +145,7 @@ def clamp_numbers(input: Array, min: Any = None, max: Any = None) -> Array:
     if input.size > MAX_NUMPY_COSTLY_ELEMENTS and input.__class__ is np.ndarray:
         body = _at_most if min is None else _at_least if max is None else _clip
         bounds = [np.asarray(v, input.dtype) for v in (min, max) if v is not None]
-        if (y := large(body, input, *bounds)) is not None:
+        if (y := try_kernel(body, input, *bounds)) is not None:
             return y
     return _clip(input, min, max)
 

@@ -21,7 +21,7 @@ from ..core.registry import composite, opaque, pointwise
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from ..creation.creation import zeros_like
-from ..native.pointwise import large_with
+from ..native.pointwise import try_kernel_with
 from .selection import select
 
 
@@ -244,7 +244,9 @@ def _nan_to_num(
     high = float(limit.max) if posinf is None else float(posinf)
     low = float(limit.min) if neginf is None else float(neginf)
     replacements = (float(nan), high, low)
-    y = large_with(_replace, (x,), replacements, {}) if x.size > MAX_NUMPY_COSTLY_ELEMENTS else None
+    y = None
+    if x.size > MAX_NUMPY_COSTLY_ELEMENTS:
+        y = try_kernel_with(_replace, (x,), replacements, {})
     return _replace(x, *replacements) if y is None else y
 
 

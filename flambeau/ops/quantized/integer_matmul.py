@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...native.target.cost_model import MIN_BYTE_PACKING_MULTIPLICATIONS
-from ..native.byte_products import large_byte_product, pack_panels
+from ..native.byte_products import try_byte_product, pack_panels
 
 _EXACT_DEPTH = (1 << 24) // (255 * 128)  # sums of that many products are exact in float32
 
@@ -38,6 +38,6 @@ def multiply_int8(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         rows = np.zeros((a.shape[0], -(-a.shape[1] // 4) * 4), np.uint8)
         rows[:, : a.shape[1]] = a.view(np.uint8) ^ np.uint8(0x80)
         sums = np.int32(128) * b.sum(0, dtype=np.int32)
-        if (y := large_byte_product(rows, panels, sums, None, False)) is not None:
+        if (y := try_byte_product(rows, panels, sums, None, False)) is not None:
             return y
     return multiply_integers(a, b)

@@ -18,7 +18,7 @@ from ...tensor.quantizers import (
     PerChannel, PerTensor, choose_parameters, quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
-from ..native.byte_products import large_byte_product, pack_panels, quantized_rows
+from ..native.byte_products import try_byte_product, pack_panels, quantize_rows
 from .integer_matmul import multiply_integers
 
 
@@ -100,7 +100,7 @@ class LinearPackedParams:
         n, k = self.codes.shape
         if self.panels is None or rows.shape[0] * n * k < MIN_BYTE_KERNEL_MULTIPLICATIONS:
             return None
-        codes = quantized_rows(rows, scale, zero)
+        codes = quantize_rows(rows, scale, zero)
         if codes is None:
             return None
         multipliers = np.float32(scale) * self.scales
@@ -108,7 +108,7 @@ class LinearPackedParams:
             multipliers = np.full(n, multipliers, np.float32)
         bias = np.zeros(n, np.float32) if self._bias is None else self._bias
         corrections = np.int32(zero) * self.weight_sums
-        return large_byte_product(codes, self.panels, corrections, (multipliers, bias), low)
+        return try_byte_product(codes, self.panels, corrections, (multipliers, bias), low)
 
     def static(self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool) -> Tensor:
         """Return the quint8 result of a quint8 tensor, with the given scale and zero point."""

@@ -22,7 +22,7 @@ from ...native.target.eager_costs import (
     RECURRENT_CALLS_BEFORE_COMPILING,
 )
 from ...tensor.dtypes import FLOATS
-from ..native.matmul import large_product
+from ..native.matmul import try_product
 from ..native.route import native_route
 from .time_steps import Steps
 
@@ -81,7 +81,7 @@ def present(inputs: dict[str, Array | None]) -> dict[str, Array]:
 def sums_of_inputs(x: Array, w: Array, bias: Array | None) -> Array:
     """The inputs' contribution to the gates, for all steps."""
     turned = w.T
-    result = large_product(x, turned, bias)
+    result = try_product(x, turned, bias)
     if result is None:
         result = np.dot(x, turned)
         if bias is not None:

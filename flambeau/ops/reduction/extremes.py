@@ -17,7 +17,7 @@ from ..core.out import write_result
 from ..core.registry import Declared, composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import reductions
-from ..native.rows import position, reduce_axes
+from ..native.rows import find_extreme, reduce_axes
 from .chosen_elements import choose, put_back
 from .reduce import Dims, axes_of, round_to, spread
 
@@ -159,7 +159,7 @@ def _find_first(input: Array, axis: int | None, largest: bool) -> Array:
         raise RuntimeError("argmax/argmin are not implemented for complex dtypes")
     find: Callable[..., Array] = np.argmax if largest else np.argmin
     if input.size > MAX_COUNTED_ROW_ELEMENTS \
-            and axis is not None and (y := position(find, input, axis)) is not None:
+            and axis is not None and (y := find_extreme(find, input, axis)) is not None:
         return y
     if input.__class__ is np.ndarray:  # its method does the same, sooner
         return np.asarray(input.argmax(axis) if largest else input.argmin(axis))

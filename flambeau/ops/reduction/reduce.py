@@ -23,7 +23,7 @@ from ..core.out import write_result
 from ..core.promotion import compute_dtype
 from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import Rng, Sample, reductions
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from ..native.rows import reduce_axes
 from ..view.join import cat
 from .numpy_reductions import reduce_product, reduce_sum
@@ -276,7 +276,8 @@ def count_nonzero(input: Array, dim: Dims = None) -> Array:
     """
     if dim is None:
         refuse_eight_bit(input, "nonzero_count_cpu")
-    if input.size > MAX_COUNTED_ROW_ELEMENTS and (y := large(_differ_from_0, input)) is not None:
+    if input.size > MAX_COUNTED_ROW_ELEMENTS \
+            and (y := try_kernel(_differ_from_0, input)) is not None:
         input = y
     return np.asarray(np.count_nonzero(input, axes_of(dim, input.ndim)), np.int64)
 

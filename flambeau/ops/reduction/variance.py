@@ -19,7 +19,7 @@ from ..core.out import write_result
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from ..native.rows import reduce_axes
 from .numpy_reductions import reduce_sum
 from .reduce import Dims, axes_of, count_along, mean, mean_dtype, round_to, spread
@@ -68,7 +68,7 @@ def _sum_squares_in_kernels(
     if centre is None:
         return None
     centre /= n
-    squares = large(_square_distance, x, centre.reshape(()) if axes is None else centre)
+    squares = try_kernel(_square_distance, x, centre.reshape(()) if axes is None else centre)
     return None if squares is None else reduce_axes(np.add, squares, axes, keepdim)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.operator import Array
-from ..native.matmul import large_product
+from ..native.matmul import try_product
 
 if TYPE_CHECKING:
     from .conv_reference import Window
@@ -63,5 +63,5 @@ def _by_image(matrix: Array, images: Array) -> Array:
 
 def _product(a: Array, b: Array) -> Array:
     """A stack of products, by a kernel or by BLAS."""
-    result = large_product(a, b)
+    result = try_product(a, b)
     return np.matmul(a, b) if result is None else result

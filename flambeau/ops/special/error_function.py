@@ -15,7 +15,7 @@ from ..core.cache_blocking import blockwise
 from ..core.operator import Array, Promotion
 from ..core.registry import pointwise
 from ..core.sample_inputs import Rng, Sample, real_line, unit_interval
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from .kernel_formulas import ndtr_of_single, of_single
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
@@ -148,7 +148,7 @@ def erfinv(input: Array) -> Array:
     """
     if input.__class__ is np.ndarray and input.dtype is FLOAT32 \
             and input.size > MAX_NUMPY_COSTLY_ELEMENTS \
-            and (y := large(erfinv_of_single, input)) is not None:
+            and (y := try_kernel(erfinv_of_single, input)) is not None:
         return y
     from scipy.special import erfinv as of_array
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOAT64
-from ..native.pointwise import large
+from ..native.pointwise import try_kernel
 from .scipy_special import special
 
 _HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
@@ -84,7 +84,7 @@ _I1_FAR = (
 def of_single(formula: Callable, name: str, x: np.ndarray) -> np.ndarray:
     """A formula on a large float32 array, where it is a kernel; SciPy's function on others."""
     if x.__class__ is np.ndarray and x.dtype is FLOAT32 and x.size > MAX_NUMPY_COSTLY_ELEMENTS \
-            and (y := large(formula, x)) is not None:
+            and (y := try_kernel(formula, x)) is not None:
         return y
     return special(name)(x)
 

@@ -27,7 +27,7 @@ from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..native.row_copies import join_rows, large_copy
+from ..native.row_copies import join_rows, try_copy_kernel
 
 _ndarray = np.ndarray
 
@@ -443,7 +443,7 @@ def flip(input: Array, *dims: Any) -> Array:
     if input.ndim - 1 in result:  # along other axes PyTorch copies bytes
         refuse_eight_bit(input, "flip_cpu")
     turned = np.flip(input, result) if input.ndim else input
-    return turned.copy() if (y := large_copy(turned)) is None else y
+    return turned.copy() if (y := try_copy_kernel(turned)) is None else y
 
 
 @flip.vjp

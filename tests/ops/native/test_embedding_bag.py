@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.ops.native.embedding import bags_most, bags_summed
+from flambeau.ops.native.embedding import find_bag_maxima, sum_bags
 
 RNG = np.random.default_rng(0)
 COUNTS = {
@@ -52,8 +52,8 @@ def test_max_of_bags_knows_the_first_row_of_each_maximum():
 def test_a_kernel_sums_bags():
     table, counts = RNG.normal(size=(50, 66)), COUNTS["uneven"]
     bags, numbers = np.repeat(np.arange(900), counts), RNG.integers(0, 50, counts.sum())
-    bags_summed(table, numbers, bags, 900, None)
-    y = bags_summed(table, numbers, bags, 900, None)
+    sum_bags(table, numbers, bags, 900, None)
+    y = sum_bags(table, numbers, bags, 900, None)
     assert y is not None
     wanted = np.zeros((900, 66))
     np.add.at(wanted, bags, table[numbers])
@@ -64,8 +64,8 @@ def test_a_kernel_finds_maxima_and_their_first_rows():
     table, numbers = RNG.integers(0, 4, (50, 66)).astype(float), RNG.integers(0, 50, (200, 7))
     table[7, 5] = np.nan
     args = table, numbers.reshape(-1), np.repeat(np.arange(200), 7), 200
-    bags_most(*args)
-    actual = bags_most(*args)
+    find_bag_maxima(*args)
+    actual = find_bag_maxima(*args)
     assert actual is not None
     rows = table[numbers]
     np.testing.assert_array_equal(actual[0], rows.max(1))

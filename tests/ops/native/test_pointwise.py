@@ -47,7 +47,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def ready(body, *operands):
     """The kernel's result, once there is one."""
     until = time.monotonic() + 30
-    while (result := pointwise_native.large(body, *operands)) is None:
+    while (result := pointwise_native.try_kernel(body, *operands)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
     return result
@@ -203,7 +203,7 @@ def test_what_does_not_fit_is_left_to_numpy() -> None:
                  (x.astype("h"), x.astype("h")), (np.ones((4, 2, 3), "f"), np.ones((2, 1), "f")),
                  (x[0], x)):
         for _ in range(3):
-            assert pointwise_native.large(np.add, *pair) is None
+            assert pointwise_native.try_kernel(np.add, *pair) is None
     assert not pointwise_native._ready
 
 
@@ -324,7 +324,7 @@ def test_integers_stay_integers() -> None:
     x = np.arange(100)
     for body in (lambda v: v * 0.5, lambda v: np.exp(v), lambda v: v / 2):
         for _ in range(4):
-            assert pointwise_native.large(body, x) is None
+            assert pointwise_native.try_kernel(body, x) is None
 
 
 def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,11 +336,11 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
     def body(v):  # of this test alone: there is no kernel yet
         return 1 / (1 + np.exp(-v))
 
-    results = [pointwise_native.large(body, x) for _ in range(12)]
+    results = [pointwise_native.try_kernel(body, x) for _ in range(12)]
     assert [y is None for y in results] == [True] * 9 + [False] * 3
     np.testing.assert_allclose(results[-1], 1 / (1 + np.exp(-x)), 1e-5)
     for _ in range(12):
-        assert pointwise_native.large(body, np.stack([x, x], 1)[:, 0]) is None
+        assert pointwise_native.try_kernel(body, np.stack([x, x], 1)[:, 0]) is None
 
 
 def test_brief_bodies_of_middle_size_stay_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +354,7 @@ def test_brief_bodies_of_middle_size_stay_with_numpy(monkeypatch: pytest.MonkeyP
         return v * v + v
 
     for _ in range(6):
-        assert pointwise_native.large(square_more, x) is None
+        assert pointwise_native.try_kernel(square_more, x) is None
     assert square_more in pointwise_native._brief
     twice = np.concatenate([x, x])
     np.testing.assert_allclose(ready(square_more, twice), twice * twice + twice, 1e-5, 1e-6)

@@ -74,15 +74,15 @@ def test_softmax(shape, dtype) -> None:
         e = np.exp(x - x.max(1, keepdims=True))
         y = e / e.sum(1, keepdims=True)
         logs = x - x.max(1, keepdims=True) - np.log(e.sum(1, keepdims=True))
-        np.testing.assert_allclose(ready(rows.over_rows, SOFTMAX, 1, x), y, **close)
-        np.testing.assert_allclose(ready(rows.over_rows, LOG_SOFTMAX, -1, x), logs,
+        np.testing.assert_allclose(ready(rows.run_over_rows, SOFTMAX, 1, x), y, **close)
+        np.testing.assert_allclose(ready(rows.run_over_rows, LOG_SOFTMAX, -1, x), logs,
                                    **close)
     y = np.exp(matrix(shape, dtype))
     wanted = y * (g - (g * y).sum(1, keepdims=True))
-    actual = ready(rows.over_rows, eager_kernels.SOFTMAX_BACKWARD, 1, g, y)
+    actual = ready(rows.run_over_rows, eager_kernels.SOFTMAX_BACKWARD, 1, g, y)
     np.testing.assert_allclose(actual, wanted, 1e-3, 1e-2 if dtype == np.float32 else 1e-9)
     wanted = g - np.exp(-y) * g.sum(1, keepdims=True)
-    actual = ready(rows.over_rows, eager_kernels.LOG_SOFTMAX_BACKWARD, 1, g, -y)
+    actual = ready(rows.run_over_rows, eager_kernels.LOG_SOFTMAX_BACKWARD, 1, g, -y)
     np.testing.assert_allclose(actual, wanted, 1e-3, 1e-3)
 
 
@@ -136,7 +136,7 @@ def test_reductions_of_rows_with_gaps(shape, axes, keepdims: bool) -> None:
     wide = np.random.default_rng(0).normal(size=(*shape[:-1], 2 * shape[-1] + 3)).astype("f")
     for x in (wide[..., 2 : 2 + shape[-1]], wide[..., 1 : 2 * shape[-1] : 2], wide[..., 3::2]):
         for ufunc in (np.add, np.maximum):
-            actual = ready(rows._apart, ufunc, x, axes, keepdims, "same")
+            actual = ready(rows._reduce_strided_rows, ufunc, x, axes, keepdims, "same")
             wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
             assert actual.shape == wanted.shape
             np.testing.assert_allclose(actual, wanted, 1e-4, 1e-4)
@@ -146,7 +146,7 @@ def test_other_gaps_are_copied() -> None:
     x = np.zeros((8, 9, 40), "f")
     for view in (x[:, 1:, 1:], x[..., ::3], x[:, ::-1, 1:], x.transpose(1, 0, 2), x[..., :3],
                  x[:, 1:, ::2], x[:, ::-1, ::2], x[0, 0, ::2], x[..., ::-2]):
-        assert rows._apart(np.add, view, None, False, "same") is None
+        assert rows._reduce_strided_rows(np.add, view, None, False, "same") is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -192,7 +192,7 @@ def test_short_axes_apart_are_left_to_numpy() -> None:
 def test_positions(shape) -> None:
     x = np.round(matrix(shape, special=True), 1)
     for find in (np.argmax, np.argmin):
-        np.testing.assert_array_equal(ready(rows.position, find, x, -1), find(x, -1))
+        np.testing.assert_array_equal(ready(rows.find_extreme, find, x, -1), find(x, -1))
 
 
 @pytest.mark.parametrize("dtype", ["f", "uint8", "int32", "int64"])
@@ -200,7 +200,7 @@ def test_positions(shape) -> None:
 def test_positions_along_either_end(shape, dtype) -> None:
     x = (np.random.default_rng(0).normal(size=shape) * 3).astype("int64").astype(dtype)
     for find, axis, array in itertools.product((np.argmax, np.argmin), (0, -1), (x, x.T.copy())):
-        np.testing.assert_array_equal(ready(rows.position, find, array, axis),
+        np.testing.assert_array_equal(ready(rows.find_extreme, find, array, axis),
                                       find(array, axis))
 
 
@@ -276,11 +276,11 @@ def test_products_with_a_vector(shape, dtype) -> None:
     x = np.random.default_rng(0).normal(size=shape).astype(dtype)
     v, u = (np.random.default_rng(1).normal(size=n).astype(dtype) for n in (shape[1], shape[0]))
     for a, b in ((x, v), (x.T, u)):
-        actual = ready(rows.times_vector, a, b)
+        actual = ready(rows.multiply_by_vector, a, b)
         assert actual.dtype == a.dtype
         np.testing.assert_allclose(actual, a.astype("d") @ b.astype("d"), 1e-4, 1e-4)
-    assert rows.times_vector(x, v.astype("f" if dtype == "d" else "d")) is None
-    assert rows.times_vector(x, np.repeat(v, 2)[::2]) is None or v.size == 1
+    assert rows.multiply_by_vector(x, v.astype("f" if dtype == "d" else "d")) is None
+    assert rows.multiply_by_vector(x, np.repeat(v, 2)[::2]) is None or v.size == 1
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (7, 17), (33, 65), (2, 1031), (1031, 2)])
@@ -346,19 +346,19 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(rows, "request_kernel", ask)
     x = matrix((33, 65))
-    addresses = [rows.kernel(SOFTMAX, x) for _ in range(20)]
+    addresses = [rows.request_row_kernel(SOFTMAX, x) for _ in range(20)]
     assert addresses == [None] * 9 + [7] * 11
     assert len(asked) == 2
     monkeypatch.setattr(rows, "MAX_NUMPY_ROW_ELEMENTS", x.size)
-    assert rows.over_rows(SOFTMAX, 1, x) is None
+    assert rows.run_over_rows(SOFTMAX, 1, x) is None
 
 
 def test_what_does_not_fit_is_left_to_numpy() -> None:
     x = matrix((4, 6))
     for other in (x.astype("i"), x.astype(">f4")):
-        assert rows.over_rows(SOFTMAX, 1, other) is None
-    assert rows.over_rows(SOFTMAX, 0, x) is None
-    assert rows.over_rows(eager_kernels.SOFTMAX_BACKWARD, 1, x, x.astype("d")) is None
+        assert rows.run_over_rows(SOFTMAX, 1, other) is None
+    assert rows.run_over_rows(SOFTMAX, 0, x) is None
+    assert rows.run_over_rows(eager_kernels.SOFTMAX_BACKWARD, 1, x, x.astype("d")) is None
     assert rows.reduce_axes(np.add, np.broadcast_to(x[0], x.shape), None, False) is None
 
 
