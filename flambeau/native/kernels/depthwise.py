@@ -282,6 +282,14 @@ class _BlockNest:
         store = Store(self.tile, place, value, ((SizeValue(self.sizes["spread_start"]), 1),), known)
         return [clear, self.rows(v, "part_vectors", r, "part_rows", lane, store)]
 
+    def clear_tile(self) -> Statement:
+        """Fill the tile with zeros: elements behind a block are multiplied by zero, so they must be
+        finite."""
+        z, lane = Index("z"), Index("lane")
+        store = Store(self.tile, self.at((z, FLAT_LANES), (lane, 1)), self.zero)
+        vectors = MAX_TILE_ELEMENTS[self.type.size] // FLAT_LANES + 2
+        return self.loop(z, vectors, [self.loop(lane, FLAT_LANES, [store], LoopKind.VECTORIZED)])
+
     def accumulate_taps(self) -> Statement:
         """Add the taps' products to the block's results."""
         t, total = Index("t"), Accumulator(ReduceOp.SUM, self.type)
@@ -385,7 +393,7 @@ def build_strided_input_gradient(type: Type, step: int | None) -> Kernel:
 def build_weight_gradient(type: Type, step: int | None) -> Kernel:
     """Build the gradient of the weight. Buffers: x, offsets, gy, gw."""
     b = _BlockNest(type, step)
-    t, z, lane = (Index(name) for name in ("t", "z", "lane"))
+    t = Index("t")
     total, gw = Accumulator(ReduceOp.SUM, type), Buffer(type, "gw")
     met = Load(b.tile, b.block_position("tile_stride"), ((Load(b.offsets, b.at((t, 1))), 1),))
     product = Apply(
@@ -402,19 +410,6 @@ def build_weight_gradient(type: Type, step: int | None) -> Kernel:
         ],
     )
     clear = b.loop(t, "taps", [Store(gw, place, b.zero)])
-    # Elements behind a block are multiplied by zero, so they must be finite.
-    blank = b.loop(
-        z,
-        MAX_TILE_ELEMENTS[type.size] // FLAT_LANES + 2,
-        [
-            b.loop(
-                lane,
-                FLAT_LANES,
-                [Store(b.tile, b.at((z, FLAT_LANES), (lane, 1)), b.zero)],
-                LoopKind.VECTORIZED,
-            )
-        ],
-    )
     blocks = b.nest(
         [
             (b.n, "groups"),
@@ -424,5 +419,5 @@ def build_weight_gradient(type: Type, step: int | None) -> Kernel:
         ],
         [b.each_image(b.fill_block(), *b.place_gradient()), taps],
     )
-    body = b.nest([(b.c, "channels"), (b.k, "outputs_each")], [blank, clear, blocks], 2)
+    body = b.nest([(b.c, "channels"), (b.k, "outputs_each")], [b.clear_tile(), clear, blocks], 2)
     return b.kernel("depthwise_weight", [b.x, b.offsets, b.y, gw], [body])
