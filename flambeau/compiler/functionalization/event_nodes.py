@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -151,13 +151,15 @@ def _call_eagerly(graph: Functionalization, event: Event, targets: list[Value]) 
     group = object()
     inputs = tuple(graph.read(v) for v in tensors)
     windows = [real_window(v) for v in (*results, *(t for t in targets if t is not None))]
-    nodes: Iterator[Node] = iter([
+    nodes = [
         Node(Op.CALL, inputs, v.shape, type_of(v.dtype),
              {"function": call, "output": i, "group": group}, origin=event.origin)
         for i, v in enumerate(windows)
-    ])
+    ]
+    graph.eager_calls += nodes[:1]
+    unplaced = iter(nodes)
     outputs = (*event.results, *targets)
-    return tuple(next(nodes) if v is not None else None for v in outputs)  # type: ignore[misc]
+    return tuple(next(unplaced) if v is not None else None for v in outputs)
 
 
 def add_call(graph: Functionalization, event: Event) -> None:

@@ -22,7 +22,9 @@ from .event_nodes import HANDLERS
 from .graph_inputs import (
     allocate_gradient, bind_arguments, gradients_read_before, memory_getter,
 )
-from .index_checks import IndexBound, check_all, check_indices, iterate_indexing
+from .index_checks import (
+    IndexBound, check_all, check_indices, iterate_indexing, unread_calls,
+)
 from .memory_regions import Region, partition, row_major_byte_strides
 from .returned_values import ReturnedValues
 
@@ -51,6 +53,7 @@ class Functionalization:
         self.indexing: list[Node] = []  # nodes that read or write at an index, used or not
         self.met: dict[int, Node] = {}  # nodes already searched for indexing
         self.conditions: list[Node] = []  # bools that must hold
+        self.eager_calls: list[Node] = []  # a node of each; they run even if nothing reads them
         self.started: Node | None = None  # the exchange started last
         self.calls_complex = self.has_kernels = False  # kinds of operators that it met
         self.arguments = bind_arguments(trace, leaves, self.bindings)  # the first leaf on each
@@ -83,9 +86,9 @@ class Functionalization:
                 from .partition import partition_joint_graph
 
                 # Only the forward pass is checked.
-                required = self.conditions.copy(), self.labels.copy()
+                required = self.conditions.copy(), self.labels.copy(), self.eager_calls.copy()
                 self.bindings.backward = partition_joint_graph(self, graph, backward)
-                self.conditions, self.labels = required
+                self.conditions, self.labels, self.eager_calls = required
             graph = self._check_values(graph)
         except Untraceable as error:
             raise Unfit(str(error), line) from None
@@ -105,8 +108,9 @@ class Functionalization:
             graph, self.labels, bindings.slots, self.indexing
         )
         conditions += self.conditions
-        if conditions:
-            graph.outputs.append(check_all(conditions))
+        unread = unread_calls(graph, self.eager_calls)
+        if conditions or unread:
+            graph.outputs.append(check_all(conditions, unread))
         bindings.has_conditions = bool(conditions or bindings.calls)  # calls may raise
         second = bindings.backward
         if second is not None:  # its indices are those of the forward program

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loop_ir.ir import Scalar
+from ...native.loop_ir.ir import Scalar, Type
 from ...native.target.compile_costs import MAX_INDEX_CHECK_NODES
-from ..ir.graph import Graph, Node, Op, apply, topological_order, rewrite
+from ..ir.graph import Graph, Node, Op, apply, constant, topological_order, rewrite
 from ..ir.interpreter import evaluate
 from ..lowering.numpy.node_builders import number
 from ..lowering.numpy.symbolic_array import node_of, symbol
@@ -127,10 +127,12 @@ def check_indices(
     return graph, checks, bool(looked), conditions
 
 
-def check_all(conditions: list[Node]) -> Node:
-    """Return the node that ends a run if one of these scalar bools is False."""
-    holds = functools.reduce(lambda a, b: apply(Scalar.AND, a, b), conditions)
-    return Node(Op.CHECK, (holds,), (), holds.type, origin="check")
+def check_all(conditions: list[Node], calls: Sequence[Node] = ()) -> Node:
+    """Return the node that ends a run if one of these scalar bools is False, or if one of the
+    eager calls raises."""
+    always = constant(True, Type.BOOL, ())
+    holds = functools.reduce(lambda a, b: apply(Scalar.AND, a, b), conditions or [always])
+    return Node(Op.CHECK, (holds, *calls), (), holds.type, origin="check")
 
 
 def iterate_indexing(nodes: Iterable[Node], seen: dict[int, Node]) -> Iterator[Node]:
@@ -200,3 +202,9 @@ def _clamp_indices(graph: Graph, loose: set[int]) -> Graph:
         return Node(node.op, inputs, node.shape, node.type, node.attributes, node.origin)
 
     return rewrite(graph, rule)
+
+
+def unread_calls(graph: Graph, calls: list[Node]) -> list[Node]:
+    """Return the eager calls that no output or write depends on. `calls`: a node of each."""
+    read = {id(node.group) for node in graph.nodes() if node.op is Op.CALL}
+    return [call for call in calls if id(call.group) not in read]

@@ -67,8 +67,8 @@ class Op(Enum):
     RECURRENCE_GRADIENT = auto()  # inputs by `names`: w, the saved values, optional gy (as y),
     # dh and dc (of the last states), previous and first (what the cell reads of the previous step,
     # and of the initial state). `of`: d and dx, the cotangents of the gates, dh or dc
-    CHECK = auto()  # (a,) a bool that must hold; otherwise the run stops with CheckFailed before
-    # any source is written
+    CHECK = auto()  # (a, *calls) a bool that must hold; otherwise the run stops with CheckFailed
+    # before any source is written. calls: eager calls without readers, which may raise
     CALL = auto()  # (a, ...) an eager function on whole arrays: function, output (which of its
     # results this node is), group (shared by the nodes of a call)
 

@@ -291,7 +291,7 @@ def _add_rows(node: Node, index: Array, values: Array) -> Array:
     return result
 
 
-def _check(node: Node, holds: Array) -> Array:
+def _check(node: Node, holds: Array, *calls: Array) -> Array:
     if not holds:
         raise CheckFailed
     return holds

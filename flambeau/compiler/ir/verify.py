@@ -157,7 +157,7 @@ def _take(node: Node, table: Node, index: Node) -> None:
     require(node.shape == (*index.shape, *table.shape[1:]), node, f"of {table.shape}")
 
 
-def _check(node: Node, holds: Node) -> None:
+def _check(node: Node, holds: Node, *calls: Node) -> None:
     _same_type(node, holds)
     require(node.type is Type.BOOL and node.shape == holds.shape == (), node, f"of {holds.shape}")
 

@@ -275,7 +275,7 @@ class Watcher:
         result = shadow.result or Provenance(Kind.PLAIN)
         if result.tainted:
             _taint_caller(self.shadows, frame)
-        shadow.is_suspended = shadow.instructions[frame.f_lasti].opname == "YIELD_VALUE"
+        shadow.is_suspended = shadow.instructions[shadow.last].opname == "YIELD_VALUE"
         if shadow.is_suspended:
             return
         if result.value is UNKNOWN:

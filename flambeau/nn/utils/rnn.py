@@ -290,12 +290,11 @@ def pad_sequence(
     n, time = len(sequences), int(lengths.max())
     axes = (n, time) if batch_first else (time, n)
     padded = first.new_full((*axes, *first.shape[1:]), padding_value)
-    rows = padded._array if batch_first else padded._array.swapaxes(0, 1)
     try:
-        for row, sequence, length in zip(rows, sequences, lengths, strict=True):
-            place = slice(time - length, None) if padding_side == "left" else slice(length)
-            row[place] = sequence._array
-    except ValueError:
+        for i, (sequence, length) in enumerate(zip(sequences, lengths.tolist(), strict=True)):
+            steps = slice(time - length, None) if padding_side == "left" else slice(length)
+            padded[(i, steps) if batch_first else (steps, i)] = sequence
+    except RuntimeError:
         shapes = [tuple(s.shape) for s in sequences]
         raise RuntimeError(
             "pad_sequence: the sizes of the sequences must match in all dimensions but the first, "

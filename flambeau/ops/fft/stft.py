@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.user_frames import warn
+from ...tensor.capture_marks import holds
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
@@ -196,6 +197,10 @@ def _check_spectra(input: Tensor, described: str, n_fft: int, onesided: Any) -> 
         )
 
 
+def _can_divide(envelope: np.ndarray) -> Any:
+    return np.all(np.abs(envelope) > 1e-11)
+
+
 def _overlap_add(
     frames: Tensor, window: Tensor, hop: int, n_fft: int, center: bool, length: int | None,
     described: str,
@@ -210,7 +215,7 @@ def _overlap_add(
     end = start + length if length is not None else total - (n_fft // 2 if center else 0)
     stop = min(end, total)
     y, envelope = (t.narrow(1, start, max(stop - start, 0)) for t in (y, envelope))
-    if envelope._array.size and not np.abs(envelope._array).min() > 1e-11:
+    if envelope._array.size and not holds(envelope, _can_divide):
         raise RuntimeError(f"istft({described}) window overlap add min: 1")
     y = y / envelope
     if end > total:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
+from ...tensor.capture_marks import peek
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
@@ -318,7 +319,7 @@ def index_reduce(
     if not input._array.ndim:
         y = _scatter_reduce(input, 0, index.reshape(()), source.reshape(()), reduce, include_self)
     else:
-        if _is_out_of_range(index._array, input._array.shape[at]):
+        if _is_out_of_range(peek(index), input._array.shape[at]):
             raise IndexError("index out of range in self")
         shape = [-1 if i == at else 1 for i in range(input._array.ndim)]
         places = index.reshape(shape).expand(*source._array.shape)

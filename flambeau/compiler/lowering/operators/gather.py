@@ -23,7 +23,7 @@ from ..numpy.node_builders import (
     apply_operation, broadcast_to, cast, compute_type, iota, number, reshape_node, where,
 )
 from ..numpy.symbolic_array import Symbol, is_symbol, node_of, symbol
-from ..registry import lowering, refuse, require_positions
+from ..registry import lowering, refuse, require, require_positions
 
 
 def _add_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
@@ -318,6 +318,7 @@ def _max_unpool(input: Symbol, indices: Symbol, spatial: Sequence[int]) -> Symbo
     images, n = math.prod(lead), math.prod(spatial)
     if not input.size:
         return np.zeros_like(input, shape=(*lead, *spatial))
+    require_positions(indices.node, n)
     at = indices.reshape((images, -1)).astype(np.int64) + np.arange(images)[:, None] * n
     zeros: Symbol = np.zeros_like(input, shape=(images * n,))
     unpooled = write_rows(zeros.node, at.reshape(-1).node, input.reshape(-1).node)
@@ -343,6 +344,7 @@ def _masked_scatter_backward(g: Symbol, mask: Symbol, shape: Sequence[int]) -> S
 
 @lowering("_masked_scatter")
 def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
+    require(np.sum(mask) <= source.size)
     if not source.size or not input.size:
         return input
     last = source.size - 1
