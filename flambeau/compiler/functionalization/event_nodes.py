@@ -143,7 +143,9 @@ def add_operator(graph: Functionalization, event: Event) -> None:
     _write_results(graph, event, nodes, targets)
 
 
-def _call_eagerly(graph: Functionalization, event: Event, targets: list[Value]) -> tuple[Node | None, ...]:
+def _call_eagerly(
+    graph: Functionalization, event: Event, targets: list[Value]
+) -> tuple[Node | None, ...]:
     function = event.operator.function if event.operator is not None else event.function
     tensors = values_in((event.args, event.kwargs))
     results = [v for v in event.results if v is not None]

@@ -70,7 +70,7 @@ class Facts(Guarding):
             if p.kind is not Kind.FRESH:
                 self.guard(path, Test.IDENTITY, x)
             if p.kind is Kind.TENSOR and p.path.startswith("t"):
-                self.proof.aliased.append(x)
+                self.proof.outside_tensors.append(x)
         elif _THROUGH_ARGUMENT.match(path) and is_read_by_path(x):
             p = self.known[id(x)] = self.through_argument(x, path)
             self.guard_type(p)
@@ -80,6 +80,8 @@ class Facts(Guarding):
                 self.note_pin(x)
             kind = Kind.TENSOR if isinstance(x, Tensor) else Kind.OUTSIDE
             p = self.known[id(x)] = Provenance(kind, x, self.constant(x))
+            if kind is Kind.TENSOR:
+                self.proof.outside_tensors.append(x)
         self.reads[key] = p
         return p
 

@@ -113,7 +113,7 @@ class Proof:
     """Whether a call's Python may be skipped: under which guards, or why not.
 
     `refusals`: (file, line, why). `constants`: the objects that paths start from, by name.
-    `modules`: those whose state the library reads. `aliased`: arguments also read outside.
+    `modules`: those whose state the library reads. `outside_tensors`: read outside, arguments too.
     `reads_numbers`: whether item() returned any number. `arrays`: NumPy arrays that were read.
     `numbers`: the guards on numbers among the arguments, by leaf. `decisions`: the guards on what
     the step decided about numbers, up to the first refusal. `pins`: weak references to objects that
@@ -125,7 +125,7 @@ class Proof:
     guards: list[Guard] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)
     modules: list[Any] = field(default_factory=list)
-    aliased: list[Any] = field(default_factory=list)
+    outside_tensors: list[Any] = field(default_factory=list)
     reads_numbers: bool = False
     arrays: list[np.ndarray] = field(default_factory=list)
     numbers: dict[int, Guard] = field(default_factory=dict)

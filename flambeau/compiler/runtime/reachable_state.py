@@ -28,7 +28,7 @@ class ReachableState:
         called = [item() for item in trace.modules]
         roots = [m for m in (*called, *(proof.modules if proof else ())) if m is not None]
         self._modules: dict[int, Module] = {id(m): m for root in roots for m in root.modules()}
-        self._aliased = [] if proof is None else proof.aliased
+        self._outside = [] if proof is None else proof.outside_tensors
         self.tensors = list(trace.externals.values())
         self.states = [(t, t._array, t._requires_grad) for t in self.tensors]
         events = [event.kwargs for event in trace.events if event.kind == UPDATE]
@@ -46,7 +46,7 @@ class ReachableState:
         An argument in such memory has two roles. A program that treated it only as an argument
         would read and write the wrong memory in a call where the two differ.
         """
-        tensors = [*self.tensors, *self._aliased]
+        tensors = [*self.tensors, *self._outside]
         for module in self._modules.values():
             members = (*module._parameters.values(), *module._buffers.values())
             tensors += [tensor for tensor in members if tensor is not None]

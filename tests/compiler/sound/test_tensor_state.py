@@ -651,3 +651,17 @@ def test_a_table_that_an_embedding_renormalizes_gets_its_gradient(follow):
 @pytest.mark.parametrize("name", SCENES)
 def test_what_tensors_a_step_reaches(name, mode, change_at):
     compare(SCENES[name], mode, change_at)
+
+
+@pytest.mark.parametrize("makes_view", [
+    lambda w: w.view(-1), lambda w: w[1:], lambda w: w.detach(), lambda w: w.t()])
+def test_a_view_of_an_outside_tensor_does_not_follow_an_argument_that_shared_its_memory(
+    makes_view,
+):
+    w = torch.randn(3, 3)
+    fast = torch.compile(lambda x, y: (makes_view(w), y + 1), mode="now")
+    for call in range(8):
+        x = w.view(w.shape) if call < 4 else torch.zeros(3, 3)
+        view, _ = fast(x, torch.randn(2))
+        assert view.data_ptr() == makes_view(w).data_ptr()
+        assert view._base is makes_view(w)._base
