@@ -8,7 +8,7 @@ import numpy as np
 
 from ...native.foundation.public_names import c_class_name
 from ...tensor.dtypes import COMPLEX, FROM_NUMPY
-from ...tensor.meta import MetaArray, refuse_unknown_values
+from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import COMPLEX32, widened
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
@@ -233,7 +233,7 @@ def allclose(
     True
     """
     close = isclose(input, other, rtol, atol, equal_nan)
-    if isinstance(input, Tensor) and input._array.__class__ is MetaArray:
+    if isinstance(input, Tensor) and input.is_meta:
         input.item()  # raises PyTorch's error
     return bool(close._array.all() if close.__class__ is Tensor else close.all())
 
