@@ -199,6 +199,7 @@ class Trace:
         self.returned_arrays: list[np.ndarray] = []  # their arrays
         self.positions: dict[int, int] = {}  # in `returned`, by id of the tensor
         self.effects: list[Effect] = []
+        self.effect_names: set[str] = set()  # once released
         self.host_calls: list[HostCall] = []
         self.known_owners: set[int] = set()  # ids of memory owners that existed before the call
         self.existing_tensors: set[int] = set()  # ids of existing tensors except arguments
@@ -293,6 +294,10 @@ class Trace:
         """Return the ids of the grads that the call read before setting them."""
         return [key for _, _, key in self._list_read_grads()]
 
+    def list_effect_names(self) -> set[str]:
+        """Return the names of the places in Python state where the call stored values."""
+        return self.effect_names | {effect.name for effect in self.effects}
+
     def _list_read_grads(self) -> list[tuple[Any, bool, int]]:
         """Return (weak reference to the leaf, whether its grad was None, the grad's id)."""
         if self.is_released:
@@ -316,6 +321,7 @@ class Trace:
         another trace."""
         self.incoming_grads, self.is_released = self._list_read_grads(), True
         self.grads, self.proof = {}, None
+        self.effect_names, self.effects = self.list_effect_names(), []
         self.returned = [entry if entry.outside is None else
                          entry._replace(outside=weakref.ref(entry.outside))
                          for entry in self.returned]
@@ -373,10 +379,9 @@ def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
         return "it returns other objects, or views of other tensors, in some calls", ""
     if len(a.plain) != len(b.plain) or not all(map(same_plain, a.plain, b.plain)):
         return "it returns another number in each call", ""
-    for effects, others in ((a.effects, b.effects), (b.effects, a.effects)):
-        extra = {effect.name for effect in effects} - {other.name for other in others}
-        if extra:
-            return Reason(f"it changes {min(extra)} in some calls only", Advice.DECIDE_OUTSIDE), ""
+    extra = a.list_effect_names() ^ b.list_effect_names()
+    if extra:
+        return Reason(f"it changes {min(extra)} in some calls only", Advice.DECIDE_OUTSIDE), ""
     calls = [[(call.function, call.updates) for call in trace.host_calls] for trace in (a, b)]
     if calls[0] != calls[1]:
         return (Reason("a scheduler steps in some calls only", Advice.DECIDE_OUTSIDE),

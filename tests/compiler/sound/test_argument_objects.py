@@ -61,6 +61,11 @@ def read_tensor(x, b):
     return x + b.weights[0]
 
 
+def write(x, b):
+    b.total = (x * b.scale).sum()
+    return b.total * 2
+
+
 def call(x, b):
     return b(x)
 
@@ -74,6 +79,7 @@ CASES = {
     "a decision": (decide, plain),
     "an inner object": (read_inner, lambda scale: Config(Batch(scale=scale))),
     "a tensor in a list": (read_tensor, lambda scale: Batch(weights=[torch.full((3,), scale)])),
+    "a write": (write, plain),
     "a function": (call, lambda scale: lambda x: x * scale),
 }
 
