@@ -51,6 +51,7 @@ def _lacking(name: str) -> ModuleNotFoundError:
 # Modules behind a function of the same name, by package: PyTorch's are imported before the function
 # takes the place of the attribute, so that `from torch.autograd.gradcheck import ...` works.
 _SHADOWED_MODULES = {
+    "torch._higher_order_ops": ("associative_scan", "cond", "map", "scan", "while_loop"),
     "torch.ao.quantization": ("quantize",),
     "torch.autograd": ("gradcheck",),
     "torch.multiprocessing": ("spawn",),

@@ -14,21 +14,29 @@ import zipfile
 from contextlib import nullcontext
 from typing import Any
 
+from .._higher_order_ops.cond import cond_op
+from .._higher_order_ops.map import map_impl
+from .._higher_order_ops.scan import scan_op
+from .._higher_order_ops.while_loop import while_loop_op
+from .._subclasses.fake_tensor import is_fake
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node
 from ..fx.qualified_names import _public_names, qualified_name, torch_module
+from ..native.foundation.user_frames import warn
 from ..ops.core import aten
 from ..ops.core.operator import PUBLIC
 from ..serialization import load as load_tensors
 from ..serialization import save as save_tensors
-from ..serialization.archive import ArchiveReader
+from ..serialization.archive import ArchiveReader, ArchiveWriter
 from ..tensor.devices import device
 from ..tensor.dtypes import dtype
 from ..tensor.layout import layout, memory_format
+from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from . import pytorch_archive
 from .exported_program import ExportedProgram
+from .pytorch_files import reading
+from .pytorch_files.writing import Unwritable, document_of, tensor_meta
 from .graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
     SymIntArgument, TensorArgument,
@@ -40,6 +48,9 @@ _VERSION = 1
 _OPERATORS = {f"operator.{name}": getattr(operator, name) for name in (
     "add", "sub", "mul", "floordiv", "mod", "truediv", "pow", "neg", "getitem", "setitem", "eq",
     "ne", "lt", "le", "gt", "ge")}
+_CONTROL_FLOW = {f"torch.ops.higher_order.{f.__name__}": f
+                 for f in (cond_op, map_impl, scan_op, while_loop_op)}
+_OWN = "flambeau/program.json"
 _ARGUMENTS = {c.__name__: c for c in (TensorArgument, SymIntArgument, ConstantArgument)}
 # Operators that reach beyond the tensors that they are given.
 _REFUSED = frozenset(("from_file", "load", "save", "hub"))
@@ -56,12 +67,69 @@ def save(
     ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None,
     opset_version: Any = None, pickle_protocol: int = 2,
 ) -> None:
-    """Write an exported program to a path or a file.
+    """Write an exported program to a path or a file, which PyTorch's torch.export.load reads, too.
 
+    A program with a call that aten has no operator for is written for flambeau alone, with a
+    warning that names the call.
     `extra_files`: further entries, text or bytes by name. `opset_version` and `pickle_protocol`
     are accepted.
     """
-    text = json.dumps(_program(ep))
+    own = json.dumps(_program(ep))
+    try:
+        document = json.dumps(document_of(ep))
+        tensors = _payloads("weights", "model_weights_config.json", "weight", ep.state_dict)
+        tensors |= _payloads("constants", "model_constants_config.json", "tensor", ep.constants)
+    except Unwritable as error:
+        warn(f"torch.export.save: PyTorch will not read this file, which has {error}")
+        _save_own(ep, f, own, extra_files)
+        return
+    named = isinstance(f, (str, os.PathLike))
+    stem = os.path.splitext(os.path.basename(os.fspath(f)))[0] if named else "archive"
+    with open(f, "wb") if named else nullcontext(f) as opened:
+        writer = ArchiveWriter(opened, stem)
+        records = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"little",
+                   "models/model.json": document, _OWN: own, **tensors,
+                   "data/sample_inputs/model.pt": _example(ep)}
+        records |= {f"extra/{name}": content for name, content in (extra_files or {}).items()}
+        for name, content in records.items():
+            writer.record(name, content.encode() if isinstance(content, str) else content)
+        writer.close()
+
+
+def _payloads(folder: str, config: str, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Return the records of a program's tensors: their bytes, and a list of them."""
+    records: dict[str, Any] = {}
+    paths: dict[Any, str] = {}
+    entries = {}
+    for name, tensor in tensors.items():
+        if type(tensor) not in (Tensor, torch_module().nn.Parameter) or tensor.is_meta:
+            raise Unwritable(f"{name}, a tensor of {type(tensor)} on {tensor.device}")
+        flat = tensor.detach().contiguous()
+        key = tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+        path = paths.setdefault(key, f"{prefix}_{len(paths)}")
+        records[f"data/{folder}/{path}"] = flat._array.tobytes()
+        meta = tensor_meta(flat)
+        meta["requires_grad"] = tensor.requires_grad
+        entries[name] = {"path_name": path, "is_param": type(tensor) is not Tensor,
+                         "use_pickle": False, "tensor_meta": meta}
+    records[f"data/{folder}/{config}"] = json.dumps({"config": entries})
+    return records
+
+
+def _example(ep: ExportedProgram) -> bytes:
+    """Return the example inputs as a file of tensors; nothing where there are none."""
+    leaves = pytree.tree_leaves(ep.example_inputs)
+    if ep.example_inputs is None or any(is_fake(leaf) for leaf in leaves):
+        return b""
+    buffer = io.BytesIO()
+    save_tensors(pytree.tree_map(
+        lambda v: v.detach().requires_grad_(v.requires_grad) if isinstance(v, Tensor) else v,
+        ep.example_inputs), buffer)
+    return buffer.getvalue()
+
+
+def _save_own(ep: ExportedProgram, f: Any, text: str, extra_files: dict[str, Any] | None) -> None:
+    """Write a file that flambeau alone reads."""
     with zipfile.ZipFile(f, "w") as archive:
         archive.writestr("version", str(_VERSION))
         archive.writestr("program.json", text)
@@ -76,13 +144,25 @@ def save(
 def _program(ep: ExportedProgram) -> dict[str, Any]:
     signature = ep.graph_signature
     return {
-        "nodes": [_node(n) for n in ep.graph.nodes],
+        "nodes": _nodes(ep.graph_module),
+        "graphs": _graphs(ep.graph_module),
         "inputs": [_spec(s) for s in signature.input_specs],
         "outputs": [_spec(s) for s in signature.output_specs],
         "in_spec": pytree.treespec_dumps(ep._in_spec),
         "out_spec": pytree.treespec_dumps(ep._out_spec),
         "names": ep._names, "bounds": ep._bounds,
     }
+
+
+def _nodes(module: Any) -> list[dict[str, Any]]:
+    return [_node(n) for n in module.graph.nodes]
+
+
+def _graphs(module: Any) -> dict[str, Any]:
+    """Return the graphs of a module's functions, by path."""
+    return {str(n.target): {"nodes": _nodes(getattr(module, str(n.target))),
+                            "graphs": _graphs(getattr(module, str(n.target)))}
+            for n in module.graph.nodes if n.op == "get_attr"}
 
 
 def _spec(spec: Any) -> dict[str, Any]:
@@ -93,10 +173,6 @@ def _spec(spec: Any) -> dict[str, Any]:
 
 
 def _node(node: Node) -> dict[str, Any]:
-    if node.op == "get_attr":
-        raise NotImplementedError(
-            f"torch.export.save: {node.target}, a function of torch.cond or map"
-        )
     target = node.target if isinstance(node.target, str) else _name(node)
     stack = [[key, path, str(kind)]
              for key, (path, kind) in node.meta.get("nn_module_stack", {}).items()]
@@ -109,6 +185,8 @@ def _name(node: Node) -> str:
     target: Any = node.target
     if isinstance(target, aten.Overload):
         return f"torch.ops.{target}"
+    if target in _CONTROL_FLOW.values():
+        return f"torch.ops.higher_order.{target.__name__}"
     name = next((n for n, f in _OPERATORS.items() if f is target), None) or qualified_name(target)
     if name not in _OPERATORS and name not in _functions():
         raise NotImplementedError(f"torch.export.save: a call of {name}")
@@ -186,7 +264,13 @@ def _of_pytorch(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram |
                 return None
             for name in extra_files or {}:
                 extra_files[name] = archive.read(f"extra/{name}").decode()  # type: ignore[index]
-            return pytorch_archive.load(archive)
+            if archive.has(_OWN):
+                state, constants = (
+                    reading.read_tensors(archive, kind, f"model_{kind}_config.json")
+                    for kind in ("weights", "constants"))
+                return _rebuilt(json.loads(archive.read(_OWN)), state, constants,
+                                _read_example(archive))
+            return reading.load(archive)
         except RuntimeError as error:
             if isinstance(error, NotImplementedError) or "models/model.json" in str(error):
                 raise
@@ -197,12 +281,25 @@ def _of_pytorch(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram |
             opened.seek(start)
 
 
-def _rebuilt(program: dict[str, Any], state: Any, constants: Any) -> ExportedProgram:
+def _read_example(archive: ArchiveReader) -> Any:
+    """Return the example inputs in a file, or None."""
+    name = "data/sample_inputs/model.pt"
+    if not archive.size(name):
+        return None
+    args, kwargs = load_tensors(io.BytesIO(archive.read(name)), weights_only=True)
+    return tuple(args), dict(kwargs)
+
+
+def _module(program: dict[str, Any]) -> GraphModule:
+    """Return a graph as a module, with those of its functions."""
     graph = Graph()
     nodes: dict[str, Node] = {}
+    graphs = {_identifier(path): _module(inner)
+              for path, inner in program.get("graphs", {}).items()}
     for entry in program["nodes"]:
         op = entry["op"]
-        if op not in ("placeholder", "call_function", "output"):
+        if op not in ("placeholder", "call_function", "output") and not (
+                op == "get_attr" and entry["target"] in graphs):
             raise ArchiveError(f"torch.export.load: a node of kind {op!r}")
         target = _function(entry["target"]) if op == "call_function" else str(entry["target"])
         args, kwargs = _read(entry["args"], nodes), _read(entry["kwargs"], nodes)
@@ -213,18 +310,24 @@ def _rebuilt(program: dict[str, Any], state: Any, constants: Any) -> ExportedPro
         }
         nodes[entry["name"]] = node
     graph.lint()
+    return GraphModule(graphs, graph)
+
+
+def _rebuilt(program: dict[str, Any], state: Any, constants: Any, example: Any = None
+             ) -> ExportedProgram:
     inputs = [InputSpec(InputKind[s["kind"]], _argument(s["arg"]), s["target"], s["persistent"])
               for s in program["inputs"]]
     outputs = [OutputSpec(OutputKind[s["kind"]], _argument(s["arg"]), s["target"])
                for s in program["outputs"]]
     parameters = {s.target for s in inputs if s.kind is InputKind.PARAMETER}
     parameter = torch_module().nn.Parameter
-    state = {k: parameter(v, v.is_floating_point()) if k in parameters else v
-             for k, v in state.items()}
+    known = {id(v): parameter(v, v.requires_grad or v.is_floating_point())
+             for k, v in state.items() if k in parameters}  # tied ones are one parameter
+    state = {k: known.get(id(v), v) for k, v in state.items()}
     return ExportedProgram(
-        GraphModule({}, graph), ExportGraphSignature(inputs, outputs), state, constants,
+        _module(program), ExportGraphSignature(inputs, outputs), state, constants,
         pytree.treespec_loads(program["in_spec"]), pytree.treespec_loads(program["out_spec"]),
-        [_identifier(n) for n in program["names"]], program["bounds"], None,
+        [_identifier(n) for n in program["names"]], program["bounds"], example,
     )
 
 
@@ -252,7 +355,7 @@ def _functions() -> dict[str, Any]:
 
 
 def _function(name: str) -> Any:
-    known = _OPERATORS.get(name)
+    known = _OPERATORS.get(name) or _CONTROL_FLOW.get(name)
     if known is not None:
         return known
     parts = name.split(".")

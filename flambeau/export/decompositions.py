@@ -81,7 +81,8 @@ class Decomposer:
         packet = getattr(target, "overloadpacket", None)
         node = self.graph.create_node("call_function", target, args, kwargs,
                                       None if packet is None else packet.__name__)
-        node.meta.update({k: v for k, v in self.node.meta.items() if k != "val"})
+        own = ("val", "other_sizes")
+        node.meta.update({k: v for k, v in self.node.meta.items() if k not in own})
         node.meta["val"] = target(*value(list(args)), **value(dict(kwargs)))
         return node
 

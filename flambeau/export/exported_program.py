@@ -40,6 +40,7 @@ class ExportedProgram:
         self.example_inputs = example_inputs
         self.dialect = "TRAINING"
         self._module_call_graph: list[Any] = []
+        self._table: Any = None  # the symbols of a traced program
         self._module_aliases: dict[str, str] = {}  # each module's first path, by all its paths
 
     @property

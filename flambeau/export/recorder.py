@@ -80,8 +80,9 @@ class Recorder(TorchFunctionMode):
 
     def know(self, tensor: Tensor, node: Node, other: Any = None) -> None:
         """Register the node that computes a tensor, and the second input's counterpart."""
-        node.meta["val"] = tensor
-        self.known[id(tensor)] = tensor, node, tensor if other is None else other
+        other = tensor if other is None else other
+        node.meta.update(val=tensor, other_sizes=other._array.shape)
+        self.known[id(tensor)] = tensor, node, other
 
     def node_of(self, value: Any) -> Any:
         """Return a value's node, or the value if it is a constant."""
@@ -102,10 +103,10 @@ class Recorder(TorchFunctionMode):
 
     def entry_of(self, tensor: Tensor) -> Any:
         """Return what is known of a tensor; a subgraph takes what the outer program knows."""
-        around = self.subgraph_of
-        if id(tensor) not in self.known and around is not None and around.outer.entry_of(tensor):
-            around.take(tensor)
-        return self.known.get(id(tensor))
+        part, key = self.subgraph_of, id(tensor)
+        if key not in self.known and part is not None and part.outer.entry_of(tensor):
+            part.take(tensor)
+        return self.known.get(key)
 
     def twin_of(self, value: Any) -> Any:
         """Return the second input's counterpart of a value."""

@@ -259,7 +259,7 @@ def compute(function: Callable[..., Any], name: str, args: tuple) -> Any:
     own = next(a for a in args if isinstance(a, (SymbolicSize, SymbolicFloat)))
     value, other = function(*map(plain, args)), function(*map(twin, args))
     unbacked = any(getattr(a, "unbacked", False) for a in args)
-    if value == other and not unbacked and name != "neg":
+    if value == other and not unbacked and name not in ("neg", "floordiv"):  # 4 // 2 is 5 // 2
         return value
 
     def make() -> Node:

@@ -221,6 +221,7 @@ class _Export:
             self.in_spec, out_spec, self.names, self.symbols.bounds(self.labels, self.leaves),
             (self.args, self.kwargs),
         )
+        program._table = recorder.table
         program._module_aliases = self.calls.aliases
         program._module_call_graph = self.calls.entries(self.in_spec, out_spec, signature)
         return program

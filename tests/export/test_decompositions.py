@@ -65,6 +65,8 @@ def test_dynamic_sizes_stay_dynamic(tmp_path):
     save(core, tmp_path / "core.pt2")
     loaded = load(tmp_path / "core.pt2")
     torch.testing.assert_close(loaded.module()(x), net(x))
+    torch.testing.assert_close(loaded.run_decompositions().module()(x), net(x))
+    loaded.example_inputs = None
     with pytest.raises(NotImplementedError, match="no example inputs"):
         loaded.run_decompositions()
 

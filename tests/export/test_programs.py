@@ -153,7 +153,7 @@ def archive(change):
     with zipfile.ZipFile(file) as old, zipfile.ZipFile(changed, "w") as new:
         for name in old.namelist():
             content = old.read(name)
-            if name == "program.json":
+            if name.endswith("program.json"):
                 program = json.loads(content)
                 change(program)
                 content = json.dumps(program)

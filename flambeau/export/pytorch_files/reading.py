@@ -12,23 +12,23 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ..nn.module import Module
-from ..nn.parameter import Parameter
-from ..ops.core.operator import PUBLIC
-from ..serialization import load as load_tensors
-from ..serialization.archive import ArchiveReader
-from ..tensor.devices import device
-from ..tensor.dtypes import all_dtypes
-from ..utils import _pytree as pytree
-from .aten_functions import aten_function
-from .dynamic_shapes import Dim
-from .exported_program import ExportedProgram
-from .trace import export
+from ...nn.module import Module
+from ...nn.parameter import Parameter
+from ...ops.core.operator import PUBLIC
+from ...serialization import load as load_tensors
+from ...serialization.archive import ArchiveReader
+from ...tensor.devices import device
+from ...tensor.dtypes import all_dtypes
+from ...utils import _pytree as pytree
+from ..aten_functions import aten_function
+from ..dynamic_shapes import Dim
+from ..exported_program import ExportedProgram
+from ..trace import export
 
-__all__ = ["load"]
+__all__ = ["DTYPES", "load", "read_tensors"]
 
 # The file's own numbers for dtypes and memory formats.
-_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
+DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
            8: "float64", 9: "complex32", 10: "complex64", 11: "complex128", 12: "bool",
            13: "bfloat16", 28: "uint16", 29: "float8_e4m3fn", 30: "float8_e5m2"}
 _MEMORY_FORMATS = {1: 0, 2: 2, 3: 3, 4: 1}  # to those of c10::MemoryFormat
@@ -65,19 +65,23 @@ def _inputs(archive: ArchiveReader, module: _Graph) -> tuple[tuple, dict[str, An
     return module.example(), {}
 
 
-def _tensors(archive: ArchiveReader, kind: str, config: str) -> dict[str, Any]:
+def read_tensors(archive: ArchiveReader, kind: str, config: str) -> dict[str, Any]:
     """The tensors of a folder, whose bytes are windows of a dtype."""
     name = f"data/{kind}/{config}"
     if not archive.has(name):
         return {}
-    result = {}
+    result: dict[str, Any] = {}
+    known: dict[str, Any] = {}  # by path: tied parameters are one tensor
     for key, entry in json.loads(archive.read(name))["config"].items():
+        if entry["path_name"] in known:
+            result[key] = known[entry["path_name"]]
+            continue
         data = archive.read(f"data/{kind}/{entry['path_name']}")
         if entry["use_pickle"]:
             result[key] = load_tensors(io.BytesIO(data), weights_only=True)
             continue
         meta = entry["tensor_meta"]
-        form = all_dtypes()[_DTYPES[meta["dtype"]]]
+        form = all_dtypes()[DTYPES[meta["dtype"]]]
         sizes, strides = ([int(n["as_int"]) for n in meta[k]] for k in ("sizes", "strides"))
         flat = PUBLIC["torch"]["frombuffer"](bytearray(data), dtype=form) if data else \
             PUBLIC["torch"]["empty"](0, dtype=form)
@@ -86,6 +90,7 @@ def _tensors(archive: ArchiveReader, kind: str, config: str) -> dict[str, Any]:
             flat.reshape(sizes)
         result[key] = Parameter(tensor, bool(meta["requires_grad"])) if entry["is_param"] \
             else tensor
+        known[entry["path_name"]] = result[key]
     return result
 
 
@@ -99,8 +104,8 @@ class _Graph(Module):
         own["_flambeau_signature"] = document["signature"]
         call = document["module_call_graph"][0]["signature"]
         own["_flambeau_out_spec"] = pytree.treespec_loads(call["out_spec"])
-        tensors = _tensors(archive, "weights", "model_weights_config.json")
-        constants = _tensors(archive, "constants", "model_constants_config.json")
+        tensors = read_tensors(archive, "weights", "model_weights_config.json")
+        constants = read_tensors(archive, "constants", "model_constants_config.json")
         self._flambeau_inputs: list[tuple[str, str, str]] = []
         self._flambeau_constants: dict[str, Any] = {}
         for spec in document["signature"]["input_specs"]:
@@ -154,7 +159,7 @@ class _Graph(Module):
             if kind == "input":
                 sizes = [int(n["as_int"] if "as_int" in n else n["as_expr"]["hint"]["as_int"])
                          for n in values[name]["sizes"]]
-                form = all_dtypes()[_DTYPES[values[name]["dtype"]]]
+                form = all_dtypes()[DTYPES[values[name]["dtype"]]]
                 result.append(PUBLIC["torch"]["zeros"](sizes, dtype=form))
         return tuple(result)
 
@@ -254,7 +259,7 @@ def _argument(argument: dict[str, Any], values: dict[str, Any]) -> Any:
     """Return the value of an argument."""
     (kind, content), = argument.items()
     if kind in _PLAIN:
-        return content
+        return float(content) if kind == "as_float" else content  # "Infinity" is text
     if kind == "as_none":
         return None
     if kind in ("as_tensor", "as_sym_int", "as_sym_bool", "as_sym_float"):
@@ -265,7 +270,7 @@ def _argument(argument: dict[str, Any], values: dict[str, Any]) -> Any:
         return [_argument(e, values) if "as_none" in e or "as_tensor" in e
                 else _argument({inner: e}, values) for e in content]
     if kind == "as_scalar_type":
-        return all_dtypes()[_DTYPES[content]]
+        return all_dtypes()[DTYPES[content]]
     if kind == "as_memory_format":
         return _MEMORY_FORMATS[content]
     if kind == "as_device":

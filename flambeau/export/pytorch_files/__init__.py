@@ -1,0 +1,1 @@
+"""PyTorch's `.pt2` files: their JSON, read and written."""
