@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import math
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -136,12 +137,19 @@ def assignment_of(target: Any, frame: FrameType | None) -> tuple[str, int] | Non
         if not is_internal(frame.f_code):
             for space in (frame.f_locals, frame.f_globals):
                 names = [name for name, value in list(space.items()) if value is target]
-                scope = "<module>" if space is frame.f_globals else frame.f_code
-                line = _last_assignment(frame, names, scope)
+                line = _last_assignment(*_scope_of(space, frame), names)
                 if line:
                     return frame.f_code.co_filename, line
         frame = frame.f_back
     return None
+
+
+def _contains_rows(x: Any, array: np.ndarray) -> bool:
+    """Whether a tensor shares an array's memory, and has its columns and dtype."""
+    rows = getattr(x, "_array", None)
+    return (isinstance(rows, np.ndarray) and rows.shape[1:] == array.shape[1:]
+            and rows.dtype == array.dtype and np.may_share_memory(rows, array)
+            and np.shares_memory(rows[:1], rows))
 
 
 def table_of(
@@ -152,13 +160,8 @@ def table_of(
     array's memory and has its columns and dtype."""
     while frame is not None:
         if not is_internal(frame.f_code):
-            places = [
-                assignment_of(value, frame) for space in (frame.f_locals, frame.f_globals)
-                for value in list(space.values())
-                if isinstance(rows := getattr(value, "_array", None), np.ndarray)
-                and rows.shape[1:] == array.shape[1:] and rows.dtype == array.dtype
-                and np.may_share_memory(rows, array) and np.shares_memory(rows[:1], rows)
-            ]
+            variables = [*frame.f_locals.values(), *frame.f_globals.values()]
+            places = [assignment_of(x, frame) for x in variables if _contains_rows(x, array)]
             lines = [place for place in places if place is not None]
             if lines:
                 return (max if latest else min)(lines, key=lambda place: place[1])
@@ -166,17 +169,23 @@ def table_of(
     return None
 
 
-def _last_assignment(frame: FrameType, names: list[str], scope: CodeType | str) -> int:
-    file = frame.f_code.co_filename
-    body = tree_of(file) if isinstance(scope, str) else function_body(file, scope)
-    running = frame.f_lineno if not isinstance(scope, str) \
-        or frame.f_code.co_name == "<module>" else 1 << 30
+def _scope_of(space: dict[str, Any], frame: FrameType) -> tuple[ast.AST | None, float]:
+    """Return the body that assigns a frame's variables, and the line up to which it has run."""
+    file, code = frame.f_code.co_filename, frame.f_code
+    if space is not frame.f_globals:
+        return function_body(file, code), frame.f_lineno
+    return tree_of(file), frame.f_lineno if code.co_name == "<module>" else math.inf
+
+
+def _last_assignment(body: ast.AST | None, running_line: float, names: list[str]) -> int:
+    """Return the last line up to `running_line` that assigns one of the names in a body; if there
+    is none, the last line that does, or 0."""
     lines = [
         statement.lineno for statement in _own_statements(body)
         for target in _targets(statement) for node in ast.walk(target)
         if isinstance(node, ast.Name) and node.id in names
     ]
-    return max([line for line in lines if line <= running], default=max(lines, default=0))
+    return max([line for line in lines if line <= running_line], default=max(lines, default=0))
 
 
 def _own_statements(body: ast.AST | None) -> Iterator[ast.stmt]:

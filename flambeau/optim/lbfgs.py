@@ -96,7 +96,7 @@ class LBFGS(Optimizer):
         first = closure()
         state["func_evals"] += 1
         grad = self._flambeau_flat_grad()
-        if not grad.abs().max() <= group["tolerance_grad"]:
+        if not grad.abs().max() <= group["tolerance_grad"]:  # NaN iterates too, as in PyTorch
             self._flambeau_iterate(closure, state, group, float(first), grad)
         return first
 
@@ -180,13 +180,13 @@ class LBFGS(Optimizer):
             old_stps.append(s)
             ro.append(1.0 / ys)
             state["H_diag"] = ys / y.dot(y)
-        al = state.setdefault("al", [None] * history_size)
+        alphas = state.setdefault("al", [None] * history_size)
         q = grad.neg()
         for i in reversed(range(len(old_dirs))):
-            al[i] = old_stps[i].dot(q) * ro[i]
-            q.add_(old_dirs[i], alpha=-number(al[i]))
+            alphas[i] = old_stps[i].dot(q) * ro[i]
+            q.add_(old_dirs[i], alpha=-number(alphas[i]))
         r = q.mul(state["H_diag"])
         for i in range(len(old_dirs)):
-            be_i = old_dirs[i].dot(r) * ro[i]
-            r.add_(old_stps[i], alpha=number(al[i] - be_i))
+            beta = old_dirs[i].dot(r) * ro[i]
+            r.add_(old_stps[i], alpha=number(alphas[i] - beta))
         return r

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "round": round, "min": min, "max": max}
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "abs": lambda x, _: abs(x), "round": round, "min": min, "max": max,
+    **FUNCTIONS, "abs": lambda x, _: abs(x),
 }
 
 

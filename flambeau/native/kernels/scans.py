@@ -16,12 +16,12 @@ class _Scan:
         self.type, self.total = type, Accumulator(fold, compute_type(type))
         self.last = Accumulator(ReduceOp.MAXIMUM, Type.I64)
         self.x, self.y = Buffer(type, f"x{number}"), Buffer(type, f"y{number}")
-        self.where = Buffer(Type.I64, f"where{number}") if positions else None
+        self.positions = Buffer(Type.I64, f"where{number}") if positions else None
 
     def begin(self) -> list[Statement]:
         """Return the statements that initialize the accumulators."""
         first_statements: list[Statement] = [Begin(self.total)]
-        return first_statements if self.where is None else [*first_statements, Begin(self.last)]
+        return first_statements if self.positions is None else [*first_statements, Begin(self.last)]
 
     def step(self, place: Affine, at: Index) -> list[Statement]:
         """Return the statements for the element at `place`, number `at` of the axis."""
@@ -31,13 +31,13 @@ class _Scan:
             Update(self.total, x.expression),
             Store(self.y, place, total.cast(self.type).expression),
         ]
-        if self.where is None:
+        if self.positions is None:
             return steps
         reached = (x == total) | ((x != x) & (total != total))
         here = where(
             reached, Value(IndexValue(Affine(0, ((at, 1),)))), Value(Constant(Type.I64, 0))
         )
-        return [*steps, Update(self.last, here.expression), Store(self.where, place, self.last)]
+        return [*steps, Update(self.last, here.expression), Store(self.positions, place, self.last)]
 
 
 def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel:
@@ -46,17 +46,17 @@ def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel
 
     Sizes: groups of `count` rows, columns, elements per group.
     """
-    some, column = Index("some"), Index("column")
+    group, column = Index("group"), Index("column")
     sizes = [Size(name) for name in ("count", "columns", "apart")]
-    place = Affine(0, ((some, sizes[2]), (column, 1)))
+    place = Affine(0, ((group, sizes[2]), (column, 1)))
     scans = [_Scan(type, fold, positions, str(k)) for k in range(count)]
     body: list[Statement] = [statement for s in scans for statement in s.begin()]
     body.append(
         Loop(column, sizes[1], [statement for s in scans for statement in s.step(place, column)])
     )
     buffers = [s.x for s in scans] + [s.y for s in scans] \
-        + [s.where for s in scans if s.where is not None]
-    return Kernel("scan_rows", buffers, [Loop(some, sizes[0], body, LoopKind.PARALLEL)], sizes)
+        + [s.positions for s in scans if s.positions is not None]
+    return Kernel("scan_rows", buffers, [Loop(group, sizes[0], body, LoopKind.PARALLEL)], sizes)
 
 
 def scan_middle(type: Type, fold: ReduceOp, positions: bool) -> Kernel:
@@ -70,7 +70,7 @@ def scan_middle(type: Type, fold: ReduceOp, positions: bool) -> Kernel:
     place = Affine(0, ((plane, each), (row, columns), (column, 1)))
     body: list[Statement] = [*scan.begin(), Loop(row, rows, scan.step(place, row))]
     inner = Loop(column, columns, body, LoopKind.PARALLEL)
-    buffers = [scan.x, scan.y, *([] if scan.where is None else [scan.where])]
+    buffers = [scan.x, scan.y, *([] if scan.positions is None else [scan.positions])]
     return Kernel("scan_middle", buffers, [Loop(plane, planes, [inner], LoopKind.PARALLEL)], sizes)
 
 

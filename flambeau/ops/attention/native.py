@@ -14,7 +14,7 @@ from ...native.target.eager_costs import (
 from ...native.target.load_balance import TYPICAL_THREADS
 from ...tensor.dtypes import FLOATS
 from ..core.number_cache import number
-from ..linalg.matmul import product
+from ..linalg.matmul import multiply_matrices
 from ..native.pointwise import try_kernel
 from ..native.route import native_route
 from ..native.small_arrays import PROBABILITIES
@@ -40,10 +40,10 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     result = kernels.ATTENTION_PROBABILITIES.address(q.dtype, causal)
     if result is None:
         return None
-    p = np.ascontiguousarray(product(q, k.swapaxes(-1, -2)))
+    p = np.ascontiguousarray(multiply_matrices(q, k.swapaxes(-1, -2)))
     each = rows * columns
     call_kernel(result, count, p, np.asarray(scale, q.dtype), p.size // each, rows, columns, each)
-    return product(p, v), p
+    return multiply_matrices(p, v), p
 
 
 def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
@@ -92,9 +92,10 @@ def backward(
     if not _fits(p.size, q) or not KernelPolicy.allowed:
         return None
     inner = np.einsum("...i,...i->...", g, y)[..., None]
-    dp = product(g, v.swapaxes(-1, -2))
+    dp = multiply_matrices(g, v.swapaxes(-1, -2))
     factor = np.asarray(scale, q.dtype)
     ds = try_kernel(_slope, dp, p, inner, factor)
     if ds is None:
         ds = _slope(dp, p, inner, factor)
-    return (product(ds, k), product(ds.swapaxes(-1, -2), q), product(p.swapaxes(-1, -2), g))
+    return (multiply_matrices(ds, k), multiply_matrices(ds.swapaxes(-1, -2), q),
+            multiply_matrices(p.swapaxes(-1, -2), g))

@@ -56,12 +56,12 @@ def nms(dets: Array, scores: Array, iou_threshold: float) -> Array:
         raise NotImplementedError("nms on meta tensors: how many boxes it keeps depends on values")
     if not len(dets):
         return np.empty(0, np.int64)
-    order = _from_best(scores)
+    order = _rank_by_score(scores)
     ranked = np.ascontiguousarray(dets[order].T)  # x1, y1, x2, y2: (4, n), best first
-    return order[_choose(ranked, _below(iou_threshold, dets.dtype))]
+    return order[_suppress_in_rounds(ranked, _round_down(iou_threshold, dets.dtype))]
 
 
-def _from_best(scores: Array) -> Array:
+def _rank_by_score(scores: Array) -> Array:
     """Return the stable order of descending scores; NaN comes first."""
     order = np.argsort(-scores, kind="stable")
     if not np.isnan(scores[order[-1]]):
@@ -69,26 +69,26 @@ def _from_best(scores: Array) -> Array:
     return np.roll(order, np.count_nonzero(np.isnan(scores)))
 
 
-def _choose(ranked: Array, limit: np.floating) -> Array:
+def _suppress_in_rounds(ranked: Array, limit: np.floating) -> Array:
     """Return the ranks of the boxes (4, n) that are kept.
 
     If many boxes show the same object, a few of the best ones suppress most others cheaply. Once
     such a round drops less than half of the rest, compare all remaining boxes at once.
     """
-    left, chosen = np.arange(ranked.shape[1]), []
-    while len(left) > 2 * BOXES_COMPARED_FIRST:
-        best, rest = left[:BOXES_COMPARED_FIRST], left[BOXES_COMPARED_FIRST:]
+    remaining, chosen = np.arange(ranked.shape[1]), []
+    while len(remaining) > 2 * BOXES_COMPARED_FIRST:
+        best, rest = remaining[:BOXES_COMPARED_FIRST], remaining[BOXES_COMPARED_FIRST:]
         best = best[_keep_unsuppressed(ranked[:, best], limit)]
         chosen.append(best)
         step = max(BOX_PAIRS_PER_BLOCK // len(best), 1)
         free = [
-            ~_exceeding(ranked[:, best, None], ranked[:, None, rest[a : a + step]], limit).any(0)
+            ~_exceeds_iou(ranked[:, best, None], ranked[:, None, rest[a : a + step]], limit).any(0)
             for a in range(0, len(rest), step)
         ]
-        left = rest[np.concatenate(free)]
-        if 2 * len(left) > len(rest):
+        remaining = rest[np.concatenate(free)]
+        if 2 * len(remaining) > len(rest):
             break
-    chosen.append(left[_keep_unsuppressed(ranked[:, left], limit)])
+    chosen.append(remaining[_keep_unsuppressed(ranked[:, remaining], limit)])
     return np.concatenate(chosen)
 
 
@@ -96,7 +96,7 @@ def _keep_unsuppressed(ranked: Array, limit: np.floating) -> Array:
     """Return whether each box is kept, by going through all pairs that overlap too much."""
     suppressed = bytearray(ranked.shape[1])
     if suppressed:
-        better, worse = _overlapping(ranked, limit)
+        better, worse = _find_overlapping_pairs(ranked, limit)
         starts = np.searchsorted(better, np.arange(len(suppressed) + 1)).tolist()
         for i in np.unique(better).tolist():
             if not suppressed[i]:
@@ -122,7 +122,7 @@ def _check(dets: Array, scores: Array) -> None:
     check_dtype("nms_kernel", dets, half=False)
 
 
-def _overlapping(ranked: Array, limit: np.floating) -> tuple[Array, Array]:
+def _find_overlapping_pairs(ranked: Array, limit: np.floating) -> tuple[Array, Array]:
     """Return the pairs of ranks (better, worse) whose overlap exceeds the limit, ordered by better.
 
     Boxes are sorted by their left edge: each is compared only with those that begin before it ends.
@@ -141,7 +141,7 @@ def _overlapping(ranked: Array, limit: np.floating) -> tuple[Array, Array]:
                 <= BOX_PAIRS_PER_BLOCK:
             widest = max(widest, int(ends[last]) - first)
             last += 1
-        pairs.append(_compare(boxes, first, last, first + widest, limit))
+        pairs.append(_compare_block(boxes, first, last, first + widest, limit))
         first = last
     a, b = (by_left[np.concatenate(side)] for side in zip(*pairs, strict=True))
     better, worse = np.minimum(a, b), np.maximum(a, b)
@@ -149,23 +149,23 @@ def _overlapping(ranked: Array, limit: np.floating) -> tuple[Array, Array]:
     return better[by_better], worse[by_better]
 
 
-def _below(threshold: float, kind: np.dtype) -> np.floating:
+def _round_down(threshold: float, kind: np.dtype) -> np.floating:
     """Return the largest number of the dtype up to the threshold. Overlaps, which have this dtype,
     exceed it if and only if they exceed the threshold."""
     limit = kind.type(threshold)
     return np.nextafter(limit, kind.type(-np.inf)) if float(limit) > threshold else limit
 
 
-def _compare(
+def _compare_block(
     boxes: Array, first: int, last: int, end: int, limit: np.floating
 ) -> tuple[Array, Array]:
     """Return the pairs over the limit of a box in [first, last) and a later one before `end`."""
-    i, j = np.nonzero(_exceeding(boxes[:, first:last, None], boxes[:, None, first:end], limit))
+    i, j = np.nonzero(_exceeds_iou(boxes[:, first:last, None], boxes[:, None, first:end], limit))
     later = j > i
     return i[later] + first, j[later] + first
 
 
-def _exceeding(a: Array, b: Array, limit: np.floating) -> Array:
+def _exceeds_iou(a: Array, b: Array, limit: np.floating) -> Array:
     """Return whether each pair's intersection over union exceeds the limit, (n, m), for a
     (4, n, 1) and b (4, 1, m)."""
     (x1, y1, x2, y2), (u1, v1, u2, v2) = a, b

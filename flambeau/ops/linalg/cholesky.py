@@ -18,7 +18,7 @@ from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..view.triangles import diag_embed, tril, triu
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
-    linalg_function, mH, no_info, refuse, well_conditioned,
+    linalg_function, mH, no_info, raise_for_info, well_conditioned,
 )
 from .solves import solve_triangular, triangular_solved
 
@@ -54,7 +54,7 @@ def _cholesky_ex(
     check_kernel(A, "cholesky_cpu")
     y, info = _factor(np.swapaxes(A, -1, -2).conj() if upper else A)
     if check_errors:
-        refuse(info, name, _words)
+        raise_for_info(info, name, _words)
     return (np.swapaxes(y, -1, -2).conj() if upper else y), info
 
 

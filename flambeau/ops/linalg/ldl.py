@@ -15,7 +15,7 @@ from ..core.return_types import return_type
 from ..core.value_rules import ONLY_RUNNING_TELLS
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
-    linalg_function, no_info, refuse,
+    linalg_function, no_info, raise_for_info,
 )
 
 
@@ -37,7 +37,8 @@ def _ldl_factor_ex(
             result, pivots[index], info[index] = factor(x, lower=1)
             LD[index] = np.tril(result)
     if check_errors:
-        refuse(info, name, lambda n: f"The diagonal element {n} of D is zero.", RuntimeError)
+        raise_for_info(info, name, lambda n: f"The diagonal element {n} of D is zero.",
+                       RuntimeError)
     return LD, pivots, info
 
 

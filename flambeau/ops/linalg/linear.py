@@ -19,7 +19,7 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.matmul import try_product
-from .matmul import product
+from .matmul import multiply_matrices
 
 _BLAS = (FLOAT32, FLOAT64)
 
@@ -66,10 +66,10 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
         if y is not None:
             return y.reshape(*input.shape[:-1], y.shape[1])
     if input.ndim > 2:
-        rows = product(input.reshape(-1, input.shape[-1]), weight.T)
+        rows = multiply_matrices(input.reshape(-1, input.shape[-1]), weight.T)
         y = rows.reshape(input.shape[:-1] + rows.shape[1:])
     else:
-        y = product(input, weight.T)
+        y = multiply_matrices(input, weight.T)
     return y if bias is None else (y + bias).astype(y.dtype, copy=False)
 
 
@@ -196,7 +196,7 @@ def rows_product(input: Array, other: Array) -> Array:
                 and (y := try_product(input.T, other)) is not None:
             return y
         return np.dot(input.T, other)
-    return product(input.T, other)
+    return multiply_matrices(input.T, other)
 
 
 @rows_product.batch

@@ -22,7 +22,7 @@ from ..reduction.reduce import multiply_others
 from ..view.triangles import diag_embed, tril, triu
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
-    lapack, linalg_function, linalg_operator, mH, mT, no_info, rectangular_samples, refuse,
+    lapack, linalg_function, linalg_operator, mH, mT, no_info, rectangular_samples, raise_for_info,
     square_samples, to_dtype_of,
 )
 from .solves import inv_ex, solve_triangular
@@ -162,7 +162,7 @@ def _lu_factor_ex(
     _require_pivots(pivot)
     LU, pivots, info = factorize(A)
     if check_errors:
-        refuse(info, name, _describe_zero_pivot, RuntimeError)
+        raise_for_info(info, name, _describe_zero_pivot, RuntimeError)
     return LU, pivots, info
 
 

@@ -24,7 +24,7 @@ from ..native.rows import sum_of, multiply_by_vector
 from ..quantized.integer_matmul import multiply_int8
 
 
-def product(a: Array, b: Array) -> Array:
+def multiply_matrices(a: Array, b: Array) -> Array:
     """Return a @ b in the dtype of `a`. Half precision accumulates in float32."""
     if a.dtype != b.dtype:
         names = [legacy_name(FROM_NUMPY[x.dtype]).lower() for x in (a, b)]
@@ -33,7 +33,7 @@ def product(a: Array, b: Array) -> Array:
         )
     if b.ndim == 2 < a.ndim and a.size > MIN_PRODUCT_LHS_ELEMENTS \
             and a.flags.c_contiguous:  # one large product
-        return product(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+        return multiply_matrices(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
     if FROM_NUMPY[a.dtype] in HALF:
         if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := try_product(a, b)) is not None:
             return y
@@ -42,12 +42,12 @@ def product(a: Array, b: Array) -> Array:
         raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')
     if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := try_product(a, b)) is not None:
         return y
-    if a.size > MAX_COUNTED_ROW_ELEMENTS and (y := _by_vector(a, b)) is not None:
+    if a.size > MAX_COUNTED_ROW_ELEMENTS and (y := _product_with_vector(a, b)) is not None:
         return y
     return np.matmul(a, b)
 
 
-def _by_vector(a: Array, b: Array) -> Array | None:
+def _product_with_vector(a: Array, b: Array) -> Array | None:
     """Return a large product with a vector, computed on all threads; None for other operands."""
     if a.ndim == 2 and b.ndim == 1 and a.shape[0] > 1:
         return multiply_by_vector(a, b)
@@ -64,7 +64,7 @@ def _large_dot(a: Array, b: Array) -> Array | None:
     return None if y is None else np.full(a.shape[:-1] + b.shape[1:], y, a.dtype)
 
 
-def _small(a: Array, b: Array) -> Array | None:
+def _try_small_product(a: Array, b: Array) -> Array | None:
     """Return a @ b by NumPy's cheapest call, or None for other ranks and shapes that do not fit."""
     try:
         if 0 < a.ndim < 3 and 0 < b.ndim < 3:
@@ -86,14 +86,14 @@ def _check_inner(a: Array, b: Array) -> None:
         )
     if b.ndim == 1:
         rows = math.prod(a.shape[:-1])
-        raise RuntimeError(f"size mismatch, got input ({rows}), mat ({_times(a)}), vec "
+        raise RuntimeError(f"size mismatch, got input ({rows}), mat ({_format_shape(a)}), vec "
                            f"({b.shape[0]})")
     raise RuntimeError(
-        f"mat1 and mat2 shapes cannot be multiplied ({_times(a)} and {_times(b)})"
+        f"mat1 and mat2 shapes cannot be multiplied ({_format_shape(a)} and {_format_shape(b)})"
     )
 
 
-def _times(a: Array) -> str:
+def _format_shape(a: Array) -> str:
     if a.ndim <= 2:
         return "x".join(map(str, a.shape if a.ndim == 2 else (1, *a.shape)))
     rows = 1
@@ -124,7 +124,7 @@ def matmul(input: Array, other: Array) -> Array:
     """
     small = input.size <= MIN_PRODUCT_LHS_ELEMENTS \
         and input.dtype is other.dtype and input.dtype in FLOATS
-    if small and input.__class__ is Array and (y := _small(input, other)) is not None:
+    if small and input.__class__ is Array and (y := _try_small_product(input, other)) is not None:
         return y
     if not input.ndim or not other.ndim:
         raise RuntimeError(
@@ -134,9 +134,9 @@ def matmul(input: Array, other: Array) -> Array:
     _check_inner(input, other)
     if input.ndim > 2 and other.ndim == 2 and input.flags.c_contiguous and input.dtype.kind == "f":
         rows = math.prod(input.shape[:-1])
-        y = product(input.reshape(rows, input.shape[-1]), other)  # one large product
+        y = multiply_matrices(input.reshape(rows, input.shape[-1]), other)  # one large product
         return y.reshape(*input.shape[:-1], other.shape[-1])
-    return product(input, other)
+    return multiply_matrices(input, other)
 
 
 @matmul.batch

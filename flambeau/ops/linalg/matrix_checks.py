@@ -116,14 +116,16 @@ def check_square(A: Array, name: str, label: str = "A") -> None:
         )
 
 
-def refuse(info: Array, name: str, words: Callable[[int], str], kind: type = LinAlgError) -> None:
-    """Raise `kind` for the first matrix of a batch for which LAPACK's `info` is not 0."""
+def raise_for_info(
+    info: Array, name: str, describe: Callable[[int], str], error: type = LinAlgError
+) -> None:
+    """Raise `error` for the first matrix of a batch for which LAPACK's `info` is not 0."""
     if not info.any():
         return
     flat = info.reshape(-1)
     first = int(np.flatnonzero(flat)[0])
     where = f"(Batch element {first}): " if info.ndim else ""
-    raise kind(f"{name}: {where}{words(int(flat[first]))}")
+    raise error(f"{name}: {where}{describe(int(flat[first]))}")
 
 
 def no_info(A: Array) -> Array:

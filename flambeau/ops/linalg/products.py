@@ -20,7 +20,7 @@ from ..core.out import write_out
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from .matmul import dot, matmul, product
+from .matmul import dot, matmul, multiply_matrices
 from .matrix_checks import kind_name, linalg_function
 
 
@@ -98,7 +98,7 @@ def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Nu
             f"{mat2.shape[0]}x{mat2.shape[1]})"
         )
     _fits(input, (mat1.shape[0], mat2.shape[1]))
-    return _add(product(mat1, mat2), input, beta, alpha)
+    return _add(multiply_matrices(mat1, mat2), input, beta, alpha)
 
 
 @addmm.batch
@@ -173,7 +173,7 @@ def addmv(input: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Numb
         raise RuntimeError(f"size mismatch, got input ({size}), mat "
                            f"({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})")
     _same_kinds(input, (mat, "mat"), (vec, "vec"))
-    return _add(product(mat, vec), input, beta, alpha)
+    return _add(multiply_matrices(mat, vec), input, beta, alpha)
 
 
 @addmv.jvp
@@ -231,7 +231,7 @@ def baddbmm(
         raise RuntimeError("Input dtypes must be the same, got: input "
                            f"{kinds[0]}, batch1: {kinds[1]}, batch2: {kinds[2]}")
     _fits(input, (*batch1.shape[:2], batch2.shape[2]))
-    return _add(product(batch1, batch2), input, beta, alpha)
+    return _add(multiply_matrices(batch1, batch2), input, beta, alpha)
 
 
 def _check_batches(batch1: Array, batch2: Array) -> None:

@@ -18,7 +18,7 @@ from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..view.triangles import tril, triu
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
-    lapack, linalg_function, mH, mT, no_info, refuse, square_samples, well_conditioned,
+    lapack, linalg_function, mH, mT, no_info, raise_for_info, square_samples, well_conditioned,
 )
 
 # ------------------------------------------------------------------------------------ inverses
@@ -51,7 +51,7 @@ def _inv_ex(
     except np.linalg.LinAlgError:
         info = _singular_places(A)
     if check_errors:
-        refuse(info, name, _singular)
+        raise_for_info(info, name, _singular)
     y = np.full(A.shape, np.nan, A.dtype)
     fine = info == 0
     y[fine] = np.linalg.inv(A[fine])
@@ -158,8 +158,8 @@ def _solve(
                            "/ A.squeeze(-1)")
     y, info = _solve_system(A, right, left)
     if check_errors:
-        refuse(info, f"torch.{name}", lambda _: "The solver failed because the input matrix is "
-               "singular.")
+        raise_for_info(info, f"torch.{name}",
+                       lambda _: "The solver failed because the input matrix is singular.")
     return (y[..., 0] if vector else y), info
 
 

@@ -22,9 +22,9 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..reduction.variance import var_mean
 from .norm_formulas import (
-    scale_channels,
-    affine_tangent, as_dtype, channels, check_parameter_dtypes, floating, images, normalize,
-    scale_and_shift, select_needed, slope, statistics,
+    affine_tangent, along_channels, as_dtype, channel_scale, check_parameter_dtypes,
+    flatten_positions, input_cotangent, normalize, scale_channels, select_needed, statistics,
+    statistics_dtype,
 )
 from .reference import affine, channel_moments, channel_sums, combine
 
@@ -54,7 +54,7 @@ def _batch_norm(
         return np.empty(input.shape, input.dtype)
     inside = save_mean.dtype
     x, w, b = as_dtype(inside, input, weight, bias)
-    x = images(x)
+    x = flatten_positions(x)
     count = x.shape[0] * x.shape[2]
     mean, squares = channel_moments(x)
     save_mean[...] = mean
@@ -64,7 +64,7 @@ def _batch_norm(
         _move(running_mean, mean, momentum)
     if running_var is not None:
         _move(running_var, squares / number(max(count - 1, 1), inside), momentum)
-    scale = scale_and_shift(save_rstd, w)
+    scale = channel_scale(save_rstd, w)
     shift = -mean * scale if b is None else b - mean * scale
     return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
 
@@ -87,8 +87,9 @@ def _(
         return select_needed(_batch_norm_backward(g, input, weight, save_mean, save_rstd), needs)
     dims = [0, *range(2, input.dim())]
     hat, _, rstd = normalize(input, dims, eps)
-    share = g if weight is None else g * channels(weight, input)
-    return select_needed((slope(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)), needs)
+    share = g if weight is None else g * along_channels(weight, input)
+    gradients = input_cotangent(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)
+    return select_needed(gradients, needs)
 
 
 @_batch_norm.jvp
@@ -103,13 +104,13 @@ def _(
     def push(t: Any) -> Any:
         dims = [0, *range(2, input.dim())]
         hat, _, rstd = normalize(input, dims, eps)
-        return slope(t, hat, rstd, dims)
+        return input_cotangent(t, hat, rstd, dims)
 
     def affine(scale: Any, shift: Any) -> Any:
         statistics = save_mean.clone(), save_rstd.clone()
         return _batch_norm(input, scale, shift, None, None, *statistics, 0.0, eps)
 
-    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, channels)
+    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, along_channels)
 
 
 @opaque(layout=Layout.FREE,
@@ -125,16 +126,16 @@ def _batch_norm_tangent(
     if not input.size:
         return np.empty(input.shape, input.dtype)
     t, x, w, w_t, b_t = as_dtype(mean.dtype, input_t, input, weight, weight_t, bias_t)
-    x = images(x)
+    x = flatten_positions(x)
     b = np.zeros(mean.shape, mean.dtype) if w_t is None else rstd * w_t
     c = -b * mean if b_t is None else b_t - b * mean
     if t is None:
         y = affine(x, b, c)
     else:
-        t = images(t)
+        t = flatten_positions(t)
         count = number(x.shape[0] * x.shape[2], mean.dtype)
         of_t, of_product = (np.add.reduce(v, 0) for v in channel_sums(t, x, mean))
-        a = scale_and_shift(rstd, w)
+        a = channel_scale(rstd, w)
         slant = -a * rstd * rstd * of_product / count
         y = combine(t, x, a, b + slant, c - a * of_t / count - slant * mean)
     return y.reshape(input.shape).astype(input.dtype, copy=False)
@@ -151,10 +152,10 @@ def _batch_norm_backward(
         return np.zeros(input.shape, input.dtype), np.zeros(len(mean), kind), np.zeros(
             len(mean), kind)
     share, x, w = as_dtype(mean.dtype, g, input, weight)
-    share, x = images(share), images(x)
+    share, x = flatten_positions(share), flatten_positions(x)
     count = number(x.shape[0] * x.shape[2], mean.dtype)
     of_g, of_product = (np.add.reduce(v, 0) for v in channel_sums(share, x, mean))
-    a = scale_and_shift(rstd, w)
+    a = channel_scale(rstd, w)
     b = -a * rstd * rstd * of_product / count
     c = -a * of_g / count - b * mean
     result = combine(share, x, a, b, c).reshape(input.shape)
@@ -186,24 +187,25 @@ def _batch_norm_running(
     """Each channel normalised by the statistics given."""
     inside = compute_dtype(input.dtype)
     x, w, b, mean, var = as_dtype(inside, input, weight, bias, running_mean, running_var)
-    scale = scale_and_shift(1 / np.sqrt(var + inside.type(eps)), w)
+    scale = channel_scale(1 / np.sqrt(var + inside.type(eps)), w)
     shift = -mean * scale if b is None else b - mean * scale
     if not input.size:
         return np.empty(input.shape, input.dtype)
-    return affine(images(x), scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
+    y = affine(flatten_positions(x), scale, shift).reshape(input.shape)
+    return y.astype(input.dtype, copy=False)
 
 
 @_batch_norm_running.vjp("input")
 def _(g: Tensor, weight: Tensor | None, running_var: Tensor, eps: float) -> Tensor:
     scale = (running_var + eps).rsqrt()
     scale = scale if weight is None else scale * weight
-    return g * channels(scale, g).to(g.dtype)
+    return g * along_channels(scale, g).to(g.dtype)
 
 
 @_batch_norm_running.vjp("weight")
 def _(g: Tensor, input: Tensor, running_mean: Tensor, running_var: Tensor, eps: float) -> Tensor:
     dims = [0, *range(2, input.dim())]
-    centred = input - channels(running_mean, input)
+    centred = input - along_channels(running_mean, input)
     return (g * centred).sum(dims) * (running_var + eps).rsqrt()
 
 
@@ -223,7 +225,7 @@ def _(
     def affine(scale: Any, shift: Any) -> Any:
         return _batch_norm_running(input, scale, shift, running_mean, running_var, eps)
 
-    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, None, channels)
+    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, None, along_channels)
 
 
 def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> None:
@@ -250,7 +252,7 @@ def batch(
     """batch_norm, with the mean and 1 / deviation that it used in training."""
     _check_batch(input, eps, {"running_mean": running_mean, "running_var": running_var,
                               "weight": weight, "bias": bias})
-    kind = floating("batch_norm", input)
+    kind = statistics_dtype("batch_norm", input)
     check_parameter_dtypes(input, weight, bias)
     if input._array.ndim < 2:
         return input.clone(), None, None  # empty, the only vectors that pass

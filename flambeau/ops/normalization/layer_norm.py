@@ -19,8 +19,8 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..view.join import cat
 from .norm_formulas import (
-    affine_tangent, as_dtype, check_parameter_dtypes, floating, normalize, select_needed, slope,
-    statistics,
+    affine_tangent, as_dtype, check_parameter_dtypes, input_cotangent, normalize, select_needed,
+    statistics, statistics_dtype,
 )
 from .reference import rows_backward, rows_forward, rows_tangent
 
@@ -75,7 +75,7 @@ def _(
     share = g if weight is None else g * weight
     lead = list(range(input.dim() - n))
     of_weight, of_bias = (g * hat, g) if not lead else ((g * hat).sum(lead), g.sum(lead))
-    return select_needed((slope(share, hat, rstd, dims), of_weight, of_bias), needs)
+    return select_needed((input_cotangent(share, hat, rstd, dims), of_weight, of_bias), needs)
 
 
 @_layer_norm.jvp
@@ -90,7 +90,7 @@ def _(
     def push(t: Any) -> Any:
         dims = list(range(-n, 0))
         hat, _, rstd = normalize(input, dims, eps)
-        return slope(t, hat, rstd, dims)
+        return input_cotangent(t, hat, rstd, dims)
 
     def affine(scale: Any, shift: Any) -> Any:
         statistics = save_mean.clone(), save_rstd.clone()
@@ -183,7 +183,7 @@ def _layer(input: Tensor, normalized: tuple, weight: Any, bias: Any, eps: float)
     if not (kind is FLOAT32 and n and shape[-n:] == normalized
             and _plain(weight, normalized) and _plain(bias, normalized)):
         _check_shapes(input, normalized, weight, bias, "[*, {}]")
-        kind = floating("LayerNormKernelImpl", input)
+        kind = statistics_dtype("LayerNormKernelImpl", input)
         check_parameter_dtypes(input, weight, bias)
     mean, rstd = statistics((math.prod(shape[: len(shape) - n]),), kind)
     return _layer_norm(input, weight, bias, mean, rstd, n, eps), mean, rstd

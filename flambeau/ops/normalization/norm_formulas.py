@@ -20,7 +20,7 @@ def as_dtype(kind: np.dtype, *arrays: Array | None) -> list[Any]:
     return [None if a is None else a.astype(kind, copy=False) for a in arrays]
 
 
-def floating(name: str, input: Tensor) -> np.dtype:
+def statistics_dtype(name: str, input: Tensor) -> np.dtype:
     """Return the dtype of the statistics; raise NotImplementedError for integers."""
     kind = input._array.dtype
     if kind.kind not in "fV":
@@ -49,7 +49,7 @@ def statistics(shape: Any, kind: np.dtype) -> tuple[Tensor, Tensor]:
     return wrap(np.empty(shape, kind)), wrap(np.empty(shape, kind))
 
 
-def slope(g: Tensor, hat: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
+def input_cotangent(g: Tensor, hat: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
     """Return the cotangent of a normalization's input over `dims`, by differentiable operators."""
     return rstd * (g - g.mean(dims, True) - hat * (g * hat).mean(dims, True))
 
@@ -90,12 +90,12 @@ def select_needed(gradients: Any, needs: tuple[bool, ...]) -> tuple:
     return (*three, *(None,) * (len(needs) - 3))
 
 
-def images(x: Array) -> Array:
+def flatten_positions(x: Array) -> Array:
     """Reshape x (n, c, ...) to (n, c, positions)."""
     return x.reshape(*x.shape[:2], -1)
 
 
-def scale_and_shift(rstd: Array, weight: Array | None) -> Array:
+def channel_scale(rstd: Array, weight: Array | None) -> Array:
     """Return 1 / deviation, times the weight if there is one."""
     return rstd if weight is None else rstd * weight
 
@@ -107,6 +107,6 @@ def scale_channels(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Ten
     return y if bias is None else y + bias.reshape(-1, *ends)
 
 
-def channels(v: Tensor, like: Tensor) -> Tensor:
+def along_channels(v: Tensor, like: Tensor) -> Tensor:
     """Reshape v (c,) to broadcast with `like` (n, c, ...)."""
     return v.reshape(1, -1, *(1,) * (like.dim() - 2))

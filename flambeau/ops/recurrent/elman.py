@@ -17,7 +17,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..linalg.matmul import product
+from ..linalg.matmul import multiply_matrices
 from .lstm import _cast
 from .native import prepare, present, sums_of_inputs
 from .time_steps import (
@@ -145,7 +145,7 @@ def _gradients(
 ) -> tuple[Array | None, ...]:
     """The cotangents that are needed, from those of the sums."""
     result = (
-        product(d, w_ih) if needs[0] else None,
+        multiply_matrices(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,
         product_of_rows(d, x) if needs[2] else None,
         product_of_rows(d, steps.previous(y, h)) if needs[3] else None,

@@ -22,7 +22,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..linalg.matmul import product
+from ..linalg.matmul import multiply_matrices
 from .lstm import _cast
 from .native import prepare, present, sums_of_inputs
 from .time_steps import (
@@ -200,7 +200,7 @@ def gru_adjoint(
         result = whole_layer(inputs)
         from_x, from_h = result["dx"], result["d"]
         gradients = (
-            product(from_x, w_ih) if needs[0] else None,
+            multiply_matrices(from_x, w_ih) if needs[0] else None,
             result["dh"] if needs[1] else None,
             product_of_rows(from_x, x) if needs[2] else None,
             product_of_rows(from_h, steps.previous(y, h)) if needs[3] else None,

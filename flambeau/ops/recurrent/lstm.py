@@ -24,7 +24,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..linalg.matmul import product
+from ..linalg.matmul import multiply_matrices
 from .native import prepare, present, sums_of_inputs
 from .time_steps import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows,
@@ -242,7 +242,7 @@ def _gradients(
 ) -> tuple[Array | None, ...]:
     """The cotangents that are needed, from those of the gates."""
     gradients = (
-        product(d, w_ih) if needs[0] else None,
+        multiply_matrices(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,
         dc if needs[2] else None,
         product_of_rows(d, x) if needs[3] else None,

@@ -15,7 +15,7 @@ from ...autograd.backward import grad
 from ...tensor.tensor import Tensor
 from ..creation.dropout import dropout
 from ..linalg.linear import linear
-from ..linalg.matmul import product
+from ..linalg.matmul import multiply_matrices
 from ..view.join import cat, stack
 
 
@@ -68,7 +68,7 @@ def add_biases(
 
 def product_of_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a.T @ b: a weight's gradient from the cotangents and inputs of all steps."""
-    return product(a.T, b)
+    return multiply_matrices(a.T, b)
 
 
 def differentiable_adjoint(

@@ -57,13 +57,7 @@ def _sort(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
 
 
 def _refuse_empty_slices(array: Array, axis: int) -> None:
-    if not array.shape[axis]:
-        if array.size or array.shape.count(0) != 1:
-            raise RuntimeError(
-                "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
-                "applied"
-            )
-    elif 0 in array.shape:
+    if array.shape.count(0) > (array.shape[axis] == 0):
         raise RuntimeError(
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
         )

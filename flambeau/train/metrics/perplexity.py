@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
 from .labels import class_axis
 from .metric import Metric, Value, array_of
+
+_MAX_EXPONENT = math.log(sys.float_info.max)
 
 
 class Perplexity(Metric):
@@ -64,4 +67,4 @@ class Perplexity(Metric):
         if not self.count:
             return self._undefined()
         mean = self.loss / self.count
-        return math.exp(mean) if mean < 709 else math.inf
+        return math.exp(mean) if mean < _MAX_EXPONENT else math.inf
