@@ -17,13 +17,13 @@ from .gradient_edge import GradientEdge, needs_gradient, target_of
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 
 
-def _tuple(x: Any) -> tuple:
+def _as_tuple(x: Any) -> tuple:
     if x is None:
         return ()
     return (x,) if isinstance(x, (Tensor, GradientEdge)) else tuple(x)
 
 
-def _root(y: Any, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
+def _root(y: Any, g: Tensor | None) -> tuple[Any, Tensor]:
     """Return (target, cotangent) from which backward starts for one tensor or edge."""
     if isinstance(y, GradientEdge):
         return _root_at_edge(y, g)
@@ -70,17 +70,17 @@ def _root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Tensor]:
     if edge.passed is not None:  # known shape and dtype: check like a tensor of these
         stand_in = wrap(np.empty(*edge.passed))
         stand_in._requires_grad = True
-        _, g = _root(stand_in, g, False)
+        _, g = _root(stand_in, g)
     elif g is None:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     return target_of(edge), g
 
 
-def _roots(tensors: tuple, grads: Any, create_graph: bool) -> list[tuple[Any, Tensor]]:
-    gradients = _tuple(grads) if grads is not None else (None,) * len(tensors)
+def _roots(tensors: tuple, grads: Any) -> list[tuple[Any, Tensor]]:
+    gradients = _as_tuple(grads) if grads is not None else (None,) * len(tensors)
     if len(gradients) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(gradients)} gradients")
-    return [_root(y, g, create_graph) for y, g in zip(tensors, gradients, strict=True)]
+    return [_root(y, g) for y, g in zip(tensors, gradients, strict=True)]
 
 
 def backward(
@@ -98,14 +98,13 @@ def backward(
     >>> x.grad
     tensor([ 3., 30.])
     """
-    wanted = _tuple(tensors)
-    roots = _roots(wanted, grad_tensors if grad_tensors is not None else grad_variables,
-                   create_graph)
+    wanted = _as_tuple(tensors)
+    roots = _roots(wanted, grad_tensors if grad_tensors is not None else grad_variables)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         run(roots, retain, create_graph)
         return
-    into = _tuple(inputs)
+    into = _as_tuple(inputs)
     if not into:
         raise RuntimeError("'inputs' argument to backward() cannot be empty.")
     for x in into:
@@ -147,7 +146,7 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, "
             "but got: allow_unused=False."
         )
-    into = _tuple(inputs)
+    into = _as_tuple(inputs)
     if not into:
         raise RuntimeError("grad requires non-empty inputs.")
     for x in into:
@@ -155,7 +154,7 @@ def grad(
             raise TypeError(f"inputs must be tensors, but got {type(x).__name__}")
         if not needs_gradient(x):
             raise RuntimeError("One of the differentiated Tensors does not require grad")
-    roots = _roots(_tuple(outputs), grad_outputs, create_graph)
+    roots = _roots(_as_tuple(outputs), grad_outputs)
     targets = [target_of(x) for x in into]
     keys = [key_of(target) for target in targets]
     retain = create_graph if retain_graph is None else retain_graph
@@ -175,7 +174,7 @@ def partial_grad(
     `grad` returns total derivatives: if one input was computed from another, the gradient of the
     latter includes paths through the former. The graph is retained.
     """
-    roots = _roots(tuple(outputs), grad_outputs, create_graph)
+    roots = _roots(tuple(outputs), grad_outputs)
     keys = [key_of(x._history() or x) for x in inputs]
     captures = {key: i for i, key in enumerate(keys)}
     captured = run(roots, True, create_graph, captures, False, True)
@@ -221,8 +220,8 @@ def _batched(
 ) -> tuple[Tensor | None, ...]:
     """Return the stacked gradients for each row of the cotangents: all at once by vmap, or one by
     one if vmap fails, `create_graph` is set, or a cotangent is of a subclass."""
-    rows = _tuple(grad_outputs)
-    for y, g in zip(_tuple(outputs), rows, strict=True):
+    rows = _as_tuple(grad_outputs)
+    for y, g in zip(_as_tuple(outputs), rows, strict=True):
         if isinstance(y, Tensor) and g._array.shape[1:] != y._array.shape:
             raise RuntimeError(
                 "If `is_grads_batched=True`, we interpret the first dimension of each grad_output "
@@ -234,7 +233,7 @@ def _batched(
             )
     if not create_graph and all(g.__class__ is Tensor for g in rows):
         rows = tuple([g if g._array.dtype == y._array.dtype or not isinstance(y, Tensor)
-                      else g.to(y.dtype) for y, g in zip(_tuple(outputs), rows, strict=True)])
+                      else g.to(y.dtype) for y, g in zip(_as_tuple(outputs), rows, strict=True)])
 
         def of_example(*gs: Tensor) -> tuple[Tensor | None, ...]:
             return grad(outputs, inputs, gs, True, allow_unused=allow_unused)
@@ -275,7 +274,7 @@ def _tensor_backward(
             root = (self._node or self, wrap(_ONE.copy().reshape(self._array.shape)
                                              if self._array.ndim else _ONE.copy()))
         else:
-            root = _root(self, gradient, create_graph)
+            root = _root(self, gradient)
         run((root,), create_graph if retain_graph is None else retain_graph, create_graph)
     else:
         backward(self, gradient, retain_graph, create_graph, None, inputs)

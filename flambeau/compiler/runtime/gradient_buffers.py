@@ -40,7 +40,7 @@ class GradBuffers:
         self.counts = [count + now - old for now, old, count in pairs]
 
     def give_away_shared(self, replace: Callable[[int, Any], None]) -> None:
-        """Reallocate gradients that user code refers to; call put(index, new gradient).
+        """Reallocate gradients that user code refers to; call replace(index, new gradient).
 
         Safe to interrupt: the next call completes the rest.
         """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .parameter_table import Description, describe, read_entries
-from .raised_errors import raised
+from .raised_errors import list_raised_errors
 from .results import result_of
 
 _WIDTH = 96
@@ -40,7 +40,7 @@ def compose(function: Callable, source: str, paths: list[str]) -> str:
     returned = sections.get("Returns") or [_wrapped(f"{kind}: {sentence}")]
     parts.append("Returns:\n" + "\n".join(returned))
     errors = sections.get("Raises", [])
-    errors += [_wrapped(_named(entry, name)) for entry in raised(function, operator)]
+    errors += [_wrapped(_named(entry, name)) for entry in list_raised_errors(function, operator)]
     if errors:
         parts.append("Raises:\n" + "\n".join(errors))
     return "\n\n".join(part for part in parts if part)

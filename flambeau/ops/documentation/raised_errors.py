@@ -24,7 +24,7 @@ _LEAST_LETTERS = 8
 _SAID_ELSEWHERE = ("flambeau.ops.core", "flambeau.native", "flambeau.autograd", "flambeau.tensor")
 
 
-def raised(function: Callable, operator: Any) -> list[str]:
+def list_raised_errors(function: Callable, operator: Any) -> list[str]:
     """The entries of a section `Raises:`, each the error's type and when, or its own words."""
     names = list(inspect.signature(function).parameters)
     tensors = () if operator is None else getattr(operator, "tensor_names", ())
@@ -32,28 +32,29 @@ def raised(function: Callable, operator: Any) -> list[str]:
         tensors = tensors[1:]
     entries = []
     if tensors:
-        entries.append(f"TypeError: {_list(tensors)} must be {_tensors(operator, tensors)}.")
+        wanted = _describe_tensors(operator, tensors)
+        entries.append(f"TypeError: {_enumerate(tensors)} must be {wanted}.")
     if operator is not None and operator.pointwise and len(operator.tensor_names) > 1:
         entries.append("RuntimeError: The shapes do not broadcast.")
     if operator is not None and operator.refuse is not None:
-        entries += _refused(operator)
+        entries += _list_refusals(operator)
     if "dim" in names and "input" in names:
         entries.append("IndexError: `dim` is not an axis of `input`.")
     body = operator.body if operator is not None else inspect.unwrap(
         function, stop=lambda f: not isinstance(getattr(f, "__wrapped__", None), FunctionType))
-    for kind, words in _written(body, set(), _DEPTH):
+    for kind, words in _find_raises(body, set(), _DEPTH):
         entry = f"{kind}: {words}"
         if entry not in entries:
             entries.append(entry)
     return entries
 
 
-def _list(names: Any) -> str:
+def _enumerate(names: Any) -> str:
     quoted = [f"`{name}`" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
-def _tensors(operator: Any, names: Any) -> str:
+def _describe_tensors(operator: Any, names: Any) -> str:
     if operator.has_sequence and len(names) == 1:
         return "a tuple or list of Tensors"
     notes = {str(p.annotation) for p in operator.parameters if p.name in names}
@@ -63,7 +64,7 @@ def _tensors(operator: Any, names: Any) -> str:
     return "a Tensor or a number" if numbers else "a Tensor"
 
 
-def _refused(operator: Any) -> Iterator[str]:
+def _list_refusals(operator: Any) -> Iterator[str]:
     """What `refuse=` of a pointwise declaration says."""
     categories = getattr(operator.refuse, "categories", None)
     if not categories:
@@ -78,18 +79,18 @@ def _refusal_type(operator: Any, category: Any) -> str:
     return type(operator.refuse.error(operator, kind)).__name__
 
 
-def _written(function: Any, seen: set[Any], depth: int) -> Iterator[tuple[str, str]]:
+def _find_raises(function: Any, seen: set[Any], depth: int) -> Iterator[tuple[str, str]]:
     """Type and message of each `raise` in a function and in those of flambeau that it calls."""
     if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)
     code = Stubs.take_off(function).__code__
-    tree = _definitions(code.co_filename).get(code.co_firstlineno)
+    tree = _parse_functions(code.co_filename).get(code.co_firstlineno)
     if tree is None:  # generated code
         return
     called: list[Any] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Raise) and (entry := _message(node.exc)) is not None:
+        if isinstance(node, ast.Raise) and (entry := _read_raise(node.exc)) is not None:
             yield entry
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             called.append(function.__globals__.get(node.func.id))
@@ -97,11 +98,11 @@ def _written(function: Any, seen: set[Any], depth: int) -> Iterator[tuple[str, s
         home = getattr(callee, "__module__", None) or ""
         if home.startswith("flambeau.ops.") and not home.startswith(_SAID_ELSEWHERE) \
                 and not hasattr(callee, "operator"):
-            yield from _written(callee, seen, depth - 1)
+            yield from _find_raises(callee, seen, depth - 1)
 
 
 @functools.cache
-def _definitions(filename: str) -> dict[int, ast.AST]:
+def _parse_functions(filename: str) -> dict[int, ast.AST]:
     """The functions of a file, by the line at which their code begins."""
     try:
         tree = ast.parse(Path(filename).read_text(encoding="utf-8"))
@@ -113,7 +114,7 @@ def _definitions(filename: str) -> dict[int, ast.AST]:
     }
 
 
-def _message(error: ast.expr | None) -> tuple[str, str] | None:
+def _read_raise(error: ast.expr | None) -> tuple[str, str] | None:
     """The type and the words of `raise Type("words")`; values stand in braces."""
     if not isinstance(error, ast.Call) or not isinstance(error.func, ast.Name):
         return None
@@ -121,25 +122,26 @@ def _message(error: ast.expr | None) -> tuple[str, str] | None:
     known = isinstance(kind, type) and issubclass(kind, Exception)
     if not (known or error.func.id == "LinAlgError") or not error.args:
         return None
-    words = _words(error.args[0])
+    words = _read_message(error.args[0])
     if words is None or len(re.sub(r"\{\w+\}|\W", "", words)) < _LEAST_LETTERS:
         return None
     return error.func.id, " ".join(words.split())
 
 
-def _words(node: ast.expr) -> str | None:
+def _read_message(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        parts = [_words(v) if isinstance(v, ast.Constant) else _value(v) for v in node.values]
+        parts = [_read_message(v) if isinstance(v, ast.Constant) else _name_value(v)
+                 for v in node.values]
         return None if None in parts else "".join(p or "" for p in parts)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left, right = _words(node.left), _words(node.right)
+        left, right = _read_message(node.left), _read_message(node.right)
         return None if left is None or right is None else left + right
     return None
 
 
-def _value(node: Any) -> str:
+def _name_value(node: Any) -> str:
     """A value within a message: its name, where it has a short one."""
     expression = ast.unparse(node.value)
     return f"{{{expression}}}" if expression.isidentifier() else "..."

@@ -1,4 +1,4 @@
-"""A count of one batch that is taken for that of all."""
+"""A count that each batch overwrites, divided by the number of all samples."""
 
 from __future__ import annotations
 
