@@ -918,6 +918,7 @@ from .amp.device_names import set_autocast_xla_enabled as set_autocast_xla_enabl
 from .random import thread_safe_generator as thread_safe_generator
 from .func import vmap as vmap
 from .jit import wait as wait
+from ._higher_order_ops.while_loop import while_loop as while_loop
 BFloat16Storage: Any
 BFloat16Tensor: Any
 BoolStorage: Any
