@@ -25,10 +25,12 @@ def _cube(torch):
 
 
 def test_a_right_operator_passes_every_check(torch):
+    checks = ["test_schema", "test_autograd_registration", "test_faketensor"]
+    if torch.__name__ == "flambeau":  # PyTorch's fails once a program was exported in the process
+        checks.append("test_aot_dispatch_dynamic")
     for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
-        assert torch.library.opcheck(_cube(torch), (x,)) == dict.fromkeys(
-            ("test_schema", "test_autograd_registration", "test_faketensor",
-             "test_aot_dispatch_dynamic"), "SUCCESS")
+        result = torch.library.opcheck(_cube(torch), (x,), test_utils=tuple(checks))
+        assert result == dict.fromkeys(checks, "SUCCESS")
 
 
 def test_a_hidden_write_fails_and_reaches_no_argument(torch):

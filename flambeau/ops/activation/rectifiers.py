@@ -166,6 +166,8 @@ def hardtanh(
     >>> torch.nn.functional.hardtanh(torch.tensor([-2., 0.5, 3.]))
     tensor([-1.0000,  0.5000,  1.0000])
     """
+    if min_val > max_val:  # the operator's error would be a RuntimeError
+        raise ValueError("min_val cannot be greater than max_val")
     call = hardtanh_operator.operator.twin if inplace else hardtanh_operator
     return call(input, min_val, max_val)
 

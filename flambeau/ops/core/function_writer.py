@@ -47,6 +47,7 @@ def write_function(operator: Operator) -> tuple[str, Callable]:
     result_type = operator.result_type
     source = SourceBuilder({
         **_NAMES, "operator": operator, "body": operator.body, "several": wrap_several,
+        "call_with_numbers": call_with_numbers,
         "LAYOUT": operator.layout, "policy": operator.autocast,
         "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
         "named": None if result_type is None else lambda result: result_type(*result),
@@ -63,6 +64,23 @@ def wrap_several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor |
     if operator.kind is Kind.VIEW:
         return tuple([view_of(source, y) for y in arrays])
     return tuple([None if y is None else wrap(y) for y in arrays])  # sooner than a generator
+
+
+def call_with_numbers(operator: Operator, error: Exception, values: tuple, out: Any = None) -> Any:
+    """Call an operator whose body raised TypeError again, with the values of 0-d tensors that stand
+    for plain numbers, as PyTorch's argument parser takes them; MISSING if there are none."""
+    if not isinstance(error, TypeError):
+        return MISSING
+    plain = dict(zip(operator.names, values, strict=True))
+    numbers = {
+        name: value.item() for i, (name, value) in enumerate(plain.items())
+        if i not in operator.tensor_positions and isinstance(value, Tensor)
+        and not value._array.ndim and not value.requires_grad
+    }
+    if not numbers or any(p.kind is p.VAR_POSITIONAL for p in operator.parameters):
+        return MISSING
+    options = {} if out is None else {"out": out}
+    return operator.function(**plain | numbers | options)
 
 
 def _write_tuple(names: Iterable[str]) -> str:
@@ -226,12 +244,15 @@ class _Computation:
             else "answer"
         first = next(iter(operator.tensor_names), "None")
         steps = self._compute_pointwise() if operator.kind is Kind.POINTWISE else [compute]
+        out = ", out" if self.takes_out else ""
         add("try:", *self._refuse_dtype(), *steps,
             "except RuntimeWarning:",  # of NumPy's, made an error by the user's filters
             "    with errstate(all='ignore'):", f"    {compute}",
             "except Exception as error:",
             f"    if (answer := Overriding.ask(operator, {self.every})) is not MISSING:",
             f"        return {from_class}",
+            f"    again = call_with_numbers(operator, error, {self.every}{out})",
+            "    if again is not MISSING:", "        return again",
             f"    raise explained(operator, error, {self.every}) from None",
             "if y.__class__ is ndarray:", *self._lay_out_result(), *self._wrap_inline(),
             "elif y.__class__ is tuple or y.__class__ is list:", *self._lay_out_results(),

@@ -219,6 +219,7 @@ def by_hand():
             values = flambeau.randn(2, 3)
             flambeau.zeros(2, 3).scatter_reduce(0, at, values, how, include_self=included)
     leaf = flambeau.randn(4, 3, requires_grad=True)
+    flambeau.nn.functional.batch_norm(leaf, flambeau.zeros(3), flambeau.ones(3)).sum().backward()
     leaf.as_strided((3, 2), (3, 1), 1).sum().backward()
     flambeau.bernoulli(leaf.sigmoid())
     for draw in (flambeau._standard_gamma, flambeau._sample_dirichlet):
