@@ -1,5 +1,7 @@
-"""Infer the TorchScript types of expressions in a script class's `__init__`, which declares the
-attributes of its objects."""
+"""Infer the TorchScript types of expressions in a script class's `__init__`.
+
+They give the types of unannotated attributes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _TENSOR_RESULTS = {"dim": "int", "numel": "int", "tolist": None, "item": None, "
 
 
 class TypeInference:
-    """Types of local names, and of expressions over them. Types are text; None is unknown."""
+    """Types of local names and of expressions over them, as text; None means unknown."""
 
     def __init__(self, names: dict[str, str], result_of: Callable[[ast.Call], str | None]) -> None:
         self.names, self._result_of = dict(names), result_of

@@ -23,7 +23,7 @@ __all__ = ["Script", "is_quantized"]
 
 
 def _quantized_library() -> Any:
-    """Return the writer of quantized modules, or None if none can be there."""
+    """Return the writer of quantized modules, or None if no module can be quantized."""
     if "flambeau.ao.nn.quantized" not in sys.modules:
         return None
     from . import quantized_library as library
@@ -32,7 +32,7 @@ def _quantized_library() -> Any:
 
 
 def is_quantized(module: Module) -> bool:
-    """Return whether a module has parts that compute in integers."""
+    """Return whether a module contains quantized modules."""
     library = _quantized_library()
     return library is not None and any(map(library.is_known, module.modules()))
 
@@ -200,11 +200,11 @@ class Script:
         return script_classes.script_class_text(kind, qualified, self)
 
     def enum_member(self, member: enum.Enum) -> str:
-        """Return the expression of an Enum's member."""
+        """Return the expression for an Enum member."""
         return f"{self.declare(type(member))}.{member.name}"
 
     def _stored(self, value: Any) -> Any:
-        """Convert an attribute's value to what the archive holds."""
+        """Convert an attribute's value to its archived form."""
         if isinstance(value, enum.Enum):
             return Call(self.declare(type(value)), value.value)
         if isinstance(value, tuple):
@@ -224,7 +224,7 @@ class Script:
         return value
 
     def grad_mode(self, enabled: bool) -> str:
-        """Return the name of the class that switches gradients on or off."""
+        """Add the context class that enables or disables gradients; return its name."""
         space, name = "__torch__.torch.autograd.grad_mode", "enable_grad" if enabled else "no_grad"
         text = _GRAD_MODE.format(name=name, enabled=enabled)
         if text not in self.classes.code.get(space, ""):
@@ -232,7 +232,7 @@ class Script:
         return f"{space}.{name}"
 
     def _instance(self, module: Module, seen: dict[int, Instance]) -> Instance:
-        """Write the class and the object of a module and its descendants."""
+        """Write the class and object of a module, and those of its descendants."""
         if id(module) in seen:
             return seen[id(module)]
         _refuse_hooks(module)
@@ -253,7 +253,7 @@ class Script:
         text = "".join(self._methods.get(id(module), {}).values())
         library = _quantized_library()
         packed = None if library is None else library.packed_weights(module)
-        if packed is not None:  # its state is what its weights are packed from
+        if packed is not None:  # its state is the tensors and numbers to repack from
             kind, state = packed
             attributes = {"_packed_params": (f"__torch__.torch.classes.quantized.{kind}", None)}
             result = seen[id(module)] = self.classes.module(
@@ -266,8 +266,10 @@ class Script:
 
 
 def _settings(module: Module) -> dict[str, tuple[str, Any]]:
-    """Return the types and values of plain settings: the code holds them as constants, users of
-    the archive read them."""
+    """Return the types and values of a user module's plain settings.
+
+    The code inlines them; the attributes are for users of the loaded module.
+    """
     if type(module).__module__.startswith("flambeau."):
         return {}
     return {name: (type_of_value(value), value) for name, value in vars(module).items()
@@ -281,9 +283,10 @@ def _is_setting(value: Any) -> bool:
 
 
 def _refuse_hooks(module: Module) -> None:
-    """Raise NotImplementedError for hooks of the program: an archive would leave them out.
+    """Raise NotImplementedError for user hooks, which an archive would drop.
 
-    Those of torch.nn.utils, such as weight_norm's, set weights, which the archive holds.
+    Hooks of torch.nn.utils, such as weight_norm's, are fine: they compute weights, and the archive
+    stores those.
     """
     for hook in [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]:
         owner = hook if hasattr(hook, "__qualname__") else type(hook)
