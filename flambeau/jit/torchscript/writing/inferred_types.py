@@ -120,12 +120,12 @@ class TypeInference:
 
 
 def _called_name(node: Any) -> str:
-    """Return the bare name that a call calls; "" for anything else."""
+    """Return the name of the function if a call's callee is a bare name, else ""."""
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
 def _element(kind: str | None) -> str | None:
-    """Return the type of an element, where all elements have the same."""
+    """Return the common type of all elements, or None if they differ."""
     if kind in ("Tensor", "str"):
         return kind
     if kind is not None and kind.startswith("List["):

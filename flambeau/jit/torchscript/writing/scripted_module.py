@@ -67,13 +67,13 @@ class Script:
         self.module, self.state = module, ModuleState()
         self._alive = list(module.modules())
         self._write_all(exported, function)
-        while not self.state.settled():  # a constant that a function changes
+        while not self.state.settled():  # a function changes an attribute taken for constant
             self._write_all(exported, function)
         self._objects: dict[int, Instance] = {}
         self.root = self._instance(module, {})
 
     def _write_all(self, exported: tuple[str, ...], function: Any) -> None:
-        """Write everything anew, for what is known of the state so far."""
+        """Write everything from scratch, given the run-time state known so far."""
         module, self.classes = self.module, ClassWriter()
         self.constants: list[Tensor] = []
         self._functions: dict[Any, str] = {}
@@ -100,7 +100,7 @@ class Script:
 
     def save(self, file: Any, extra_files: dict[str, Any] | None = None,
              is_frozen: bool = False) -> None:
-        """Write an archive that PyTorch can read too; of a frozen module it has no state."""
+        """Write an archive that PyTorch can read too; if `is_frozen`, without module state."""
         names = {n for text in self.classes.code.values() for n in _FUNCTIONAL.findall(text)}
         code = without_state(self.classes.code) if is_frozen else dict(self.classes.code)
         if names:
@@ -110,7 +110,7 @@ class Script:
     # ------------------------------------------------------------- callbacks of function writers
 
     def call_module(self, module: Module) -> None:
-        """Write a module's forward, and those of the modules that it calls."""
+        """Write a module's forward and those of the modules that it calls."""
         methods = self._methods.setdefault(id(module), {})
         if "forward" in methods:
             return
@@ -154,7 +154,7 @@ class Script:
         return known
 
     def constant(self, value: Tensor) -> str:
-        """Return the name of a tensor defined outside the functions."""
+        """Return the name of a tensor from outside the functions, storing it on first use."""
         for number, known in enumerate(self.constants):
             if known is value:
                 return f"CONSTANTS.c{number}"
@@ -162,7 +162,7 @@ class Script:
         return f"CONSTANTS.c{len(self.constants) - 1}"
 
     def call_super(self, owner: Module | type, after: type, name: str) -> str:
-        """Write a method of a base class under a name of its own; return the name."""
+        """Write a base class's method under a unique name and return the name."""
         kind = owner if isinstance(owner, type) else type(owner)
         order = kind.__mro__[kind.__mro__.index(after) + 1:]
         base = next(k for k in order if name in vars(k))
@@ -180,7 +180,7 @@ class Script:
         return written
 
     def declare(self, kind: type) -> str:
-        """Declare a named tuple, an enum, an interface or a script class."""
+        """Declare a named tuple, enum, interface or script class; return its name."""
         known = self._kinds.get(kind)
         if known is None:
             known = self._kinds[kind] = self.classes.name(kind.__name__)
