@@ -9,7 +9,7 @@
 >>> x.grad
 tensor([2., 2.])
 
-Kernels are for the CPU; those for other devices are stored but never called.
+Kernels are for the CPU; those for other devices are kept, and never called.
 """
 
 from __future__ import annotations
