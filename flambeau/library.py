@@ -332,8 +332,9 @@ def register_autocast(
 
 
 def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Any = None) -> Any:
-    """Register a vmap rule, which computes all examples at once. Without `func`, a decorator.
+    """Register a vmap rule, which computes all examples at once.
 
+    Without `func`, return a decorator.
     `func(info, in_dims, *args)` returns (output, out_dims). `in_dims` holds the batch axis of each
     argument or None; `info` has `batch_size` and `randomness`.
 

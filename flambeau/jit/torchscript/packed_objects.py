@@ -13,7 +13,7 @@ from ...tensor.tensor import Tensor
 
 __all__ = ["PackedObject", "restore", "start"]
 
-PackedObject = Any  # of one of the classes below
+PackedObject = Any  # an instance of one of the classes below
 _PREFIX = "__torch__.torch.classes."
 _CLASSES = {
     "quantized.LinearPackedParamsBase": "LinearPackedParams",
@@ -59,7 +59,7 @@ def restore(target: PackedObject, state: Any) -> None:
 
 def _restore_linear(target: PackedObject, state: Any) -> None:
     weight, bias = _tensors(*state)
-    if not weight.is_quantized:  # multiplied in float16
+    if not weight.is_quantized:  # rounded to float16 before multiplying
         target.__class__ = _class("LinearPackedParamsFp16")
     type(target).__init__(target, weight, bias)
 
@@ -67,7 +67,7 @@ def _restore_linear(target: PackedObject, state: Any) -> None:
 def _geometry(state: Any) -> tuple[Any, ...]:
     """Return the constructor arguments of packed convolutions from either later layout."""
     _, first, second = state
-    if isinstance(first[0], Tensor):  # numbers in a tensor, then the weight; the bias apart
+    if isinstance(first[0], Tensor):  # numbers in a tensor, then the weight; bias separate
         numbers, weight = [int(v) for v in first[0].tolist()], first[1]
         bias = second[0] if second else None
     else:

@@ -374,7 +374,7 @@ def _suffix(operator: Operator, args: tuple) -> str:
     return _SUFFIXES.get(name, "default")
 
 
-# The operators into which PyTorch decomposes matmul, by the operands' ranks.
+# The operators that PyTorch decomposes matmul into, by the operands' ranks.
 _PRODUCTS = {(1, 1): "dot", (2, 1): "mv", (2, 2): "mm", (3, 3): "bmm"}
 
 

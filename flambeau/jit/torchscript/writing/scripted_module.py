@@ -58,8 +58,9 @@ _FUNCTIONAL = re.compile(r"__torch__\.torch\.nn\.functional\.(\w+)\(")
 
 
 class Script:
-    """The code of a module and of everything it calls. Raises NotImplementedError, naming the line
-    and a fix, for an unsupported line.
+    """The code of a module and of everything it calls.
+
+    Raises NotImplementedError, with the line and a fix, for unsupported code.
     """
 
     def __init__(self, module: Module, exported: tuple[str, ...] = (),
