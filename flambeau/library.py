@@ -1,4 +1,4 @@
-"""torch.library: operators of one's own, found under torch.ops and differentiated by own formulas.
+"""torch.library: custom operators under torch.ops, with user-defined kernels and derivatives.
 
 >>> @torch.library.custom_op("docs::twice", mutates_args=())
 ... def twice(x: torch.Tensor) -> torch.Tensor:
@@ -40,7 +40,7 @@ _RESERVED = ("aten", "prim", "prims")
 
 
 class _KindOfOperator(type):
-    """A class whose objects are made by several classes of flambeau's."""
+    """Metaclass whose classes match instances of several flambeau classes."""
 
     kinds: tuple[type, ...]
 
@@ -49,7 +49,7 @@ class _KindOfOperator(type):
 
 
 class OpOverload(metaclass=_KindOfOperator):
-    """What `torch.ops.aten.add.Tensor` and custom operators are.
+    """The type of `torch.ops.aten.add.Tensor` and of custom operators.
 
     >>> isinstance(torch.ops.aten.add.Tensor, torch.library.OpOverload)
     True
@@ -59,7 +59,7 @@ class OpOverload(metaclass=_KindOfOperator):
 
 
 class OpOverloadPacket(metaclass=_KindOfOperator):
-    """What `torch.ops.aten.add` is."""
+    """The type of `torch.ops.aten.add`: an operator with its overloads."""
 
     kinds = (aten.Packet, custom.CustomPacket)
 
@@ -76,7 +76,7 @@ def _qualified(qualname: str) -> tuple[str, str]:
 
 
 def _operator(op: Any) -> CustomOperator:
-    """The operator meant by a name, a definition, or what stands under torch.ops."""
+    """Return the operator for a name, a CustomOpDef, or an entry of torch.ops."""
     if isinstance(op, CustomOpDef):
         return op._opoverload
     if isinstance(op, custom.CustomPacket):
@@ -87,14 +87,14 @@ def _operator(op: Any) -> CustomOperator:
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """What is registered where a key has nothing to do: the next one is asked."""
+    """Placeholder kernel for a key that defers to the next one. Never called."""
     raise NotImplementedError("fallthrough_kernel() should never be called.")
 
 
 class Library:
-    """Definitions and kernels of a namespace: `Library("mylib", "DEF")`.
+    """Definitions and kernels in a namespace: `Library("mylib", "DEF")`.
 
-    `kind` is DEF, FRAGMENT (more of a namespace defined elsewhere) or IMPL (kernels only).
+    `kind` is DEF, FRAGMENT (extends a namespace defined elsewhere) or IMPL (kernels only).
     """
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
@@ -112,7 +112,7 @@ class Library:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        """Define `foo(Tensor x) -> Tensor`; its name."""
+        """Define an operator such as `foo(Tensor x) -> Tensor` and return its name."""
         operator = custom.define(self.ns, schema)
         self._defined.append(operator)
         return operator._schema.name
@@ -121,7 +121,7 @@ class Library:
         self, op_name: Any, fn: Callable, dispatch_key: str = "", with_keyset: bool = False,
         *, allow_override: bool = False,
     ) -> None:
-        """Give an operator its kernel for a dispatch key ("CPU", "Meta", "Autograd", ...)."""
+        """Register a kernel for a dispatch key ("CPU", "Meta", "Autograd", ...)."""
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type "
                             f"{type(fn)}")
@@ -143,7 +143,7 @@ class Library:
 
 @contextlib.contextmanager
 def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
-    """A Library whose definitions are gone after the block."""
+    """Yield a Library whose definitions are removed after the block."""
     lib = Library(*args, **kwargs)
     try:
         yield lib
@@ -152,7 +152,7 @@ def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
 
 
 class CustomOpDef:
-    """What `custom_op` gives: the operator, and what else is registered for it."""
+    """An operator defined by `custom_op`; its methods register kernels and rules."""
 
     def __init__(self, qualname: str, fn: Callable, operator: CustomOperator) -> None:
         self._qualname, self._init_fn, self._opoverload = qualname, fn, operator
@@ -166,32 +166,32 @@ class CustomOpDef:
         return self._opoverload(*args, **kwargs)
 
     def register_fake(self, fn: Callable, /) -> Callable:
-        """What gives tensors of the result's shape and dtype, for meta tensors."""
+        """Register a fake kernel: returns tensors of the result's shape and dtype."""
         return register_fake(self, fn)
 
     def register_kernel(self, device_types: Any, fn: Callable | None = None, /) -> Callable:
-        """The kernel for some kinds of device."""
+        """Register a kernel for device types."""
         return register_kernel(self, device_types, fn)
 
     def register_autograd(
         self, backward: Callable, /, *, setup_context: Callable | None = None
     ) -> None:
-        """The derivative: `backward(ctx, *grads)`, and what it saves before."""
+        """Register the derivative `backward(ctx, *grads)` and the function that saves for it."""
         register_autograd(self, backward, setup_context=setup_context)
 
     def register_vmap(self, func: Callable | None = None, /) -> Any:
-        """The rule for all examples of a vmap at once."""
+        """Register the vmap rule, which computes all examples at once."""
         return register_vmap(self, func)
 
     def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
-        """The dtype of floating inputs within an autocast region."""
+        """Register the dtype to cast floating inputs to under autocast."""
         register_autocast(self, device_type, cast_inputs)
 
 
 def infer_schema(
     prototype_function: Callable, /, *, mutates_args: Any, op_name: str | None = None
 ) -> str:
-    """The schema that a function's annotations say.
+    """Return the schema described by a function's annotations.
 
     >>> def scaled(x: torch.Tensor, k: float = 2.0) -> torch.Tensor: ...
     >>> torch.library.infer_schema(scaled, mutates_args=())
@@ -205,16 +205,16 @@ def custom_op(
     device_types: str | Sequence[str] | None = None, schema: str | None = None,
     tags: Any = None,
 ) -> Any:
-    """Make a function an operator, inside which nothing is recorded; a decorator without `fn`.
+    """Make a function an operator. Without `fn`, return a decorator.
 
-    `mutates_args` names the arguments that it writes to. The schema is read from annotations
-    unless it is given.
+    Autograd records nothing inside the function. `mutates_args` names the arguments it writes to.
+    `schema` defaults to the one inferred from annotations.
     """
 
     def decorate(fn: Callable) -> CustomOpDef:
         space, short = _qualified(name)
         text = schema if schema is not None else custom.infer(fn, mutates_args)
-        custom.namespace(space)._packets.pop(short, None)  # a definition again replaces the first
+        custom.namespace(space)._packets.pop(short, None)  # redefinition replaces
         operator = custom.define(space, short + text)
         operator.opaque = True
         result = CustomOpDef(name, fn, operator)
@@ -233,7 +233,7 @@ def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()
 def impl(
     qualname: Any, types: str | Sequence[str], func: Callable | None = None, *, lib: Any = None
 ) -> Any:
-    """Give an operator its kernel for some kinds of device ("default": all); a decorator too."""
+    """Register a kernel for device types ("default": all). Without `func`, return a decorator."""
     return register_kernel(qualname, None if types == "default" else types, func)
 
 
@@ -241,7 +241,7 @@ def register_kernel(
     op: Any, device_types: str | Sequence[str] | None, func: Callable | None = None, /, *,
     lib: Any = None,
 ) -> Any:
-    """Give an operator its kernel for some kinds of device (None: all); a decorator too."""
+    """Register a kernel for device types (None: all). Without `func`, return a decorator."""
     operator = _operator(op)
     kinds = [device_types] if isinstance(device_types, str) else device_types
     keys = ["CompositeExplicitAutograd"] if kinds is None else \
@@ -258,7 +258,10 @@ def register_fake(
     op: Any, func: Callable | None = None, /, *, lib: Any = None, _stacklevel: int = 1,
     allow_override: bool = False,
 ) -> Any:
-    """What gives tensors of the result's shape and dtype, for meta tensors; a decorator too."""
+    """Register a fake kernel, which returns tensors of the result's shape and dtype.
+
+    It runs on meta tensors. Without `func`, return a decorator.
+    """
     operator = _operator(op)
 
     def register(function: Callable) -> Callable:
@@ -269,9 +272,9 @@ def register_fake(
 
 
 def get_ctx() -> Any:
-    """What a fake kernel asks for a size that depends on the data.
+    """Raise RuntimeError: flambeau has no data-dependent sizes in fake kernels.
 
-    RuntimeError: fake kernels run on meta tensors here, whose sizes are numbers.
+    They run on meta tensors, whose sizes are plain numbers.
     """
     raise RuntimeError(
         "You're trying to run this operator with meta Tensors (as opposed to FakeTensors), but "
@@ -286,16 +289,16 @@ def get_ctx() -> Any:
 def impl_abstract(
     qualname: Any, func: Callable | None = None, *, lib: Any = None, _stacklevel: int = 1
 ) -> Any:
-    """The old name of `register_fake`."""
+    """Alias of `register_fake` from older releases."""
     return register_fake(qualname, func, lib=lib)
 
 
 def register_autograd(
     op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Any = None
 ) -> None:
-    """The derivative of an operator: `backward(ctx, *grads)` gives one for each argument.
+    """Register a derivative: `backward(ctx, *grads)` returns one gradient per argument.
 
-    `setup_context(ctx, inputs, output)` runs after the kernel and saves what backward reads.
+    `setup_context(ctx, inputs, output)` runs after the kernel and saves values for backward.
     """
     operator = _operator(op)
     operator.backward, operator.setup_context = backward, setup_context
@@ -304,10 +307,10 @@ def register_autograd(
 def register_autocast(
     op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None
 ) -> None:
-    """The dtype that an operator's floating inputs are cast to within an autocast region.
+    """Register the dtype to cast an operator's floating inputs to under autocast.
 
-    ValueError for a device without autocast. What is registered for other devices than the CPU is
-    never used.
+    Registrations for devices other than the CPU have no effect.
+    Raises ValueError for a device without autocast.
 
     >>> @torch.library.custom_op("docs::doubled", mutates_args=())
     ... def doubled(x: torch.Tensor) -> torch.Tensor:
@@ -329,10 +332,11 @@ def register_autocast(
 
 
 def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Any = None) -> Any:
-    """The rule of an operator for all examples of a vmap at once; a decorator too.
+    """Register a vmap rule, which computes all examples at once.
 
-    `func(info, in_dims, *args)` gives the output and the axis of its examples: `in_dims` has the
-    axis of each argument or None, `info` the `batch_size` and the `randomness`.
+    Without `func`, return a decorator.
+    `func(info, in_dims, *args)` returns (output, out_dims). `in_dims` holds the batch axis of each
+    argument or None; `info` has `batch_size` and `randomness`.
 
     >>> @torch.library.custom_op("docs::tripled", mutates_args=())
     ... def tripled(x: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,6 @@
-"""Archives of exported programs: a graph in JSON, and its tensors. Loading one runs no code.
+"""Archives of exported programs: a graph in JSON plus its tensors. Loading one runs no code.
 
-The graph names flambeau's operators by their public paths; anything else is refused.
+The graph refers to flambeau's operators by public path; any other callee is refused.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _CONTROL_FLOW = {f"torch.ops.higher_order.{f.__name__}": f
                  for f in (cond_op, map_impl, scan_op, while_loop_op)}
 _OWN = "flambeau/program.json"
 _ARGUMENTS = {c.__name__: c for c in (TensorArgument, SymIntArgument, ConstantArgument)}
-# Operators that reach beyond the tensors that they are given.
+# Operators that touch more than their tensor arguments: files, the network.
 _REFUSED = frozenset(("from_file", "load", "save", "hub"))
 
 
 class ArchiveError(RuntimeError):
-    """The file is not an archive, is damaged, or calls something that no graph may call."""
+    """The file is not an archive, is damaged, or calls something graphs may not call."""
 
 
 # ------------------------------------------------------------------------------------- writing
@@ -67,12 +67,11 @@ def save(
     ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None,
     opset_version: Any = None, pickle_protocol: int = 2,
 ) -> None:
-    """Write an exported program to a path or a file, which PyTorch's torch.export.load reads, too.
+    """Write an exported program to a path or file. PyTorch's torch.export.load can read it too.
 
-    A program with a call that aten has no operator for is written for flambeau alone, with a
-    warning that names the call.
-    `extra_files`: further entries, text or bytes by name. `opset_version` and `pickle_protocol`
-    are accepted.
+    If aten has no operator for a call, write a flambeau-only file and warn with the call's name.
+    `extra_files`: additional entries, text or bytes by name. `opset_version` and
+    `pickle_protocol` are ignored.
     """
     own = json.dumps(_program(ep))
     try:
@@ -97,7 +96,7 @@ def save(
 
 
 def _payloads(folder: str, config: str, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """Return the records of a program's tensors: their bytes, and a list of them."""
+    """Return the archive records of tensors: one with the bytes of each, and their index."""
     records: dict[str, Any] = {}
     paths: dict[Any, str] = {}
     entries = {}
@@ -117,7 +116,7 @@ def _payloads(folder: str, config: str, prefix: str, tensors: dict[str, Tensor])
 
 
 def _example(ep: ExportedProgram) -> bytes:
-    """Return the example inputs as a file of tensors; nothing where there are none."""
+    """Serialize the example inputs; return b"" if there are none or some are fake."""
     leaves = pytree.tree_leaves(ep.example_inputs)
     if ep.example_inputs is None or any(is_fake(leaf) for leaf in leaves):
         return b""
@@ -129,7 +128,7 @@ def _example(ep: ExportedProgram) -> bytes:
 
 
 def _save_own(ep: ExportedProgram, f: Any, text: str, extra_files: dict[str, Any] | None) -> None:
-    """Write a file that flambeau alone reads."""
+    """Write a file that only flambeau can read."""
     with zipfile.ZipFile(f, "w") as archive:
         archive.writestr("version", str(_VERSION))
         archive.writestr("program.json", text)
@@ -159,7 +158,7 @@ def _nodes(module: Any) -> list[dict[str, Any]]:
 
 
 def _graphs(module: Any) -> dict[str, Any]:
-    """Return the graphs of a module's functions, by path."""
+    """Return the subgraphs of a module, by path."""
     return {str(n.target): {"nodes": _nodes(getattr(module, str(n.target))),
                             "graphs": _graphs(getattr(module, str(n.target)))}
             for n in module.graph.nodes if n.op == "get_attr"}
@@ -181,7 +180,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def _name(node: Node) -> str:
-    """Return the name of a node's function; NotImplementedError if archives cannot hold it."""
+    """Return the name of a node's function. Raise NotImplementedError if archives lack one."""
     target: Any = node.target
     if isinstance(target, aten.Overload):
         return f"torch.ops.{target}"
@@ -194,7 +193,7 @@ def _name(node: Node) -> str:
 
 
 def _write(value: Any) -> Any:
-    """Return a value as JSON; containers and torch's constants become one-element dicts."""
+    """Convert a value to JSON; containers and torch constants become one-element dicts."""
     if isinstance(value, Node):
         return {"node": value.name}
     if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
@@ -226,9 +225,10 @@ def load(
     f: Any, *, extra_files: dict[str, Any] | None = None,
     expected_opset_version: Any = None,
 ) -> ExportedProgram:
-    """Read an exported program. RuntimeError if the file is damaged or not such an archive.
+    """Read an exported program without running code from the file.
 
-    `extra_files`: its keys name entries of the file, which become its values. No code is run.
+    `extra_files`: its keys name entries of the file; `load` stores their text as the values.
+    Raises RuntimeError if the file is damaged or not such an archive.
     """
     try:
         program = _of_pytorch(f, extra_files)
@@ -254,7 +254,7 @@ def load(
 
 
 def _of_pytorch(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram | None:
-    """Return the program in one of PyTorch's `.pt2` files; None for any other file."""
+    """Read the program in one of PyTorch's `.pt2` files; return None for any other file."""
     named = isinstance(f, (str, os.PathLike))
     with open(f, "rb") if named else nullcontext(f) as opened:
         start = opened.tell()
@@ -282,7 +282,7 @@ def _of_pytorch(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram |
 
 
 def _read_example(archive: ArchiveReader) -> Any:
-    """Return the example inputs in a file, or None."""
+    """Read a file's example inputs; return None if it has none."""
     name = "data/sample_inputs/model.pt"
     if not archive.size(name):
         return None
@@ -291,7 +291,7 @@ def _read_example(archive: ArchiveReader) -> Any:
 
 
 def _module(program: dict[str, Any]) -> GraphModule:
-    """Return a graph as a module, with those of its functions."""
+    """Rebuild a graph and its subgraphs as a module."""
     graph = Graph()
     nodes: dict[str, Node] = {}
     graphs = {_identifier(path): _module(inner)
@@ -322,7 +322,7 @@ def _rebuilt(program: dict[str, Any], state: Any, constants: Any, example: Any =
     parameters = {s.target for s in inputs if s.kind is InputKind.PARAMETER}
     parameter = torch_module().nn.Parameter
     known = {id(v): parameter(v, v.requires_grad or v.is_floating_point())
-             for k, v in state.items() if k in parameters}  # tied ones are one parameter
+             for k, v in state.items() if k in parameters}  # tied weights share one parameter
     state = {k: known.get(id(v), v) for k, v in state.items()}
     return ExportedProgram(
         _module(program), ExportGraphSignature(inputs, outputs), state, constants,
@@ -332,7 +332,7 @@ def _rebuilt(program: dict[str, Any], state: Any, constants: Any, example: Any =
 
 
 def _identifier(name: Any) -> str:
-    """Check that a name, which will stand in generated code, is an identifier; return it."""
+    """Return a name that generated code will contain. Raise ArchiveError if no identifier."""
     if not isinstance(name, str) or not name.isidentifier():
         raise ArchiveError(f"torch.export.load: {name!r} is no name")
     return name
@@ -345,7 +345,7 @@ def _argument(parts: list[Any]) -> Any:
 
 
 def _functions() -> dict[str, Any]:
-    """Return the operators that an archive may name, by their public paths."""
+    """Return the operators that archives may call, by public path."""
     operators = {f for space in PUBLIC.values() for f in space.values()}
     return {path: f for f, path in _public_names().items()
             if not isinstance(f, type) and f in operators

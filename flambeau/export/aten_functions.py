@@ -1,6 +1,6 @@
-"""aten's operators as PyTorch's files call them: by position, dtypes and layouts as numbers.
+"""aten's operators as PyTorch's files call them: positional, with dtypes and layouts as numbers.
 
-`aten_function` gives the public function, or one of this file where aten takes other arguments.
+`aten_function` returns the public function, or an adapter here if aten's arguments differ.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "spa
 _MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 _SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
 _PREFIXES = ("special_", "linalg_", "fft_")
-# What reaches beyond its arguments: files, settings, code.
+# Functions with effects beyond their arguments: files, settings, code.
 _REFUSED = frozenset("""
     from_file load save hub compile set_default_dtype set_default_device set_num_threads apply_
     map_ map2_ register_hook numpy from_numpy set_rng_state set_
@@ -51,7 +51,7 @@ def _functional() -> Any:
 
 
 def scalar_type(value: Any) -> Any:
-    """Return the dtype with a number of c10::ScalarType; other values are returned as they are."""
+    """Convert a c10::ScalarType number to its dtype; return other values unchanged."""
     if isinstance(value, int) and not isinstance(value, bool):
         name = _SCALAR_TYPES[value]
         return all_dtypes().get(name) or getattr(dtypes, name)
@@ -75,13 +75,13 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
     "dtype": scalar_type, "layout": _named(_LAYOUTS), "memory_format": memory_format,
     "out_dtype": scalar_type,
 }
-# Options that mean nothing where they are None or False, which not every function here takes.
+# Options to drop if None or False, since not every function here takes them.
 _OPTIONAL = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format", "generator",
                        "implicit", "out", "is_coalesced"))
 
 
 def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with options as files write them."""
+    """Wrap a function so that it accepts options as files write them."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -129,7 +129,7 @@ def _in_place(name: str) -> Callable[..., Any] | None:
     return functools.partial(function, inplace=True)
 
 
-# Operators whose result is a list in files, a tuple in Python.
+# Operators that return a list in files but a tuple in Python.
 _LISTS = frozenset("""
     split chunk unbind split_with_sizes tensor_split hsplit vsplit dsplit meshgrid
     broadcast_tensors nonzero_numpy unsafe_split unsafe_chunk unsafe_split_with_sizes align_tensors
@@ -145,11 +145,11 @@ def _with_list(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# ------------------------------------------------------ operators that take other arguments
+# ------------------------------------------------------ operators with different arguments
 
 
 def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Compute any overload of `to`, chosen by the types of the first arguments."""
+    """Compute any overload of `to`, dispatching on the types of the first arguments."""
     named = dict(kwargs)
     rest = list(args)
     if rest and isinstance(rest[0], Tensor):
@@ -175,7 +175,7 @@ def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
                  transposed: bool, output_padding: Any, groups: int, *settings: Any) -> Any:
-    """What traced modules hold: convolution, and settings of libraries."""
+    """Convolve as traced modules call it; ignore trailing cuDNN settings."""
     return PUBLIC["torch"]["convolution"](
         input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
@@ -219,7 +219,7 @@ def _index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) 
 
 
 def _fill_indices(self: Any, indices: Any) -> list[Any]:
-    """Return the indices with ranges in place of None."""
+    """Return the indices as a list. Raise NotImplementedError if one is None."""
     if all(i is not None for i in indices):
         return list(indices)
     raise NotImplementedError("index_put with accumulate and an index that is None")
@@ -230,7 +230,7 @@ def _expand(self: Any, size: Any, *, implicit: bool = False) -> Any:
 
 
 def _upsample(mode: str, aligned: bool) -> Callable[..., Any]:
-    """`upsample_*`, to a size or by factors."""
+    """Return `upsample_*` for a mode, to a size or by scale factors."""
 
     def call(input: Any, output_size: Any, *rest: Any, scale_factors: Any = None) -> Any:
         corners = rest[0] if aligned and rest else None
@@ -247,7 +247,7 @@ def _upsample(mode: str, aligned: bool) -> Callable[..., Any]:
 
 
 def _average_pool(count: int) -> Callable[..., Any]:
-    """Average pooling; an empty list means no stride."""
+    """Return average pooling over `count` axes; an empty stride means the kernel size."""
 
     def call(input: Any, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
         function = PUBLIC["nn.functional"][f"avg_pool{count}d"]
@@ -278,7 +278,7 @@ def _plain_elu(self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: f
 
 
 def _feature_dropout(input: Any, p: float, train: bool) -> Any:
-    """Drop whole channels: one draw for each index of axes 0 and 1."""
+    """Drop whole channels, with one draw per index of axes 0 and 1."""
     if not train or p == 0:
         return input
     shape = list(input.shape[:2]) + [1] * (input.dim() - 2)
@@ -299,8 +299,7 @@ def _list_of_sizes(self: Any, *dim: int) -> Any:
 
 
 def _without_views(name: str) -> Callable[..., Any]:
-    """Parts of a tensor that may be written to: copies, where PyTorch forgets that they are
-    views."""
+    """Return a split that copies its parts. PyTorch's `unsafe_` forms do not track views."""
 
     def call(self: Any, *args: Any) -> list[Any]:
         return [part.clone() for part in PUBLIC["torch"][name](self, *args)]
@@ -315,7 +314,7 @@ def _warn(message: str, stacklevel: int = 2) -> None:
 
 
 def _with_dtype(name: str) -> Callable[..., Any]:
-    """An operator whose last argument is a dtype, by position or name."""
+    """Wrap an operator whose last argument is a dtype, passed by position or keyword."""
 
     def call(*args: Any, dtype: Any = None) -> Any:
         *rest, kind = args if dtype is None else (*args, dtype)
@@ -332,7 +331,7 @@ def _mode(name: str) -> Callable[..., Any]:
 
 
 def _loss(name: str, names: str) -> Callable[..., Any]:
-    """A loss, whose reduction is a number in files; `names` are the parameters in aten's order."""
+    """Wrap a loss whose reduction is a number. `names`: the parameters in aten's order."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = {**dict(zip(names.split(), args, strict=False)), **kwargs}

@@ -1,5 +1,7 @@
-"""aten's operators on windows, grids and tables, where nn.functional's functions take other
-arguments: modes are numbers here, indices always returned."""
+"""aten's pooling, grid and embedding operators as adapters for nn.functional.
+
+aten encodes modes as numbers and always returns indices.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def _adaptive_max_pool(count: int) -> Callable[..., Any]:
 
 
 def _scattered(input: Any, indices: Any, size: Any) -> Any:
-    """Put values at their places in planes or volumes that are zero elsewhere."""
+    """Scatter values by flat index into zero planes or volumes of the given size."""
     count = len(size)
     lead = list(input.shape[:-count])
     total = 1
@@ -68,7 +70,7 @@ def _max_unpool3d(input: Any, indices: Any, output_size: Any, stride: Any, paddi
 def _embedding_bag(weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False,
                    mode: int = 0, sparse: bool = False, per_sample_weights: Any = None,
                    include_last_offset: bool = False, padding_idx: int | None = None) -> Any:
-    """The bags; in place of the three tensors that backward needs, empty ones."""
+    """Return the bags, then empty tensors for the three that only aten's backward needs."""
     bags = _functional("embedding_bag")(
         indices, weight, offsets, scale_grad_by_freq=scale_grad_by_freq,
         mode=("sum", "mean", "max")[mode], sparse=sparse, per_sample_weights=per_sample_weights,

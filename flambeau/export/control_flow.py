@@ -31,12 +31,14 @@ def unrecorded() -> Iterator[None]:
 
 
 class Subgraph:
-    """Graph of a function, recorded by calling it. Its inputs are the operands and the outer values
-    that the function reads."""
+    """A function's graph, recorded by calling it.
+
+    Its inputs are the operands and the outer values that the function reads.
+    """
 
     def __init__(self, recorder: Any, function: Callable[..., Any], operands: Any, *,
                  is_loop: bool = False) -> None:
-        """`is_loop`: whether the numbers among the operands are others in each of its steps."""
+        """`is_loop`: whether the operands that are numbers change from step to step."""
         self.outer = recorder
         self.graph = Graph()
         self.inner = type(recorder)(self.graph, self.lift, recorder.twins, recorder.step)
@@ -69,7 +71,7 @@ class Subgraph:
         return node
 
     def inside(self, value: SymbolicSize) -> SymbolicSize:
-        """Return the number that an input is within the graph."""
+        """Return the symbolic number that stands for an outer one inside the graph."""
         _, node = self.inner.numbers[id(value)]
         number = SymbolicSize(plain(value), twin(value), lambda: node, value.expression,
                               value.table)
@@ -81,9 +83,9 @@ class Subgraph:
         return self.take(value)
 
     def finish(self, inputs: list[Any], *, is_single: bool = False) -> GraphModule:
-        """Return the graph as a module whose inputs are these values of the outer program.
+        """Return the graph as a module that takes these values of the outer program.
 
-        `is_single`: whether it returns its only result by itself, in no tuple.
+        `is_single`: whether to return the only result bare rather than in a tuple.
         """
         missing = [v for v in inputs if not any(v is w for w in self.operands)]
         for value in missing:
@@ -103,7 +105,7 @@ class Subgraph:
 
 
 def add_subgraph(recorder: Any, name: str, module: GraphModule) -> Node:
-    """Make a function's graph an attribute of the outer graph's module; return its node."""
+    """Attach a function's graph to the outer module and return its get_attr node."""
     path = f"{name}_{sum(key.startswith(f'{name}_') for key in recorder.subgraphs)}"
     recorder.subgraphs[path] = module
     node: Node = recorder.graph.create_node("get_attr", path, (), {}, path)
@@ -113,7 +115,7 @@ def add_subgraph(recorder: Any, name: str, module: GraphModule) -> Node:
 
 
 def _collect_inputs(parts: list[Subgraph]) -> list[Any]:
-    """Return the operands of all graphs, without duplicates."""
+    """Collect the operands of all graphs, without duplicates."""
     result: list[Any] = []
     for part in parts:
         result += [v for v in part.operands if not any(v is w for w in result)]
@@ -170,7 +172,7 @@ def _compare(parts: list[Subgraph]) -> None:
 
 
 def _record_call(recorder: Any, function: Any, args: tuple, chosen: Subgraph) -> Any:
-    """Add the call's node; its results are those of the chosen branch."""
+    """Add the call's node and return the chosen branch's results as its outputs."""
     call = recorder.add(function, list(args), {}, tuple(chosen.leaves))
     results = []
     for i, leaf in enumerate(chosen.leaves):

@@ -1,7 +1,7 @@
-"""run_decompositions: replaces an exported graph's composite operators by core aten's.
+"""run_decompositions: replace an exported graph's composite operators by core aten operators.
 
-Each rule takes the Decomposer, whose call adds a node, and a node's arguments; it gives what stands
-for the node, or None where the operator stays as it is.
+A rule takes the Decomposer, which adds a node when called, and a node's arguments. It returns the
+node's replacement, or None to keep the operator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for operators with these names."""
+    """Register a rule for the operators with these names."""
 
     def add(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -38,21 +38,21 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 class Decomposer:
-    """Copies a graph, operator by operator; called with an operator it adds a node."""
+    """Copies a graph operator by operator. Call it with an operator to add a node."""
 
     def __init__(self, values: dict[Node, Any], is_dynamic: bool,
                  table: Mapping[Any, Callable] | None) -> None:
         self.graph, self.is_dynamic = Graph(), is_dynamic
         table = default_decompositions() if table is None else table
-        # Operators with functions of the user's, and the names of those that rules take apart.
+        # The user's functions by operator, and the names of operators that rules decompose.
         self.table = {op: f for op, f in table.items() if f not in _FUNCTIONS}
         self.names = {op.overloadpacket.__name__ for op, f in table.items() if f in _FUNCTIONS}
         self.values = values  # of inputs, by node
         self.copies: dict[Node, Any] = {}
-        self.node: Any = None  # the node that is copied
+        self.node: Any = None  # the node being copied
 
     def copy(self, graph: Graph) -> Graph:
-        """Return the graph in core operators."""
+        """Return a copy of the graph in core operators."""
         with no_grad():
             for node in graph.nodes:
                 self.node = node
@@ -77,7 +77,7 @@ class Decomposer:
         return self(node.target, *args, **kwargs) if result is None else result
 
     def __call__(self, target: Any, *args: Any, **kwargs: Any) -> Node:
-        """Add a node, and compute its value for the example inputs."""
+        """Add a node and compute its value on the example inputs."""
         packet = getattr(target, "overloadpacket", None)
         node = self.graph.create_node("call_function", target, args, kwargs,
                                       None if packet is None else packet.__name__)
@@ -87,11 +87,11 @@ class Decomposer:
         return node
 
     def apply(self, name: str, *args: Any) -> Any:
-        """Call another rule."""
+        """Apply another rule by name."""
         return RULES[name](self, *args)
 
     def _recorded(self, function: Callable, args: Any, kwargs: Any) -> Any:
-        """Record a user's function; return the nodes of its results."""
+        """Record a user's decomposition and return the nodes of its results."""
         recorder = Recorder(self.graph, lambda tensor: self._unknown(function), False)
         map_arg((args, kwargs), lambda node: _tell(recorder, node))
         with recorder:
@@ -105,7 +105,7 @@ class Decomposer:
                                   "none of its arguments")
 
     def length(self, x: Node, dim: int) -> Any:
-        """Return the length of a dimension: a number, or a node if the length may vary."""
+        """Return the length of a dimension: an int, or a node if any size is dynamic."""
         if not self.is_dynamic:
             return value(x).shape[dim]
         return self(aten.sym_size.int, x, dim % value(x).ndim)
@@ -115,7 +115,7 @@ class Decomposer:
         return [self.length(x, i) for i in range(value(x).ndim)]
 
     def reshaped(self, x: Node, size: list[Any]) -> Node:
-        """A view, of a copy where memory does not allow one."""
+        """Return a view of `x`; clone it first if its strides do not allow one."""
         try:
             value(x).view(value(size))
         except RuntimeError:
@@ -124,7 +124,7 @@ class Decomposer:
 
 
 def value(node: Any) -> Any:
-    """Return a node's value on the example inputs; containers are mapped."""
+    """Return a node's value on the example inputs, mapping over containers."""
     if isinstance(node, Node):
         return node.meta["val"]
     if isinstance(node, list | tuple):
@@ -229,7 +229,7 @@ def _matmul(e: Decomposer, a: Node, b: Node) -> Node:
 
 
 def _batched(e: Decomposer, x: Node, batch: list[Any]) -> Node:
-    """Expand matrices to a batch's shape, and flatten its axes into one."""
+    """Expand matrices to a batch shape and flatten the batch axes into one."""
     rows, columns = e.length(x, -2), e.length(x, -1)
     wanted = _example(batch) + tuple(value(x).shape[-2:])
     if tuple(value(x).shape) != wanted:
@@ -362,7 +362,7 @@ def _std(e: Decomposer, x: Node, *args: Any, **kwargs: Any) -> Node:
 @rule("relu_", "relu6_", "silu_", "hardtanh_", "hardswish_", "leaky_relu_", "elu_", "add_", "sub_",
       "mul_", "div_")
 def _in_place(e: Decomposer, x: Node, *args: Any, **kwargs: Any) -> Any:
-    """Out of place, where nobody else sees the tensor that is written to."""
+    """Use the out-of-place form if no other node or view sees the written tensor."""
     source: Any = e.node.args[0]
     if source.op != "call_function" or len(source.users) > 1 or value(x)._is_view():
         return None
@@ -377,7 +377,7 @@ _FUNCTIONS = frozenset(RULES.values())
 
 
 def default_decompositions() -> dict[Any, Callable]:
-    """A table of the operators that run_decompositions takes apart; those taken out stay whole.
+    """Return the table of operators that run_decompositions decomposes. Delete one to keep it.
 
     >>> table = torch.export.default_decompositions()
     >>> del table[torch.ops.aten.linear.default]

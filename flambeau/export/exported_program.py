@@ -1,4 +1,4 @@
-"""ExportedProgram: a graph of operators, with its parameters, buffers and constants."""
+"""ExportedProgram: a graph of operators with its parameters, buffers and constants."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["ExportedProgram"]
 class ExportedProgram:
     """The result of `torch.export.export`.
 
-    `graph_module` holds the graph, in which parameters and buffers are inputs;
-    `graph_signature` says which input is what; `module()` is a module that is called as the
-    exported one was.
+    `graph_module` holds the graph, which takes parameters and buffers as inputs;
+    `graph_signature` tells what each input is; `module()` returns a module with the original
+    calling convention.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class ExportedProgram:
         self.example_inputs = example_inputs
         self.dialect = "TRAINING"
         self._module_call_graph: list[Any] = []
-        self._table: Any = None  # the symbols of a traced program
-        self._module_aliases: dict[str, str] = {}  # each module's first path, by all its paths
+        self._table: Any = None  # SymbolTable of a traced program
+        self._module_aliases: dict[str, str] = {}  # path -> the module's first path
 
     @property
     def graph_module(self) -> GraphModule:
@@ -55,12 +55,12 @@ class ExportedProgram:
 
     @property
     def graph_signature(self) -> ExportGraphSignature:
-        """The kinds of all inputs and outputs."""
+        """The kind of each input and output."""
         return self._graph_signature
 
     @property
     def state_dict(self) -> dict[str, Tensor]:
-        """Parameters and buffers by their paths."""
+        """Parameters and persistent buffers by path."""
         return self._state_dict
 
     @property
@@ -72,7 +72,7 @@ class ExportedProgram:
 
     @property
     def range_constraints(self) -> dict[str, ValueRange]:
-        """The minimum and maximum length of each dynamic dimension, by symbol."""
+        """The length range of each dynamic dimension, by symbol."""
         return {text[0] if text else f"{label}.size()[{d}]": ValueRange(low, high)
                 for label, dims in self._bounds.items()
                 for d, (length, low, high, *text) in enumerate(dims) if length is None}
@@ -89,7 +89,7 @@ class ExportedProgram:
         return (self.state_dict if lasting else self.constants)[str(spec.target)]
 
     def parameters(self) -> Iterator[Tensor]:
-        """The parameters."""
+        """Yield the parameters."""
         for _, value in self.named_parameters():
             yield value
 
@@ -99,7 +99,7 @@ class ExportedProgram:
             yield name, self.state_dict[name]
 
     def buffers(self) -> Iterator[Tensor]:
-        """The buffers."""
+        """Yield the buffers."""
         for _, value in self.named_buffers():
             yield value
 
@@ -116,9 +116,9 @@ class ExportedProgram:
         )
 
     def module(self, check_guards: bool = True) -> GraphModule:
-        """Return a module that runs the graph, with the state as its parameters and buffers.
+        """Return a module that runs the graph and owns the state as parameters and buffers.
 
-        `check_guards`: whether a call with other sizes than were exported is an AssertionError.
+        `check_guards`: raise AssertionError for inputs whose sizes violate the exported ones.
         """
         root = Module()
         paths: dict[str, str] = {}
@@ -127,7 +127,7 @@ class ExportedProgram:
                 continue
             assign_attribute(self.value_of(spec), root, str(spec.target))
             paths[spec.arg.name] = str(spec.target)
-        for path, value in self.state_dict.items():  # further names of the same tensors
+        for path, value in self.state_dict.items():  # aliases of the same tensors
             if path not in paths.values():
                 assign_attribute(value, root, path)
         graph = Graph()
@@ -139,7 +139,7 @@ class ExportedProgram:
             values[node] = graph.create_node("get_attr", paths[node.name])
         values.update({n: None for n in inputs if n not in values})  # nothing reads these
         for node in self.graph.nodes:
-            if node.op == "get_attr":  # the graph of a branch, or of a body
+            if node.op == "get_attr":  # a branch's or loop body's graph
                 copy_attribute(self.graph_module, root, str(node.target))
         result = graph.graph_copy(self.graph, values)
         graph.output(result)
@@ -152,7 +152,10 @@ class ExportedProgram:
         return module
 
     def _with_all_state(self, root: Module, graph: Graph, paths: dict[str, str]) -> GraphModule:
-        """The graph's module, with the state that no node reads too. `paths`: by input."""
+        """Return the graph's module, including state that no node reads.
+
+        `paths`: attribute path by input name.
+        """
         for spec in self.graph_signature.input_specs:
             if spec.arg.name in paths and not any(
                 n.op == "get_attr" and n.target == spec.target for n in graph.nodes
@@ -192,11 +195,11 @@ class ExportedProgram:
                     raise AssertionError(f"Guard failed: {label}.size()[{d}] {sign} {bound}")
 
     def run_decompositions(self, decomp_table: Any = None, **options: Any) -> ExportedProgram:
-        """A program whose composite operators are taken apart into core aten's.
+        """Return a program with composite operators decomposed into core aten operators.
 
-        `decomp_table`: functions, by operator (`torch.ops.aten.gelu.default`), whose calls stand
-        in its place. The graph runs once, on the example inputs. Layers in training mode, and
-        writes into tensors that somebody else sees, stay as they are.
+        `decomp_table`: replacement functions by operator (`torch.ops.aten.gelu.default`). Runs
+        the graph once, on the example inputs. Keeps layers in training mode and in-place writes
+        to tensors with other users.
 
         >>> program = torch.export.export(nn.Linear(3, 2), (torch.ones(1, 3),))
         >>> [str(n.target) for n in program.run_decompositions().graph.nodes
@@ -226,7 +229,7 @@ class ExportedProgram:
         return result
 
     def _example_values(self) -> dict[Node, Any]:
-        """What the graph's inputs are, with the example inputs in the place of the caller's."""
+        """Return the value of each graph input, using the example inputs as arguments."""
         if self.example_inputs is None:
             error = NotImplementedError("run_decompositions: a program out of a file, which holds "
                                         "no example inputs")
@@ -257,10 +260,10 @@ def _make_transient(root: Module, path: str) -> None:
 
 
 def _refuse_train(mode: bool = True) -> Any:
-    """NotImplementedError: a graph computes what the module computed when it was exported."""
+    """Raise NotImplementedError: export fixed the mode in the graph."""
     raise NotImplementedError("Calling train() is not supported yet.")
 
 
 def _refuse_eval() -> Any:
-    """NotImplementedError: a graph computes what the module computed when it was exported."""
+    """Raise NotImplementedError: export fixed the mode in the graph."""
     raise NotImplementedError("Calling eval() is not supported yet.")

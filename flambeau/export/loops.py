@@ -1,4 +1,4 @@
-"""Subgraphs of loops in an exported program: while_loop's two functions, and the step of a scan."""
+"""Subgraphs of loops in exported programs: while_loop's two functions and the step of a scan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["loop_while", "scan_over"]
 
 def loop_while(recorder: Any, condition: Callable[..., Any], body: Callable[..., Any],
                leaves: tuple[Any, ...], additional: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Record while_loop with both functions as subgraphs; return the results of the loop."""
+    """Record while_loop with both functions as subgraphs; return the loop's results."""
     standing = tuple(_stand_in(recorder, leaf) for leaf in leaves)
     parts = [Subgraph(recorder, f, standing, is_loop=True) for f in (condition, body)]
     with unrecorded():
@@ -48,7 +48,7 @@ def scan_over(recorder: Any, step: Callable[..., Any], carry: list[Any], rows: l
 
 
 def _stand_in(recorder: Any, leaf: Any) -> Any:
-    """Return another object for a carried value, which may be carried twice."""
+    """Return a distinct object for a carried value: the loop may carry one value twice."""
     if isinstance(leaf, Tensor):
         return recorder.record(Tensor.detach, (leaf,), {})
     if isinstance(leaf, bool):
@@ -58,14 +58,14 @@ def _stand_in(recorder: Any, leaf: Any) -> Any:
 
 
 def _new_number(recorder: Any, value: int, make: Callable[[], Node]) -> SymbolicSize:
-    """Return a number that no size tells."""
+    """Return an unbacked number, with a new symbol."""
     other = value + (recorder.step or 1)
     symbol = recorder.table.add("u", value, other, -INFINITE, unbacked=True)
     return SymbolicSize(value, other, make, Expression([(symbol, 1)]), recorder.table)
 
 
 def _read_from_outside(parts: list[Subgraph], standing: tuple[Any, ...]) -> list[Any]:
-    """Return the values of the outer program that the functions read beside their arguments."""
+    """Return the outer values that the functions read besides their arguments."""
     result: list[Any] = []
     for part in parts:
         result += [v for v in part.operands if not any(v is w for w in (*standing, *result))]
@@ -74,7 +74,7 @@ def _read_from_outside(parts: list[Subgraph], standing: tuple[Any, ...]) -> list
 
 def _run(recorder: Any, function: Any, graphs: list[Any], groups: list[Any], shapes: Any
          ) -> tuple[Any, Any]:
-    """Return the loop's results for both inputs. `shapes`: what stands for them if all is fake."""
+    """Run the loop on both inputs. `shapes`: the results to use if an operand is fake."""
     first = [[plain(x) for x in group] for group in groups]
     second = [[recorder.twin_of(x) if isinstance(x, Tensor) else twin(x) for x in group]
               for group in groups]

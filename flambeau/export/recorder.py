@@ -1,4 +1,4 @@
-"""Recorder: run a program on real tensors and build a graph of the operators it calls."""
+"""Recorder: run a program on real tensors and build the graph of the operators it calls."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from .symbolic_expressions import Expression, SymbolTable
 
 __all__ = ["Recorder"]
 
-# Functions that turn a tensor's values into Python values: no graph can compute them.
+# Functions that turn tensor values into Python values, which a graph cannot compute.
 _VALUES = frozenset(("__bool__", "__int__", "__float__", "__index__", "numpy",
                      "__complex__", "equal", "allclose", "is_nonzero"))
-# Functions of metadata, such as dtype and layout: they run unrecorded.
+# Metadata queries, such as dtype and layout: run unrecorded.
 _FACTS = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous",
                     "stride", "element_size", "storage_offset", "data_ptr", "is_tensor",
                     "is_same_size", "get_device", "is_signed", "__len__", "is_inference",
@@ -52,11 +52,11 @@ _OPENED = frozenset(("multi_head_attention_forward", "normalize", "cosine_simila
 
 
 class Recorder(TorchFunctionMode):
-    """Recorder of the calls on tensors registered with `know`.
+    """Records calls on tensors registered with `know`.
 
-    `twins`: whether a second input of other sizes runs along, which reveals dynamic sizes.
-    `lift`: return the node of a tensor from outside. `step`: the distance between the numbers that
-    the program reads from tensors and the second input's; None: it may not read any.
+    `lift`: returns the node of a tensor from outside. `twins`: whether to run a second input of
+    different sizes alongside, which reveals dynamic sizes. `step`: the difference between the two
+    inputs' values of a number read from a tensor; None forbids reading numbers.
     """
 
     def __init__(self, graph: Graph, lift: Callable[[Tensor], Node], twins: bool,
@@ -65,10 +65,10 @@ class Recorder(TorchFunctionMode):
         self.table = SymbolTable()
         self.table.note = self.note
         self.numbers: dict[int, tuple[Any, Node]] = {}  # a subgraph's symbolic inputs, by id
-        self.subgraph_of: Any = None  # the Subgraph that this recorder records, if any
+        self.subgraph_of: Any = None  # the Subgraph being recorded, if any
         self.subgraphs: dict[str, GraphModule] = {}
         self.unbacked: set[Node] = set()  # nodes whose sizes depend on a tensor's values
-        self.calls: dict[str, int] = {}  # the number of calls by function name
+        self.calls: dict[str, int] = {}  # call count by function name
         # (tensor, node, second input's tensor) by id; keeps the tensor alive, so ids are unique.
         self.known: dict[int, tuple[Tensor, Node, Any]] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
@@ -102,7 +102,7 @@ class Recorder(TorchFunctionMode):
         return value.node if symbolic else value
 
     def entry_of(self, tensor: Tensor) -> Any:
-        """Return what is known of a tensor; a subgraph takes what the outer program knows."""
+        """Return a tensor's entry or None. In a subgraph, take outer tensors as inputs."""
         part, key = self.subgraph_of, id(tensor)
         if key not in self.known and part is not None and part.outer.entry_of(tensor):
             part.take(tensor)
@@ -152,7 +152,7 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Run a call and record it."""
+        """Dispatch a call: record it, answer a metadata query, or refuse it."""
         kwargs = kwargs or {}
         attribute = self.properties.get(func)
         if attribute is not None:
@@ -236,7 +236,7 @@ class Recorder(TorchFunctionMode):
         return value
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Return the results of a call for both inputs."""
+        """Run a call on both inputs and return both results."""
         value = func(*pytree.tree_map(plain, args), **pytree.tree_map(plain, kwargs))
         if not self.twins:
             return value, None
@@ -256,7 +256,7 @@ class Recorder(TorchFunctionMode):
             raise error from cause
 
     def add(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
-        """Add a node with its origin: module, line and public call."""
+        """Add a node; note the module and the source line that it comes from."""
         result = tuple(pytree.tree_map(self.node_of, list(args)))
         words = pytree.tree_map(self.node_of, dict(kwargs))
         name = getattr(target, "overloadpacket", None)
@@ -272,7 +272,7 @@ class Recorder(TorchFunctionMode):
         return node
 
     def note(self, node: Node) -> None:
-        """Store the modules and the source line that a node comes from."""
+        """Store a node's module stack and source line in its meta."""
         node.meta["nn_module_stack"] = dict(self.stack)
         if fx_traceback.has_preserved_node_meta():  # the program is an fx graph
             before = fx_traceback.get_current_meta()

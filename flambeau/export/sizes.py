@@ -1,9 +1,9 @@
-"""Numbers that may differ from call to call: they compute like numbers, and leave nodes behind.
+"""Symbolic numbers: sizes that vary between calls. Arithmetic on them adds nodes to the graph.
 
 A trace runs on two inputs of different lengths at once. A length that differs between the two is
-dynamic: it is an int with the first value that knows the second one and its node in the graph.
-A number that the program reads from a tensor has no length to tell it: it is *unbacked*, and only
-what the program states by torch._check decides over it.
+dynamic: an int with the first input's value that also holds the second value and a graph node.
+A number read from a tensor is *unbacked*: no input size determines it, so only facts stated with
+torch._check can decide a branch on it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
 class SpecializationError(UserError):
-    """A program that takes another way for another length of a dynamic dimension."""
+    """The program's control flow depends on the length of a dynamic dimension."""
 
     def __init__(self, msg: str) -> None:
         super().__init__(UserErrorType.CONSTRAINT_VIOLATION, msg)
 
 
 class _Number:
-    """A symbolic number: its values for both inputs, and its node."""
+    """A symbolic number: its value for each input, and its node."""
 
     other: Any
     table: SymbolTable
@@ -52,14 +52,16 @@ class _Number:
         return bool(operator.ne(self, 0))
 
     def computed(self, function: Callable[..., Any], args: tuple) -> Any:
-        """A function of numbers that this one is among."""
+        """Apply a function to numbers that include this one."""
         return compute(function, function.__name__, args)
 
 
 @SymInt.register
 class SymbolicSize(_Number, int):
-    """A symbolic int. `other`: its value for the trace's second input. `expression`: its sum of
-    symbols."""
+    """A symbolic int.
+
+    `other`: its value for the trace's second input. `expression`: its linear form in symbols.
+    """
 
     expression: Expression
 
@@ -115,7 +117,7 @@ class SymbolicFloat(_Number, float, SymFloat):
 
 
 class SymbolicBool(SymBool):
-    """A condition over unbacked numbers: torch._check states it, and `if` asks whether it holds."""
+    """A condition on unbacked numbers. torch._check states it; `if` asks whether it holds."""
 
     def __init__(self, value: bool, make: Callable[[], Node], text: str, relation: str = "",
                  difference: Expression | None = None, table: SymbolTable | None = None) -> None:
@@ -134,7 +136,7 @@ class SymbolicBool(SymBool):
         return self.text
 
     def computed(self, function: Callable[..., Any], args: tuple) -> Any:
-        """torch.sym_not; NotImplementedError for other functions of conditions."""
+        """Return the negation for torch.sym_not; raise NotImplementedError otherwise."""
         inverse = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
         if function.__name__ != "sym_not":
             raise NotImplementedError(f"torch.export: {function.__name__} of a condition")
@@ -146,7 +148,7 @@ class SymbolicBool(SymBool):
                             inverse.get(self.relation, ""), self.difference, self.table)
 
     def known(self) -> bool | None:
-        """Whether the condition holds; None if that is unknown."""
+        """Return whether the condition holds, or None if unknown."""
         if self.difference is None or self.table is None:
             return None
         return self.table.answer(self.relation, self.difference)
@@ -158,7 +160,7 @@ class SymbolicBool(SymBool):
         return answer
 
     def state(self, message: Any = None) -> None:
-        """Have the graph check it, and the rest of the trace rely on it."""
+        """Add a runtime assertion to the graph; the rest of the trace may rely on it."""
         answer = self.known()
         if answer:
             return
@@ -184,7 +186,7 @@ def _noted(node: Node, value: Any, table: SymbolTable | None) -> Node:
 
 
 def undecided(text: str) -> GuardOnDataDependentSymNode:
-    """The error of a program that decides by a number that a tensor holds."""
+    """Return the error for a branch on a number read from a tensor."""
     error = GuardOnDataDependentSymNode(
         f"Could not guard on data-dependent expression {text} (unhinted: {text})"
     )
@@ -217,7 +219,7 @@ def _expression(value: Any) -> Expression:
 
 
 def _combined(name: str, args: tuple, value: int, other: int, table: SymbolTable) -> Expression:
-    """The expression of a computed size: a sum, or a symbol of its own."""
+    """Return the expression of a computed size: linear in symbols, or one new symbol."""
     a, b = (_expression(x) for x in args) if len(args) == 2 else (Expression(()),
                                                                       _expression(*args))
     if name in ("add", "sub", "neg"):
@@ -245,7 +247,7 @@ def _node_of(value: Any) -> Any:
 
 
 def _add_call(function: Callable[..., Any], args: tuple) -> Node:
-    """Add a node to its arguments' graph; where they have several, to the active recorder's."""
+    """Add a node to its arguments' graph, or to the active recorder's if these differ."""
     nodes = [_node_of(a) for a in args]
     graphs = {n.graph for n in nodes if isinstance(n, Node)}
     if len(graphs) > 1:
@@ -255,7 +257,7 @@ def _add_call(function: Callable[..., Any], args: tuple) -> Node:
 
 
 def compute(function: Callable[..., Any], name: str, args: tuple) -> Any:
-    """A function of numbers of which some vary."""
+    """Apply a function to numbers of which at least one is symbolic."""
     own = next(a for a in args if isinstance(a, (SymbolicSize, SymbolicFloat)))
     value, other = function(*map(plain, args)), function(*map(twin, args))
     unbacked = any(getattr(a, "unbacked", False) for a in args)
@@ -318,7 +320,7 @@ def _comparison(name: str) -> Callable[..., Any]:
 
 
 def _guard(name: str, difference: Expression, value: bool, text: str) -> None:
-    """Note what a decision asks of the length that it asks for."""
+    """Record a guard: the condition on a symbol that this branch decision implies."""
     if len(difference.terms) != 1:
         return
     (symbol, n), = difference.terms

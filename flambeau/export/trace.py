@@ -1,4 +1,4 @@
-"""export: records one run of a module as a graph of aten operators."""
+"""export: record one run of a module as a graph of aten operators."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def export(
 ) -> ExportedProgram:
     """Export a module as a graph of aten operators, recorded in one run on example inputs.
 
-    `dynamic_shapes`: for each input, by name or position, {dimension: torch.export.Dim} of those
-    dimensions that may differ from call to call; all others are fixed. `strict` and the options
-    behind it are accepted.
-    RuntimeError, with the line and the fix, for a program that asks for a tensor's value, or that
-    takes another way for another length of a dynamic dimension.
+    `dynamic_shapes`: for each input, by name or position, {dimension: torch.export.Dim} for the
+    dimensions that may vary between calls; all others are fixed. `strict` and
+    `prefer_deferred_runtime_asserts_over_guards` are ignored.
+    Raises RuntimeError, with the line and a fix, if the program reads a tensor's value or branches
+    on the length of a dynamic dimension.
 
     >>> program = torch.export.export(nn.ReLU(), (torch.ones(3),))
     >>> program.graph_signature.user_inputs, program.module()(-torch.ones(3))
@@ -74,7 +74,7 @@ def export(
     except SpecializationError as error:
         if not first.recorder.unbacked:
             raise
-        try:  # numbers out of tensors, which may be at their upper limit
+        try:  # a number read from a tensor may be at its upper bound
             return _Export(mod, args, kwargs or {}, dynamic_shapes,
                            preserve_module_call_signature).run(step=-1)
         except SpecializationError:
@@ -107,8 +107,10 @@ class _Export:
         self.calls = ModuleCalls(module, preserved)
 
     def run(self, step: int) -> ExportedProgram:
-        """The program. `step`: how far the second input's numbers are from those that the program
-        reads from tensors."""
+        """Record the program.
+
+        `step`: the difference between the inputs' values of a number read from a tensor.
+        """
         self.symbols = DimensionSymbols(self.leaves, self.dims)
         recorder = self.recorder = Recorder(self.graph, self.lift, True, step)
         self.symbols.enter(recorder.table)
@@ -133,7 +135,7 @@ class _Export:
         return program
 
     def compute(self) -> Any:
-        """The module's result. A graph runs node by node, so that its nodes hand on their meta."""
+        """Run the module. Interpret an fx graph node by node, to preserve its nodes' meta."""
         codegen = getattr(getattr(self.module, "graph", None), "_codegen", None)
         if not isinstance(self.module, GraphModule) or not isinstance(codegen, _PyTreeCodeGen):
             return self.module(*self.args, **self.kwargs)
@@ -154,7 +156,7 @@ class _Export:
             self.add_spec(InputSpec(kind, TensorArgument(node.name), path, persistent))
 
     def placeholder(self, name: str) -> Node:
-        """A node for an input, which is called otherwise if the name is taken."""
+        """Add an input node; the graph renames it if the name is taken."""
         node = self.graph.placeholder(name)
         node.target = node.name
         return node
@@ -169,7 +171,7 @@ class _Export:
             return self.placeholder(name)
 
     def add_spec(self, spec: InputSpec) -> None:
-        """Add the signature's entry for an input that is not the caller's."""
+        """Add the signature entry of a hidden input, before the caller's inputs."""
         place = next((i for i, s in enumerate(self.inputs) if s.kind is InputKind.USER_INPUT),
                      len(self.inputs))
         self.inputs.insert(place, spec)
@@ -188,7 +190,7 @@ class _Export:
             self.inputs.append(InputSpec(InputKind.USER_INPUT, arg, None))
 
     def lift(self, value: Tensor) -> Node:
-        """Add an input for a tensor that is neither passed nor part of the module's state."""
+        """Add an input for a tensor that is neither an argument nor module state."""
         count = sum("lifted_tensor_" in name for name in self.constants)
         path = next((f"{path}." for path, _ in reversed(self.recorder.stack.values()) if path), "")
         names = self.paths.get(id(value)) or [f"{path}lifted_tensor_{count}"]
@@ -201,7 +203,7 @@ class _Export:
     # ---------------------------------------------------------------- the result
 
     def finish(self, recorder: Recorder, result: Any) -> ExportedProgram:
-        """Add the output, and drop unused nodes."""
+        """Add the output, drop dead nodes, and build the program."""
         leaves, out_spec = pytree.tree_flatten(result)
         nodes = [recorder.node_of(leaf) for leaf in leaves]
         self.graph.output(tuple(nodes))
@@ -227,7 +229,7 @@ class _Export:
         return program
 
     def verify(self, program: ExportedProgram, others: list[Any]) -> None:
-        """Raise unless graph and program agree on the second input's sizes."""
+        """Raise SpecializationError unless graph and module agree on the second input."""
         args, kwargs = pytree.tree_unflatten(others, self.in_spec)
         with no_grad():
             try:
@@ -246,7 +248,7 @@ class _Export:
                 raise self.specialized()
 
     def specialized(self) -> SpecializationError:
-        """Return the error for a program whose graph is only valid for the example's sizes."""
+        """Return the error for a graph that is only valid for the example's sizes."""
         error = SpecializationError(
             f"Constraints violated ({', '.join(self.symbols.names)})! For more information, run "
             "with TORCH_LOGS=\"+dynamic\".\n  - the program computes otherwise for another length "
@@ -258,13 +260,13 @@ class _Export:
 
 
 def _writes(node: Node) -> bool:
-    """Whether a node changes a tensor in place, which others may see."""
+    """Return whether a node writes to a tensor in place."""
     name = getattr(node.target, "__name__", "").partition(".")[0]
     return node.op == "call_function" and name.endswith("_") and not name.startswith("_")
 
 
 def _draws(node: Node) -> bool:
-    """Whether a node draws random numbers."""
+    """Return whether a node draws random numbers."""
     name = getattr(node.target, "__name__", "").partition(".")[0]
     off = name.endswith("dropout") and len(node.args) > 2 and node.args[2] is False
     return name in _RANDOM and not off
@@ -287,7 +289,7 @@ def _parameter_names(signature: inspect.Signature, args: tuple, kwargs: dict) ->
 
 
 def _labels(names: list[str], args: tuple, kwargs: dict) -> list[str]:
-    """A name for each leaf: `x`, or `x_0`, `x_key` inside a container."""
+    """Return a name for each leaf: `x`, or `x_0` and `x_key` inside containers."""
     labels = []
     for name, value in zip(names, [*args, *kwargs.values()], strict=True):
         for path, _ in pytree.tree_leaves_with_path(value):

@@ -1,6 +1,6 @@
-"""torch.jit: `load` runs TorchScript archives; `trace` and `script` make modules to save as such.
+"""torch.jit: run TorchScript archives with `load`; make modules to save with `trace` and `script`.
 
-traced.py records graphs, scripted.py wraps Python; torchscript/ reads and writes archives.
+traced.py records graphs, scripted.py wraps Python, torchscript/ reads and writes archives.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _isinstance = isinstance
 
 
 def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """Write a scripted, traced or loaded module. Raises NotImplementedError for others."""
+    """Write a scripted, traced or loaded module. Raise NotImplementedError for others."""
     _traced().save(m, f, _extra_files)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None,
          _restore_shapes: bool = False) -> Any:
-    """Load a module that `save` wrote. Runs no Python from the file."""
+    """Load a module without running Python from the file."""
     return _traced().load(f, map_location, _extra_files, _restore_shapes)
 
 
@@ -45,7 +45,7 @@ class TracerWarning(Warning):
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,
            example_inputs: Any = None) -> Any:
-    """Wrap a module or function: calls run its Python, `save` writes it as TorchScript.
+    """Wrap a module or function: calls run its Python code, `save` writes it as TorchScript.
 
     A module becomes a RecursiveScriptModule that shares its tensors, a function a ScriptFunction;
     other objects are returned unchanged. Compilation happens only for `code` or `save`.
@@ -68,9 +68,9 @@ def script_method(fn: Any) -> Any:
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Record the operators that a module or function calls on example inputs, as a graph.
+    """Record the operators that a module or function calls on example inputs as a graph.
 
-    Raises RuntimeError with the line and the fix if that is not possible.
+    Raises RuntimeError, with the line and a fix, if that is not possible.
     """
     return _traced().trace(func, example_inputs, *args, **kwargs)
 
@@ -81,11 +81,11 @@ def trace_module(mod: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
-    """Return a copy of a scripted module in eval mode whose state belongs to its program.
+    """Return a copy of a scripted module in eval mode, with its state hidden in the program.
 
-    Of attributes and methods, `forward` and the preserved ones can be reached; the rest can neither
-    be read nor changed. Results stay the same; `optimize_numerics` is accepted.
-    Raises RuntimeError for a module that is not scripted, in training mode, or lacks an attribute
+    Only `forward` and the preserved attributes and methods stay accessible. Results do not change;
+    `optimize_numerics` is ignored.
+    Raises RuntimeError if the module is not scripted, is in training mode, or lacks an attribute
     to preserve.
 
     >>> frozen = torch.jit.freeze(torch.jit.script(nn.Linear(2, 1)).eval())
@@ -96,7 +96,7 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """Freeze the module in eval mode, with `other_methods`; results stay the same.
+    """Switch the module to eval mode and freeze it, preserving `other_methods`.
 
     Raises RuntimeError for a module that is not scripted.
     """
@@ -141,7 +141,7 @@ _fork, _wait = fork, wait
 
 
 def set_fusion_strategy(strategy: Any) -> list[tuple[str, int]]:
-    """Accept any strategy without effect: there is no fuser."""
+    """Ignore the strategy, since there is no fuser; return PyTorch's defaults."""
     return [("STATIC", 2), ("DYNAMIC", 10)]
 
 
@@ -155,17 +155,17 @@ def onednn_fusion_enabled() -> bool:
 
 
 def optimized_execution(should_optimize: bool) -> AbstractContextManager[None]:
-    """Return a context without effect."""
+    """Return a no-op context."""
     return nullcontext()
 
 
 def fuser(name: str) -> AbstractContextManager[None]:
-    """Return a context without effect."""
+    """Return a no-op context."""
     return nullcontext()
 
 
 class strict_fusion(nullcontext[None]):
-    """A context without effect."""
+    """A no-op context."""
 
 
 def _overload(func: Any) -> Any:
@@ -182,7 +182,7 @@ def is_scripting() -> bool:
 
 
 def is_tracing() -> bool:
-    """Return whether `trace` runs the code that asks.
+    """Return whether `trace` is recording.
 
     >>> torch.jit.is_tracing()
     False
@@ -209,7 +209,7 @@ def unused(fn: Any) -> Any:
 
 
 def export(fn: Any) -> Any:
-    """Mark a method to be saved besides `forward`."""
+    """Mark a method to save in addition to `forward`."""
     return _mark(fn, "export")
 
 
@@ -227,13 +227,13 @@ def annotate(the_type: Any, the_value: Any) -> Any:
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:
-    """Python's `isinstance`, where List[int] etc. stand for their containers."""
+    """Call Python's `isinstance`, treating List[int] etc. as their container class."""
     targets = target_type if _isinstance(target_type, tuple) else (target_type,)
     return any(_isinstance(obj, getattr(t, "__origin__", t)) for t in targets)
 
 
 class Attribute:
-    """A value with its TorchScript type."""
+    """A value and its TorchScript type."""
 
     def __init__(self, value: Any, type: Any) -> None:
         self.value, self.type = value, type

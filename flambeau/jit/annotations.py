@@ -1,6 +1,6 @@
 """torch.jit.annotations: names that TorchScript recognizes in annotations.
 
-`BroadcastingList2[int]` accepts one number or a list of two; it has no effect in Python.
+`BroadcastingList2[int]` accepts a scalar or a list of two; it has no effect in Python.
 """
 
 from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: UP035  # its public names

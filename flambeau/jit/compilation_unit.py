@@ -1,4 +1,4 @@
-"""CompilationUnit: functions defined by source text, each scripted as by `torch.jit.script`."""
+"""CompilationUnit: functions defined by source text and scripted with `torch.jit.script`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _numbers = itertools.count(1)
 
 
 class CompilationUnit:
-    """The functions defined by a source text, as attributes.
+    """Functions defined by source text, available as attributes.
 
     >>> unit = torch.jit.CompilationUnit('''
     ... def double(x):
@@ -37,7 +37,7 @@ class CompilationUnit:
             self.define(lang, _frames_up=_frames_up + 1)
 
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
-        """Add the functions defined by a text. Raises RuntimeError for other statements."""
+        """Add the functions that a text defines. Raise RuntimeError for other statements."""
         text = textwrap.dedent(lang)
         try:
             tree = ast.parse(text)
@@ -56,7 +56,7 @@ class CompilationUnit:
                 self._functions[statement.name] = ScriptFunction(space[statement.name])
 
     def find_function(self, name: str) -> ScriptFunction | None:
-        """Return the function of this name, or None."""
+        """Return the function with this name, or None."""
         return self._functions.get(name)
 
     def get_functions(self) -> list[ScriptFunction]:

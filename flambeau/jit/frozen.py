@@ -1,4 +1,4 @@
-"""Results of `torch.jit.freeze`: modules in eval mode whose state can no longer be reached."""
+"""Results of `torch.jit.freeze`: modules in eval mode whose state is no longer accessible."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["FrozenModule", "freeze"]
 
 
 class FrozenModule(RecursiveScriptModule):
-    """A copy of a scripted module that has its forward, and of its attributes the preserved ones.
+    """A copy of a scripted module that exposes only `forward` and the preserved attributes.
 
     Parameters, buffers and submodules belong to the program: `state_dict()` is empty, and `train()`
-    changes no result.
+    does not affect results.
     """
 
     def __init__(self, module: ScriptModule, preserved: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ class FrozenModule(RecursiveScriptModule):
 def freeze(module: Any, preserved_attrs: Sequence[str] | None = None) -> FrozenModule:
     """Return a frozen copy of a scripted, traced or loaded module.
 
-    Raises RuntimeError for other modules, in training mode, and for unknown attributes.
+    Raises RuntimeError for other modules, training mode, and unknown attributes.
     """
     if not isinstance(module, ScriptModule):
         raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script "

@@ -1,5 +1,7 @@
-"""Errors that leave TorchScript: what its code raises is a torch.jit.Error, what an operator raises
-a RuntimeError."""
+"""Convert errors at the boundary of scripted code, as PyTorch's interpreter reports them.
+
+Exceptions from the program become torch.jit.Error, those from operators RuntimeError.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _MISMATCHES = (
 
 
 def convert_error(error: Exception) -> Exception:
-    """The error that PyTorch's interpreter raises in place of one of Python; it may be the same."""
+    """Return the error that PyTorch's interpreter would raise; it may be `error` itself."""
     if isinstance(error, (ScriptError, NotImplementedError)):
         return error
     is_operators = _is_raised_by_operator(error.__traceback__)
@@ -40,7 +42,7 @@ def convert_error(error: Exception) -> Exception:
 
 
 def _describe_mismatch(message: str) -> str:
-    """PyTorch's text for a call with too few or too many arguments; "" for other messages."""
+    """Return PyTorch's text for a wrong argument count, or "" for other messages."""
     for pattern, text in _MISMATCHES:
         if matched := re.fullmatch(pattern, message):
             return matched.expand(text)
@@ -48,7 +50,7 @@ def _describe_mismatch(message: str) -> str:
 
 
 def _is_raised_by_operator(traceback: TracebackType | None) -> bool:
-    """Whether the library raised the error, not the program."""
+    """Return whether the library raised the error, rather than the program."""
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     if traceback is None:

@@ -1,8 +1,8 @@
 """Results of `torch.jit.script`: Python modules and functions, compiled when saved.
 
-Calls run the original Python, so everything works as without `script`, but for the types of errors
-(script_errors.py). `code` and `save` generate
-TorchScript from its source; an unsupported line raises NotImplementedError.
+Calls run the original Python, so behavior is unchanged except for error types (script_errors.py).
+`code` and `save` generate TorchScript from the source; an unsupported line raises
+NotImplementedError.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ScriptFunction:
             raise converted from error
 
     def _script(self) -> Script:
-        """Wrap the function as a module's forward: archives store functions this way."""
+        """Wrap the function as a module's forward, the way archives store functions."""
         function = self._flambeau_function
         holder = type("PlaceholderModule", (Module,), {})()
         holder.__dict__["_flambeau_forward"] = function
@@ -74,7 +74,7 @@ class ScriptFunction:
         raise error
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive of a module whose forward is the function."""
+        """Write an archive of a module with the function as its forward."""
         self._script().save(f, _extra_files)
 
     def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
@@ -97,7 +97,7 @@ class ScriptedModule(RecursiveScriptModule):
     """A Python module whose class derives from this one and the module's original class."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run `forward`, with hooks; what its code raises leaves as a torch.jit.Error."""
+        """Run `forward` and hooks; convert the errors they raise (script_errors.py)."""
         try:
             return super().__call__(*args, **kwargs)
         except Exception as error:
@@ -122,8 +122,9 @@ class ScriptedModule(RecursiveScriptModule):
         return self._script().code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive that PyTorch can read too. Raises NotImplementedError, before writing
-        anything, for a source line that TorchScript or this writer does not support.
+        """Write an archive that PyTorch can read too.
+
+        Raises NotImplementedError, before writing anything, for an unsupported source line.
         """
         self._save_as(f, _extra_files, is_frozen=False)
 
@@ -132,7 +133,7 @@ class ScriptedModule(RecursiveScriptModule):
 
 
 def _scripted_class(kind: type[Module]) -> type[ScriptedModule]:
-    """Return the scripted subclass of a module class, one per class."""
+    """Return the scripted subclass of a module class, creating it once per class."""
     known = _CLASSES.get(kind)
     if known is not None:
         return known
@@ -154,7 +155,7 @@ def script(obj: Any) -> Any:
 
 
 def _script_module(module: Module, seen: dict[int, Module]) -> Module:
-    """Create a module of the scripted class with the same tensors; likewise for submodules."""
+    """Return a module of the scripted class that shares tensors, recursively."""
     if isinstance(module, ScriptModule):
         return module
     if id(module) not in seen:

@@ -1,4 +1,4 @@
-"""Traced modules: graphs of aten operators, in archives that run no code when read."""
+"""Traced modules: graphs of aten operators. Reading their archives runs no code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Function(Module):
 
 
 class TracedModule(RecursiveScriptModule):
-    """A module that runs a recorded graph. `graph` shows it, `save` writes it."""
+    """A module that runs a recorded graph: `graph` shows it, `save` writes it."""
 
     def __init__(self, program: ExportedProgram, name: str) -> None:
         super().__init__()
@@ -62,8 +62,9 @@ class TracedModule(RecursiveScriptModule):
         return self.__dict__["_flambeau_own"].code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write a TorchScript archive, which PyTorch can read too; for a graph that TorchScript
-        cannot express, write a torch.export archive.
+        """Write a TorchScript archive, which PyTorch can read too.
+
+        For a graph that TorchScript cannot express, write a torch.export archive instead.
         """
         self._save_as(f, _extra_files, is_frozen=False)
 
@@ -79,9 +80,9 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_input
           **options: Any) -> Any:
     """Record a TracedModule from one run of a module or function on example inputs.
 
-    Other input sizes are supported if the program computes with sizes, but not if it branches on
-    them. PyTorch's options are accepted. A module with quantized parts is scripted. Raises
-    RuntimeError, with the line and the fix, for a program that reads a tensor's value.
+    The trace supports other input sizes unless the program branches on them. PyTorch's options are
+    ignored. A module with quantized parts is scripted instead.
+    Raises RuntimeError, with the line and a fix, if the program reads a tensor's value.
 
     >>> traced = torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3))
     >>> traced(torch.ones(5, 3)).shape
@@ -94,7 +95,7 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_input
     if isinstance(example_inputs, list):
         example_inputs = tuple(example_inputs)
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
-    if isinstance(func, Module) and is_quantized(func):  # a graph has no packed weights
+    if isinstance(func, Module) and is_quantized(func):  # graphs cannot hold packed weights
         return script(func)
     module = func if isinstance(func, Module) else _Function(func)
     name = type(func).__name__ if isinstance(func, Module) else func.__name__
@@ -112,7 +113,7 @@ _REFUSALS = (SpecializationError, RuntimeError, IndexError, ValueError)
 def _export_for_most_sizes(
     module: Module, inputs: tuple, kwargs: dict[str, Any]
 ) -> ExportedProgram:
-    """Export with all sizes dynamic; else the first of each input; else those that may vary."""
+    """Export with all sizes dynamic; failing that, axis 0 of each input; else axis by axis."""
     names = [n for n, _ in zip(inspect.signature(module.forward).parameters, inputs, strict=False)]
     if len(names) != len(inputs) or not all(isinstance(x, Tensor) for x in inputs):
         return export(module, inputs, kwargs)
@@ -134,7 +135,7 @@ def _export_for_most_sizes(
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Write a scripted, traced or loaded module. Raises NotImplementedError for others.
+    """Write a scripted, traced or loaded module. Raise NotImplementedError for others.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -156,7 +157,7 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None,
          _restore_shapes: bool = False) -> Any:
-    """Read a TorchScript archive or one from `save`. Runs no Python from the file.
+    """Read a TorchScript archive or one from `save` without running Python from the file.
 
     Raises RuntimeError for a damaged file, ValueError for a path that is not a file.
     """

@@ -1,1 +1,1 @@
-"""PyTorch's `.pt2` files: their JSON, read and written."""
+"""Read and write the JSON of PyTorch's `.pt2` files."""

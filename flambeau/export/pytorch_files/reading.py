@@ -1,6 +1,6 @@
-"""Reads PyTorch's `.pt2` files: runs their graph once and records it as one of flambeau's.
+"""Read PyTorch's `.pt2` files: run the graph once and record it as a flambeau graph.
 
-Only aten operators and arithmetic on sizes may be called; no code in the file is run.
+The graph may only call aten operators and arithmetic on sizes. No code from the file runs.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from ..trace import export
 
 __all__ = ["DTYPES", "load", "read_tensors"]
 
-# The file's own numbers for dtypes and memory formats.
+# The schema's numbers for dtypes and memory formats; they differ from c10's.
 DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
            8: "float64", 9: "complex32", 10: "complex64", 11: "complex128", 12: "bool",
            13: "bfloat16", 28: "uint16", 29: "float8_e4m3fn", 30: "float8_e5m2"}
-_MEMORY_FORMATS = {1: 0, 2: 2, 3: 3, 4: 1}  # to those of c10::MemoryFormat
+_MEMORY_FORMATS = {1: 0, 2: 2, 3: 3, 4: 1}  # -> c10::MemoryFormat
 _PYTHON = {f"_operator.{name}": getattr(operator, name) for name in (
     "add", "sub", "mul", "floordiv", "mod", "truediv", "neg", "pow", "eq", "ne", "lt", "le", "gt",
     "ge", "getitem")}
-# Statements about the graph, which compute nothing.
+# Assertions, skipped here: they compute nothing.
 _CHECKS = frozenset(("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range",
                      "sym_constrain_range_for_size", "_assert_async"))
 
 
 def load(archive: ArchiveReader) -> ExportedProgram:
-    """Return the program in PyTorch's archive. RuntimeError if it has no example inputs to record
-    it with, NotImplementedError for an operator that flambeau lacks.
+    """Read the program in PyTorch's archive.
+
+    Raises NotImplementedError for an operator that flambeau lacks.
     """
     document = json.loads(archive.read("models/model.json"))
     module = _Graph(archive, document["graph_module"])
@@ -57,7 +58,7 @@ def load(archive: ArchiveReader) -> ExportedProgram:
 
 
 def _inputs(archive: ArchiveReader, module: _Graph) -> tuple[tuple, dict[str, Any]]:
-    """Return the file's example inputs, or zeros of the sizes that it names."""
+    """Return the file's example inputs, or zeros of the sizes it records."""
     name = "data/sample_inputs/model.pt"
     if archive.has(name) and archive.size(name):
         args, kwargs = load_tensors(io.BytesIO(archive.read(name)), weights_only=True)
@@ -66,12 +67,12 @@ def _inputs(archive: ArchiveReader, module: _Graph) -> tuple[tuple, dict[str, An
 
 
 def read_tensors(archive: ArchiveReader, kind: str, config: str) -> dict[str, Any]:
-    """The tensors of a folder, whose bytes are windows of a dtype."""
+    """Return the tensors listed in a folder's config, by name."""
     name = f"data/{kind}/{config}"
     if not archive.has(name):
         return {}
     result: dict[str, Any] = {}
-    known: dict[str, Any] = {}  # by path: tied parameters are one tensor
+    known: dict[str, Any] = {}  # by path, so that tied parameters stay one tensor
     for key, entry in json.loads(archive.read(name))["config"].items():
         if entry["path_name"] in known:
             result[key] = known[entry["path_name"]]
@@ -95,7 +96,7 @@ def read_tensors(archive: ArchiveReader, kind: str, config: str) -> dict[str, An
 
 
 class _Graph(Module):
-    """A file's graph as a module that runs node by node."""
+    """A module that interprets a file's graph node by node."""
 
     def __init__(self, archive: ArchiveReader, document: dict[str, Any]) -> None:
         super().__init__()
@@ -114,7 +115,7 @@ class _Graph(Module):
         own["forward"] = _with_names(self._run, call.get("forward_arg_names") or [])
 
     def _read_input(self, kind: str, entry: dict[str, Any], tensors: dict[str, Any]) -> None:
-        """Return a parameter, a buffer, a constant, or the caller's argument."""
+        """Register a parameter, buffer, constant or argument of the graph."""
         if kind == "user_input":
             (_, value), = entry["arg"].items()
             name = value.get("name") or value.get("as_name") if isinstance(value, dict) else ""
@@ -141,7 +142,7 @@ class _Graph(Module):
             owner.register_buffer(last, tensors[target], persistent=bool(entry["persistent"]))
 
     def dynamic_shapes(self) -> list[dict[int, Any] | None]:
-        """Return the inputs' dynamic axes."""
+        """Return the dynamic axes of each input, or None if it has none."""
         values = self._flambeau_graph["tensor_values"]
         result: list[dict[int, Any] | None] = []
         for name, kind, _ in self._flambeau_inputs:
@@ -152,7 +153,7 @@ class _Graph(Module):
         return result
 
     def example(self) -> tuple:
-        """Return zeros for each input, of the sizes that the file names."""
+        """Return zeros for each input, of the sizes in the file."""
         values = self._flambeau_graph["tensor_values"]
         result = []
         for name, kind, _ in self._flambeau_inputs:
@@ -207,7 +208,7 @@ def _with_names(function: Callable[..., Any], names: list[Any]) -> Callable[...,
 
 
 def _compute(node: dict[str, Any], values: dict[str, Any]) -> None:
-    """One node: its operator on what is known, its results by their names."""
+    """Run one node on `values` and store its results there by name."""
     target = str(node["target"])
     parts = target.split(".")
     if len(parts) == 5 and parts[:3] == ["torch", "ops", "aten"] and parts[3] in _CHECKS:

@@ -1,6 +1,6 @@
-"""Writes an exported program as the JSON of PyTorch's `.pt2` files.
+"""Write an exported program as the JSON of PyTorch's `.pt2` files.
 
-The graph names aten's operators and their overloads; `torch.export.load` of PyTorch reads it.
+The graph calls aten overloads by name. PyTorch's `torch.export.load` can read it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Unwritable", "document_of", "tensor_meta"]
 _NUMBERS = {name: n for n, name in DTYPES.items()}
 _MEMORY_FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3,
                    "preserve_format": 4}
-# Methods that convert to a dtype, which aten knows as `to`.
+# Conversion methods, written as aten's `to`.
 _CASTS = {"bool": bool_, "bfloat16": bfloat16, "byte": uint8, "char": int8, "double": float64,
           "float": float32, "half": float16, "int": int32, "long": int64, "short": int16}
 _PYTHON = frozenset(("add", "sub", "mul", "floordiv", "mod", "truediv", "neg", "pow", "eq", "ne",
@@ -41,11 +41,11 @@ _PYTHON = frozenset(("add", "sub", "mul", "floordiv", "mod", "truediv", "neg", "
 
 
 class Unwritable(Exception):
-    """A part of the program that PyTorch's files have no word for."""
+    """Raised for a part of the program that PyTorch's format cannot express."""
 
 
 def document_of(program: Any) -> dict[str, Any]:
-    """Return the program as PyTorch's schema 8.20. Unwritable if a call has no aten operator."""
+    """Return the program in PyTorch's schema 8.20. Raise Unwritable for a non-aten call."""
     module = program.graph_module
     graph = _GraphWriter(module, program._table).write()
     specs = program.graph_signature
@@ -69,7 +69,7 @@ def document_of(program: Any) -> dict[str, Any]:
 
 
 def _ranges(program: Any) -> dict[str, Any]:
-    """The bounds of the symbols that sizes are expressed in."""
+    """Return the range of each size symbol, by name."""
     symbols = {} if program._table is None else program._table.symbols
     return {s.name: {"min_val": None if s.low <= -INFINITE else s.low,
                      "max_val": None if s.high >= INFINITE else s.high}
@@ -103,14 +103,14 @@ def _constant(value: Any) -> dict[str, Any]:
 
 
 def _float(value: float) -> Any:
-    """Return a number as JSON has it."""
+    """Convert a float for JSON: "NaN", "Infinity" and "-Infinity" are text."""
     if math.isfinite(value):
         return float(value)
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def tensor_meta(tensor: Tensor, sizes: list[Any] | None = None) -> dict[str, Any]:
-    """Return what the file says of a tensor. `sizes`: its lengths as JSON, where some vary."""
+    """Return a tensor's metadata as JSON. `sizes`: its JSON lengths, if some are dynamic."""
     if tensor.dtype.name not in _NUMBERS:
         raise Unwritable(f"a tensor of {tensor.dtype}")
     return {
@@ -123,14 +123,14 @@ def tensor_meta(tensor: Tensor, sizes: list[Any] | None = None) -> dict[str, Any
 
 
 class _GraphWriter:
-    """Writes one graph; those of control flow operators have writers of their own."""
+    """Writes one graph. Subgraphs of control flow operators get separate writers."""
 
     def __init__(self, module: Any, table: Any) -> None:
         self.module, self.table = module, table
         self.tensors: dict[str, Any] = {}
         self.numbers: dict[str, Any] = {}
         self.truths: dict[str, Any] = {}
-        self.unpacked: set[Node] = set()  # the getitem nodes that name an operator's results
+        self.unpacked: set[Node] = set()  # getitem nodes, written as result names
 
     def write(self) -> dict[str, Any]:
         """Return the graph as JSON."""
@@ -151,7 +151,7 @@ class _GraphWriter:
     # ---------------------------------------------------------------- calls
 
     def call(self, node: Node) -> dict[str, Any]:
-        """Return a node that calls an operator."""
+        """Return a call node as JSON."""
         target: Any = node.target
         name = getattr(target, "__name__", "")
         if getattr(target, "__module__", "") == "torch.ops.higher_order":
@@ -171,7 +171,7 @@ class _GraphWriter:
                 "name": node.name}
 
     def operator(self, node: Node, name: str, overload: str) -> tuple[str, list[Any], list[Any]]:
-        """Return a call of one of aten's operators."""
+        """Return target, inputs and outputs of an aten call."""
         arguments = node.args
         if name in _CASTS and len(arguments) == 1:
             name, overload, arguments = "to", "dtype", (*arguments, _CASTS[name])
@@ -187,14 +187,14 @@ class _GraphWriter:
                 self.results(node, schema))
 
     def control_flow(self, node: Node) -> tuple[str, list[Any], list[Any]]:
-        """Return a call of a control flow operator, with its functions as graphs."""
+        """Return target, inputs and outputs of a control flow call; functions become graphs."""
         name = getattr(node.target, "__name__", "")
         inputs = [self.named("", self.value(v)) for v in node.args]
         values = node.meta["val"]
         return f"torch.ops.higher_order.{name}", inputs, self.parts(node, values)
 
     def results(self, node: Node, schema: Schema) -> list[Any]:
-        """Return the names of a call's results, and note what they are."""
+        """Return references to a call's results and record their metadata."""
         returns, value = schema.returns, node.meta["val"]
         if returns == "()":
             return []
@@ -205,7 +205,7 @@ class _GraphWriter:
         return [self.result(node.name, value, node)]
 
     def parts(self, node: Node, values: Any) -> list[Any]:
-        """Return the names of the parts of a result: those of the nodes that take them out."""
+        """Return references to the parts of a result, named after their getitem nodes."""
         takers: dict[int, Node] = {}
         for user in node.users:
             if user.target is not operator.getitem or not isinstance(user.args[1], int):
@@ -218,7 +218,7 @@ class _GraphWriter:
                             takers.get(i, node)) for i, value in enumerate(values)]
 
     def result(self, name: str, value: Any, node: Node) -> dict[str, Any]:
-        """Return a result by name, and note what it is."""
+        """Return a reference to a result and record its metadata."""
         if isinstance(value, Tensor):
             self.tensors[name] = tensor_meta(value, self.sizes(value, node))
             return {"as_tensor": {"name": name}}
@@ -238,7 +238,7 @@ class _GraphWriter:
         return {"as_expr": {"expr_str": text, "hint": {kind: plain(value)}}}
 
     def sizes(self, value: Tensor, node: Node) -> list[Any]:
-        """Return a tensor's lengths, with expressions for those that vary."""
+        """Return a tensor's lengths, with expressions for the dynamic ones."""
         others = node.meta.get("other_sizes") or value.shape
         result = []
         for n, other in zip(map(plain, value.shape), others, strict=True):
@@ -256,7 +256,7 @@ class _GraphWriter:
         return {"name": name, "arg": argument, "kind": kind}
 
     def argument(self, kind: str, value: Any) -> dict[str, Any]:
-        """Return an argument of a type that a schema names."""
+        """Return an argument as JSON, given its type in the schema."""
         bare = kind.removesuffix("?")
         if value is None:
             return {"as_none": True}
@@ -281,7 +281,7 @@ class _GraphWriter:
         return {kinds[atom]: [_float(v) if atom == "float" else v for v in values]}
 
     def value(self, value: Any) -> dict[str, Any]:
-        """Return an argument by its own type."""
+        """Return an argument as JSON, by its Python type."""
         if isinstance(value, Node):
             return self.reference(value)
         if isinstance(value, dtype):
@@ -302,7 +302,7 @@ class _GraphWriter:
         return _constant(value)
 
     def reference(self, node: Node) -> dict[str, Any]:
-        """Return the value of a node; the graph of a function for one that names a module."""
+        """Return a reference to a node; for get_attr, the subgraph itself."""
         if node.op == "get_attr":
             child = getattr(self.module, str(node.target))
             return {"as_graph": {"name": str(node.target),
@@ -317,7 +317,7 @@ class _GraphWriter:
         raise Unwritable(f"{node.name}, of type {type(value)}")
 
     def origin(self, node: Node) -> dict[str, str]:
-        """Return the lines and modules that a node comes from."""
+        """Return the module stack and source line of a node."""
         stack = [f"{key},{path},{kind if isinstance(kind, str) else kind.__qualname__}"
                  for key, (path, kind) in node.meta.get("nn_module_stack", {}).items()]
         metadata = {"nn_module_stack": ";".join(stack)} if stack else {}
@@ -327,7 +327,7 @@ class _GraphWriter:
 
 
 def _is_of_aten(function: Any, count: int) -> bool:
-    """Return whether a public function takes arguments in the order of its namesake in aten."""
+    """Return whether a function takes its arguments in the order of its aten namesake."""
     known = schemas(getattr(function, "__name__", ""))
     try:
         names = list(inspect.signature(inspect.unwrap(function)).parameters)
@@ -338,7 +338,7 @@ def _is_of_aten(function: Any, count: int) -> bool:
 
 
 def _values(value: Any) -> Any:
-    """Return arguments with the values of nodes in their places."""
+    """Return arguments with nodes replaced by their values."""
     if isinstance(value, Node):
         return value.meta.get("val")
     if isinstance(value, (list, tuple)):

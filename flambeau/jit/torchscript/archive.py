@@ -1,4 +1,4 @@
-"""`load`: read a TorchScript archive as a module. Only translated code of the archive runs."""
+"""`load`: read a TorchScript archive as a module. Archive code runs only after translation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _open(file: Any) -> Any:
 
 
 def is_torchscript(file: Any) -> bool:
-    """Return whether a file is a TorchScript archive. Keeps a file object's position."""
+    """Return whether a file is a TorchScript archive. Preserves a file object's position."""
     with _open(file) as opened:
         start = opened.tell()
         try:
@@ -36,8 +36,10 @@ def is_torchscript(file: Any) -> bool:
 
 def load(file: Any, map_location: MapLocation = None,
          extra_files: dict[str, Any] | None = None) -> LoadedModule:
-    """Load the module in an archive. Fill `extra_files` with the named entries, as bytes. Raises
-    RuntimeError for a damaged archive or an unknown operator.
+    """Load the module in an archive.
+
+    Fills `extra_files` with the named entries, as bytes. Raises RuntimeError for a damaged archive
+    or an unknown operator.
     """
     with _open(file) as opened:
         archive = ArchiveReader(opened)

@@ -1,7 +1,7 @@
 """TorchScript operators on numbers, strings, lists and dicts; some also apply to tensors.
 
-PyTorch names them like aten operators: `torch.append(list, value)`, `torch.len(dict)`,
-`torch.add(2, 3)`. The argument types decide what a name does.
+Archives call them like aten operators: `torch.append(list, value)`, `torch.len(dict)`,
+`torch.add(2, 3)`. The argument types select the implementation.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _true_divide(a: Any, b: Any, **_: Any) -> Any:
     return a / b
 
 
-# Names shared with tensor operators: their meaning if no argument is a tensor.
+# Names shared with tensor operators: used if no argument is a tensor.
 MIXED: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _true_divide,
     "floordiv": operator.floordiv, "remainder": operator.mod, "pow": operator.pow,

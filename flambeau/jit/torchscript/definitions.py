@@ -1,4 +1,4 @@
-"""Definitions in an archive's code: functions, and classes of modules, objects and tuples."""
+"""Definitions in archive code: functions, and classes of modules, objects and tuples."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Function:
 
     @property
     def declaration(self) -> str:
-        """The function's name with parameters and types."""
+        """The function's signature: name, parameters and types."""
         shown = [f"{ast.unparse(a.annotation)} {a.arg}" if a.annotation is not None else a.arg
                  for a in self.definition.args.args]
         returns = self.definition.returns
@@ -92,7 +92,7 @@ class Function:
 
     @property
     def code(self) -> str:
-        """The source in the archive, without the class of `self`."""
+        """The function's source, without the annotation of `self`."""
         lines, node = self.program.lines(self.filename), self.definition
         signature = lines[node.lineno - 1 : node.body[0].lineno - 1]
         body = lines[node.body[0].lineno - 1 : node.end_lineno]
@@ -112,7 +112,7 @@ class Function:
 
 
 class ClassType:
-    """A class and its declarations. `python` is its Python class, if it has one."""
+    """A class and its declarations. `python` is the matching Python class, if any."""
 
     def __init__(self, program: Program, qualified_name: str, kind: str) -> None:
         self.program, self.qualified_name, self.kind = program, qualified_name, kind
@@ -140,7 +140,7 @@ class ClassType:
         return result
 
     def is_type_of(self, value: Any) -> bool:
-        """Return whether a value is of this class."""
+        """Return whether a value is an instance of this class."""
         if self.python is not None:
             return isinstance(value, self.python)
         if self.kind == "interface":
@@ -158,7 +158,7 @@ _KINDS = {"Module": "module", "NamedTuple": "named tuple", "Enum": "enum",
 
 def define_class(program: Program, qualified_name: str, node: ast.ClassDef,
                  filename: str) -> ClassType:
-    """Create the class that a statement defines. Methods are translated when called."""
+    """Create the class that a statement defines. Its methods are translated on first call."""
     bases = [ast.unparse(b) for b in node.bases] or ["object"]
     kind = _KINDS.get(bases[0])
     if len(bases) != 1 or kind is None or node.decorator_list or node.keywords:

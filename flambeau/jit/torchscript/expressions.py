@@ -1,7 +1,7 @@
-"""Translate TorchScript expressions to Python expressions that can reach only operators.
+"""Translate TorchScript expressions to Python expressions that can access only operators.
 
-Local names get a prefix. Other names must resolve to an operator, class or constant of the archive,
-or are refused. Attributes and methods go through runtime.py, which knows what a value declares.
+Local names get a prefix. Other names must resolve to an operator, class or constant of the archive.
+Attributes and methods go through runtime.py, which checks what a value declares.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMPARISONS = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
     ast.Is: "__is__", ast.IsNot: "__isnot__", ast.In: "__contains__",
 }
-# Called by their bare names.
+# Operators called by their bare names.
 _BUILTINS = frozenset("""
     int float bool str complex len print range list tuple dict min max abs sum all any round sorted
     zip enumerate ord chr hex oct bin pow divmod unchecked_unwrap_optional fork awaitable reversed
@@ -34,7 +34,7 @@ _BUILTINS = frozenset("""
 
 
 class ScriptSyntaxError(RuntimeError):
-    """Code that is not TorchScript, or uses an unknown operator."""
+    """Raised for code that is not TorchScript or that uses an unknown operator."""
 
 
 class Expressions:
@@ -123,11 +123,11 @@ class Expressions:
     special_unchecked_cast = special_annotate
 
     def special_uninitialized(self, node: ast.Call) -> ast.expr:
-        """Translate to None: the value is never read."""
+        """Translate to None, since the value is never read."""
         return ast.Constant(None)
 
     def special_isinstance(self, node: ast.Call) -> ast.expr:
-        """Translate a type test. The type remains text until run time."""
+        """Translate a type test. The type stays text until run time."""
         value, kind = self._arguments(node, 2)
         return runtime_call("g_isinstance", self.expression(value), ast.Constant(ast.unparse(kind)))
 

@@ -1,4 +1,4 @@
-"""Objects of classes that an archive defines. Code reaches only what the class declares."""
+"""Objects of classes that an archive defines. Code can access only declared members."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ScriptObject"]
 
 
 class ScriptObject:
-    """An object of an archive's class with only its declared attributes and methods."""
+    """An instance of an archive's class, limited to declared attributes and methods."""
 
     __slots__ = ("_flambeau_attributes", "_flambeau_type")
 
@@ -18,7 +18,7 @@ class ScriptObject:
         object.__setattr__(self, "_flambeau_attributes", {})
 
     def _flambeau_get(self, name: str) -> Any:
-        """Return a declared attribute or constant. Raises AttributeError for any other name."""
+        """Return a declared attribute or constant. Raise AttributeError for other names."""
         if name in self._flambeau_attributes:
             return self._flambeau_attributes[name]
         if name in self._flambeau_type.constants:
@@ -26,7 +26,7 @@ class ScriptObject:
         raise AttributeError(f"{self._flambeau_type.name} has no attribute {name!r}")
 
     def _flambeau_set(self, name: str, value: Any) -> None:
-        """Set a declared attribute."""
+        """Set a declared attribute. Raise AttributeError for other names."""
         if name not in self._flambeau_type.attributes:
             raise AttributeError(f"{self._flambeau_type.name} declares no attribute {name!r}")
         self._flambeau_attributes[name] = value
@@ -49,7 +49,7 @@ class ScriptObject:
 
 
 def _declared(name: str) -> Any:
-    """Return a special method that calls the one that the class declares."""
+    """Return a special method that forwards to the class's declared one."""
     def call(self: ScriptObject, *args: Any) -> Any:
         method = self._flambeau_type.methods.get(name)
         if method is None:

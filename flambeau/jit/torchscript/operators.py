@@ -1,6 +1,6 @@
-"""Operators by the names in an archive's code: `relu`, `append`, `prim.dtype`.
+"""Operators by their names in archive code: `relu`, `append`, `prim.dtype`.
 
-Its code has access to nothing else: an unknown name is an error.
+Archive code can call nothing else: an unknown name is an error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _type(value: Any) -> str:
 
 
 def _view(value: Tensor, size: Any = None, *, dtype: Any = None) -> Tensor:
-    """Sizes, of which a number is one; a dtype is only written by name."""
+    """View as a size, where a positional int is a length; dtypes come by keyword only."""
     if dtype is not None:
         return aten_function("view")(value, dtype)  # type: ignore[misc]
     return value.view(size)
@@ -57,7 +57,7 @@ def _index(value: Any) -> Any:
     return value.index
 
 
-# prim:: operators in TorchScript, and others that are neither aten's nor on containers.
+# TorchScript's prim:: operators, and others that belong to neither aten nor containers.
 TABLE: dict[str, Callable[..., Any]] = {
     "device": device, "prim.dtype": lambda x: number_of_dtype(x.dtype),
     "prim.device": lambda x: x.device, "prim.layout": _layout,
@@ -87,9 +87,9 @@ TABLE: dict[str, Callable[..., Any]] = {
 
 @functools.cache
 def find(name: str) -> Callable[..., Any]:
-    """Return the function of this name. Raises ScriptSyntaxError if unknown.
+    """Return the operator with this name. Raise ScriptSyntaxError if unknown.
 
-    `name` is an aten operator, or has a namespace prefix ("prim.dtype").
+    `name` is an aten operator or has a namespace prefix ("prim.dtype").
     """
     registered = TABLE.get(name) or PLAIN.get(name)
     if registered is not None:
@@ -112,7 +112,7 @@ def find(name: str) -> Callable[..., Any]:
 
 
 def _by_values(mixed: Callable[..., Any], aten: Callable[..., Any]) -> Callable[..., Any]:
-    """Dispatch to the tensor operator if an argument is a tensor, else to the plain one."""
+    """Dispatch to the aten operator if an argument is a tensor, else to the Python one."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if any(isinstance(a, Tensor) for a in args) and \

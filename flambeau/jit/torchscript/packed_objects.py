@@ -1,6 +1,6 @@
-"""Packed weights in PyTorch's archives: objects of its C++ classes, rebuilt from their states.
+"""Packed weights in PyTorch's archives: objects of C++ classes, rebuilt from their states.
 
-A state holds tensors and numbers; it is checked, and nothing of it is called.
+A state is validated data, tensors and numbers; nothing in it is called.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...tensor.tensor import Tensor
 
 __all__ = ["PackedObject", "restore", "start"]
 
-PackedObject = Any  # of one of the classes below
+PackedObject = Any  # an instance of one of the classes below
 _PREFIX = "__torch__.torch.classes."
 _CLASSES = {
     "quantized.LinearPackedParamsBase": "LinearPackedParams",
@@ -25,7 +25,7 @@ _CLASSES = {
 
 
 def start(qualified_name: str) -> type:
-    """Return the class of packed weights. Raises UnpicklingError for another C++ class."""
+    """Return a class of packed weights. Raise UnpicklingError for any other C++ class."""
     name = _CLASSES.get(qualified_name.removeprefix(_PREFIX))
     if name is None:
         raise UnpicklingError(f"{qualified_name} is a C++ class that flambeau lacks")
@@ -42,9 +42,7 @@ def _class(name: str) -> type:
 
 
 def restore(target: PackedObject, state: Any) -> None:
-    """Fill new packed weights from the state in an archive. Raises UnpicklingError if it is
-    damaged.
-    """
+    """Initialize packed weights from an archive's state. Raise UnpicklingError if damaged."""
     kind = type(target)
     try:
         if kind is _class("LinearPackedParams"):
@@ -61,15 +59,15 @@ def restore(target: PackedObject, state: Any) -> None:
 
 def _restore_linear(target: PackedObject, state: Any) -> None:
     weight, bias = _tensors(*state)
-    if not weight.is_quantized:  # rounded to float16 when they multiply
+    if not weight.is_quantized:  # rounded to float16 before multiplying
         target.__class__ = _class("LinearPackedParamsFp16")
     type(target).__init__(target, weight, bias)
 
 
 def _geometry(state: Any) -> tuple[Any, ...]:
-    """Return the arguments of packed convolutions from either of the two later layouts."""
+    """Return the constructor arguments of packed convolutions from either later layout."""
     _, first, second = state
-    if isinstance(first[0], Tensor):  # numbers in a tensor, then the weight; the bias apart
+    if isinstance(first[0], Tensor):  # numbers in a tensor, then the weight; bias separate
         numbers, weight = [int(v) for v in first[0].tolist()], first[1]
         bias = second[0] if second else None
     else:

@@ -1,4 +1,4 @@
-"""The code files of an archive and the definitions in them, looked up by name."""
+"""The code files of an archive; look up their definitions by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Program:
         }
 
     def read_all(self, names: list[str]) -> None:
-        """Read the remaining files while the archive is open."""
+        """Read the remaining code files while the archive is open."""
         for name in names:
             if name.startswith("code/") and name.endswith(".py") and name not in self._files:
                 text = self._read(name)
@@ -53,7 +53,7 @@ class Program:
         return self._files[filename][1]
 
     def define(self, filename: str, text: str) -> ast.Module:
-        """Parse a code file. Raises ScriptSyntaxError if it is not valid Python."""
+        """Parse a code file. Raise ScriptSyntaxError if it is not valid Python."""
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -62,7 +62,7 @@ class Program:
         return tree
 
     def find(self, qualified_name: str) -> Any:
-        """Return the function or class of this name."""
+        """Return the function or class with this name, defining it on first use."""
         known = self._defined.get(qualified_name)
         if known is None:
             known = self._defined[qualified_name] = self._define(qualified_name)
@@ -124,7 +124,7 @@ class Program:
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    """Return an operator. An unknown one fails when called, since the branch may never run."""
+    """Return an operator. An unknown one fails only when called, as that may never happen."""
     try:
         return operators.find(name)
     except ScriptSyntaxError as error:

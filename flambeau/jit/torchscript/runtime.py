@@ -1,6 +1,6 @@
 """Runtime of translated TorchScript: checked access to attributes, elements, methods and objects.
 
-An archive's code can reach no attributes of Python objects except those listed here.
+Archive code can access no attributes of Python objects except those listed here.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _method(value: Any, name: str) -> Any:
 
 
 def _invocable(value: Any) -> Any:
-    """Return a callable of the archive. Raises TypeError for any other value."""
+    """Return a callable of the archive. Raise TypeError for other values."""
     if isinstance(value, (Function, ClassType, LoadedModule)):
         return value
     if isinstance(value, ScriptObject) and "__call__" in value._flambeau_type.methods:
@@ -141,7 +141,7 @@ def _context(value: Any) -> Any:
 
 
 def _raise(message: Any = "", kind: Any = None) -> None:
-    """Raise torch.jit.Error, as PyTorch does for exceptions of any type."""
+    """Raise torch.jit.Error, as PyTorch does whatever the exception type."""
     name = str(kind).rpartition(".")[2] if kind else ""
     raise ScriptError(f"{name}: {message}" if name else str(message))
 

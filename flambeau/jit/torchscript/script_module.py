@@ -20,7 +20,7 @@ class ScriptModule(Module):
         raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive from the module's source. PyTorch can load it too."""
+        """Write an archive generated from the module's source. PyTorch can load it too."""
         writing = import_module(f"{__package__}.writing.scripted_module")
         writing.Script(self).save(f, _extra_files)
 
@@ -51,7 +51,7 @@ class RecursiveScriptModule(ScriptModule):
         return "RecursiveScriptModule"
 
     def extra_repr(self) -> str:
-        """Return the name of the scripted or traced class, as text."""
+        """Return the name of the scripted or traced class for the repr."""
         return f"original_name={self.original_name}"
 
     @property
@@ -76,8 +76,7 @@ class RecursiveScriptModule(ScriptModule):
 class LoadedModule(RecursiveScriptModule):
     """A module loaded from an archive; `code` shows its forward.
 
-    Parameters, buffers and submodules are as in any nn.Module; other attributes are those declared
-    by the class.
+    Besides parameters, buffers and submodules, it has the attributes that its class declares.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -100,7 +99,7 @@ class LoadedModule(RecursiveScriptModule):
                 f"'{type(self).__name__}' object has no attribute '{name}'") from None
 
     def _flambeau_get(self, name: str) -> Any:
-        """Return a declared attribute. Raises AttributeError for any other name."""
+        """Return a declared attribute. Raise AttributeError for other names."""
         attributes = self.__dict__
         for table in ("_parameters", "_buffers", "_modules", "_flambeau_attributes"):
             if name in attributes[table]:
@@ -112,7 +111,7 @@ class LoadedModule(RecursiveScriptModule):
         raise AttributeError(f"{self._flambeau_type.name} has no attribute {name!r}")
 
     def _flambeau_set(self, name: str, value: Any) -> None:
-        """Set a declared attribute: parameter, buffer, submodule or other, by its kind."""
+        """Set a declared attribute: a parameter, buffer, submodule or plain value."""
         kind, attributes = self._flambeau_type, self.__dict__
         if name == "training":
             attributes["training"] = bool(value)

@@ -1,7 +1,6 @@
-"""Translate a TorchScript function to a Python function that can reach only operators.
+"""Translate a TorchScript function to a Python function that can access only operators.
 
-Every node of the result is created here or in expressions.py; no node of the archive's tree is
-reused.
+Every node of the result is created here or in expressions.py; the archive's tree is never reused.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ __all__ = ["translate"]
 def translate(
     definition: ast.FunctionDef, filename: str, bind: Callable[[str, str], str],
 ) -> ast.FunctionDef:
-    """Translate a definition to Python. `bind(kind, name)` returns the global name of an operator
-    ("operator"), a definition of the archive ("reference") or a constant ("constant").
+    """Translate a definition to Python.
+
+    `bind(kind, name)` returns the global name of an operator ("operator"), a definition of the
+    archive ("reference") or a constant ("constant").
     """
     return _Statements(filename, bind).function(definition)
 

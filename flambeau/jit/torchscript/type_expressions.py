@@ -1,6 +1,6 @@
 """TorchScript's type expressions (`Optional[Tensor]`, `List[int]`, `__torch__.Pair`).
 
-They are syntax trees, used only to test whether a value is of the type.
+They stay syntax trees, used only for type tests of values.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def dotted_path(node: ast.expr) -> str | None:
 
 
 def is_instance(value: Any, kind: ast.expr, class_of: Callable[[str], Any]) -> bool:
-    """Return whether a value is of a type. `class_of` looks up the archive's classes.
+    """Return whether a value has a type. `class_of` looks up the archive's classes.
 
     An empty container matches any element type.
     """

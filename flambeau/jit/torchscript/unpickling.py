@@ -1,4 +1,4 @@
-"""Unpickle an archive: the opcodes of weights, plus objects of classes that the archive defines."""
+"""Unpickle an archive: the opcodes of weight files, plus objects of the archive's classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _FirstArgument:
 
 
 class _PackedClass:
-    """A class of packed weights, of which an archive creates objects."""
+    """Marks a class of packed weights on the stack, for NEWOBJ to instantiate."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -39,10 +39,10 @@ class ScriptUnpickler(WeightsUnpickler):
         super().__init__(io.BytesIO(data), refer)
         self.program = program
         self.operations = _OPERATIONS
-        self.unfilled: list[Any] = []  # packed weights whose state comes next
+        self.unfilled: list[Any] = []  # packed weights that await their state
 
     def find(self, module: str, name: str) -> None:
-        """Push a class of the archive, or another allowed global."""
+        """Push a class of the archive or another allowed global."""
         if module.startswith("__torch__.torch.classes."):
             self.stack.append(_PackedClass(packed_objects.start(f"{module}.{name}")))
         elif module == "__torch__" or module.startswith("__torch__."):

@@ -1,4 +1,4 @@
-"""Causal masks by name: scaled_dot_product_attention takes them without a mask in memory."""
+"""Causal masks for scaled_dot_product_attention that need not be stored in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_le
 
 
 class CausalVariant(enum.IntEnum):
-    """The corner of the matrix of scores that a causal mask's triangle starts in.
+    """The corner of the score matrix that a causal mask's triangle is aligned with.
 
     >>> torch.nn.attention.bias.CausalVariant.LOWER_RIGHT.name
     'LOWER_RIGHT'
@@ -26,9 +26,9 @@ class CausalVariant(enum.IntEnum):
 
 
 class CausalBias(Tensor):
-    """A mask that lets each query see the keys up to its own place, counted from a corner.
+    """A mask that lets each query attend to keys up to its position, counted from a corner.
 
-    variant: the corner; seq_len_q, seq_len_kv: rows and columns. Other functions than
+    variant: the corner; seq_len_q, seq_len_kv: rows and columns. Functions other than
     scaled_dot_product_attention see an uninitialized tensor, as in PyTorch.
 
     Raises AssertionError for a variant of another class.
@@ -50,7 +50,7 @@ class CausalBias(Tensor):
                  "seq_len_kv!")
 
     def _materialize(self, device: Any = None) -> Tensor:
-        """Return the mask: True where a query sees a key."""
+        """Return the mask as a bool tensor, True where a query attends to a key."""
         aligned = self.variant == CausalVariant.LOWER_RIGHT
         shift = self.seq_len_kv - self.seq_len_q if aligned else 0
         return ops.tril(ops.ones(self.seq_len_q, self.seq_len_kv, dtype=types.bool_), shift)
@@ -60,7 +60,7 @@ class CausalBias(Tensor):
         query: Tensor, key: Tensor, value: Tensor, attn_mask: CausalBias, dropout_p: float = 0.0,
         is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     ) -> Tensor:
-        """Attend under this mask; the triangle from the upper left corner is `is_causal`."""
+        """Attend under this mask, using `is_causal` for upper-left and square masks."""
         if is_causal:
             raise ValueError("CausalBias should not be used with causal=True")
         square = attn_mask.seq_len_q == attn_mask.seq_len_kv
@@ -82,9 +82,9 @@ class CausalBias(Tensor):
 
 
 def causal_upper_left(*size: int) -> CausalBias:
-    """Return the mask whose triangle starts in the upper left corner, as `is_causal=True` means.
+    """Return the mask aligned with the upper left corner, like `is_causal=True`.
 
-    size: the numbers of queries and of keys. Raises AssertionError for another count of sizes.
+    size: number of queries, number of keys. Raises AssertionError unless there are two sizes.
 
     >>> torch.nn.attention.bias.causal_upper_left(2, 3)
     tensor([[ True, False, False],
@@ -96,9 +96,9 @@ def causal_upper_left(*size: int) -> CausalBias:
 
 
 def causal_lower_right(*size: int) -> CausalBias:
-    """Return the mask whose triangle ends in the lower right corner, as decoders with a cache need.
+    """Return the mask aligned with the lower right corner, for decoding with a KV cache.
 
-    size: the numbers of queries and of keys. Raises AssertionError for another count of sizes.
+    size: number of queries, number of keys. Raises AssertionError unless there are two sizes.
 
     >>> torch.nn.attention.bias.causal_lower_right(1, 3)
     tensor([[True, True, True]])

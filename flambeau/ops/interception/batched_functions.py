@@ -1,7 +1,7 @@
-"""Custom Functions inside vmap: `forward` runs on examples, and the tape below the vmap gets one
-node for all of them, whose backward runs the Function's backward on examples.
+"""Custom Functions inside vmap: `forward` runs on examples, and the tape below the vmap records one
+node for the whole batch, whose backward runs the Function's backward on examples.
 
-A Function that overrides `vmap` is called for all examples at once instead.
+If a Function overrides `vmap`, its rule computes all examples at once instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
 
 
 class _Callers(threading.local):
-    """The grad mode at the call of each running Function, for this thread."""
+    """This thread's stack of grad modes, one at the call of each running Function."""
 
     def __init__(self) -> None:
         self.modes: list[bool] = []
@@ -32,7 +32,7 @@ _CALLERS = _Callers()
 
 
 class _ExampleContext(BackwardCFunction):
-    """The context of a Function whose saved tensors are examples of a batch."""
+    """A Function context whose saved tensors are examples of a batch."""
 
     examples: tuple[Any, ...]
 
@@ -92,7 +92,7 @@ class _OfExamples(Function):
 
 
 def _gradient_below(batch: Batch, g: Any, is_varying: bool) -> Any:
-    """Return the gradient of an argument below: of all examples, or summed if they share it."""
+    """Return an argument's gradient below the vmap, summed over examples if they share it."""
     if not isinstance(g, Tensor):
         return g
     every = batch.expand(g)
@@ -137,7 +137,7 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _check_single_rule(function: type[Function]) -> None:
-    """RuntimeError for a Function that has a rule and asks for a generated one."""
+    """Raise RuntimeError if a Function has a vmap rule and also requests a generated one."""
     if function.generate_vmap_rule:
         raise RuntimeError(
             f"You tried to vmap over {function.__name__}, but it has both generate_vmap_rule=True "
@@ -170,7 +170,7 @@ def by_own_rule(
 
 
 class _Incompatible(Exception):
-    """Raised for out_dims that do not fit the outputs."""
+    """Raised if out_dims do not match the structure of the outputs."""
 
 
 def _as_moved(batch: Batch, outputs: Any, dims: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Batching: runs operators on all examples of a vmap at once.
+"""Batching: run operators on all examples of a vmap at once.
 
-While a vmap runs, operators have a stub. A call with an example among its arguments computes on the
-tensors below, which hold all examples (`batching_rules.py`). The result is an example again,
-recorded on the tape inside the vmap. The computation below passes the same stubs, which handle
-nested vmaps and the outer tape. A program without vmap has no overhead.
+While a vmap runs, operators have stubs. A call with an example argument computes on the tensors
+below, which hold all examples (`batching_rules.py`), and returns an example, recorded on the tape
+inside the vmap. The computation below passes through the same stubs, which handle nested vmaps and
+the outer tape. A program without vmap pays no overhead.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _requires(batch: Batch, values: Sequence[Any]) -> bool:
 
 
 def _share(batch: Batch, x: Tensor) -> Tensor:
-    """Share an outer tensor that requires grad with the vmap; its history stays outside."""
+    """Wrap an outer tensor that requires grad for the vmap, keeping its history outside."""
     if x._tracked and requires(x) and innermost_batch((x,)) is not batch:
         return batch.share(x)
     return x
@@ -171,7 +171,7 @@ def _share(batch: Batch, x: Tensor) -> Tensor:
 def _composite(
     name: str, function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """Run a function made of operators; if it reads elements itself, loop over examples."""
+    """Run a composite function; if it reads elements, loop over examples instead."""
     batch = innermost_batch(args) if not kwargs else innermost_batch((*args, *kwargs.values()))
     if batch is None:
         return original(*args, **kwargs)
@@ -234,7 +234,7 @@ def _call_in_place_again(
 
 
 def _stand_in(target: Tensor, name: str = "") -> Tensor:
-    """Return a copy of the write target's old value, with its history."""
+    """Return a copy of a write target's old value, with its history."""
     check_writable(target, name)
     window: Any = target._array
     old = window.batch.wrap(window.below.clone(), window.is_shared)
@@ -271,7 +271,7 @@ def _write_below(batch: Batch, below: Tensor, y: Tensor) -> None:
 
 
 def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """copy_, fill_ and zero_: write the value in the target's shape and dtype."""
+    """Handle copy_, fill_ and zero_: write the value in the target's shape and dtype."""
     batch = innermost_batch(args)
     if batch is None:
         return original(*args, **kwargs)
@@ -316,7 +316,7 @@ def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     return write(target, y, name)
 
 
-# ---------------------------------------------------------------------- what reads elements
+# ------------------------------------------------------------------------- element reads
 
 
 def _refuse_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -384,15 +384,17 @@ def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Make a method with a fast path call its operator instead."""
+    """Call the operator of a method with a fast path."""
     if innermost_batch(args) is None:
         return original(*args, **kwargs)
     return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
 
 
 def _find_targets() -> list[tuple[Any, Callable]]:
-    """Return all operators' functions, in-place twins and Python operators, and the functions made
-    of them, with their stubs."""
+    """Return the functions to intercept, with their stubs.
+
+    These are operators, their in-place twins and Python operators, and composites of them.
+    """
     result: dict[Any, Callable] = {}
     for operator in OPERATORS.values():
         if operator.kind is Kind.COMPOSITE:
@@ -431,9 +433,9 @@ def _find_targets() -> list[tuple[Any, Callable]]:
     return list(result.items())
 
 
-# Further interceptions; modules above this one add themselves.
+# Further targets, registered by modules that import this one.
 OTHER_TARGETS: list[Callable[[], dict[Any, Callable]]] = []
-# Frequent functions that only read a shape, strides or a dtype.
+# Frequent functions that only read a shape, strides or dtype: not intercepted.
 _NEVER = frozenset("size dim numel stride is_floating_point is_complex is_contiguous".split())
 
 _stubs = LingeringStubs(_find_targets)

@@ -1,5 +1,5 @@
-"""Writes for `__torch_dispatch__`: the handler changes what a wrapper holds, and the tape learns of
-it as of any operator in place. And calls whose arguments PyTorch names."""
+"""In-place writes under `__torch_dispatch__`: the handler mutates the wrapper's contents, and the
+tape records it like any in-place operator. Also calls that PyTorch passes by keyword."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..core.inplace import reads_self
 from ..core.operator import Operator
 from . import forward_mode
 
-Call = Callable[..., Any]  # dispatches an overload with its arguments, and named ones
+Call = Callable[..., Any]  # (overload, args, kwargs) -> result
 
 
 def is_recorded(name: str, self: Tensor, arguments: tuple) -> bool:
@@ -59,7 +59,7 @@ def write_in_place(
 
 
 def _stand_in(call: Call, self: Tensor, keep_value: bool) -> Tensor:
-    """Return a stand-in for `self` before the write: same history, value copied if it is read."""
+    """Return a tensor with the history of `self` before the write; copy the value if needed."""
     if type(self) is Tensor:
         return before_write(self, keep_value)
     if keep_value:

@@ -1,7 +1,7 @@
-"""Forward mode: while a level is active, each operator pushes its inputs' tangents to its results.
+"""Forward mode: while a level is active, operators push their inputs' tangents to their results.
 
-A stub on each operator runs the operator on the primals and the rule of `tangent_rules.py` on the
-tangents; both may carry tangents of outer levels, and be recorded.
+A stub on each operator runs the operator on the primals and the rule in `tangent_rules.py` on the
+tangents. Both may carry tangents of outer levels and may be recorded.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bo
 
 @functools.cache
 def _defaults(operator: Operator) -> tuple[Any, ...]:
-    """Return what each parameter is bound to if it is left out."""
+    """Return the value of each omitted parameter."""
     return tuple([() if p.kind is p.VAR_POSITIONAL else p.default for p in operator.parameters])
 
 
@@ -190,7 +190,7 @@ def _check_out(operator: Operator, kwargs: dict[str, Any]) -> None:
 def _push_plain(
     operator: Operator, reflected: bool, original: Callable, split: Split, kwargs: dict[str, Any]
 ) -> Any:
-    """Push in the plain case: the rule's operators are neither watched nor recorded."""
+    """Push in the plain case. The rule runs with pushing and recording disabled."""
     primals, tangents, is_dual = split
     if not is_dual or not operator.differentiable:
         return original(*primals, **kwargs)
@@ -228,7 +228,7 @@ def _push_by_rule(
     named = map_leaves_of(Tensor, lambda x: primal_at(x, level), kwargs) if kwargs else kwargs
     if len(LEVELS.active) == 1:
         y = original(*primals, **named)
-    else:  # there may be tangents of outer levels
+    else:  # outer levels may have tangents
         y = push(operator, reflected, original, primals, named)
     if y is NotImplemented or not operator.differentiable:
         return y
@@ -245,7 +245,7 @@ def _push_by_rule(
 
 
 def _hide_views(y: Any, levels: tuple[int, ...], primals: Sequence[Any]) -> Any:
-    """Make views of a primal see no more tangents of its memory than the primal itself."""
+    """Make views of a primal ignore the tangents of its memory that the primal ignores."""
     if LEVELS.has_late and primals and isinstance(primals[0], Tensor):
         for x in leaves_of(Tensor, y):
             hide(x, levels, primals[0])
@@ -317,7 +317,7 @@ def _keep_duals(operator: Operator, y: Any, result: Any, duals: list[Any], level
 
 
 class SavedDual(SavedOutput):
-    """A node's own output with its tangents, without the tensor, which would create a cycle."""
+    """A node's output with its tangents. Omits the tensor itself to avoid a cycle."""
 
     __slots__ = ("tangents",)
 
@@ -336,7 +336,7 @@ class SavedDual(SavedOutput):
 
 
 def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level: int) -> Tensor:
-    """Make the target carry `tangent` after its own `primal` was written."""
+    """Set the target's tangent after its `primal` was written; None means zero."""
     own = tangent_at(target, level)
     if tangent is None:
         tangent = primal.new_zeros(primal.shape)
@@ -347,7 +347,7 @@ def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level
 
 
 def _follow(target: Tensor, primal: Tensor) -> Tensor:
-    """Give the target the history that its primal got by a write; return it."""
+    """Copy the history that a write gave the primal to the target; return the target."""
     target._node, target._requires_grad = primal._node, primal._requires_grad
     target._tracked = primal._tracked
     return target
@@ -405,7 +405,7 @@ WRITES = {"copy_": _copy, "fill_": _fill, "zero_": _fill}
 
 
 def _draw(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Draw with a zero tangent: drawn numbers do not depend on their parameters."""
+    """Draw with a zero tangent: draws have no derivative with respect to parameters."""
     level = level_of((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)

@@ -1,8 +1,8 @@
-"""Operators that compute value and tangent in one kernel.
+"""Compute an operator's value and tangent in one kernel.
 
-Some declare how (`@op.value_and_jvp`). For pointwise operators the formula is derived: operator and
-rule run once on tensors without memory, and the tape of the operators that they call is replayed on
-the kernel's elements. What the two share, such as gelu's error function, is computed once.
+Some operators declare a rule (`@op.value_and_jvp`). For pointwise operators it is derived: operator
+and jvp rule run once on meta tensors, and the tape of their operator calls is replayed on the
+kernel's elements. Shared subexpressions, such as gelu's error function, are computed once.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ..native.pointwise_pair import serve_pair
 from . import tangent_rules
 
 _SETTINGS = (float, int, bool, str, type(None))
-# By operator, settings and what has a tangent: the formula, None where there is none.
+# Formula, or None if there is none, by (operator, settings, which inputs have a tangent).
 FORMULAS: dict[tuple, Callable | None] = {}
-_called_once: set[tuple] = set()  # with settings that may never come again
+_called_once: set[tuple] = set()  # keys seen once: they may never recur
 
 
 class Tape:
-    """The pointwise operators that were called, in order, with their arguments and results."""
+    """The pointwise operator calls, in order, with arguments and results."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Operator, list[Any], Tensor]] = []
 
     def note(self, operator: Operator, values: list[Any], y: Any) -> None:
-        """Add a call; NotImplementedError for one that is not pointwise on its elements."""
+        """Add a call. Raise NotImplementedError if it is not pointwise."""
         if operator.kind is not Kind.POINTWISE or not isinstance(y, Tensor):
             raise NotImplementedError(operator.name)
         self.calls.append((operator, values, y))
@@ -116,8 +116,10 @@ def _push_pointwise(
 def _formula_of(
     key: tuple, operator: Operator, primals: list[Any], tangents: list[Tensor | None]
 ) -> Callable | None:
-    """Return the formula of elements and their tangents, from the second call with these settings
-    on; None if there is none."""
+    """Return the formula for elements and tangents, or None if there is none.
+
+    Derives it on the second call with a key: one-off settings are not worth a kernel.
+    """
     try:
         return FORMULAS[key]
     except KeyError:
@@ -135,7 +137,7 @@ def _formula_of(
 def _derive(
     operator: Operator, primals: list[Any], tangents: list[Tensor | None]
 ) -> Callable | None:
-    """Run the operator and its rule on tensors without memory; return the tape as a formula."""
+    """Run the operator and its rule on meta tensors; return the tape as a formula, or None."""
     probes, inputs = list(primals), []
     probes_t: list[Tensor | None] = [None] * len(primals)
     for i, x in enumerate(primals):
@@ -151,7 +153,7 @@ def _derive(
         with no_grad():
             y = tangent_rules.call_with(operator, probes)
             dy = tangent_rules.apply_rule(operator, probes, probes_t, y)
-    except Exception:  # it reads values, or calls what is not pointwise
+    except Exception:  # reads values or calls non-pointwise operators
         return None
     finally:
         LEVELS.tape, LEVELS.enabled = None, enabled
@@ -169,7 +171,7 @@ def _probe(x: Tensor) -> Tensor:
 
 
 def _are_alike(arrays: list[np.ndarray]) -> bool:
-    """Whether all are contiguous, of one shape and one floating dtype."""
+    """Return whether all arrays are contiguous, with one shape and one floating dtype."""
     shape, kind = arrays[0].shape, arrays[0].dtype
     return kind in FLOATS and all(
         a.__class__ is np.ndarray and a.dtype is kind and a.shape == shape

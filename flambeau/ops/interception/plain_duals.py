@@ -1,7 +1,7 @@
-"""Arguments of an operator in forward mode's plain case, where pushing tangents is cheap.
+"""Split an operator's arguments in forward mode's plain case, where pushing tangents is cheap.
 
-The case: one level, arrays in memory, nothing recorded, no tangent of a tangent. All arguments are
-then split in one look at each.
+Plain means: one level, arrays in memory, nothing recorded, no tangents of tangents. One pass over
+the arguments then suffices.
 """
 
 from __future__ import annotations

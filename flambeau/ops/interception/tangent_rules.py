@@ -1,9 +1,9 @@
-"""Forward-mode rules of operators: the Jacobian times the tangents.
+"""Forward-mode rules of operators: multiply the Jacobian by the tangents.
 
-A rule declared by the operator (`@op.jvp`) takes precedence. An operator that is linear in its
-inputs (`linear_in`) is its own rule. A pointwise operator has a diagonal Jacobian, which equals its
-transpose, so the vjp is the rule. For all others, the vjp is linear in the cotangent g, and its vjp
-with respect to g is the rule (Bradbury et al.; "double backward").
+A declared rule (`@op.jvp`) takes precedence. An operator that is linear in its inputs (`linear_in`)
+is its own rule. A pointwise operator has a diagonal Jacobian, which equals its transpose, so the
+vjp is the rule. For all others, the vjp is linear in the cotangent g, and its vjp with respect to g
+is the rule (Bradbury et al.; "double backward").
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
 
 
 def _find_histories(values: Iterable[Any]) -> tuple[bool, bool]:
-    """Return whether any value carries a tangent or is a vmap example, which kernels cannot handle,
-    and whether any requires grad."""
+    """Return (whether any value has a tangent or is a vmap example, whether any requires grad).
+
+    Kernels cannot handle the former.
+    """
     has_tangents = requires = False
     for x in values:
         if isinstance(x, Tensor):
@@ -83,14 +85,16 @@ def apply_rule(operator: Operator, values: list[Any], tangents: list[Any], y: An
 
 @functools.cache
 def _has_all_derivatives(operator: Operator) -> bool:
-    """Return whether there is a derivative by every input."""
+    """Return whether the operator has a derivative for every input."""
     return operator.joint is not None or all(
         operator.names[i] in operator.vjps for i in operator.tensor_positions)
 
 
 def _check_derivatives(operator: Operator, tangents: list[Any], y: Any) -> None:
-    """NotImplementedError if an input has a tangent but the operator no derivative for it, and its
-    result is not discrete."""
+    """Raise NotImplementedError if an input with a tangent has no derivative.
+
+    Operators with a discrete result need none.
+    """
     outputs = y if isinstance(y, tuple) else (y,)
     is_smooth = any(isinstance(t, Tensor) and t._array.dtype.kind in "fcV" for t in outputs)
     if is_smooth and operator.joint is None and any(
@@ -288,8 +292,9 @@ def _push_diagonal(operator: Operator, values: list[Any], tangents: list[Any], y
 
 
 def _push_rows(operator: Operator, values: list[Any], tangents: list[Any], y: Tensor) -> Any:
-    """Rule of a result whose elements read disjoint inputs: the vjp of ones holds the Jacobian's
-    rows, which are multiplied with the tangent and summed.
+    """Rule of an operator whose result elements read disjoint inputs.
+
+    The vjp of ones holds the Jacobian's rows; multiply it by the tangent and sum.
     """
     positions = [i for i in operator.tensor_positions if tangents[i] is not None and (
         operator.joint is not None or operator.names[i] in operator.vjps)]

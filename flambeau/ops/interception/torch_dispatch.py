@@ -1,8 +1,8 @@
-"""`__torch_dispatch__`: operators, below autograd, dispatch calls to modes and wrapper classes.
+"""`__torch_dispatch__`: dispatch operator calls, below autograd, to modes and wrapper classes.
 
-As with `__torch_function__`, operators have a stub once an object of such a class exists, and while
-a TorchDispatchMode is on. The handler receives overloads such as `torch.ops.aten.mul.Tensor`; its
-result is recorded on the tape like the operator's own.
+As with `__torch_function__`, operators get stubs once an instance of such a class exists and while
+a TorchDispatchMode is on. The handler receives overloads such as `torch.ops.aten.mul.Tensor`; the
+tape records its result like the operator's own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .torch_function import INSTANTIATED, _disabled_torch_function_impl
 
 
 class _State(threading.local):
-    """This thread's modes; the last one is called first."""
+    """This thread's modes, innermost last."""
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
@@ -51,7 +51,7 @@ def dispatches(cls: type) -> bool:
 
 
 def _disabled_torch_dispatch_impl(*args: Any, **kwargs: Any) -> Any:
-    """A `__torch_dispatch__` that is never called."""
+    """Marker that disables dispatch for a class. Never called."""
     raise AssertionError("never called")
 
 
@@ -164,8 +164,10 @@ def _ask(values: Sequence[Any]) -> list[Any]:
 
 
 def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Return the result of the innermost mode, or of the first class that does not return
-    NotImplemented; TypeError if all do."""
+    """Call the innermost mode, then each class, until one does not return NotImplemented.
+
+    Raises TypeError if all return it.
+    """
     kinds = tuple(map(type, match))
     with_grad, MODE.grad = MODE.grad, False
     try:
@@ -217,7 +219,7 @@ def _call(
 
 
 def _without_defaults(operator: Operator, args: tuple) -> tuple:
-    """Return the arguments without None at the end, where it is the parameters' default."""
+    """Drop trailing None arguments whose parameters default to None."""
     while args and args[-1] is None and operator.parameters[len(args) - 1].default is None:
         args = args[:-1]
     return args
@@ -243,7 +245,7 @@ def _call_in_place(
 
 
 def _overwrite(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Dispatch a write that reads nothing of its target: copy_, fill_, zero_ and draws."""
+    """Dispatch a write that ignores the old value: copy_, fill_, zero_ and random draws."""
     if not STATE.modes and not _ask((*args, *kwargs.values())):
         return original(*args, **kwargs)
     kind = "default"
@@ -255,7 +257,7 @@ def _overwrite(name: str, original: Callable, args: tuple, kwargs: dict[str, Any
 
 
 def _past_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Make a method with a fast path call its operator instead, if the call is dispatched."""
+    """If the call is dispatched, call the operator of a method with a fast path."""
     if not STATE.modes and not _ask(args):
         return original(*args, **kwargs)
     return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
@@ -278,8 +280,10 @@ def _get_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Dispatch `x[index] = value` to the arguments' classes. NotImplementedError if a gradient
-    would have to pass it."""
+    """Dispatch `x[index] = value` to the arguments' classes.
+
+    Raises NotImplementedError if an argument requires a gradient.
+    """
     if not _ask(args):
         original(*args, **kwargs)
         return
@@ -317,7 +321,7 @@ def _factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any])
     return _hand_over(getattr(aten, name).default, [], args, kwargs)
 
 
-# Factories that take another tensor as pattern.
+# Factories that take another tensor as template.
 _LIKE = [("Tensor", f"new_{name}") for name in ("empty", "full", "ones", "zeros")] + [
     ("torch", f"{name}_like") for name in ("empty", "full", "ones", "rand", "randint", "randn",
                                            "zeros")
@@ -370,7 +374,7 @@ def _suffix(operator: Operator, args: tuple) -> str:
     return _SUFFIXES.get(name, "default")
 
 
-# The operators into which PyTorch decomposes matmul, by the operands' ranks.
+# The operators that PyTorch decomposes matmul into, by the operands' ranks.
 _PRODUCTS = {(1, 1): "dot", (2, 1): "mv", (2, 2): "mm", (3, 3): "bmm"}
 
 
@@ -410,7 +414,7 @@ def make_wrapper_subclass(
 
 
 def _define(cls: Any, *arguments: Any, **options: Any) -> None:
-    """Give a class that dispatches but overrides no functions PyTorch's `__torch_function__`."""
+    """Initialize a tensor class, disabling `__torch_function__` if it only dispatches."""
     type.__init__(cls, *arguments, **options)
     default = Tensor.__dict__["__torch_function__"].__func__
     if dispatches(cls) and getattr(cls.__torch_function__, "__func__", None) is default:

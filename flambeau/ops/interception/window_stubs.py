@@ -1,5 +1,5 @@
-"""Stubs that dispatch calls with sparse or quantized tensors, for functions that would not fail on
-them by themselves. They are installed when the first such tensor is created.
+"""Stubs that dispatch calls with sparse or quantized tensors, for functions that do not fail on
+them. Installed when the first such tensor is created.
 
 `ops/sparse` and `ops/quantized` register handlers here. A compiler's capture removes the stubs and
 calls `handler_for` instead.
@@ -18,7 +18,7 @@ from .stub_set import StubSet
 
 
 class Kind(NamedTuple):
-    """A kind of tensor: its name in errors, and a test for one among a call's arguments."""
+    """A kind of tensor: its name in errors and a test whether a call has one as argument."""
 
     name: str
     looks: Callable[[tuple, dict[str, Any]], bool]
@@ -26,7 +26,7 @@ class Kind(NamedTuple):
 
 Handlers = list[tuple[Kind, Callable]]
 
-# Types of arguments that neither are nor contain such a tensor.
+# Argument types that are never, and never contain, such a tensor.
 _DENSE = frozenset((Tensor, Size, bool, int, float, complex, str, type(None), dtype))
 
 _kinds: list[Kind] = []
@@ -62,7 +62,7 @@ def _look(
 ) -> Any:
     """Dispatch a call to the handler of the first kind among its arguments.
 
-    A check of the arguments' types comes first: it settles most calls in a third of the time.
+    Checks the argument types first, which settles most calls in a third of the time.
     """
     if not kwargs and _DENSE.issuperset(map(type, args)):
         return original(*args)

@@ -1,6 +1,6 @@
-"""Schemas of aten's operators: their overloads, and the types of their arguments.
+"""Schemas of aten's operators: their overloads and argument types.
 
-`aten_schemas.txt` holds a line for each overload of the operators that flambeau has.
+`aten_schemas.txt` has one line per overload of each operator that flambeau implements.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def schemas(name: str) -> dict[str, Schema]:
     >>> [str(schema) for schema in schemas("neg").values()]
     ['aten::neg(Tensor self) -> Tensor']
     """
-    # Notes on what shares memory, as in Tensor(a -> *), stand in no argument's type.
+    # Argument types keep no wildcard alias sets: Tensor(a -> *) becomes Tensor(a).
     parsed = [Schema("aten", re.sub(r"\((\w+)(!?) -> \*\)", r"(\1\2)", line))
               for line in _lines().get(name, ())]
     return {schema.overload or "default": schema for schema in parsed}
@@ -81,7 +81,7 @@ _ATOMS: dict[str, Any] = {
 
 
 def _fits(argument: Argument, value: Any) -> bool:
-    """Return whether a value has an argument's type."""
+    """Return whether a value matches an argument's type."""
     kind = argument.kind
     if kind.endswith("?"):
         if value is None:
@@ -95,6 +95,6 @@ def _fits(argument: Argument, value: Any) -> bool:
     if fits is None:
         return False
     if size and fits(value):
-        return True  # a number stands for as many as are asked for
+        return True  # a scalar stands for a list of that length
     return isinstance(value, (list, tuple)) and all(
         fits(v) or optional and v is None for v in value)

@@ -1,7 +1,7 @@
-"""Operators of the user's own: `torch.ops.mylib.foo`, which torch.library defines.
+"""Custom operators such as `torch.ops.mylib.foo`, defined with torch.library.
 
-An operator has a schema, kernels by dispatch key, and what is known of its shapes and derivative.
-Calls go to the kernel for the CPU; on meta tensors to the one that gives only shapes.
+An operator has a schema, kernels by dispatch key, and optional fake, autograd and vmap rules.
+Calls run the CPU kernel; on meta tensors they run the fake kernel, which only computes shapes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..core.autocast import AUTOCAST, STATE
 from ..interception import torch_dispatch
 from ..interception.batched_functions import by_own_rule
 
-# Keys under which a kernel counts as the CPU's, the most special one first.
+# Keys whose kernels serve the CPU, the most specific first.
 CPU_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
 AUTOGRAD_KEYS = ("AutogradCPU", "Autograd")
 
 
 class Schema:
-    """`foo(Tensor x, int k=2) -> Tensor`, taken apart as far as calls need it."""
+    """A schema such as `foo(Tensor x, int k=2) -> Tensor`, parsed as far as calls need."""
 
     def __init__(self, namespace: str, text: str) -> None:
         if "->" not in text:
@@ -54,7 +54,10 @@ class Schema:
     __repr__ = __str__
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """All arguments by position, and those that only have a name; defaults are filled in."""
+        """Return (positional, keyword-only) arguments with defaults filled in.
+
+        Raises RuntimeError if they do not fit the schema.
+        """
         name = self.text.partition("(")[0]
         first = [a for a in self.arguments if not a.keyword]
         if len(args) > len(first):
@@ -117,7 +120,7 @@ def _value(text: str) -> Any:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts between commas that are in no brackets."""
+    """Split at commas outside brackets."""
     depth = start = 0
     for i, c in enumerate(text):
         depth += (c in "([") - (c in ")]")
@@ -129,7 +132,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 class CustomOperator:
-    """One overload of an operator of the user's own; calling it dispatches."""
+    """One overload of a custom operator. Calling it dispatches."""
 
     def __init__(self, namespace: str, schema: Schema) -> None:
         self.namespace, self._schema = namespace, schema
@@ -140,12 +143,12 @@ class CustomOperator:
         self.fake: Callable | None = None
         self.backward: Callable | None = None
         self.setup_context: Callable | None = None
-        self.opaque = False  # made by custom_op: what its kernel does is not recorded
+        self.opaque = False  # made by custom_op: autograd does not look inside the kernel
         self.vmap: Callable | None = None
         self._node: Any = None
 
     def name(self) -> str:
-        """`namespace::name`, with the overload's name if it has one."""
+        """Return `namespace::name`, with `.overload` if it has one."""
         rest = f".{self._schema.overload}" if self._schema.overload else ""
         return f"{self.namespace}::{self._opname}{rest}"
 
@@ -179,13 +182,13 @@ class CustomOperator:
         return self.compute(args, kwargs)
 
     def compute(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What the kernel gives, or the mode or class that is to be asked below autograd."""
+        """Run the kernel, or hand over to a `__torch_dispatch__` mode or class."""
         if torch_dispatch.is_asked(args, kwargs):
             return torch_dispatch.hand_over(self, args, kwargs)
         return self.kernel()(*args, **kwargs)
 
     def kernel(self) -> Callable:
-        """The CPU kernel; NotImplementedError where none is registered."""
+        """Return the CPU kernel. Raise NotImplementedError if none is registered."""
         for key in CPU_KEYS:
             if key in self.kernels:
                 return self.kernels[key]
@@ -211,7 +214,7 @@ class CustomOperator:
 
 
 def _node_of(operator: CustomOperator) -> type:
-    """The autograd Function of an operator: its kernel forward, the user's formula backward."""
+    """Make an operator's autograd Function: kernel as forward, the user's rule as backward."""
 
     def forward(ctx: Any, kwargs: dict[str, Any], *args: Any) -> Any:
         y = operator.compute(tuple(map(_plain, args)), kwargs)
@@ -235,14 +238,14 @@ def _node_of(operator: CustomOperator) -> type:
 
 
 def _plain(value: Any) -> Any:
-    """An argument as a kernel gets it: no tensor of it requires grad."""
+    """Detach all tensors in an argument, for the kernel."""
     if isinstance(value, Tensor):
         return value.detach()
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class CustomPacket:
-    """An operator with all its overloads, which are attributes; calls go to the first that fits."""
+    """An operator with its overloads as attributes. Calls run the first overload that fits."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
@@ -250,11 +253,11 @@ class CustomPacket:
         self._operators: dict[str, Any] = {}
 
     def add(self, operator: CustomOperator) -> None:
-        """Take an overload."""
+        """Add an overload."""
         self._operators[operator._overloadname] = operator
 
     def overloads(self) -> list[str]:
-        """The overloads' names."""
+        """Return the overloads' names."""
         return list(self._operators)
 
     def __getattr__(self, name: str) -> CustomOperator:
@@ -267,7 +270,7 @@ class CustomPacket:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for value in args:  # what records calls, such as a proxy, is no argument of a schema
+        for value in args:  # let recorders such as fx proxies intercept
             kind = type(value)
             if not isinstance(value, Tensor) and hasattr(kind, "__torch_function__"):
                 return kind.__torch_function__(self, (kind,), args, kwargs)
@@ -288,7 +291,7 @@ class CustomPacket:
 
 
 class Namespace:
-    """`torch.ops.mylib`: operators as attributes."""
+    """A namespace such as `torch.ops.mylib`, with operators as attributes."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = f"torch.ops.{name}"

@@ -1,4 +1,4 @@
-"""Arithmetic on sparse tensors: sums, products, quotients, with dense tensors and numbers too."""
+"""Arithmetic on sparse tensors, also with dense tensors and numbers: sums, products, quotients."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _is_number(x: Any) -> bool:
 
 
 def _common(*operands: Any) -> list[Any]:
-    """The tensors among two operands in their common dtype."""
+    """Return the operands, with tensors cast to the common dtype."""
     kind = result_type(*operands)
     return [x.to(kind) if isinstance(x, Tensor) and x.dtype is not kind else x for x in operands]
 
 
 def _scalar(x: Any) -> Any:
-    """The number or 0-dimensional dense tensor as a Python number, or None."""
+    """Return a number or 0-dimensional dense array unchanged, or None for other operands."""
     if isinstance(x, np.ndarray):
         return x if x.ndim == 0 else None
     return None if is_sparse_array(x) else x
@@ -40,7 +40,7 @@ def _scalar(x: Any) -> Any:
 
 
 def _merge(a: CooArray, b: CooArray) -> CooArray:
-    """The sum of two arrays: one pass over both, adding up where their next places agree."""
+    """Add two arrays by merging their coordinates, adding values at equal coordinates."""
     if a.sparse_dim != b.sparse_dim:
         raise RuntimeError(
             "cannot add two sparse tensors with different sparse dimensions: "
@@ -67,7 +67,10 @@ def _ascending(linear: np.ndarray) -> bool:
 
 
 def _merge_sorted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each place of either, its position in both; -1 where it is not."""
+    """Return, for each coordinate in the union, its position in `x` and in `y`, or -1.
+
+    Both inputs are sorted linear indices.
+    """
     places = np.union1d(x, y)
     first, second = np.full(places.size, -1), np.full(places.size, -1)
     first[np.searchsorted(places, x)] = np.arange(x.size)
@@ -76,7 +79,10 @@ def _merge_sorted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _merge_in_turn(x: list[int], y: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The same for places that are not sorted: the smaller one of the next two comes first."""
+    """Merge unsorted coordinates like a merge sort step: emit the smaller of the next two.
+
+    Returns positions as `_merge_sorted` does.
+    """
     first: list[int] = []
     second: list[int] = []
     i = j = 0
@@ -154,7 +160,7 @@ def _(input_t: Any, other_t: Any, input: Any, alpha: Any) -> Any:
 
 
 def _sum_tangents(input_t: Any, other_t: Any, input: Any, alpha: Any) -> Any:
-    """The tangent of input + alpha * other, in the layout of `input`."""
+    """Return the tangent of input + alpha * other, in the layout of `input`."""
     scaled: Any = None if other_t is None else other_t * alpha
     if input_t is None and not isinstance(input, SparseTensor):
         return scaled.to_dense()
@@ -186,7 +192,7 @@ def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: A
     if sparse_first and not isinstance(other, SparseTensor):
         if not _is_number(other) and input.layout is not other.layout \
                 and isinstance(input._array, CompressedArray):
-            if name == "add":  # as in PyTorch, alpha scales the sparse operand wherever it stands
+            if name == "add":  # as in PyTorch, alpha scales the sparse operand on either side
                 return other.add(input.to_dense(), alpha=alpha)
             return input.to_dense().sub(other, alpha=alpha)
         raise RuntimeError(
@@ -229,9 +235,9 @@ def rsub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 def _intersect(a: CooArray, b: CooArray) -> CooArray:
-    """The product, element by element: the places of one array that the other has.
+    """Multiply elementwise at the coordinates that both arrays store.
 
-    One of them need not be coalesced, since its values at one place are multiplied alike.
+    One of them may stay uncoalesced: duplicates are multiplied by the same factor.
     """
     if not b.coalesced and (a.coalesced or a.nnz >= b.nnz) or \
             a.coalesced and b.coalesced and a.nnz >= b.nnz:
@@ -367,7 +373,7 @@ for _name in ("add", "sub", "mul", "div", "floor_divide", "subtract", "multiply"
 
 
 def _add_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
-    """Add to a dense tensor at the stored places only."""
+    """Add a sparse tensor to a dense one in place, writing only at stored coordinates."""
     array, a = self._array, formats.coalesce(formats.to_coo(other._array))  # type: ignore[arg-type]
     if array.shape != a.shape:
         raise RuntimeError(
@@ -381,7 +387,7 @@ def _add_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
 
 
 def _dense_in_place(name: str) -> None:
-    """`name_` and Python's operator, also into a dense tensor."""
+    """Register `name_` and Python's in-place operator, also for dense targets."""
     from .dispatch import SPARSE
 
     sparse_twin, function = SPARSE[name + "_"], SPARSE[name]

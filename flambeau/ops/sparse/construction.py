@@ -1,4 +1,4 @@
-"""Construction of sparse tensors from indices and values, and the checks of their invariants."""
+"""Construct sparse tensors from indices and values, and check their invariants."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _(g: Any, indices: Any) -> Any:
 
 @sparse_operator(node="IndexBackward0", linear_in="input")
 def _values_at(input: Array, indices: Any) -> Array:
-    """The slices of a dense or sparse array at the places of other indices, zero where none is."""
+    """Gather the slices of a dense or sparse array at given indices; zero if not stored."""
     return values_at(input, indices)
 
 

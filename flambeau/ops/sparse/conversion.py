@@ -1,4 +1,4 @@
-"""Conversion between layouts, coalescing, and the parts of a sparse tensor."""
+"""Convert between layouts, coalesce, and access the parts of a sparse tensor."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def _(g: Any, input_dtype: Any) -> Any:
 def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
     """The tensor in another dtype; itself where nothing changes."""
     probe = wrap(np.empty(0, self._array.dtype))
-    if args and isinstance(args[0], Tensor):  # which may be sparse: only its dtype counts
+    if args and isinstance(args[0], Tensor):  # may be sparse: only its dtype matters
         args = (args[0].dtype, *args[1:])
     result = probe.to(*args, copy=copy, **named)
     if result.device.type != "cpu":
@@ -345,7 +345,7 @@ def detach(self: Tensor) -> Tensor:
 
 
 def _check_compressed_copy(self: Tensor, src: Tensor) -> None:
-    """RuntimeError unless both tensors are compressed alike."""
+    """Raise RuntimeError unless both tensors have the same compressed structure."""
     a: Any = self._array
     b: Any = src._array
     if not isinstance(a, CompressedArray):

@@ -1,9 +1,9 @@
-"""Dispatch of operators on sparse tensors: which implementation a call goes to, and its gradient.
+"""Dispatch operators on sparse tensors to their implementations, with gradients.
 
-`SPARSE` maps public names to functions. A method or Python operator of a sparse tensor finds them
-on its class; a function that meets one as a later argument fails on its window, and is handed over
-then (`Overriding`); composites and functions that would not fail wear stubs from the first sparse
-tensor on.
+`SPARSE` maps public names to functions. Methods and Python operators of a sparse tensor resolve on
+its class. A dense function that meets a sparse argument fails on its window and is then redirected
+(`Overriding`). Composites, and functions that would not fail, get stubs when the first sparse
+tensor is created.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..core.registry import Declared
 from ..interception.torch_function import _disabled_torch_function_impl
 from ..interception import forward_mode, window_stubs
 
-# By public name, "add" or "add_": what a call does where an argument is sparse.
+# Implementations for calls with a sparse argument, by public name such as "add" or "add_".
 SPARSE: dict[str, Callable] = {}
 _methods: Any = SparseTensor
 _methods.__torch_function__ = _disabled_torch_function_impl
@@ -47,7 +47,7 @@ def implements(*names: str) -> Callable[[Callable], Callable]:
 
 
 def _method(function: Callable, name: str) -> Callable:
-    """The function under another name, since it may stand for several methods."""
+    """Copy the function under another name, since it may implement several methods."""
     if not isinstance(function, FunctionType):
         return function
     result = FunctionType(
@@ -132,7 +132,7 @@ def _function(operator: Operator) -> Any:
 
 
 def _check_tangent_rule(operator: Operator) -> None:
-    """NotImplementedError unless tangents have a rule: vjps on sparse arrays are not transposed."""
+    """Raise NotImplementedError if there is no jvp rule: sparse vjps cannot be transposed."""
     if operator.differentiable and operator.jvp is None and not operator.linear_in:
         raise NotImplementedError(
             f"Trying to use forward AD with {operator.name.strip('_')} on sparse tensors that does "
@@ -236,15 +236,15 @@ def _into(out: Any, answer: Any) -> Any:
     return write_over(out, answer) if isinstance(answer, Tensor) else answer
 
 
-# Operators whose public name another function has.
+# Public names of operators whose own name differs.
 _PUBLIC_NAMES = {"_div": "div", "relu_only": "relu", "torch.embedding": "embedding",
                  "max_all": "max", "min_all": "min", "squeeze_dims": "as_strided"}
-# Public functions that are no methods.
+# Public functions that are not methods.
 _NO_METHODS = frozenset("cat concat concatenate stack hspmm".split())
 
 
 def _wear_stubs() -> None:
-    """Has composites, and functions that do not fail on a sparse array, look for sparse tensors."""
+    """Install stubs on composites and on functions that do not fail on sparse arrays."""
     Overriding.ask = _ask
     Overriding.into = _into
     kind, seen = window_stubs.Kind("sparse", is_sparse_call), set()
@@ -260,13 +260,13 @@ def _wear_stubs() -> None:
 
 
 def _fails(function: Any, name: str) -> bool:
-    """Whether a function is an operator that fails on a sparse array, so that it needs no stub."""
+    """Return whether a function is an operator that fails on sparse arrays: needs no stub."""
     operator = getattr(function, "operator", None)
     return operator is not None and operator.kind is not Kind.COMPOSITE \
         and operator.function is function and name not in _DO_NOT_FAIL
 
 
-# Declared operators that read no more than a shape and a dtype.
+# Operators that read only shape and dtype, so sparse arrays do not make them fail.
 _DO_NOT_FAIL = frozenset(("is_same_size",))
 
 

@@ -1,4 +1,4 @@
-"""The ways into sparse tensors: constructors and conversions, which import the rest when called."""
+"""Entry points of sparse tensors: constructors and conversions, which import the rest lazily."""
 
 from __future__ import annotations
 
@@ -222,12 +222,12 @@ for _form in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
 
 
 def _validate_compressed_sparse_indices(*args: Any) -> None:
-    """RuntimeError where indices make no compressed rows or columns."""
+    """Raise RuntimeError if the indices are no valid compressed rows or columns."""
     _home("construction", "validate_indices")(*args)
 
 
 def _sparse_compressed_tensor_with_dims(*args: Any, **named: Any) -> Tensor:
-    """A compressed tensor of so many values, all of whose parts are zero."""
+    """Return a compressed tensor with `nnz` values and all parts zero."""
     return _home("construction", "with_dims")(*args, **named)
 
 

@@ -1,4 +1,4 @@
-"""sparse_mask: the values of one tensor at the places of another, in its layout."""
+"""sparse_mask: select one tensor's values at the coordinates of a sparse mask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products with sparse operands, on SciPy's sparse matrices."""
+"""Matrix products with sparse operands, computed by SciPy."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _batch(a: Any) -> bool:
 
 
 def _batches(a: Any, b: Any) -> np.ndarray:
-    """Products of batches of matrices, one by one."""
+    """Multiply batches of matrices after converting them to dense."""
     x = formats.to_dense(a) if is_sparse_array(a) else a
     y = formats.to_dense(b) if is_sparse_array(b) else b
     return np.matmul(_wide(x), _wide(y)).astype(x.dtype, copy=False)
@@ -141,7 +141,7 @@ def _(g: Any, input: Any, mat2: Any) -> Any:
 
 
 def _gradient_at(g: Tensor, x: Tensor) -> Tensor:
-    """A gradient at the places of the operand that it belongs to."""
+    """Restrict a gradient to the coordinates of its operand; dense operands keep all of it."""
     pattern: Any = x._array
     if not is_sparse_array(pattern):
         return g

@@ -20,7 +20,7 @@ from .masking import _masked
 
 
 def _axes(dim: Any, rank: int) -> tuple[int, ...]:
-    """The axes, counted from the front, in order; RuntimeError for one that occurs twice."""
+    """Return the axes as sorted nonnegative ints. Raise RuntimeError for duplicates."""
     wanted = (dim,) if isinstance(dim, int) else tuple(dim)
     for axis in wanted:
         if not -max(rank, 1) <= axis < max(rank, 1):
@@ -36,7 +36,7 @@ def _axes(dim: Any, rank: int) -> tuple[int, ...]:
 
 
 def _accumulate(array: np.ndarray) -> np.ndarray:
-    """The values in the dtype in which PyTorch adds up: int64 for integers and bools."""
+    """Cast values to PyTorch's accumulation dtype: int64 for integers and bools."""
     return array.astype(np.int64) if array.dtype.kind in "biu" else array
 
 
@@ -61,7 +61,7 @@ def _(g: Any, input_shape: Any) -> Any:
 
 
 def _sum_axes(a: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
-    """The sum over axes, coordinates staying coordinates; dense where no sparse axis stays."""
+    """Sum over axes. Return a sparse array, or a dense one if no sparse axis remains."""
     if isinstance(a, CompressedArray):
         raise TypeError("compressed layouts have their own rule")
     sparse = a.sparse_dim
@@ -93,7 +93,7 @@ def _(g: Any, input: Any, axes: Any, keepdim: Any) -> Any:
 
 @sparse_operator(node="SparseSumBackwardBackward0")
 def _spread(g: Array, input: Array, axes: Any, keepdim: bool) -> Array:
-    """The gradient of a sum at the places of its operand."""
+    """Broadcast the gradient of a sum to the coordinates of its operand."""
     a: Any = input
     dense = g if isinstance(g, np.ndarray) else None
     remaining = [axis for axis in range(a.sparse_dim) if axis not in axes]
@@ -199,7 +199,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
 
 
 def _rows(a: CooArray, dim: int) -> tuple[np.ndarray, int]:
-    """For each place, which row along `dim` it lies in, and how many such rows there are."""
+    """Return the row along `dim` of each coordinate, and the number of distinct rows."""
     others = [k for k in range(a.sparse_dim) if k != dim]
     shape = tuple(a.shape[k] for k in others)
     linear = CooArray(a.indices[others], a.values, shape).linear_indices()
@@ -253,7 +253,7 @@ def _declare(name: str, log: bool) -> Callable:
 
 
 def _log_softmax_tangent(t: Tensor, y: Tensor, dim: int) -> Tensor:
-    """The tangent minus its mean by the probabilities, at the places of the result."""
+    """Subtract the tangent's probability-weighted mean, at the result's coordinates."""
     a: Any = y._array
     at: Any = _masked(t, a)._array
     p = np.exp(a.values)
@@ -265,7 +265,7 @@ def _log_softmax_tangent(t: Tensor, y: Tensor, dim: int) -> Tensor:
 
 
 def _softmax_gradient(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:
-    """The gradient from the cotangent and the result, both at the places of the result."""
+    """Compute the gradient from cotangent and result, at the result's coordinates."""
     a: Any = y._array
     g = _masked(g, a)
     at: Any = g._array

@@ -1,4 +1,4 @@
-"""Axes and places of sparse tensors: transposes, slices, joins, comparisons of shape."""
+"""Shape operations on sparse tensors: transpose, slice, index, join, resize."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _(g: Any, dim: Any, start: Any, input_shape: Any) -> Any:
 
 @sparse_operator(node="NarrowCopyBackwardBackward0")
 def _shifted(input: Array, dim: Any, start: Any, shape: Any) -> Array:
-    """A part of an axis put back in its place."""
+    """Embed a slice of an axis into zeros of the full shape."""
     a: Any = input
     if isinstance(a, np.ndarray):
         result = np.zeros(shape, a.dtype)
@@ -339,7 +339,7 @@ def _(g: Any, dim: Any, index: Any, input_shape: Any) -> Any:
 
 @sparse_operator(node="IndexAddBackward0")
 def _index_added(input: Array, dim: Any, index: np.ndarray, shape: Any) -> Array:
-    """The slices put back where they were taken from, added up."""
+    """Scatter slices back to their source indices, adding duplicates."""
     a: Any = input
     if isinstance(a, CooArray) and dim < a.sparse_dim:
         indices = a.indices.copy()
@@ -424,7 +424,7 @@ def _join(arrays: Sequence[Any], dim: int) -> Any:
 
 
 def _join_dense(arrays: Sequence[Any], dim: int, shape: tuple[int, ...]) -> CooArray:
-    """Values side by side along a dense axis, each padded with zeros to the whole of it."""
+    """Concatenate along a dense axis, padding each array's values with zeros to full length."""
     at, start, parts = dim - arrays[0].sparse_dim + 1, 0, []
     for a in arrays:
         wide = list(a.values.shape)

@@ -1,4 +1,4 @@
-"""torch.sparse.spsolve: linear equations with a sparse matrix, by SciPy's SuperLU."""
+"""torch.sparse.spsolve: solve linear equations with a sparse matrix, by SciPy's SuperLU."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def _(g: Any, input: Any) -> Any:
 
 @_solve.vjp("input")
 def _(g: Any, y: Any, input: Any) -> Any:
-    """The outer product -A^-H g y^H, at the places of A only."""
+    """Return the outer product -A^-H g y^H, computed only at the coordinates of A."""
     a: Any = input._array
     s = _solve(_adjoint(input), g)
     lines = np.repeat(np.arange(len(a.compressed) - 1), np.diff(a.compressed))
-    places = (lines, a.plain) if a.by_row else (a.plain, lines)  # in the order of the values
+    places = (lines, a.plain) if a.by_row else (a.plain, lines)  # in storage order
     rows, columns = map(wrap, places)
     values = -(s.index_select(0, rows) * y.conj().index_select(0, columns))
     if values.dim() > 1:

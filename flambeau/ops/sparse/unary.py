@@ -1,4 +1,4 @@
-"""Functions of one sparse tensor that leave zero at zero: they go over the stored values."""
+"""Functions of one sparse tensor that map zero to zero, applied to the stored values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .conversion import itself
 from .dispatch import implements, in_place, sparse_operator, write_over
 from .masking import _masked
 
-# Operators that PyTorch has for all sparse layouts, by name; the stored values are summed first.
+# Operators that PyTorch has for all sparse layouts. COO inputs are coalesced first.
 ZERO_PRESERVING = (
     "abs asin asinh atan atanh ceil deg2rad erf erfinv expm1 floor frac log1p rad2deg sgn sign "
     "sin sinh sqrt tan tanh trunc isinf isnan isneginf isposinf signbit"
@@ -49,7 +49,7 @@ def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool
 
 
 def _gradient(g: Tensor, input: Tensor, function: Any) -> Tensor:
-    """The gradient of a function that goes over the stored values, by that of the values."""
+    """Differentiate a function of the stored values, at the input's coordinates."""
     pattern: Any = input._array
     if isinstance(pattern, CooArray):
         pattern = formats.coalesce(pattern)
@@ -132,7 +132,7 @@ def _(input_t: Any, input: Any, exponent: Any) -> Any:
 
 
 def _scale_by_slope(x: Tensor, input: Tensor, exponent: Any) -> Tensor:
-    """Multiply by the derivative of a power."""
+    """Multiply by the derivative of `input ** exponent`."""
     if exponent in (0, 1):
         return x * exponent
     return mul(x, pow_(input, exponent - 1) * exponent)
@@ -164,7 +164,7 @@ def square(input: Tensor, *, out: Any = None) -> Tensor:
 
 
 def _linear(name: str, *aliases: str) -> Any:
-    """An operator that is linear over the reals, so that it need not coalesce."""
+    """Declare an operator that is linear over the reals, so the input need not be coalesced."""
 
     def body(input: Array) -> Array:
         return on_values(

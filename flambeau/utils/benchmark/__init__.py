@@ -50,7 +50,7 @@ class Timer:
         self._threads = num_threads
 
     def timeit(self, number: int = 1000000) -> Measurement:
-        """Time one block of `number` runs, after a warm-up."""
+        """Time one block of `number` runs after a warm-up."""
         return self._blocks(number, lambda: [self._run(number)])
 
     def blocked_autorange(
@@ -73,7 +73,7 @@ class Timer:
         self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0,
         callback: Any = None,
     ) -> Measurement:
-        """Add blocks until the IQR is below `threshold` times the median or time is up."""
+        """Add blocks until the IQR is at most `threshold` * median or `max_run_time` is over."""
         result = self.blocked_autorange(min_run_time=min_run_time)
         while len(result.raw_times) < 4 or result.iqr > threshold * result.median:
             result.raw_times.append(self._run(result.number_per_run))

@@ -1,4 +1,4 @@
-"""Tables that compare measurements: a row for each task, a column for each description."""
+"""Tables that compare measurements, with a row per task and a column per description."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEST, _GOOD, _BAD, _VERY_BAD = "\033[92m", "\033[34m", "\033[2m\033[91m", "\033
 
 
 class Colorize(enum.Enum):
-    """Among which times a table shows the best in colour."""
+    """Whether a table colors times, ranked by column or by row."""
 
     NONE = "none"
     COLUMNWISE = "columnwise"
@@ -23,7 +23,7 @@ class Colorize(enum.Enum):
 
 
 class Compare:
-    """Tables of measurements, one for each label, that `print` writes as text.
+    """Text tables of measurements, one per label.
 
     results: the measurements. Raises ValueError for objects of other classes.
 
@@ -40,7 +40,7 @@ class Compare:
         self._trims = self._warns = False
 
     def extend_results(self, results: Iterable[Measurement]) -> None:
-        """Add measurements. Raises ValueError for objects of other classes."""
+        """Add measurements. Raise ValueError for objects of other classes."""
         results = list(results)
         for result in results:
             if not isinstance(result, Measurement):
@@ -49,15 +49,15 @@ class Compare:
         self._results += results
 
     def trim_significant_figures(self) -> None:
-        """Show only digits that the measurements' spread leaves."""
+        """Show only digits that are significant given the measurements' spread."""
         self._trims = True
 
     def colorize(self, rowwise: bool = False) -> None:
-        """Colour the best and the worst of each column, or of each row."""
+        """Color the best and worst times of each column, or of each row."""
         self._colors = Colorize.ROWWISE if rowwise else Colorize.COLUMNWISE
 
     def highlight_warnings(self) -> None:
-        """Show the spread of measurements that vary by more than a tenth."""
+        """Show the spread of measurements whose IQR exceeds 10% of the median."""
         self._warns = True
 
     def print(self) -> None:

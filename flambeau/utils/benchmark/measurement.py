@@ -1,4 +1,4 @@
-"""What a Timer measures: the task, and the seconds of its blocks of runs."""
+"""Results of a Timer: the task and the seconds per block of runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
-_MIN_CONFIDENCE_SECONDS = 25e-9  # no timer tells shorter times apart
+_MIN_CONFIDENCE_SECONDS = 25e-9  # assumed timer resolution
 _MAX_DIGITS = 4
-_HIGH_SPREAD, _GROSS_SPREAD = 0.1, 0.25  # interquartile range by median
+_HIGH_SPREAD, _GROSS_SPREAD = 0.1, 0.25  # IQR / median
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What was timed: the statement, and the names under which tables sort it.
+    """What was timed: the statement, its setup, and its labels in tables.
 
     >>> torch.utils.benchmark.TaskSpec("x + 1", "pass", label="add").title
     'add'
@@ -34,7 +34,7 @@ class TaskSpec:
 
     @property
     def title(self) -> str:
-        """The label, or the statement, with the second label."""
+        """The label or else the statement, followed by the sub-label."""
         if self.label is not None:
             return self.label + (f": {self.sub_label}" if self.sub_label else "")
         if "\n" not in self.stmt:
@@ -76,7 +76,7 @@ class Measurement:
 
     @property
     def times(self) -> list[float]:
-        """Seconds per run, block by block."""
+        """Seconds per run, for each block."""
         return [seconds / self.number_per_run for seconds in self.raw_times]
 
     @property
@@ -97,7 +97,10 @@ class Measurement:
 
     @property
     def significant_figures(self) -> int:
-        """How many digits of the median the spread of the middle half leaves, 1 to 4."""
+        """Number of significant digits of the median, 1 to 4.
+
+        Estimated from the standard error of the middle half of the times.
+        """
         times, n = sorted(self.times), len(self.raw_times)
         middle = times[n // 4 : math.ceil(3 * n / 4)]
         error = max(1.645 * statistics.pstdev(middle) / math.sqrt(len(middle)),
@@ -106,7 +109,7 @@ class Measurement:
 
     @property
     def has_warnings(self) -> bool:
-        """Whether the times spread by more than a tenth of their median."""
+        """Whether the interquartile range is at least 10% of the median."""
         return not self.meets_confidence()
 
     @property
@@ -116,16 +119,16 @@ class Measurement:
 
     @property
     def as_row_name(self) -> str:
-        """The name of the row that shows it in a table."""
+        """The name of its row in a table."""
         return self.task_spec.sub_label or self.task_spec.stmt or "[Unknown]"
 
     def meets_confidence(self, threshold: float = _HIGH_SPREAD) -> bool:
-        """Return whether the interquartile range is below this share of the median."""
+        """Return whether the interquartile range is below `threshold` * median."""
         return self.iqr / self.median < threshold
 
     @staticmethod
     def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
-        """Return one measurement of each task, with the times of all of them."""
+        """Merge the measurements of each task into one with all their times."""
         times: dict[TaskSpec, list[float]] = {}
         for measurement in measurements:
             times.setdefault(measurement.task_spec, []).extend(measurement.times)
@@ -161,7 +164,7 @@ class Measurement:
 
 
 def select_unit(seconds: float) -> tuple[str, float]:
-    """Return the unit that shows a time with one to three digits before the point, in seconds."""
+    """Return the largest unit not above `seconds`, as (name, seconds per unit); else "ns"."""
     for unit, scale in _UNITS:
         if seconds >= scale:
             return unit, scale

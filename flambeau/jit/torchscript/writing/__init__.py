@@ -1,5 +1,5 @@
 """Write TorchScript archives that PyTorch can read: classes, code, and pickled state.
 
-archive.py writes the file; graph_code.py and source_code.py generate the code of a forward from a
-recorded graph or from its source.
+archive.py writes the file; graph_code.py generates the code of a forward from a recorded graph,
+source_code.py from Python source.
 """

@@ -16,20 +16,19 @@ from ....tensor.tensor import Tensor
 
 __all__ = ["SCRIPTED_CLASSES", "is_named_tuple", "is_written_class", "type_of_value", "type_text"]
 
-SCRIPTED_CLASSES: WeakSet[type] = WeakSet()  # those that torch.jit.script was called on
+SCRIPTED_CLASSES: WeakSet[type] = WeakSet()  # classes passed to torch.jit.script
 
 _PLAIN = {int: "int", float: "float", bool: "bool", str: "str", complex: "complex",
           type(None): "NoneType", None: "NoneType", dtype: "int", device: "Device", Any: "Any"}
 
 
 def is_named_tuple(kind: Any) -> bool:
-    """Return whether it is a named tuple class."""
+    """Return whether `kind` is a named tuple class."""
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def is_written_class(kind: Any) -> bool:
-    """Return whether an archive declares the class: an enum, an interface, or a class of the
-    program."""
+    """Return whether archives declare the class: an enum, interface or user-defined class."""
     if not isinstance(kind, type) or issubclass(kind, (Tensor, BaseException)):
         return False
     if issubclass(kind, enum.Enum) or getattr(kind, "_torchscript_interface", None) is kind:
@@ -40,9 +39,9 @@ def is_written_class(kind: Any) -> bool:
 
 
 def type_text(annotation: Any, declare: Callable[[Any], str] | None = None) -> str:
-    """Return the type as text. Raises NotImplementedError if TorchScript lacks it.
+    """Convert an annotation to text. Raise NotImplementedError if TorchScript lacks the type.
 
-    `declare` writes a class of the program into the archive and returns its name.
+    `declare` adds a user-defined class to the archive and returns its name.
     """
     if isinstance(annotation, type) and issubclass(annotation, Tensor):
         return "Tensor"
@@ -63,7 +62,7 @@ def type_text(annotation: Any, declare: Callable[[Any], str] | None = None) -> s
 
 
 def type_of_value(value: Any, declare: Callable[[Any], str] | None = None) -> str:
-    """Infer the type of an attribute from its value."""
+    """Infer an attribute's type from its value. Raise NotImplementedError if unknown."""
     if isinstance(value, Tensor):
         return "Tensor"
     if type(value) in _PLAIN:

@@ -1,4 +1,4 @@
-"""Write the archive: classes as text, the module tree as a protocol 2 pickle, tensors beside it."""
+"""Write an archive: classes as text, the module tree as a protocol 2 pickle, tensors as records."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _VERSION = b"10\n"
 
 @dataclass
 class Instance:
-    """An object of an archive's class: its qualified name, and its attributes by name, or what the
-    class's `__setstate__` takes."""
+    """An object of an archive's class: the class's qualified name and the object's state.
+
+    `attributes`: a dict by name, or the argument of the class's `__setstate__`.
+    """
 
     qualified_name: str
     attributes: Any = field(default_factory=dict)
@@ -30,7 +32,7 @@ class Instance:
 
 @dataclass
 class Call:
-    """A named tuple or an Enum member: its class, called with a value."""
+    """A named tuple or Enum member, pickled as a call of its class."""
 
     qualified_name: str
     argument: Any
@@ -38,7 +40,7 @@ class Call:
 
 @dataclass
 class Tagged:
-    """A container with its type, which an empty one does not reveal."""
+    """A container with its TorchScript type, which cannot be inferred if it is empty."""
 
     value: Any
     kind: str
@@ -48,13 +50,13 @@ _STATE = re.compile(r"^(\s+__(?:parameters|buffers)__ = )\[.*\]$", re.MULTILINE)
 
 
 def without_state(code: dict[str, str]) -> dict[str, str]:
-    """Return classes whose tensors are plain attributes, as those of frozen modules."""
+    """Turn parameters and buffers into plain attributes in the classes' code, for freezing."""
     return {space: _STATE.sub(r"\1[]", text) for space, text in code.items()}
 
 
 def write(file: Any, root: Instance, code: dict[str, str], constants: list[Any],
           extra_files: dict[str, Any] | None = None) -> None:
-    """Write an archive. `code`: text by namespace, such as `__torch__`."""
+    """Write an archive. `code`: source text by namespace, such as `__torch__`."""
     named = isinstance(file, (str, os.PathLike))
     name = os.path.basename(os.fspath(file)).partition(".")[0] if named else ""
     parent = os.path.dirname(os.fspath(file)) if named else ""
@@ -78,7 +80,7 @@ def write(file: Any, root: Instance, code: dict[str, str], constants: list[Any],
 
 
 class _Pickler:
-    """Pickler restricted to the opcodes of PyTorch's unpickler. Preserves sharing."""
+    """Pickler limited to opcodes that PyTorch's unpickler knows. Preserves sharing."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = [b"\x80\x02"]
@@ -94,7 +96,7 @@ class _Pickler:
         return b"".join(self.parts)
 
     def value(self, value: Any) -> None:
-        """Write one value, or a reference to a previous one."""
+        """Write a value, or a memo reference if already written."""
         if isinstance(value, (Instance, Tensor)):
             known = self._memo.get(id(value))
             if known is not None:
@@ -185,7 +187,7 @@ class _Pickler:
         self.parts.append(b"t")
 
     def _tensor(self, value: Tensor) -> None:
-        """Write a view of a storage. Each storage is written whole, once."""
+        """Write a tensor as a view of its storage; write each storage once, in full."""
         kind = STORAGE_NAMES.get(value.dtype.name)
         if kind is None or value.layout.name != "strided":
             raise NotImplementedError(

@@ -1,4 +1,4 @@
-"""Classes of an archive, one per module of a tree: their declarations and methods."""
+"""Write the classes of an archive, one per module: their declarations and methods."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class ClassWriter:
                attributes: dict[str, tuple[str, Any]] | None = None,
                constants: dict[str, tuple[str, str]] | None = None,
                omitted: frozenset[str] = frozenset()) -> Instance:
-        """Write the class of one module; return its object.
+        """Write the class of one module and return its object.
 
-        `attributes`: type and value by name. `constants`: type and text. The module's parameters
-        and buffers are declared, except for those in `omitted`.
+        `attributes`: (type, value) by name. `constants`: (type, text) by name. Declares the
+        module's parameters and buffers, except buffers in `omitted`.
         """
         rows: dict[str, tuple[str, Any]] = {}
         buffers = {k: v for k, v in module._buffers.items() if k not in omitted}
@@ -95,7 +95,7 @@ class ClassWriter:
 
     def tree(self, module: Module, qualified: str, methods: str,
              omitted: frozenset[str] = frozenset()) -> Instance:
-        """Write a module and its descendants. Only the root has methods."""
+        """Write a module and its descendants. Only the root gets methods."""
         seen: dict[int, Instance] = {}
 
         def below(owner: Module) -> dict[str, Instance]:
@@ -113,5 +113,5 @@ class ClassWriter:
 
 
 def _names(table: Mapping[str, Tensor | None]) -> str:
-    """Return the names of the tensors in a table, as a list literal."""
+    """Return the names of the tensors in a table as a list literal."""
     return "[" + "".join(f'"{k}", ' for k, v in table.items() if v is not None) + "]"

@@ -1,4 +1,4 @@
-"""Comprehensions with conditions, which TorchScript lacks: a loop chooses the items first.
+"""Rewrite comprehensions with conditions, which TorchScript lacks: a loop selects the items first.
 
 `[f(x) for x in xs if c(x)]` becomes
 
@@ -8,7 +8,7 @@
         if c(x):
             chosen.append(x)
 
-and `[f(x) for x in chosen]`. All conditions are tested before the first `f` runs.
+and `[f(x) for x in chosen]`. All conditions run before the first `f`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONDITIONAL = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.DictComp, a
 
 
 def filtered_comprehensions(statement: ast.AST) -> Iterator[ast.ListComp]:
-    """Go through the comprehensions with conditions that a statement always evaluates."""
+    """Yield the conditional comprehensions that a statement evaluates unconditionally."""
     for node in ast.iter_child_nodes(statement):
         if isinstance(node, ast.ListComp) and len(node.generators) == 1 and node.generators[0].ifs:
             yield node
@@ -33,7 +33,7 @@ def filtered_comprehensions(statement: ast.AST) -> Iterator[ast.ListComp]:
 
 
 def expand_filter(node: ast.ListComp, items: str, chosen: str) -> list[ast.stmt]:
-    """Return the statements that choose the items; the comprehension then goes through these."""
+    """Return the statements that select the items; make the comprehension iterate over them."""
     (loop,) = node.generators
     names = ast.unparse(loop.target)
     test = " and ".join(f"({ast.unparse(condition)})" for condition in loop.ifs)
@@ -50,9 +50,9 @@ def expand_filter(node: ast.ListComp, items: str, chosen: str) -> list[ast.stmt]
 
 
 def name_item(node: ast.ListComp | ast.DictComp, item: str) -> None:
-    """Let a comprehension go through single names: `for k, v in d` reads `item[0]`, `item[1]`.
+    """Replace a comprehension's tuple target by one name: `k, v` become `item[0]`, `item[1]`.
 
-    PyTorch's reader takes no tuple there.
+    PyTorch's parser accepts no tuple there.
     """
     loop = node.generators[0]
     if not isinstance(loop.target, (ast.Tuple, ast.List)):

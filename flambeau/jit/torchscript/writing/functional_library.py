@@ -1,6 +1,6 @@
-"""nn.functional in TorchScript: functions whose signatures differ from the aten operators'.
+"""nn.functional in TorchScript: functions whose signatures differ from aten's operators.
 
-An archive contains those that its code calls. `_reduction` converts a reduction to its number.
+An archive includes those that its code calls. `_reduction` converts a reduction to its number.
 """
 
 from __future__ import annotations

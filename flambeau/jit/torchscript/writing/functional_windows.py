@@ -1,5 +1,5 @@
-"""nn.functional's windows, samples and tables in TorchScript: pooling, unpooling, folding, grids,
-interpolation, embedding bags."""
+"""nn.functional in TorchScript: pooling, unpooling, folding, grid sampling, interpolation and
+embedding bags."""
 
 __all__ = ["WINDOWS"]
 

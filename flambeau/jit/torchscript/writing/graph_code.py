@@ -25,13 +25,13 @@ _PYTHON = {operator.add: "add", operator.sub: "sub", operator.mul: "mul",
            operator.floordiv: "floordiv", operator.mod: "remainder", operator.neg: "neg",
            operator.eq: "eq", operator.ne: "ne", operator.lt: "lt", operator.le: "le",
            operator.gt: "gt", operator.ge: "ge", operator.truediv: "div", operator.pow: "pow"}
-# Conversion methods, by the number of their dtype.
+# Conversion methods and the c10::ScalarType of their dtype.
 _CONVERSIONS = {"float": 6, "double": 7, "half": 5, "bfloat16": 15, "long": 4, "int": 3,
                 "short": 2, "char": 1, "byte": 0, "bool": 11}
-# Operators with a size that Python may pass as several numbers.
+# Operators whose size Python may pass as separate ints.
 _SIZED = frozenset(("zeros", "ones", "empty", "rand", "randn", "view", "reshape", "expand",
                     "repeat", "permute", "tile"))
-# Functions of a variable number of tensors, and the position of the first.
+# Variadic functions, and the position of their first tensor.
 _VARYING = {"einsum": 1, "meshgrid": 0, "broadcast_tensors": 0, "block_diag": 0,
             "cartesian_prod": 0}
 _RENAMED = {"sym_size": "size", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose",
@@ -41,7 +41,7 @@ _MEMORY = ("torch.contiguous_format", "torch.preserve_format", "torch.channels_l
 
 
 class GraphCode:
-    """The text of `forward`, the constants it refers to, and the functions it calls."""
+    """The text of `forward`, the constants it reads, and the functions it calls."""
 
     def __init__(self, program: ExportedProgram, class_name: str) -> None:
         self.program, self.constants = program, list[Any]()
@@ -53,7 +53,7 @@ class GraphCode:
                         + "".join(f"    {line}\n" for line in body))
 
     def function_code(self) -> str:
-        """Return the text of the nn.functional functions that the graph calls."""
+        """Return the definitions of the nn.functional functions that the graph calls."""
         return definitions(self.functions)
 
     def _body(self) -> list[str]:
@@ -81,7 +81,7 @@ class GraphCode:
             self.constants.append(self.program.constants[str(spec.target)])
 
     def _output(self, node: Node) -> str:
-        """Write the outputs in the structure that the module returns; record their type."""
+        """Write the outputs in the module's output structure and record their type."""
         results: Any = node.args[0]
         values = [self._value(v) for v in results]
         if any(not isinstance(v, Node) for v in results):
@@ -130,7 +130,7 @@ class GraphCode:
 
     @staticmethod
     def _axes(name: str, input: Any) -> int:
-        """Return the number of spatial axes, to which one number is broadcast."""
+        """Return the number of spatial axes, to expand a scalar argument to."""
         name = name.removesuffix("_with_indices")
         if name[-2:] in ("1d", "2d", "3d"):
             return int(name[-2])
@@ -178,7 +178,7 @@ class GraphCode:
 
 
 def _shape(tree: Any) -> tuple[str, str]:
-    """Return text and type of the output: tuples, lists and dicts of tensors."""
+    """Return the text and type of an output: tensors in tuples, lists and dicts."""
     if isinstance(tree, str):
         return tree, "Tensor"
     if type(tree) is tuple:

@@ -1,5 +1,7 @@
-"""Infer the TorchScript types of expressions in a script class's `__init__`, which declares the
-attributes of its objects."""
+"""Infer the TorchScript types of expressions in a script class's `__init__`.
+
+They give the types of unannotated attributes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _TENSOR_RESULTS = {"dim": "int", "numel": "int", "tolist": None, "item": None, "
 
 
 class TypeInference:
-    """Types of local names, and of expressions over them. Types are text; None is unknown."""
+    """Types of local names and of expressions over them, as text; None means unknown."""
 
     def __init__(self, names: dict[str, str], result_of: Callable[[ast.Call], str | None]) -> None:
         self.names, self._result_of = dict(names), result_of
@@ -118,12 +120,12 @@ class TypeInference:
 
 
 def _called_name(node: Any) -> str:
-    """Return the bare name that a call calls; "" for anything else."""
+    """Return the name of the function if a call's callee is a bare name, else ""."""
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
 def _element(kind: str | None) -> str | None:
-    """Return the type of an element, where all elements have the same."""
+    """Return the common type of all elements, or None if they differ."""
     if kind in ("Tensor", "str"):
         return kind
     if kind is not None and kind.startswith("List["):

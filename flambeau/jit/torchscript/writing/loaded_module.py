@@ -1,4 +1,4 @@
-"""Write a loaded module to an archive again: its original code and its current state."""
+"""Write a loaded module back to an archive: its original code and its current state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["save"]
 
 def save(module: LoadedModule, file: Any,
          extra_files: dict[str, Any] | None = None, is_frozen: bool = False) -> None:
-    """Write the archive, of a frozen module without state."""
+    """Write the archive; if `is_frozen`, without parameters and buffers."""
     program = module._flambeau_type.program
     root = _Values(program.classes()).value(module, None)
     code = without_state(program.texts()) if is_frozen else program.texts()
@@ -31,7 +31,7 @@ class _Values:
         self._seen: dict[int, Instance] = {}
 
     def value(self, value: Any, kind: ast.expr | None) -> Any:
-        """Convert one value of a declared type."""
+        """Convert a value; `kind` is its declared type, if any."""
         if isinstance(value, (LoadedModule, ScriptObject)):
             return self._object(value)
         if isinstance(value, Enum):

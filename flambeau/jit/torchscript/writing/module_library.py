@@ -1,4 +1,4 @@
-"""TorchScript code for the `forward` of torch.nn modules, with their settings as literals.
+"""TorchScript code for the `forward` of torch.nn modules, with settings inlined as literals.
 
 Writers return "parameters|line|line|...". `forward_of` splits this into a method.
 """
@@ -20,7 +20,7 @@ _FUNCTIONAL = "__torch__.torch.nn.functional"
 
 
 def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> Text:
-    """Return a writer of one expression, whose {} become the values of attributes `settings`."""
+    """Return a writer of one expression; each {} becomes the value of an attribute."""
 
     def text(module: Any) -> str:
         values = [literal(getattr(module, name)) for name in settings]
@@ -30,7 +30,7 @@ def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> T
 
 
 def _activation(name: str, *settings: str) -> Text:
-    """Return a writer of an activation; with `inplace` it calls the operator `name`_."""
+    """Return a writer of an activation, which calls `name`_ if the module is in place."""
 
     def text(module: Any) -> str:
         ending = "_" if getattr(module, "inplace", False) else ""
@@ -139,7 +139,7 @@ def _recurrent(m: Any) -> str:
 
 
 def _cell(m: Any) -> str:
-    """Write one step of an RNN, a GRU or an LSTM."""
+    """Write one step of an RNN, GRU or LSTM."""
     lstm = isinstance(m, nn.LSTMCell)
     name = "lstm_cell" if lstm else "gru_cell" if isinstance(m, nn.GRUCell) \
         else f"rnn_{m.nonlinearity}_cell"
@@ -189,7 +189,7 @@ def _layer_norm(m: Any) -> str:
             f"self.weight, self.bias, {m.eps}, False)")
 
 
-_UPSAMPLED_AXES = {"linear": 1, "trilinear": 3}  # of other modes 2: images
+_UPSAMPLED_AXES = {"linear": 1, "trilinear": 3}  # other modes: 2, for images
 
 
 def _upsample(m: Any) -> str:
@@ -258,10 +258,10 @@ _LIBRARY: dict[type, Text] = {
 
 
 def forward_of(module: Module, class_name: str) -> str | None:
-    """Return the text of a module's `forward`, or None if no torch.nn class here defines it. A
-    subclass that inherits `forward` counts as its base.
+    """Return the text of a module's `forward`, or None if no class in this library defines it.
 
-    Raises NotImplementedError for an unsupported setting.
+    A subclass that inherits `forward` counts as its base. Raises NotImplementedError for an
+    unsupported setting.
     """
     text = next((_LIBRARY[kind] for kind in type(module).__mro__ if kind in _LIBRARY
                  and kind.forward is type(module).forward), None)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""What functions change on modules, and what the writer took for constant: the two must not meet.
+"""Track which module attributes functions change and which the writer inlined as constants.
 
-A setting that no function changes is written into the code as a constant. Which ones change is
-known only when all functions are written; `Script` writes them again while the two overlap.
+Settings that no function changes become constants in the code. Since changes are known only once
+all functions are written, `Script` rewrites them until the two sets are disjoint.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Place = tuple[int, str]  # a module's id, and the name of an attribute
 
 @dataclass
 class ModuleState:
-    """The attributes that are read at run time, and those that were written as constants."""
+    """The attributes read at run time, and those inlined as constants."""
 
     changing: set[Place] = field(default_factory=set)
     frozen: set[Place] = field(default_factory=set)
 
     def change(self, module: Module, name: str) -> None:
-        """Note that a function assigns an attribute, or may change the list or dict in it."""
+        """Record that a function assigns an attribute or may mutate its list or dict."""
         self.changing.add((id(module), name))
 
     def is_changing(self, module: Module, name: str) -> bool:
-        """Return whether an attribute is read at run time; if not, note it as a constant."""
+        """Return whether an attribute is read at run time; if not, record it as a constant."""
         place = id(module), name
         if place in self.changing:
             return True
@@ -35,11 +35,11 @@ class ModuleState:
         return False
 
     def names(self, module: Module) -> set[str]:
-        """Return the attributes of a module that change."""
+        """Return the names of a module's changing attributes."""
         return {name for key, name in self.changing if key == id(module)}
 
     def settled(self) -> bool:
-        """Return whether no constant changes; forget the constants."""
+        """Return whether no constant changes, and clear the constants."""
         settled = self.changing.isdisjoint(self.frozen)
         self.frozen.clear()
         return settled

@@ -1,4 +1,4 @@
-"""Quantized modules in TorchScript. Archives hold plain weights, which are packed when read."""
+"""Quantized modules in TorchScript. Archives store plain weights and pack them on load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Methods = dict[str, str]  # by name: the parameters and the lines, separated by 
 
 
 def methods_of(module: Module, class_name: str) -> Methods | None:
-    """Return the text of each method, or None if the class is not a quantized one of flambeau's."""
+    """Return the text of each method, or None unless the class is a flambeau quantized one."""
     write = _LIBRARY.get(_original(module))
     if write is None:
         return None
@@ -32,13 +32,13 @@ def methods_of(module: Module, class_name: str) -> Methods | None:
 
 
 def is_known(module: Module) -> bool:
-    """Return whether the class is a quantized one that computes in integers."""
+    """Return whether the class is a quantized one, other than FloatFunctional."""
     kind = _original(module)
     return kind in _LIBRARY and kind is not quantized.FloatFunctional
 
 
 def packed_weights(module: Module) -> tuple[str, tuple[Any, ...]] | None:
-    """Return the class of a module's packed weights and the state that they are read from."""
+    """Return (class, state) of a module's packed weights, or None if it has none."""
     kind = _original(module)
     if issubclass(kind, quantized.Linear):
         half = module._packed_params.dtype is float16
@@ -52,7 +52,7 @@ def packed_weights(module: Module) -> tuple[str, tuple[Any, ...]] | None:
 
 
 def _original(module: Module) -> type:
-    """Return the class that a scripted module was made of."""
+    """Return the original class of a scripted module."""
     return next(kind for kind in type(module).__mro__
                 if ".jit." not in f".{kind.__module__}." and "original_name" not in vars(kind))
 
@@ -67,7 +67,7 @@ def _definition(name: str, text: str, class_name: str) -> str:
 
 
 def _packing(m: Any) -> Methods:
-    """Return how weights are packed when an archive is read, and unpacked when it is written."""
+    """Return the methods that pack weights on load and unpack them on save."""
     if issubclass(_original(m), quantized.Linear):
         half = "_fp16" if m._packed_params.dtype is float16 else ""
         unpack, pack = f"linear_unpack{half}", f"linear_prepack{half}(state[0], state[1])"
@@ -90,7 +90,7 @@ def _rank(m: Any) -> int:
 
 
 def _parameters(m: Any) -> str:
-    """Return the scale and the zero point of a module's results."""
+    """Return a module's output scale and zero point as text."""
     return f"{float(m.scale)!r}, {int(m.zero_point)}"
 
 
@@ -148,7 +148,7 @@ def _quantize(m: Any) -> Methods:
 
 
 def _functional(m: Any) -> Methods:
-    """Write the operations of a FloatFunctional that was converted."""
+    """Write the operations of a converted FloatFunctional."""
     tensors, scalar = "x: Tensor, y: Tensor", "x: Tensor, y: float"
     scale = _parameters(m)
     return {
@@ -161,7 +161,7 @@ def _functional(m: Any) -> Methods:
 
 
 def _float_functional(m: Any) -> Methods:
-    """Write the operations of a FloatFunctional that nothing observes."""
+    """Write the operations of a FloatFunctional without an observer."""
     if type(m.activation_post_process).__name__ != Identity.__name__:
         raise NotImplementedError("a FloatFunctional that is observed")
     tensors, scalar = "x: Tensor, y: Tensor", "x: Tensor, y: float"

@@ -1,4 +1,4 @@
-"""Write the classes that programs use besides modules: script classes, enums and interfaces."""
+"""Write a program's classes other than modules: script classes, enums and interfaces."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _PYTHON_ONLY = ("ignore", "unused")
 
 
 def enum_text(kind: type[enum.Enum], qualified: str) -> str:
-    """Return the class of an Enum: its members, with their values."""
+    """Return an Enum class's text: its members and their values."""
     rows = [f"  {member.name} = {literal(member.value)}" for member in kind]
     return "\n".join([f"class {qualified.rpartition('.')[2]}(Enum):", *rows]) + "\n"
 
 
 def interface_text(kind: type, qualified: str, declare: Callable[[Any], str]) -> str:
-    """Return an interface: the signatures of its methods."""
+    """Return an interface's text: the signatures of its methods."""
     base = "ModuleInterface" if issubclass(kind, Module) else "Interface"
     lines = [f"class {qualified.rpartition('.')[2]}({base}):"]
     for name, method in vars(kind).items():
@@ -45,7 +45,7 @@ def interface_text(kind: type, qualified: str, declare: Callable[[Any], str]) ->
 
 
 def _members(kind: type) -> dict[str, Any]:
-    """Return the methods of a class and of its bases, as they are stored; the nearest first."""
+    """Return the methods of a class and its bases by name; the nearest definition wins."""
     result: dict[str, Any] = {}
     for base in kind.__mro__[:-1]:
         for name, member in vars(base).items():
@@ -55,8 +55,9 @@ def _members(kind: type) -> dict[str, Any]:
 
 
 def script_class_text(kind: type, qualified: str, unit: Any) -> str:
-    """Return a class with all its methods. Raises NotImplementedError for what cannot be written,
-    with its line.
+    """Return a class's text with all its methods.
+
+    Raises NotImplementedError, with the line, for code that cannot be written.
     """
     rows = attribute_types(kind, unit)
     lines = [f"class {qualified.rpartition('.')[2]}:", *(f"  {n} : {t}" for n, t in rows.items())]
@@ -88,7 +89,7 @@ def _method_text(kind: type, qualified: str, name: str, member: Any, unit: Any) 
 
 
 def _is_generated(member: Any) -> bool:
-    """Return whether `dataclass` made the method: it has no source."""
+    """Return whether `dataclass` generated the method, which then has no source."""
     function = getattr(member, "__func__", member)
     code = getattr(function, "__code__", None)
     return code is not None and code.co_filename == "<string>" \
@@ -97,7 +98,7 @@ def _is_generated(member: Any) -> bool:
 
 def _dataclass_methods(kind: type, qualified: str, rows: dict[str, str], has_post_init: bool,
                        unit: Any) -> str:
-    """Write `__init__` and `__eq__` of a dataclass, as Python generates them."""
+    """Write `__init__` and `__eq__` of a dataclass, equivalent to the generated ones."""
     parameters, body = "", ""
     for field in dataclasses.fields(kind):
         if field.default_factory is not dataclasses.MISSING:
@@ -111,7 +112,7 @@ def _dataclass_methods(kind: type, qualified: str, rows: dict[str, str], has_pos
             body += f"    self.{field.name} = {field.name}\n"
     body += "    self.__post_init__()\n" if has_post_init else ""
     text = f"  def __init__(self: {qualified}{parameters}) -> NoneType:\n{body}    return None\n"
-    if "Tensor" in rows.values():  # whose equality has no truth
+    if "Tensor" in rows.values():  # `==` of tensors is no bool
         return text
     same = " and ".join(f"self.{f.name} == other.{f.name}" for f in dataclasses.fields(kind)
                         if f.compare) or "True"
@@ -120,7 +121,7 @@ def _dataclass_methods(kind: type, qualified: str, rows: dict[str, str], has_pos
 
 
 def attribute_types(kind: type, unit: Any) -> dict[str, str]:
-    """Return the types of a class's attributes: annotated, or inferred from `__init__`."""
+    """Return the types of a class's attributes, annotated or inferred from `__init__`."""
     outer: dict[str, Any] = {kind.__name__: kind}
     initialize = kind.__dict__.get("__init__", getattr(kind, "__init__", None))
     if isinstance(initialize, types.FunctionType) and initialize.__closure__:
@@ -167,7 +168,7 @@ def _add_assigned(code: FunctionCode, rows: dict[str, str], unit: Any) -> None:
 
 
 def _result_type(code: FunctionCode, call: ast.Call, function: Any, unit: Any) -> str | None:
-    """Return the type of what a function gives, or None."""
+    """Return the result type of a call, or None if unknown."""
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", "") or ""
     if name == "annotate" and module.endswith(".jit"):
         return code.written_type(call, call.args[0])

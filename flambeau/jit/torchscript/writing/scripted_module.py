@@ -23,7 +23,7 @@ __all__ = ["Script", "is_quantized"]
 
 
 def _quantized_library() -> Any:
-    """Return the writer of quantized modules, or None if none can be there."""
+    """Return the writer of quantized modules, or None if no module can be quantized."""
     if "flambeau.ao.nn.quantized" not in sys.modules:
         return None
     from . import quantized_library as library
@@ -32,7 +32,7 @@ def _quantized_library() -> Any:
 
 
 def is_quantized(module: Module) -> bool:
-    """Return whether a module has parts that compute in integers."""
+    """Return whether a module contains quantized modules."""
     library = _quantized_library()
     return library is not None and any(map(library.is_known, module.modules()))
 
@@ -58,8 +58,9 @@ _FUNCTIONAL = re.compile(r"__torch__\.torch\.nn\.functional\.(\w+)\(")
 
 
 class Script:
-    """The code of a module and of everything it calls. Raises NotImplementedError, naming the line
-    and a fix, for an unsupported line.
+    """The code of a module and of everything it calls.
+
+    Raises NotImplementedError, with the line and a fix, for unsupported code.
     """
 
     def __init__(self, module: Module, exported: tuple[str, ...] = (),
@@ -67,13 +68,13 @@ class Script:
         self.module, self.state = module, ModuleState()
         self._alive = list(module.modules())
         self._write_all(exported, function)
-        while not self.state.settled():  # a constant that a function changes
+        while not self.state.settled():  # a function changes an attribute taken for constant
             self._write_all(exported, function)
         self._objects: dict[int, Instance] = {}
         self.root = self._instance(module, {})
 
     def _write_all(self, exported: tuple[str, ...], function: Any) -> None:
-        """Write everything anew, for what is known of the state so far."""
+        """Write everything from scratch, given the run-time state known so far."""
         module, self.classes = self.module, ClassWriter()
         self.constants: list[Tensor] = []
         self._functions: dict[Any, str] = {}
@@ -100,7 +101,7 @@ class Script:
 
     def save(self, file: Any, extra_files: dict[str, Any] | None = None,
              is_frozen: bool = False) -> None:
-        """Write an archive that PyTorch can read too; of a frozen module it has no state."""
+        """Write an archive that PyTorch can read too; if `is_frozen`, without module state."""
         names = {n for text in self.classes.code.values() for n in _FUNCTIONAL.findall(text)}
         code = without_state(self.classes.code) if is_frozen else dict(self.classes.code)
         if names:
@@ -110,7 +111,7 @@ class Script:
     # ------------------------------------------------------------- callbacks of function writers
 
     def call_module(self, module: Module) -> None:
-        """Write a module's forward, and those of the modules that it calls."""
+        """Write a module's forward and those of the modules that it calls."""
         methods = self._methods.setdefault(id(module), {})
         if "forward" in methods:
             return
@@ -154,7 +155,7 @@ class Script:
         return known
 
     def constant(self, value: Tensor) -> str:
-        """Return the name of a tensor defined outside the functions."""
+        """Return the name of a tensor from outside the functions, storing it on first use."""
         for number, known in enumerate(self.constants):
             if known is value:
                 return f"CONSTANTS.c{number}"
@@ -162,7 +163,7 @@ class Script:
         return f"CONSTANTS.c{len(self.constants) - 1}"
 
     def call_super(self, owner: Module | type, after: type, name: str) -> str:
-        """Write a method of a base class under a name of its own; return the name."""
+        """Write a base class's method under a unique name and return the name."""
         kind = owner if isinstance(owner, type) else type(owner)
         order = kind.__mro__[kind.__mro__.index(after) + 1:]
         base = next(k for k in order if name in vars(k))
@@ -180,7 +181,7 @@ class Script:
         return written
 
     def declare(self, kind: type) -> str:
-        """Declare a named tuple, an enum, an interface or a script class."""
+        """Declare a named tuple, enum, interface or script class; return its name."""
         known = self._kinds.get(kind)
         if known is None:
             known = self._kinds[kind] = self.classes.name(kind.__name__)
@@ -200,11 +201,11 @@ class Script:
         return script_classes.script_class_text(kind, qualified, self)
 
     def enum_member(self, member: enum.Enum) -> str:
-        """Return the expression of an Enum's member."""
+        """Return the expression for an Enum member."""
         return f"{self.declare(type(member))}.{member.name}"
 
     def _stored(self, value: Any) -> Any:
-        """Convert an attribute's value to what the archive holds."""
+        """Convert an attribute's value to its archived form."""
         if isinstance(value, enum.Enum):
             return Call(self.declare(type(value)), value.value)
         if isinstance(value, tuple):
@@ -224,7 +225,7 @@ class Script:
         return value
 
     def grad_mode(self, enabled: bool) -> str:
-        """Return the name of the class that switches gradients on or off."""
+        """Add the context class that enables or disables gradients; return its name."""
         space, name = "__torch__.torch.autograd.grad_mode", "enable_grad" if enabled else "no_grad"
         text = _GRAD_MODE.format(name=name, enabled=enabled)
         if text not in self.classes.code.get(space, ""):
@@ -232,7 +233,7 @@ class Script:
         return f"{space}.{name}"
 
     def _instance(self, module: Module, seen: dict[int, Instance]) -> Instance:
-        """Write the class and the object of a module and its descendants."""
+        """Write the class and object of a module, and those of its descendants."""
         if id(module) in seen:
             return seen[id(module)]
         _refuse_hooks(module)
@@ -253,7 +254,7 @@ class Script:
         text = "".join(self._methods.get(id(module), {}).values())
         library = _quantized_library()
         packed = None if library is None else library.packed_weights(module)
-        if packed is not None:  # its state is what its weights are packed from
+        if packed is not None:  # its state is the tensors and numbers to repack from
             kind, state = packed
             attributes = {"_packed_params": (f"__torch__.torch.classes.quantized.{kind}", None)}
             result = seen[id(module)] = self.classes.module(
@@ -266,8 +267,10 @@ class Script:
 
 
 def _settings(module: Module) -> dict[str, tuple[str, Any]]:
-    """Return the types and values of plain settings: the code holds them as constants, users of
-    the archive read them."""
+    """Return the types and values of a user module's plain settings.
+
+    The code inlines them; the attributes are for users of the loaded module.
+    """
     if type(module).__module__.startswith("flambeau."):
         return {}
     return {name: (type_of_value(value), value) for name, value in vars(module).items()
@@ -281,9 +284,10 @@ def _is_setting(value: Any) -> bool:
 
 
 def _refuse_hooks(module: Module) -> None:
-    """Raise NotImplementedError for hooks of the program: an archive would leave them out.
+    """Raise NotImplementedError for user hooks, which an archive would drop.
 
-    Those of torch.nn.utils, such as weight_norm's, set weights, which the archive holds.
+    Hooks of torch.nn.utils, such as weight_norm's, are fine: they compute weights, and the archive
+    stores those.
     """
     for hook in [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]:
         owner = hook if hasattr(hook, "__qualname__") else type(hook)

@@ -1,4 +1,4 @@
-"""Convert statements that hold others: branches, loops, with."""
+"""Convert compound statements: branches, loops, with."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _UNBRANCHED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 
 
 class SourceBlocks(SourceCalls):
-    """Converter of blocks. What is known decides branches and unrolls loops over modules."""
+    """Converts blocks: prunes branches with known conditions, unrolls loops over modules."""
 
-    _blocks = 0  # number of names invented so far
+    _blocks = 0  # number of generated names
 
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
@@ -32,7 +32,7 @@ class SourceBlocks(SourceCalls):
         return result
 
     def _with_filters(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """Put loops in front of statements with conditional comprehensions (filters.py)."""
+        """Insert filter loops before statements with conditional comprehensions (filters.py)."""
         result: list[ast.stmt] = []
         for statement in statements:
             if isinstance(statement, _UNBRANCHED):
@@ -49,7 +49,7 @@ class SourceBlocks(SourceCalls):
         return result
 
     def visit_If(self, node: ast.If) -> Any:
-        """Keep only the branch that runs if the condition is known."""
+        """If the condition is known, keep only the branch taken."""
         known = self.scope.find(node.test)
         if known is not None:
             return self._block(node.body if known.value else node.orelse)
@@ -75,8 +75,9 @@ class SourceBlocks(SourceCalls):
                          ).body[0]
 
     def visit_With(self, node: ast.With) -> Any:
-        """Write blocks with or without gradients, and those of script classes; the object is
-        created first. Labels for profiles are left out.
+        """Write blocks of gradient modes and script classes, creating the object first.
+
+        Drops profiler labels (record_function).
         """
         if len(node.items) > 1:
             inner = ast.copy_location(ast.With(node.items[1:], node.body), node)
@@ -102,7 +103,7 @@ class SourceBlocks(SourceCalls):
 
     def _grad_mode(self, node: ast.With, name: str, entered: Any,
                    context: ast.expr) -> list[ast.stmt] | None:
-        """Return the statements that create a gradient mode, or None for another object."""
+        """Return the statements that create a gradient mode, or None for other contexts."""
         if entered not in (no_grad, enable_grad, set_grad_enabled):
             return None
         enabled = entered is enable_grad
@@ -117,13 +118,13 @@ class SourceBlocks(SourceCalls):
                          f"{name}_made = ({name}).__init__()").body
 
     def visit_While(self, node: ast.While) -> Any:
-        """Keep loops."""
+        """Keep the loop; rewrite its else clause."""
         if node.orelse:
             return self._with_else(node)
         return ast.While(self.visit(node.test), self._block(node.body) or [ast.Pass()], [])
 
     def _with_else(self, node: ast.While | ast.For) -> list[ast.stmt]:
-        """Write a loop with else: a flag tells whether it ran to its end."""
+        """Write a loop with else, using a flag that `break` clears."""
         self._blocks += 1
         flag = f"_ended{self._blocks}"
         self.scope.locals.add(flag)
@@ -134,7 +135,7 @@ class SourceBlocks(SourceCalls):
         return self._block([*ended, loop, ast.copy_location(after, node)])
 
     def visit_For(self, node: ast.For) -> Any:
-        """Unroll loops over modules; keep others."""
+        """Unroll a loop over modules; keep others."""
         if node.orelse:
             return self._with_else(node)
         modules = self._modules_of(node.iter)
@@ -147,12 +148,12 @@ class SourceBlocks(SourceCalls):
             if any(isinstance(n, (ast.Break, ast.Continue)) for s in node.body
                    for n in ast.walk(s)):
                 self.refuse(node, "break or continue in a loop over modules")
-            result += self._block(copy.deepcopy(node.body))  # visiting changes the tree
+            result += self._block(copy.deepcopy(node.body))  # visiting mutates the tree
         return result
 
 
 def _flag_breaks(statements: list[ast.stmt], flag: str) -> list[ast.stmt]:
-    """Clear the flag before each break of this loop, not of those within."""
+    """Clear the flag before each break of this loop, but not of nested loops."""
     result: list[ast.stmt] = []
     for statement in statements:
         if isinstance(statement, ast.Break):

@@ -32,7 +32,7 @@ _CHANGES = frozenset("""
     append extend insert pop remove clear sort reverse update setdefault popitem add discard
 """.split())
 
-# Functions of nn.functional that an archive cannot hold under an operator's name.
+# Functions of nn.functional that archives cannot express.
 _ONLY_IN_PYTHON = frozenset("""
     fractional_max_pool2d fractional_max_pool3d lp_pool3d triplet_margin_with_distance_loss
     multi_head_attention_forward grouped_mm scaled_grouped_mm scaled_mm linear_cross_entropy
@@ -44,7 +44,7 @@ _CASTS = {"float": float32, "double": float64, "half": float16, "bfloat16": bflo
 
 
 class SourceCalls(SourceLoops):
-    """Converter of a function's calls to modules, methods, operators, functions and types."""
+    """Converts calls of modules, methods, operators, functions and types."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         """Convert a call by its callee: module, method, operator or function."""
@@ -78,7 +78,7 @@ class SourceCalls(SourceLoops):
         return self._global(node, value)
 
     def _change_object(self, node: ast.Call) -> None:
-        """Note that an object of a module is read at run time: its methods may change it."""
+        """Mark a module's object as run-time state, since its methods may change it."""
         holder = node.func.value  # type: ignore[attr-defined]
         owner = self.scope.find(holder.value) if isinstance(holder, ast.Attribute) else None
         if owner is None or not isinstance(owner.value, Module):
@@ -86,7 +86,7 @@ class SourceCalls(SourceLoops):
         self.unit.state.change(owner.value, holder.attr)
 
     def _super_call(self, node: ast.Call) -> ast.expr | None:
-        """Write `super().name(...)`, or return None for another call."""
+        """Write `super().name(...)`, or return None for other calls."""
         called = node.func
         if not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Call) \
                 or not isinstance(called.value.func, ast.Name) or called.value.func.id != "super":
@@ -161,7 +161,7 @@ class SourceCalls(SourceLoops):
             return self._functional(node, name)
         if path.startswith("torch.nn.functional.") and name in _ONLY_IN_PYTHON:
             self.refuse(node, f"a call of {name}")
-        if name == "einsum" and len(node.args) > 1:  # aten's takes a list
+        if name == "einsum" and len(node.args) > 1:  # aten takes a list
             equation, *operands = node.args
             if len(operands) > 1 or not isinstance(operands[0], (ast.List, ast.Tuple)):
                 node = ast.Call(node.func, [equation, ast.List(operands)], node.keywords)
@@ -172,7 +172,7 @@ class SourceCalls(SourceLoops):
         return self._apply(f"torch.{prefix}{name}", node)
 
     def _functional(self, node: ast.Call, name: str) -> Any:
-        """Write a call of an nn.functional function; one number may stand for a list."""
+        """Write a call of an nn.functional function, expanding scalars to lists."""
         arguments = signatures()[name].args
         places = [a.arg for a in arguments]
         passed = dict(zip(places, node.args, strict=False))
@@ -203,7 +203,7 @@ class SourceCalls(SourceLoops):
         return call
 
     def _chosen(self, node: ast.Call, name: str, passed: dict[str, ast.expr]) -> str:
-        """Return the function that a setting chooses: the one that returns indices, too."""
+        """Return the function to call: the variant that returns indices, if requested."""
         for setting in ("return_indices", "max_norm", "return_attn_probs"):
             if setting not in passed:
                 continue
@@ -218,7 +218,7 @@ class SourceCalls(SourceLoops):
 
     def _apply_legacy_reduction(self, node: ast.Call, call: ast.Call,
                                 passed: dict[str, ast.expr]) -> None:
-        """Write `size_average` and `reduce` as the reduction that they stand for."""
+        """Replace `size_average` and `reduce` by the equivalent reduction."""
         old = {n: self.scope.find(passed[n]) for n in ("size_average", "reduce") if n in passed}
         if any(value is None for value in old.values()):
             self.refuse(node, "size_average or reduce, known only at run time: pass reduction")
@@ -235,12 +235,12 @@ class SourceCalls(SourceLoops):
         call.keywords.append(ast.keyword("reduction", ast.Constant(reduction)))
 
     def _method(self, node: ast.Call) -> Any:
-        """Write a method call on a value: the method is an operator."""
+        """Write a method call on a run-time value, as an operator call."""
         method: Any = node.func
         if not isinstance(method, ast.Attribute):
             self.refuse(node, "a call of a value")
         if method.attr in ("view", "type") and len(node.args) == 1:
-            kind = self.scope.find(node.args[0])  # whose number would be a size
+            kind = self.scope.find(node.args[0])  # as a number, a dtype would be a size
             if kind is not None and isinstance(kind.value, dtype):
                 name = {"view": "view", "type": "to"}[method.attr]
                 method, node = ast.Attribute(method.value, name), ast.Call(
@@ -253,7 +253,7 @@ class SourceCalls(SourceLoops):
         return self._apply_to(ast.Attribute(self.visit(method.value), method.attr), node)
 
     def _check_global(self, method: ast.Attribute) -> None:
-        """Refuse calls that change a list or dict outside the function: it is a constant here."""
+        """Refuse calls that mutate an outer list or dict, which is a constant in the archive."""
         owner = self.scope.find(method.value)
         if owner is not None and owner.text is None and method.attr in _CHANGES \
                 and isinstance(owner.value, (list, dict, set)):

@@ -1,4 +1,4 @@
-"""Convert a Python function to TorchScript: resolve names and inline settings in its source."""
+"""Convert a Python function's source to TorchScript: resolve names and inline settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FunctionCode(SourceBlocks):
     """The code of one function or method."""
 
     def text(self, name: str, class_name: str | None, is_static: bool = False) -> str:
-        """Return the whole definition. A static method of a class gets a `self`."""
+        """Return the whole definition. A static method gets a `self` parameter."""
         margin = "  " if class_name is not None else ""
         parameters = self._parameters(None if is_static else class_name)
         if is_static:
@@ -38,14 +38,14 @@ class FunctionCode(SourceBlocks):
                 + textwrap.indent(lines, margin + "  ") + "\n")
 
     def _raise_unused(self) -> list[ast.stmt]:
-        """Return the body of a function marked with jit.unused: it raises."""
+        """Return a body that raises, for a function marked with jit.unused."""
         kind = self._type(self._hints.get("return", Tensor))
         message = (f"{self.tree.name} is marked with torch.jit.unused: archives do not hold it")
         return ast.parse(f"ops.prim.RaiseException({message!r}, 'builtins.NotImplementedError')\n"
                          f"return uninitialized({kind})").body
 
     def as_method(self, class_name: str, name: str) -> str:
-        """Return a forward that calls the function by name."""
+        """Return a `forward` method that calls the function by name."""
         parameters = self._parameters(None)
         names = ", ".join(p.partition(":")[0] for p in parameters)
         return (f"  def forward(self: {class_name}, {', '.join(parameters)}):\n"
@@ -72,7 +72,7 @@ class FunctionCode(SourceBlocks):
         return result
 
     def _all_hints(self, is_method: bool) -> dict[str, Any]:
-        """Return the types of parameters and result, from annotations or type comments."""
+        """Return the types of parameters and return value, from annotations or type comments."""
         try:
             own = {} if self.script_class is None else {
                 self.script_class.__name__: self.script_class}
@@ -96,13 +96,13 @@ class FunctionCode(SourceBlocks):
         return hints
 
     def parameter_types(self) -> dict[str, str]:
-        """Return the types of a method's parameters, but for `self`."""
+        """Return the types of a method's parameters, except `self`."""
         hints = self._all_hints(is_method=True)
         arguments = [*self.tree.args.args[1:], *self.tree.args.kwonlyargs]
         return {a.arg: self._type(hints[a.arg]) if a.arg in hints else "Tensor" for a in arguments}
 
     def written_type(self, node: ast.AST, annotation: ast.expr) -> str:
-        """Return a type in the source as TorchScript's."""
+        """Convert an annotation in the source to a TorchScript type."""
         return self._type(self._evaluated(node, annotation))
 
     def _evaluated(self, node: ast.AST, annotation: ast.expr) -> Any:
@@ -124,7 +124,7 @@ class FunctionCode(SourceBlocks):
         return ast.Expr(self.visit(node.value))
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """Bind a name to a module statically; write other assignments."""
+        """Bind a name to a module statically; write any other assignment."""
         if len(node.targets) != 1:
             return self._chain(node)
         (target,) = node.targets
@@ -141,7 +141,7 @@ class FunctionCode(SourceBlocks):
         return ast.Assign([self.visit(target)], value, lineno=0)
 
     def _chain(self, node: ast.Assign) -> list[ast.stmt]:
-        """Write `a = b = value` as two assignments, the second of the first's name."""
+        """Write `a = b = value` as `a = value` and `b = a`."""
         first, *others = node.targets
         if not isinstance(first, ast.Name):
             self.refuse(node, "an assignment to several targets whose first is no name")

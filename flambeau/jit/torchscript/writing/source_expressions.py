@@ -31,7 +31,7 @@ _BUILTINS = frozenset("""
 
 
 class Unit(Protocol):
-    """Collector of an archive's code."""
+    """Collects an archive's code."""
 
     state: ModuleState
 
@@ -45,28 +45,28 @@ class Unit(Protocol):
         """Register a call of a function; return its name."""
 
     def constant(self, value: Tensor) -> str:
-        """Register a tensor from outside; return its name."""
+        """Register a tensor from outside the function; return its name."""
 
     def call_super(self, owner: Module | type, after: type, name: str) -> str:
-        """Register a call of a base class's method; return the name it has in the archive."""
+        """Register a call of a base class's method; return its name in the archive."""
 
     def declare(self, kind: type) -> str:
-        """Register a named tuple, an enum, an interface or a script class; return its name."""
+        """Register a named tuple, enum, interface or script class; return its name."""
 
     def enum_member(self, member: Any) -> str:
-        """Register an enum; return the expression of its member."""
+        """Register an enum; return the expression for the member."""
 
     def grad_mode(self, enabled: bool) -> str:
-        """Register a block with or without gradients; return its class's name."""
+        """Register a gradient mode; return its class's name."""
 
 
 class SourceExpressions(ast.NodeTransformer):
-    """Converts the expressions of one function and reports what it uses to its unit."""
+    """Converts the expressions of one function and registers what they use with `unit`."""
 
     def __init__(self, function: Any, owner: Module | None, unit: Unit,
                  script_class: type | None = None) -> None:
         self.function, self.owner, self.unit = function, owner, unit
-        self.script_class = script_class  # whose method the function is, if not a module's
+        self.script_class = script_class  # the class, for its methods
         try:
             lines, self._first = inspect.getsourcelines(function)
             tree = _parse(textwrap.dedent("".join(lines)))
@@ -97,7 +97,7 @@ class SourceExpressions(ast.NodeTransformer):
             self.refuse(self.tree, str(error))
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Refuse forms that TorchScript lacks."""
+        """Refuse syntax that TorchScript lacks."""
         if isinstance(node, (ast.Try, ast.Lambda, ast.Yield, ast.YieldFrom, ast.Await, ast.Import,
                              ast.ImportFrom, ast.Global, ast.Nonlocal, ast.FunctionDef,
                              ast.ClassDef, ast.AsyncFunctionDef, ast.GeneratorExp, ast.Starred,
@@ -163,7 +163,7 @@ class SourceExpressions(ast.NodeTransformer):
         return self._known(node, static)
 
     def _of_own_class(self, node: ast.Attribute) -> ast.expr | None:
-        """Write `self.name` of a script class where it is a property or a constant of the class."""
+        """Write `self.name` if it is a property or class constant of a script class, else None."""
         arguments = self.tree.args.args
         if self.script_class is None or not isinstance(node.ctx, ast.Load) or not arguments \
                 or not isinstance(node.value, ast.Name) or node.value.id != arguments[0].arg:
@@ -177,13 +177,13 @@ class SourceExpressions(ast.NodeTransformer):
         return None
 
     def _change(self, node: ast.Attribute) -> None:
-        """Note an attribute of a module that changes."""
+        """Mark a module's attribute as run-time state."""
         owner = self.scope.find(node.value)
         if owner is not None and isinstance(owner.value, Module):
             self.unit.state.change(owner.value, node.attr)
 
     def _shared(self, node: ast.Attribute, static: Static) -> Static | None:
-        """Read a list or dict of a module at run time: whoever has it may change it."""
+        """Read a module's list or dict at run time, since any holder may mutate it."""
         owner = self.scope.find(node.value)
         if owner is None or not isinstance(owner.value, Module) or owner.text is None:
             return static
@@ -191,7 +191,7 @@ class SourceExpressions(ast.NodeTransformer):
         return None
 
     def _check_property(self, node: ast.Attribute) -> None:
-        """Refuse properties whose value may change; others are settings."""
+        """Refuse properties whose value may change; treat others as settings."""
         owner = self.scope.find(node.value)
         member = getattr(type(owner.value), node.attr, None) if owner is not None \
             and isinstance(owner.value, Module) else None
@@ -214,7 +214,7 @@ class SourceExpressions(ast.NodeTransformer):
         return ast.Subscript(self.visit(node.value), self.visit(node.slice))
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        """Keep one side of a choice with a known condition."""
+        """If the condition is known, keep only one side."""
         known = self.scope.find(node.test)
         if known is not None:
             return self.visit(node.body if known.value else node.orelse)
@@ -239,7 +239,7 @@ class SourceExpressions(ast.NodeTransformer):
         return parts[0] if len(parts) == 1 else ast.BoolOp(ast.And(), parts)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
-        """Convert an f-string to a call of format."""
+        """Convert an f-string to a call of str.format."""
         text, values = "", []
         for part in node.values:
             if isinstance(part, ast.Constant):
@@ -253,7 +253,7 @@ class SourceExpressions(ast.NodeTransformer):
 
 
 def _parse(text: str) -> ast.stmt:
-    """Parse a definition, with type comments such as `# type: (int) -> int`."""
+    """Parse a definition, including type comments such as `# type: (int) -> int`."""
     try:
         return ast.parse(text, type_comments=True).body[0]
     except SyntaxError:  # a comment that only looks like a type

@@ -1,4 +1,4 @@
-"""Comprehensions, and what loops over containers of modules go through while writing."""
+"""Convert comprehensions; find the items of loops over modules, to unroll them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["SourceLoops"]
 
 
 class SourceLoops(SourceExpressions):
-    """Converter that unrolls comprehensions over modules and keeps those over values."""
+    """Unrolls comprehensions over modules; keeps those over run-time values."""
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         """Unroll a comprehension over modules."""
@@ -40,7 +40,7 @@ class SourceLoops(SourceExpressions):
         return ast.List(result)
 
     def visit_DictComp(self, node: ast.DictComp) -> Any:
-        """Keep a comprehension of a dict over values."""
+        """Keep a dict comprehension over run-time values."""
         if len(node.generators) != 1 or node.generators[0].ifs:
             self.refuse(node, "a comprehension of a dict with a condition or two loops: fill it "
                               "in a loop")
@@ -49,7 +49,7 @@ class SourceLoops(SourceExpressions):
         return self.generic_visit(node)
 
     def _bind_items(self, target: ast.expr, items: list[Static]) -> None:
-        """Bind the names of a loop, nested or not, to what one round goes through."""
+        """Bind the names in a loop target to one iteration's items."""
         names = [n for n in ast.walk(target) if isinstance(n, (ast.Name, ast.Attribute))]
         names.sort(key=lambda n: (n.lineno, n.col_offset))
         if len(names) != len(items) or not all(isinstance(n, ast.Name) for n in names):
@@ -58,7 +58,7 @@ class SourceLoops(SourceExpressions):
             self.scope.known[name.id] = item  # type: ignore[union-attr]
 
     def _modules_of(self, node: ast.expr) -> list[list[Static]] | None:
-        """Return what a loop over a container of modules or parameters goes through, or None."""
+        """Return the items of each iteration over modules or parameters, or None for others."""
         container = self.scope.find(node)
         if container is not None and isinstance(container.value, Module):
             items = loop_over(container)
@@ -85,9 +85,9 @@ class SourceLoops(SourceExpressions):
         return None
 
     def _modules_among(self, node: ast.Call, name: str) -> list[list[Static]] | None:
-        """Return what `enumerate`, `zip` or `reversed` of containers goes through, or None.
+        """Return the items of `enumerate`, `zip` or `reversed` over modules, or None.
 
-        Lists of settings go along with modules.
+        `zip` may combine modules with known lists.
         """
         if name not in ("enumerate", "zip", "reversed"):
             return None

@@ -1,6 +1,6 @@
-"""Static evaluation of a function's source: modules, settings, globals.
+"""Evaluate parts of a function's source statically: modules, settings, globals.
 
-A module's submodules and plain attributes are known; its tensors and `training` are not.
+A module's submodules and plain attributes are known statically; its tensors and `training` are not.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ _COMPARE = {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, as
             ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_,
             ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
             ast.NotIn: lambda a, b: a not in b}
-# Pure functions that may be evaluated while writing.
+# Pure functions that may run at write time.
 _LOOKS = (len, isinstance, hasattr, getattr, range, issubclass, tuple, list, min, max, abs, bool)
 
 
 @dataclass
 class Static:
-    """A known value. For modules and their parameters, `text` is the TorchScript expression that
-    reads it."""
+    """A statically known value.
+
+    For modules and their parameters, `text` is the TorchScript expression that reads it.
+    """
 
     value: Any
     text: str | None = None
 
 
 def elements_of(container: Static) -> dict[str, Static]:
-    """Return what a container of modules or of parameters holds, by name."""
+    """Return the elements of a container of modules or parameters, by name."""
     owner = container.value
     if isinstance(owner, ParameterList):
         elements = {str(i): owner[i] for i in range(len(owner))}
@@ -55,7 +57,7 @@ def elements_of(container: Static) -> dict[str, Static]:
 
 
 def loop_over(container: Static) -> list[Static] | None:
-    """Return what a loop over a container goes through; None if that is for its class to say."""
+    """Return the items of a loop over a container, or None if its class redefines `__iter__`."""
     iterates = getattr(type(container.value), "__iter__", None)
     if iterates in (ModuleDict.__iter__, ParameterDict.__iter__):
         return [Static(name) for name in elements_of(container)]
@@ -65,7 +67,7 @@ def loop_over(container: Static) -> list[Static] | None:
 
 
 class Scope:
-    """The names of one function."""
+    """Resolves the names of one function."""
 
     def __init__(self, function: Any, owner: Module | None, assigned: set[str],
                  state: ModuleState) -> None:
@@ -125,12 +127,12 @@ class Scope:
         if isinstance(owner.value, (tuple, list, dict)):
             try:
                 return Static(owner.value[key.value])
-            except (KeyError, IndexError):  # it may be there when the program runs
+            except (KeyError, IndexError):  # the key may exist at run time
                 return None
         return None
 
     def find_slice(self, node: ast.Slice) -> slice | None:
-        """Return a slice whose bounds are known, or None."""
+        """Return a slice, or None if a bound is unknown."""
         bounds = [Static(None) if bound is None else self.find(bound)
                   for bound in (node.lower, node.upper, node.step)]
         if any(bound is None for bound in bounds):
@@ -138,7 +140,7 @@ class Scope:
         return slice(*(bound.value for bound in bounds if bound is not None))
 
     def find_parameter(self, node: ast.Subscript) -> Static | None:
-        """Return an element of a container of parameters: where it is, not what it holds."""
+        """Return a parameter in a container, for its location rather than its value."""
         owner, key = self.find(node.value), self.find(node.slice)
         if owner is None or key is None or not isinstance(owner.value, Module):
             return None
@@ -156,7 +158,7 @@ class Scope:
         return None
 
     def _boolop(self, node: ast.BoolOp) -> Static | None:
-        """Known once one operand decides, or if all are known."""
+        """Return the value if one known operand decides it or all are known."""
         values = [self.find(v) for v in node.values]
         decides = isinstance(node.op, ast.Or)
         for value in values:
@@ -207,7 +209,7 @@ class Scope:
 
 
 def _has_state(value: Any) -> bool:
-    """Return whether a value is read at run time: a script class's object, tensors in a tuple."""
+    """Return whether to read a value at run time: script-class objects and tuples of tensors."""
     if isinstance(value, tuple):
         return any(isinstance(v, Tensor) or _has_state(v) for v in value)
     return type(value) in SCRIPTED_CLASSES

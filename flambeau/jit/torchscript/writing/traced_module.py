@@ -15,8 +15,9 @@ __all__ = ["save"]
 
 def save(module: Module, program: ExportedProgram, name: str, file: Any,
          extra_files: dict[str, Any] | None = None, is_frozen: bool = False) -> None:
-    """Write the archive, of a frozen module without state. Raises NotImplementedError, before
-    writing anything, for a graph that TorchScript cannot express.
+    """Write the archive; if `is_frozen`, without parameters and buffers.
+
+    Raises NotImplementedError, before writing anything, for a graph that TorchScript lacks.
     """
     classes = ClassWriter()
     qualified = classes.name(name)

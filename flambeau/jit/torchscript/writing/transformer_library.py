@@ -1,6 +1,6 @@
-"""TorchScript code for attention and transformer layers, with their masks.
+"""TorchScript code for attention and transformer layers, including masks.
 
-Writers return "parameters|line|line|...", as those of module_library.py.
+Writers return "parameters|line|line|...", like those of module_library.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MASK = "Optional[Tensor]=None"
 
 
 def _project(m: Any) -> list[str]:
-    """Return the lines that project the inputs and split them by head."""
+    """Return the lines that project the inputs and split them into heads."""
     if m._qkv_same_embed_dim:
         lines = ["wq, wk, wv = torch.chunk(self.in_proj_weight, 3)"]
     else:
@@ -34,7 +34,7 @@ def _project(m: Any) -> list[str]:
 
 
 def _mask(name: str) -> list[str]:
-    """Return the lines that apply a mask: of bool, what to leave out; else what to add."""
+    """Return the lines that apply a mask: bool excludes scores, other dtypes are added."""
     return [f"  if torch.eq(ops.prim.dtype({name}), {_BOOL}):",
             f"    scores = torch.masked_fill(scores, {name}, -inf)", "  else:",
             f"    scores = torch.add(scores, {name})"]
@@ -78,9 +78,9 @@ def _activation(m: Any) -> str:
 
 
 def _steps(m: Any, parts: list[tuple[str, str, str]]) -> list[str]:
-    """Return the lines of a layer: each part adds to `x`, and is normalized before or after.
+    """Return the lines of a layer: each part adds to `x`, with the norm before or after.
 
-    A part is the norm's name, the dropout's, and the expression of `z` that is added.
+    A part is (norm name, dropout name, expression in `z` to add).
     """
     lines = []
     for norm, dropout, call in parts:
@@ -121,7 +121,7 @@ def _decoder_layer(m: Any) -> str:
 
 
 def _stack(parameters: str, first: str, rest: str) -> Callable[[Any], str]:
-    """Return a writer of layers in sequence, with a norm behind them."""
+    """Return a writer of layers in sequence, followed by the norm if there is one."""
     def write(m: Any) -> str:
         lines = [f"x = ({attribute_read('self', f'layers.{name}')}).forward(x, {rest})"
                  for name in m.layers._modules]
