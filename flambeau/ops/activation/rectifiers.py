@@ -226,7 +226,10 @@ def _hardswish_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
 @pointwise(ref=lambda g, x: g * np.clip(x / 3 + 0.5, 0, 1) * (x > -3), samples=_near_zero,
            expose=(), inplace=False)
 def hardswish_backward(grad: Array, input: Array) -> Array:
-    """The cotangent of hardswish's input: slope 0 up to -3, 1 from 3 on, straight between."""
+    """Return the cotangent of hardswish's input.
+
+    Its slope is 0 up to -3, linear in between, and 1 from 3 on.
+    """
     return blockwise(_hardswish_slope, grad, input)
 
 

@@ -206,7 +206,7 @@ def randint(
 ) -> Tensor:
     """Draw integers uniformly from [low, high), called as randint(low, high, size).
 
-    low is 0 by default.
+    `low` defaults to 0.
 
     Args:
         args: high and size, or low, high and size.
@@ -245,7 +245,7 @@ def randint(
 def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
                  device: Any = None, requires_grad: bool = False, memory_format: Any = None,
                  generator: Generator | None = None, **named: Any) -> Tensor:
-    """Draw integers uniformly from [low, high), low being 0 by default, in the shape of `input`.
+    """Draw integers uniformly from [low, high) in the shape of `input`; `low` defaults to 0.
 
     Args:
         args: high, or low and high.
