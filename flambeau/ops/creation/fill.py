@@ -104,7 +104,7 @@ def fill(input: Tensor, value: Tensor | Number) -> Tensor:
 
 @public(spaces=("Tensor",))
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Change the shape in place; existing elements are kept, new ones are uninitialized.
+    """Change the shape in place; the first elements are kept, new ones are uninitialized.
 
     >>> torch.tensor([1, 2, 3]).resize_(2)
     tensor([1, 2])

@@ -225,7 +225,7 @@ def cdist(
 def renorm(
     input: Tensor, p: Number, dim: int, maxnorm: float, *, out: Tensor | None = None
 ) -> Tensor:
-    """Scale the slices along `dim` whose p-norm exceeds `maxnorm` down to it.
+    """Return `input` with slices along `dim` scaled down to a p-norm of at most `maxnorm`.
 
     Args:
         dim: The axis whose slices are scaled.
