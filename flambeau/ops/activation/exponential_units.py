@@ -45,7 +45,7 @@ def _elu(x: np.ndarray, below_scale: Any, scale: float, rate: float) -> np.ndarr
 def elu_of(
     input: Array, alpha: Number | Tensor = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> Array:
-    """scale * input above 0, scale * alpha * (exp(input_scale * input) - 1) below."""
+    """Return scale * input above 0, scale * alpha * (exp(input_scale * input) - 1) below."""
     return blockwise(lambda x: _elu(x, alpha * scale, scale, input_scale), input)
 
 
@@ -70,7 +70,7 @@ def _elu_slope(
 @pointwise(ref=_slope_ref, expose=(), inplace=False, samples=lambda rng: (
     (a, {"below": 1.5, "above": 2.0, "rate": 0.7}) for a, _ in pairs_nonzero(rng)))
 def elu_backward(grad: Array, input: Array, below: Any, above: Any, rate: Any) -> Array:
-    """grad times a slope: `above` where input > 0, else below * exp(rate * input)."""
+    """Return grad * above where input > 0, else grad * below * exp(rate * input)."""
     return blockwise(lambda g, x: _elu_slope(g, x, below, above, rate), grad, input)
 
 
@@ -90,7 +90,9 @@ def _apply(input: Tensor, inplace: bool, *parameters: Any) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """input above 0, alpha * (exp(input) - 1) below (Clevert 2016).
+    """Apply the exponential linear unit: input above 0, alpha * (exp(input) - 1) below.
+
+    Clevert et al., 2016.
 
     >>> torch.nn.functional.elu(torch.tensor([-1., 2.]))
     tensor([-0.6321,  2.0000])
@@ -106,7 +108,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Self-normalising exponential linear unit: elu with constants that keep mean and variance.
+    """Apply the self-normalizing ELU, whose constants preserve mean 0 and variance 1.
 
     >>> torch.nn.functional.selu(torch.tensor([-1., 2.]))
     tensor([-1.1113,  2.1014])
@@ -122,7 +124,9 @@ def selu_(input: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def celu(input: Tensor, alpha: Number = 1.0, inplace: bool = False) -> Tensor:
-    """input above 0, alpha * (exp(input / alpha) - 1) below (Barron 2017); alpha must not be 0.
+    """Apply the continuously differentiable ELU, alpha * (exp(input / alpha) - 1) below 0.
+
+    Positive inputs are unchanged. alpha must not be 0. Barron, 2017.
 
     >>> torch.nn.functional.celu(torch.tensor([-1., 2.]), 2.)
     tensor([-0.7869,  2.0000])

@@ -23,7 +23,7 @@ from .sigmoids import logistic, sigmoid_backward
            ref=lambda x, w: np.maximum(x, 0) + w * np.minimum(x, 0), samples=pairs_nonzero,
            refuse=dtype_refusals.integers)
 def leaky_by(input: Array, weight: Array) -> Array:
-    """input where positive, else weight * input."""
+    """Return input where it is positive, else weight * input."""
     return choose(input > 0, input, weight * input)
 
 
@@ -45,7 +45,9 @@ def _below(above: Tensor, input: Tensor, below: Tensor) -> Tensor:
 
 @composite(autocast=Policy.LOWER, expose=("torch", "Tensor", "nn.functional"))
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """input where positive, else weight * input; one weight for all, or one for each channel.
+    """Apply the parametric ReLU: input where it is positive, else weight * input.
+
+    `weight` holds a single value or one per channel.
 
     >>> torch.nn.functional.prelu(torch.tensor([-1., 2.]), torch.tensor([0.25]))
     tensor([-0.2500,  2.0000])
@@ -78,7 +80,7 @@ _glu_floats = dtype_refusals.Refusal(BOOL, INTEGER, error=dtype_refusals.as_kern
 @pointwise(name="_glu", node="GluBackward0", expose=(), inplace=False, samples=pairs_nonzero,
            ref=lambda x, gate: x / (1 + np.exp(-gate)), refuse=_glu_floats)
 def gated(input: Array, gate: Array) -> Array:
-    """input * sigmoid(gate)."""
+    """Return input * sigmoid(gate)."""
     return input * logistic(gate)
 
 
@@ -94,7 +96,7 @@ def _(g: Tensor, input: Tensor, gate: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",), explains=True)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """Gated linear unit: the first half along `dim` times the sigmoid of the second.
+    """Apply a gated linear unit: the first half along `dim` times the sigmoid of the second.
 
     >>> torch.nn.functional.glu(torch.tensor([1., 2., 0., 0.]))
     tensor([0.5000, 1.0000])
@@ -138,7 +140,9 @@ def rrelu(
     input: Tensor, lower: Number = 1.0 / 8, upper: Number = 1.0 / 3, training: bool = False,
     inplace: bool = False
 ) -> Tensor:
-    """Leaky relu whose slope below 0 is drawn from [lower, upper] in training, their mean else.
+    """Apply a leaky ReLU with a random negative slope.
+
+    In training, each slope is drawn from [lower, upper]; otherwise it is their mean.
 
     >>> torch.nn.functional.rrelu(torch.tensor([-1., 2.]), 0.1, 0.3)
     tensor([-0.2000,  2.0000])
@@ -162,7 +166,9 @@ def _rrelu_of_torch(
     input: Tensor, lower: Number = 1.0 / 8, upper: Number = 1.0 / 3, training: bool = False,
     generator: Generator | None = None
 ) -> Tensor:
-    """Leaky relu whose slope below 0 is drawn from [lower, upper] in training, their mean else.
+    """Apply a leaky ReLU with a random negative slope.
+
+    In training, each slope is drawn from [lower, upper]; otherwise it is their mean.
 
     >>> torch.rrelu(torch.tensor([-1., 1.]), 0.1, 0.3)
     tensor([-0.2000,  1.0000])

@@ -71,7 +71,9 @@ def _both(samples: Callable[[Rng], Iterator[Sample]]) -> Callable[[Rng], Iterato
 @pointwise(ref=_gelu_ref, samples=_both(real_line), expose=("nn.functional",), inplace=False,
            refuse=dtype_refusals.integers)
 def gelu(input: Array, *, approximate: str = "none") -> Array:
-    """input times the normal distribution's area up to input; `approximate="tanh"` is cheaper.
+    """Apply the Gaussian error linear unit: input times the standard normal CDF of input.
+
+    `approximate="tanh"` is cheaper.
 
     >>> torch.nn.functional.gelu(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8413])
@@ -102,7 +104,7 @@ def _slope_ref(g: np.ndarray, x: np.ndarray, approximate: str = "none") -> np.nd
 
 @pointwise(ref=_slope_ref, samples=_both(pairs_nonzero), expose=(), inplace=False)
 def gelu_backward(grad: Array, input: Array, *, approximate: str = "none") -> Array:
-    """The cotangent of gelu's input."""
+    """Return the cotangent of gelu's input."""
     return blockwise(_tanh_slope if approximate == "tanh" else _exact_slope, grad, input)
 
 

@@ -52,7 +52,7 @@ def _max_with_zero(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 @pointwise(name="relu_only", node="ReluBackward0", ref=lambda x: x * (x > 0), samples=real_line,
            ufunc=_max_with_zero, refuse=_ordered, expose=())
 def rectify(input: Array) -> Array:
-    """max(input, 0).
+    """Apply the rectified linear unit, max(input, 0).
 
     >>> torch.relu(torch.tensor([-1., 0., 2.]))
     tensor([0., 0., 2.])
@@ -70,7 +70,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
            samples=lambda rng: ((a, {"threshold": 0.1}) for a, _ in pairs_nonzero(rng)),
            inplace=False)
 def threshold_backward(grad: Array, input: Array, threshold: float) -> Array:
-    """0 where input <= threshold, else grad: NaN lets its gradient pass, as in PyTorch."""
+    """Return 0 where input <= threshold, else grad; where input is NaN, grad, as in PyTorch."""
     return blockwise(
         lambda g, x: choose(np.logical_not(np.less_equal(x, threshold)), g, 0), grad, input
     )
@@ -88,7 +88,7 @@ def _(g: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Rectified linear unit, max(input, 0).
+    """Apply the rectified linear unit, max(input, 0).
 
     >>> torch.nn.functional.relu(torch.tensor([-1., 2.]))
     tensor([0., 2.])
@@ -116,7 +116,7 @@ _publish_twin(rectify, "relu", ("torch", "Tensor", "nn.functional"))
            ref=lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
            samples=_with(min_val=-0.5, max_val=2.0))
 def hardtanh_operator(input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
-    """min(max(input, min_val), max_val)."""
+    """Return min(max(input, min_val), max_val)."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if input.dtype.kind == "u" and (min_val < 0 or max_val < 0):
@@ -141,7 +141,7 @@ def _clamp_samples(rng: Rng) -> Iterator[Sample]:
 def clamp_backward(
     grad: Array, input: Array, low: float, high: float, closed: bool = False
 ) -> Array:
-    """grad where low < input < high, else 0; the ends count too if `closed`."""
+    """Return grad where low < input < high, else 0; `closed` includes the bounds."""
     if closed:
         return blockwise(lambda g, x: choose((x >= low) & (x <= high), g, 0), grad, input)
     return blockwise(lambda g, x: choose((x > low) & (x < high), g, 0), grad, input)
@@ -161,7 +161,7 @@ def _(g: Tensor) -> Tensor:
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """Input clipped to [min_val, max_val]; ValueError when min_val > max_val.
+    """Clip the input to [min_val, max_val]; raise ValueError if min_val > max_val.
 
     >>> torch.nn.functional.hardtanh(torch.tensor([-2., 0.5, 3.]))
     tensor([-1.0000,  0.5000,  1.0000])
@@ -177,7 +177,7 @@ _publish_twin(hardtanh_operator, "hardtanh", ("nn.functional",))
 
 @composite(expose=("nn.functional",))
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """min(max(input, 0), 6).
+    """Apply ReLU capped at 6, min(max(input, 0), 6).
 
     >>> torch.nn.functional.relu6(torch.tensor([-1., 7.]))
     tensor([0., 6.])
@@ -189,7 +189,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
            refuse=dtype_refusals.integers,
            ref=lambda x: np.clip(x / 6 + 0.5, 0, 1), samples=real_line)
 def hardsigmoid_operator(input: Array) -> Array:
-    """min(max(input + 3, 0), 6) / 6."""
+    """Return min(max(input + 3, 0), 6) / 6."""
     return blockwise(lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6, input)
 
 
@@ -200,7 +200,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """min(max(input + 3, 0), 6) / 6, a sigmoid of straight pieces.
+    """Apply a piecewise-linear sigmoid, min(max(input + 3, 0), 6) / 6.
 
     >>> torch.nn.functional.hardsigmoid(torch.tensor([-4., 0., 4.]))
     tensor([0.0000, 0.5000, 1.0000])
@@ -211,7 +211,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 @pointwise(name="_hardswish", node="HardswishBackward0", refuse=dtype_refusals.integers, expose=(),
            ref=lambda x: x * np.clip(x / 6 + 0.5, 0, 1), samples=real_line)
 def hardswish_operator(input: Array) -> Array:
-    """input * min(max(input + 3, 0), 6) / 6."""
+    """Return input * min(max(input + 3, 0), 6) / 6."""
     return blockwise(lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6, input)
 
 
@@ -228,7 +228,10 @@ def _hardswish_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
 @pointwise(ref=lambda g, x: g * np.clip(x / 3 + 0.5, 0, 1) * (x > -3), samples=_near_zero,
            expose=(), inplace=False)
 def hardswish_backward(grad: Array, input: Array) -> Array:
-    """The cotangent of hardswish's input: slope 0 up to -3, 1 from 3 on, straight between."""
+    """Return the cotangent of hardswish's input.
+
+    Its slope is 0 up to -3, linear in between, and 1 from 3 on.
+    """
     return blockwise(_hardswish_slope, grad, input)
 
 
@@ -244,7 +247,7 @@ def _(g: Tensor, grad: Tensor, input: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * hardsigmoid(input) (Howard 2019).
+    """Apply hard swish, input * hardsigmoid(input) (Howard 2019).
 
     >>> torch.nn.functional.hardswish(torch.tensor([-4., 1., 4.]))
     tensor([-0.0000,  0.6667,  4.0000])
@@ -265,7 +268,7 @@ def _scale_negatives(x: np.ndarray, negative_slope: float) -> np.ndarray:
            ref=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
            samples=_with(negative_slope=-0.3))
 def leaky_relu_operator(input: Array, negative_slope: float = 0.01) -> Array:
-    """input where positive, else negative_slope * input."""
+    """Return input where it is positive, else negative_slope * input."""
     return blockwise(lambda x: _scale_negatives(x, negative_slope), input)
 
 
@@ -278,7 +281,7 @@ def _(g: Tensor, input: Tensor, negative_slope: float) -> Tensor:
            samples=lambda rng: ((a, {"negative_slope": 0.2}) for a, _ in pairs_nonzero(rng)),
            inplace=False)
 def leaky_relu_backward(grad: Array, input: Array, negative_slope: float) -> Array:
-    """grad where input > 0, else negative_slope * grad."""
+    """Return grad where input > 0, else negative_slope * grad."""
     return blockwise(lambda g, x: choose(x > 0, g, g * negative_slope), grad, input)
 
 
@@ -294,7 +297,7 @@ def _(g: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """input where positive, else negative_slope * input.
+    """Apply the leaky ReLU: input where it is positive, else negative_slope * input.
 
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1., 2.]), 0.1)
     tensor([-0.1000,  2.0000])
@@ -318,7 +321,7 @@ def _threshold_samples(rng: Rng) -> Iterator[Sample]:
            ref=lambda x, threshold, value: np.where(x > threshold, x, value),
            refuse=dtype_refusals.complex_and_bool)
 def threshold_operator(input: Array, threshold: Number, value: Number) -> Array:
-    """input where above the threshold, else value.
+    """Return input where it exceeds `threshold`, else `value`.
 
     >>> torch.threshold(torch.tensor([0., 1., 2.]), 1., 9.)
     tensor([9., 9., 2.])
@@ -334,7 +337,7 @@ def _(g: Tensor, input: Tensor, threshold: Number) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def threshold(input: Tensor, threshold: Number, value: Number, inplace: bool = False) -> Tensor:
-    """input where it exceeds `threshold`, else `value`.
+    """Return input where it exceeds `threshold`, else `value`.
 
     >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.]), 1, 0)
     tensor([0., 2.])
@@ -351,7 +354,7 @@ _publish_twin(threshold_operator, "threshold", ("torch", "nn.functional"))
            expose=("torch", "Tensor", "nn.functional"), inplace=False,
            refuse=dtype_refusals.integers)
 def hardshrink(input: Array, lambd: Number = 0.5) -> Array:
-    """input where |input| > lambd, else 0.
+    """Return input where |input| > lambd, else 0.
 
     >>> torch.nn.functional.hardshrink(torch.tensor([-1., 0.3, 2.]))
     tensor([-1.,  0.,  2.])
@@ -368,7 +371,9 @@ def _(g: Tensor, input: Tensor, lambd: Number) -> Tensor:
            samples=_with(lambd=1.0), expose=("nn.functional",), inplace=False,
            refuse=dtype_refusals.integers)
 def softshrink(input: Array, lambd: float = 0.5) -> Array:
-    """input moved towards 0 by lambd, and no further than 0; RuntimeError for negative lambd.
+    """Shrink the input toward 0 by lambd: sign(input) * max(|input| - lambd, 0).
+
+    Raises RuntimeError if lambd is negative.
 
     >>> torch.nn.functional.softshrink(torch.tensor([-1., 0.3, 2.]))
     tensor([-0.5000,  0.0000,  1.5000])

@@ -14,7 +14,7 @@ from ..core.sample_inputs import pairs_nonzero, real_line
 
 
 def logistic(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)) of an array, in one temporary."""
+    """Return 1 / (1 + exp(-x)) of an array, allocating one temporary."""
     y = np.negative(x)
     if y.__class__ is not np.ndarray or not y.ndim:
         return 1 / (1 + np.exp(y))
@@ -27,7 +27,7 @@ def logistic(x: np.ndarray) -> np.ndarray:
            promotion=Promotion.FLOATING,
            aliases=("special.expit", "nn.functional.sigmoid"))
 def sigmoid(input: Array) -> Array:
-    """Logistic function, 1 / (1 + exp(-input)).
+    """Apply the logistic function, 1 / (1 + exp(-input)).
 
     >>> torch.sigmoid(torch.tensor([0., 2.]))
     tensor([0.5000, 0.8808])
@@ -48,7 +48,7 @@ def _logistic_slope(grad: np.ndarray, output: np.ndarray) -> np.ndarray:
 
 @pointwise(ref=lambda g, y: g * y * (1 - y), samples=pairs_nonzero, expose=(), inplace=False)
 def sigmoid_backward(grad: Array, output: Array) -> Array:
-    """The cotangent of sigmoid's input from its output, grad * output * (1 - output)."""
+    """Return the cotangent of sigmoid's input from its output, grad * output * (1 - output)."""
     return blockwise(_logistic_slope, grad, output)
 
 
@@ -94,7 +94,7 @@ def _silu_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
 @pointwise(ref=lambda g, x: g * (np.exp(-x) * (1 + x) + 1) / (1 + np.exp(-x)) ** 2, expose=(),
            samples=pairs_nonzero, inplace=False)
 def silu_backward(grad: Array, input: Array) -> Array:
-    """The cotangent of silu's input."""
+    """Return the cotangent of silu's input."""
     return blockwise(_silu_slope, grad, input)
 
 
@@ -111,7 +111,7 @@ def _(g: Tensor, grad: Tensor, input: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Sigmoid-weighted linear unit, input * sigmoid(input).
+    """Apply the sigmoid-weighted linear unit (SiLU, swish), input * sigmoid(input).
 
     >>> torch.nn.functional.silu(torch.tensor([0., 1.]))
     tensor([0.0000, 0.7311])
@@ -154,7 +154,7 @@ def _mish_slope_ref(g: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 @pointwise(ref=_mish_slope_ref, expose=(), samples=pairs_nonzero, inplace=False)
 def mish_backward(grad: Array, input: Array) -> Array:
-    """The cotangent of mish's input."""
+    """Return the cotangent of mish's input."""
     return blockwise(_mish_slope, grad, input)
 
 
@@ -173,7 +173,7 @@ def _(g: Tensor, grad: Tensor, input: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * tanh(softplus(input)) (Misra 2019).
+    """Apply Mish, input * tanh(softplus(input)) (Misra 2019).
 
     >>> torch.nn.functional.mish(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8651])

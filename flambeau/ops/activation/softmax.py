@@ -173,7 +173,7 @@ def _(input_t: Tensor, y: Tensor, dim: int) -> Tensor:
 def softmax_backward(
     grad_output: Array, output: Array, dim: int, input_dtype: Dtype | None
 ) -> Array:
-    """The cotangent of softmax's input."""
+    """Return the cotangent of softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MAX_NUMPY_ROW_ELEMENTS and input_dtype is None:
@@ -206,7 +206,7 @@ def _log_reference(x: np.ndarray, dim: int) -> np.ndarray:
 
 @opaque(extents_follow=True, ref=_log_reference, samples=_samples, aliases=("special.log_softmax",))
 def log_softmax(input: Array, dim: int, dtype: Dtype | None = None) -> Array:
-    """Logarithm of softmax, without underflow.
+    """Compute log(softmax(input)) along an axis without underflow.
 
     >>> torch.log_softmax(torch.tensor([0., 0.]), 0)
     tensor([-0.6931, -0.6931])
@@ -238,7 +238,7 @@ def _(input_t: Tensor, y: Tensor, dim: int) -> Tensor:
 
 
 def push_log_softmax(t: Tensor, y: Tensor, dim: int) -> Tensor:
-    """The tangent of log_softmax's result y, from that of its input."""
+    """Return the tangent of log_softmax's result y, given that of its input."""
     return t - (t * y.exp()).sum(dim, True) if MODE.grad else _log_softmax_tangent(t, y, dim)
 
 
@@ -263,7 +263,7 @@ def _log_softmax_tangent(input_t: Array, output: Array, dim: int) -> Array:
 def log_softmax_backward(
     grad_output: Array, output: Array, dim: int, input_dtype: Dtype | None
 ) -> Array:
-    """The cotangent of log_softmax's input."""
+    """Return the cotangent of log_softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
     if output.size > MAX_NUMPY_ROW_ELEMENTS and input_dtype is None:
@@ -297,7 +297,7 @@ def _exp_shifted(x: Array, top: Array) -> Array:
         samples=matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), (0, -1), True)),
         aliases=("special.logsumexp",))
 def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> Array:
-    """Logarithm of the sum of exponentials over the axes `dim`, without overflow.
+    """Compute the log of the sum of exponentials over the axes `dim`, without overflow.
 
     Args:
         dim (int or tuple of ints): The axes to reduce; negative numbers count from the last.
@@ -337,7 +337,7 @@ def _(g: Tensor, input: Tensor, y: Tensor, dim: int | Sequence[int], keepdim: bo
 
 
 def implicit_dim(name: str, ndim: int) -> int:
-    """The axis that PyTorch assumes without `dim`, with its warning."""
+    """Return the axis that PyTorch assumes without `dim`, and warn as PyTorch does."""
     warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
         "dim=X as an argument.",
@@ -381,9 +381,9 @@ _publish_functional("softmin", softmax, -1, """Softmax of -input.
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """Samples of Gumbel's softmax: softmax((logits + noise) / tau).
+    """Sample from the Gumbel-softmax distribution, softmax((logits + noise) / tau).
 
-    `hard`: one-hot vectors forward, with the gradient of the soft ones. Jang et al., 2016.
+    `hard`: return one-hot vectors, with the gradients of the soft samples. Jang et al., 2016.
 
     >>> y = torch.nn.functional.gumbel_softmax(torch.zeros(5, 3), hard=True)
     >>> y.sum(1)
@@ -402,7 +402,7 @@ def gumbel_softmax(
 
 @composite(expose=("torch",))
 def _safe_softmax(input: Tensor, dim: int, dtype: Dtype | None = None) -> Tensor:
-    """Softmax whose rows of nothing but -inf are 0 instead of NaN.
+    """Compute a softmax that returns 0 instead of NaN for rows that are all -inf.
 
     >>> torch._safe_softmax(torch.tensor([[-torch.inf, -torch.inf], [0., 0.]]), 1)
     tensor([[0.0000, 0.0000],

@@ -44,7 +44,9 @@ def _softplus(x: np.ndarray, beta: Any, threshold: float) -> np.ndarray:
 @pointwise(ref=_softplus_ref, samples=_parameters, expose=("nn.functional",), inplace=False,
            refuse=dtype_refusals.integers)
 def softplus(input: Array, beta: Number | Tensor = 1, threshold: float = 20) -> Array:
-    """log(1 + exp(beta * input)) / beta; the input itself where beta * input > threshold.
+    """Compute log(1 + exp(beta * input)) / beta, a smooth approximation of ReLU.
+
+    Returns the input itself where beta * input > threshold.
 
     >>> torch.nn.functional.softplus(torch.tensor([0., 30.]))
     tensor([ 0.6931, 30.0000])
@@ -75,7 +77,7 @@ def _slope_samples(rng: Rng) -> Iterator[Sample]:
 
 @pointwise(ref=_softplus_slope_ref, samples=_slope_samples, expose=(), inplace=False)
 def softplus_backward(grad: Array, input: Array, beta: Number | Tensor, threshold: float) -> Array:
-    """The cotangent of softplus's input."""
+    """Return the cotangent of softplus's input."""
     return blockwise(lambda g, x: _softplus_slope(g, x, beta, threshold), grad, input)
 
 
@@ -98,7 +100,7 @@ def _log_logistic(x: np.ndarray) -> np.ndarray:
            ref=lambda x: np.log(1 / (1 + np.exp(-x))), expose=("nn.functional",),
            refuse=dtype_refusals.integers)
 def logsigmoid(input: Array) -> Array:
-    """log(sigmoid(input)), without overflow.
+    """Compute log(sigmoid(input)) without overflow.
 
     >>> torch.nn.functional.logsigmoid(torch.tensor([0., -100.]))
     tensor([  -0.6931, -100.0000])
@@ -113,7 +115,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",), explains=True)
 def softsign(input: Tensor) -> Tensor:
-    """input / (1 + |input|).
+    """Compute input / (1 + |input|).
 
     >>> torch.nn.functional.softsign(torch.tensor([1., -3.]))
     tensor([ 0.5000, -0.7500])
@@ -123,7 +125,7 @@ def softsign(input: Tensor) -> Tensor:
 
 @composite(expose=("nn.functional",), explains=True)
 def tanhshrink(input: Tensor) -> Tensor:
-    """input - tanh(input).
+    """Compute input - tanh(input).
 
     >>> torch.nn.functional.tanhshrink(torch.tensor([0., 1.]))
     tensor([0.0000, 0.2384])

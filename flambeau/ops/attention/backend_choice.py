@@ -36,14 +36,14 @@ class AttentionSettings:
 
     @classmethod
     def allow(cls, **kinds: bool) -> None:
-        """Allows kinds, or forbids them."""
+        """Allow or forbid kinds of implementations."""
         cls.allowed = {**cls.allowed, **kinds}
 
 
 def choose(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float
 ) -> SDPBackend:
-    """PyTorch's choice on a CPU; RuntimeError where nothing that is allowed takes the arguments."""
+    """Return PyTorch's choice on a CPU; RuntimeError if no allowed backend takes the arguments."""
     allowed = AttentionSettings.allowed
     if not (allowed["math"] or allowed["flash"]):
         return SDPBackend.ERROR
@@ -68,7 +68,7 @@ def check_choice(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float,
     is_causal: bool,
 ) -> None:
-    """RuntimeError for what PyTorch's implementation of these arguments refuses."""
+    """Raise RuntimeError if PyTorch's implementation would refuse these arguments."""
     choice = choose(query, key, value, attn_mask, dropout_p)
     if choice is SDPBackend.ERROR:
         raise RuntimeError(
@@ -88,7 +88,7 @@ def _fused_sdp_choice(
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
     enable_gqa: bool = False,
 ) -> int:
-    """The number of the implementation that PyTorch would choose.
+    """Return the number of the implementation that PyTorch would choose.
 
     >>> x = torch.ones(1, 1, 2, 8)
     >>> torch._fused_sdp_choice(x, x, x)

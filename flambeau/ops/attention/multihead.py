@@ -33,10 +33,11 @@ def multi_head_attention_forward(
     static_k: Tensor | None = None, static_v: Tensor | None = None,
     average_attn_weights: bool = True, is_causal: bool = False
 ) -> Any:
-    """(attention's output, its weights or None), for nn.MultiheadAttention, which says the shapes.
+    """Compute multi-head attention: (output, attention weights or None).
 
-    query (l, n, e), key (s, n, k), value (s, n, v), or all without n; AssertionError and
-    RuntimeError, as PyTorch has them, where arguments do not fit.
+    The function behind nn.MultiheadAttention, which documents the shapes. query (l, n, e),
+    key (s, n, k), value (s, n, v), or all without n. Raises AssertionError or RuntimeError, as
+    PyTorch does, if arguments do not fit.
 
     >>> x, eye = torch.ones(1, 1, 2), torch.eye(2)
     >>> output, weights = torch.nn.functional.multi_head_attention_forward(

@@ -30,7 +30,7 @@ def _fits(count: int, q: Array) -> bool:
 @native_route
 def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
             ) -> tuple[Array, Array] | None:
-    """(attention's output, probabilities)."""
+    """Return (attention's output, probabilities), or None without a kernel for the arguments."""
     rows, columns = q.shape[-2], k.shape[-2]
     count = q.size // max(q.shape[-1], 1) * columns
     if 0 < count <= min(MAX_SMALL_ELEMENTS, MAX_NUMPY_ATTENTION_SCORES) and q.__class__ is Array:
@@ -61,7 +61,7 @@ def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
 
 @native_route
 def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
-    """attention's output alone: some of the batch at a time, so that few scores are there."""
+    """Return attention's output alone, computed in batch blocks to bound the memory for scores."""
     each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
     scores = SCORES_PER_BATCH_BLOCK * max(1, POOL.threads() // TYPICAL_THREADS)
     step = max(1, scores // max(each, 1))
@@ -88,7 +88,7 @@ def _slope(dp: Array, p: Array, inner: Array, scale: Array) -> Array:
 def backward(
     g: Array, q: Array, k: Array, v: Array, y: Array, p: Array, scale: float
 ) -> tuple[Array, Array, Array] | None:
-    """The cotangents of query, key and value from the probabilities."""
+    """Return the cotangents of query, key and value, given the probabilities."""
     if not _fits(p.size, q) or not KernelPolicy.allowed:
         return None
     inner = np.einsum("...i,...i->...", g, y)[..., None]

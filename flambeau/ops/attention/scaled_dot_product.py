@@ -137,7 +137,7 @@ def attention(
     query: Array, key: Array, value: Array, mask: Array | None, scale: float, is_causal: bool,
     keep: float
 ) -> tuple[Array, Array | None]:
-    """(attention's output, what `keep` says to keep for backward).
+    """Return (attention's output, the values that `keep` selects to save for backward).
 
     query (*batch, l, d), key (*batch, s, d), value (*batch, s, e); the mask broadcasts to
     (*batch, l, s).
@@ -213,7 +213,7 @@ def adjoint(
     g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, saved: Array,
     scale: float, is_causal: bool, keep: float
 ) -> tuple[Array, ...]:
-    """The cotangents of query, key and value."""
+    """Return the cotangents of query, key and value."""
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
     if keep == _PROBABILITIES:
@@ -302,13 +302,13 @@ def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: Any = None, enable_gqa: bool = False
 ) -> Tensor:
-    """softmax(query @ key.T * scale + attn_mask) @ value.
+    """Compute softmax(query @ key.T * scale + attn_mask) @ value.
 
     query (..., heads, l, d), key (..., heads, s, d), value (..., heads, s, e): result
-    (..., heads, l, e). `attn_mask` (broadcast to (..., l, s)) is bool, True where attention is
-    allowed, or floating, added to the scores. `scale` is 1 / sqrt(d) by default. `enable_gqa`: key
-    and value may have fewer heads, each serving as many queries. RuntimeError where shapes or
-    dtypes do not fit. Vaswani et al., Attention Is All You Need, 2017.
+    (..., heads, l, e). `attn_mask`, broadcast to (..., l, s), is either bool, True where attention
+    is allowed, or floating, added to the scores. `scale` defaults to 1 / sqrt(d). `enable_gqa`:
+    key and value may have fewer heads, each shared by a group of query heads. Raises RuntimeError
+    if shapes or dtypes do not fit. Vaswani et al., Attention Is All You Need, 2017.
 
     Args:
         dropout_p: The probability with which an attention weight is dropped; in training pass

@@ -20,8 +20,10 @@ from ..normalization.layer_norm import layer_norm
 def transform_bias_rescale_qkv(
     qkv: Tensor, qkv_bias: Tensor, num_heads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values (batch, heads, time, head_dim) of a projection (batch, time,
-    3 * heads * head_dim), to which the bias is added; queries are scaled."""
+    """Split a projection (batch, time, 3 * heads * head_dim) into queries, keys and values.
+
+    Each is (batch, heads, time, head_dim). The bias is added and queries are scaled.
+    """
     parts = (qkv + qkv_bias).unflatten(-1, (3, num_heads, -1))
     query, key, value = parts.permute(2, 0, 3, 1, 4)  # each (batch, heads, time, head_dim)
     return query / math.sqrt(query.shape[-1]), key.clone(), value.clone()
@@ -32,7 +34,7 @@ def native_multi_head_attention(
     qkv_bias: Tensor, proj_weight: Tensor, proj_bias: Tensor, mask: Tensor | None = None,
     need_weights: bool = True, average_attn_weights: bool = True, mask_type: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention over (batch, time, width) with its projections, and its weights or None."""
+    """Compute projected attention over (batch, time, width): (output, weights or None)."""
     heads = [
         # (batch, time, width) -> (batch, heads, time, head_dim)
         linear(x, weight, bias).unflatten(-1, (num_head, embed_dim // num_head)).transpose(1, 2)
@@ -57,7 +59,7 @@ def transformer_encoder_layer(
     ffn1_weight: Tensor, ffn1_bias: Tensor, ffn2_weight: Tensor, ffn2_bias: Tensor,
     mask: Tensor | None = None, mask_type: int | None = None,
 ) -> Tensor:
-    """A layer of a transformer's encoder over (batch, time, width)."""
+    """Apply a transformer encoder layer to (batch, time, width)."""
 
     def attend(x: Tensor) -> Any:
         return native_multi_head_attention(
@@ -82,7 +84,7 @@ def addmm_activation(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
     use_gelu: bool = False,
 ) -> Tensor:
-    """relu, or gelu, of `addmm`."""
+    """Apply relu, or gelu with `use_gelu`, to the result of `addmm`."""
     product = addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     return gelu(product) if use_gelu else relu(product)
 

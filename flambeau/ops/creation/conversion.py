@@ -36,7 +36,7 @@ def _to_copy(input: Array, dtype: Dtype | None, memory_format: Any) -> Array:
 
 
 def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_format) -> np.ndarray:
-    """`array` in another dtype, its axes laid out as the format says; always a copy."""
+    """Return a copy of `array` in another dtype, its axes laid out as `form` says."""
     if array.__class__ is MetaArray:
         return meta_array(array.shape, dtype)
     if array.size <= MAX_NUMPY_COSTLY_ELEMENTS and (array.dtype, dtype) in _DIRECT \
@@ -105,10 +105,10 @@ def _to(
     self: Tensor, *args: Any, device: Any = None, dtype: Dtype | None = None,
     non_blocking: bool = False, copy: bool = False, memory_format: Any = None, other: Any = None,
 ) -> Tensor:
-    """This tensor in another dtype or on another device; itself when nothing changes.
+    """Return this tensor in another dtype or on another device; itself if nothing changes.
 
-    `to(dtype)`, `to(device)`, `to(device, dtype)`, or `to(other)` for those of another tensor.
-    copy=True copies in any case.
+    Call as `to(dtype)`, `to(device)`, `to(device, dtype)`, or `to(other)` to match a tensor.
+    copy=True always copies.
 
     >>> x = torch.tensor([1.5])
     >>> x.to(torch.int64), x.to(torch.float32) is x
@@ -181,7 +181,7 @@ for _name, _dtype in (("bool", types.bool_), ("byte", types.uint8), ("char", typ
 
 @public(spaces=("Tensor",))
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor in the dtype of `other`.
+    """Return this tensor converted to the dtype of `other`.
 
     >>> torch.tensor([1.5]).type_as(torch.tensor([1]))
     tensor([1])
@@ -203,7 +203,7 @@ _LEGACY_NAMES = {d: name for name, d in _LEGACY.items()}
 
 @public("type", spaces=("Tensor",))
 def legacy_type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-    """Its legacy type name, or this tensor converted to a dtype, type name or typed class.
+    """Return the legacy type name, or convert to a dtype, type name or typed tensor class.
 
     >>> torch.zeros(1).type(), torch.zeros(1).type(torch.int64)
     ('torch.FloatTensor', tensor([0]))
@@ -219,7 +219,7 @@ def legacy_type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **k
 
 @public(spaces=("Tensor",))
 def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
-    """This tensor on the CPU.
+    """Return this tensor on the CPU, without a copy if it is already there.
 
     >>> x = torch.zeros(2)
     >>> x.cpu() is x
@@ -231,7 +231,7 @@ def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
 @public(spaces=("Tensor",))
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
          memory_format: Any = preserve_format) -> Tensor:
-    """Raise: there is no GPU in flambeau.
+    """Raise AssertionError: flambeau has no GPU support.
 
     >>> torch.zeros(2).cuda()
     Traceback (most recent call last):
@@ -244,7 +244,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
 
 @public(spaces=("Tensor",))
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """Raise: page-locked memory needs an accelerator.
+    """Raise RuntimeError: page-locked memory needs an accelerator.
 
     >>> torch.zeros(2).pin_memory()
     Traceback (most recent call last):

@@ -32,9 +32,9 @@ from .fill import fill_
 @opaque(leading=True, extents_follow=True,
         linear_in="input", layout=Layout.FREE, ref=lambda x: x + 0, samples=real_line)
 def clone(input: Array, *, memory_format: Any = preserve_format) -> Array:
-    """A copy, through which gradients flow.
+    """Return a copy that gradients flow through.
 
-    `detach().clone()` copies without the history.
+    `detach().clone()` copies without the autograd history.
 
     >>> x = torch.zeros(2)
     >>> y = x.clone().fill_(1)
@@ -63,7 +63,7 @@ def _(g: Tensor) -> Tensor:
 
 @public(spaces=("Tensor",))
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
-    """Itself when its elements lie in order, else a copy in which they do.
+    """Return this tensor if it is contiguous in memory, else a contiguous copy.
 
     >>> x = torch.zeros(2, 3)
     >>> x.contiguous() is x, x.T.is_contiguous(), x.T.contiguous().is_contiguous()
@@ -75,7 +75,10 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 
 
 def in_suggested_format(y: Tensor, input: Tensor) -> Tensor:
-    """`y`, or a copy of it where it is a view: channels last if `input` lies so, else row-major."""
+    """Return `y`, or a copy if it is a view, in the memory format of `input`.
+
+    The format is channels last if `input` is, else row-major.
+    """
     last = is_channels_last(input._array.shape, input.stride())
     form = (channels_last_form(input._array.ndim) if last else None) or contiguous_format
     y = contiguous(y, form)
@@ -84,7 +87,7 @@ def in_suggested_format(y: Tensor, input: Tensor) -> Tensor:
 
 @public(spaces=("Tensor",))
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copy `src`, broadcast and cast, into this tensor.
+    """Copy `src` into this tensor, broadcasting and casting it.
 
     >>> torch.zeros(2).copy_(torch.tensor(5))
     tensor([5., 5.])
@@ -119,7 +122,7 @@ def _copy_array(target: Tensor, src: Tensor) -> None:
 
 
 def check_copy(target: Any, source: Any) -> None:
-    """RuntimeError, with nothing written, where an array cannot be copied over another."""
+    """Raise RuntimeError, before anything is written, if `source` cannot be copied to `target`."""
     if source.__class__ is MetaArray:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     check_no_internal_overlap(target)

@@ -37,10 +37,10 @@ _new = object.__new__
 def public(
     *names: str, spaces: Sequence[str] = ("torch",), explains: bool | str = False
 ) -> Callable:
-    """Publish a function that is no operator: it has no tensor inputs or no derivative.
+    """Publish a function that is not an operator: without tensor inputs or a derivative.
 
-    `names` are what it is called; its own name where there are none. `explains`: a number in a
-    tensor's place raises PyTorch's TypeError, which names the function so.
+    `names` are its public names, by default its own name. `explains`: raise PyTorch's TypeError,
+    under this name if a string, when a number is passed in place of a tensor.
     """
 
     def decorate(function: Callable) -> Callable:
@@ -54,7 +54,7 @@ def public(
 
 
 def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
-    """The shape that `f(2, 3)`, `f((2, 3))` or `f(size=(2, 3))` asks for."""
+    """Return the shape that `f(2, 3)`, `f((2, 3))` or `f(size=(2, 3))` requests."""
     if named is not None:
         size = (named,)
     if len(size) == 1 and size[0].__class__ is not int:
@@ -81,7 +81,7 @@ def _length(n: Any) -> int:
 
 
 def place(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor on `array`, on the device that was asked for or is the default."""
+    """Return a tensor on `array`, on the requested device or the default one."""
     where = _default.current if device is None else devices.usable(device)
     if where is not _CPU:
         array = meta_array(array.shape, array.dtype)
@@ -90,20 +90,20 @@ def place(array: np.ndarray, device: Any = None, requires_grad: bool = False) ->
 
 
 def requiring(result: Tensor) -> Tensor:
-    """A new tensor that requires grad; RuntimeError for dtypes that have none."""
+    """Make a new tensor require grad; RuntimeError if its dtype cannot."""
     if result._array.dtype.kind not in "fcV":
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     return requires_grad_(result)
 
 
 def on_meta(device: Any) -> bool:
-    """Whether `device`, or the default when it is None, is the meta device."""
+    """Return whether `device`, or the default device if None, is the meta device."""
     where = _default.current if device is None else devices.usable(device)
     return where is not _CPU
 
 
 def numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
-    """NumPy's counterpart of a dtype; the default dtype's for None. Errors name the function."""
+    """Return NumPy's counterpart of a dtype, or of the default dtype; errors name `function`."""
     if dtype is None:
         return _default_dtype.floating.numpy
     wanted = as_dtype(dtype)
@@ -237,7 +237,7 @@ def full(
     size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of shape `size` filled with one value, whose type decides the dtype.
+    """Return a tensor of shape `size` filled with one value, from which the dtype is inferred.
 
     >>> torch.full((2,), 3)
     tensor([3, 3])
@@ -263,7 +263,7 @@ def scalar_tensor(
     s: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor without axes that holds one number, in the default dtype where none is given.
+    """Return a 0-dimensional tensor holding one number, in the default dtype unless given.
 
     >>> torch.scalar_tensor(2)
     tensor(2.)
@@ -280,7 +280,7 @@ def empty_strided(
     size: Any, stride: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:
-    """An uninitialised tensor with the strides given, in elements.
+    """Return an uninitialized tensor with the given strides, in elements.
 
     >>> torch.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
@@ -298,7 +298,7 @@ def empty_permuted(
     size: Any, physical_layout: Any, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:
-    """An uninitialised dense tensor whose axes lie in memory in the order given.
+    """Return an uninitialized dense tensor with the given order of axes in memory.
 
     >>> torch.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
     (12, 1, 3)
@@ -354,7 +354,7 @@ def arange(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The numbers start, start + step, ... below end.
+    """Return the numbers start, start + step, ... below `end`.
 
     Args:
         end (number): Where the sequence ends; it is not included. None: `start`, from 0.
@@ -392,9 +392,9 @@ def arange(
 
 @public("range")
 def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
-    """The numbers start, start + step, ... up to and including end.
+    """Return the numbers start, start + step, ... up to and including `end`.
 
-    Deprecated: `arange` leaves out the end.
+    Deprecated: use `arange`, which excludes the end.
 
     Args:
         end (number): Where the sequence ends; it is included.
@@ -467,7 +467,7 @@ def linspace(
     start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:
-    """`steps` equally spaced numbers from start to end, both included.
+    """Return `steps` evenly spaced numbers from `start` to `end`, inclusive.
 
     Args:
         end (number): The last number.
@@ -488,7 +488,7 @@ def logspace(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """base to the power of `steps` equally spaced numbers from start to end.
+    """Return `steps` numbers spaced evenly on a log scale, from base**start to base**end.
 
     Args:
         start (number): The first exponent.
@@ -516,7 +516,7 @@ def eye(
     n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:
-    """The n x m matrix with ones on its diagonal.
+    """Return the n x m matrix with ones on the diagonal and zeros elsewhere.
 
     >>> torch.eye(2, 3)
     tensor([[1., 0., 0.],
@@ -540,8 +540,10 @@ def like_array(
     input: Tensor, dtype: Dtype | None, memory_format: Any = None, device: Any = None,
     clear: bool = False,
 ) -> np.ndarray:
-    """An array of the shape, dtype and order of axes of `input`: of zeros with `clear`, which is
-    for no other `memory_format`; else uninitialised."""
+    """Return an array with the shape, dtype and axis order of `input`.
+
+    It is uninitialized, or zero with `clear`, which supports no other `memory_format`.
+    """
     source = input._array
     kind = source.dtype if dtype is None else numpy_dtype(dtype)
     if source.__class__ is MetaArray if device is None else on_meta(device):
@@ -597,7 +599,7 @@ def full_like(
     device: Any = None, requires_grad: bool = False, memory_format: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor filled with one value, with the shape and dtype of `input`.
+    """Return a tensor filled with one value, with the shape and dtype of `input`.
 
     >>> torch.full_like(torch.zeros(2, dtype=torch.int64), 7)
     tensor([7, 7])

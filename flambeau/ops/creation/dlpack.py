@@ -37,7 +37,7 @@ def _read_capsule(capsule: Any) -> _Tensor | None:
 
 
 def exported(array: np.ndarray) -> Any:
-    """A capsule of an array's memory."""
+    """Return a DLPack capsule for an array's memory."""
     if array.dtype != bfloat16.numpy:
         return array.__dlpack__()
     capsule = array.view(np.uint16).__dlpack__()
@@ -48,7 +48,7 @@ def exported(array: np.ndarray) -> Any:
 
 
 def imported(source: Any) -> np.ndarray:
-    """An array on the memory of what offers a capsule, or of a capsule."""
+    """Return an array that shares memory with a DLPack capsule, or an object that offers one."""
     capsule = source if type(source).__name__ == "PyCapsule" else source.__dlpack__()
     tensor = _read_capsule(capsule)
     if tensor is None or (tensor.code, tensor.bits) != (_BFLOAT, 16):

@@ -49,7 +49,7 @@ def _drawn(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) 
 
 
 def draw_noise(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) -> Tensor:
-    """The factors of `input`, drawn by `fill`; vmap draws those of all examples at once."""
+    """Return dropout factors for `input`, drawn by `fill`; under vmap, for all examples at once."""
     return wrap(_drawn(input, channels, fill))
 
 
@@ -126,7 +126,7 @@ _publish_pair("feature_alpha_dropout", _alpha_dropped, True,
         ref=lambda x, p, train: (x, np.ones(x.shape, bool)),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 0.5, False), {})]))
 def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
-    """(the input after dropout, the mask of what was kept).
+    """Apply dropout: (the result, the mask of the elements kept).
 
     >>> y, kept = torch.native_dropout(torch.ones(100), 0.5, True)
     >>> torch.equal(y, 2.0 * kept)
@@ -167,7 +167,7 @@ def _check_layer_probability(p: float) -> None:
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Elements zeroed with probability p, the others times 1 / (1 - p), when training.
+    """Zero elements with probability p in training, and scale the others by 1 / (1 - p).
 
     >>> torch.nn.functional.dropout(torch.ones(2), training=False)
     tensor([1., 1.])
@@ -179,7 +179,7 @@ def dropout(
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Elements set to SELU's saturation with probability p, mean and variance kept.
+    """Set elements to SELU's saturation value with probability p, keeping mean and variance.
 
     Klambauer et al., Self-Normalizing Neural Networks, 2017.
 
@@ -193,7 +193,7 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Channels set to SELU's saturation with probability p, mean and variance kept.
+    """Set whole channels to SELU's saturation value with probability p, keeping mean and variance.
 
     >>> torch.nn.functional.feature_alpha_dropout(torch.ones(1, 3), training=False)
     tensor([[1., 1., 1.]])
@@ -205,7 +205,9 @@ def feature_alpha_dropout(
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Channels of (n, c, l) or (c, l) zeroed with probability p; RuntimeError for other ranks.
+    """Zero whole channels of (n, c, l) or (c, l) with probability p.
+
+    Raises RuntimeError for other ranks.
 
     >>> y = torch.nn.functional.dropout1d(torch.ones(2, 3, 4))
     >>> bool((y == y[..., :1]).all())
@@ -225,7 +227,7 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Channels of (n, c, h, w) zeroed with probability p.
+    """Zero whole channels of (n, c, h, w) with probability p.
 
     >>> y = torch.nn.functional.dropout2d(torch.ones(2, 3, 4, 4))
     >>> bool((y == y[..., :1, :1]).all())
@@ -249,7 +251,7 @@ def dropout2d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Channels of (n, c, d, h, w) or (c, d, h, w) zeroed with probability p.
+    """Zero whole channels of (n, c, d, h, w) or (c, d, h, w) with probability p.
 
     >>> y = torch.nn.functional.dropout3d(torch.ones(2, 3, 2, 2, 2))
     >>> bool((y == y[..., :1, :1, :1]).all())
@@ -285,7 +287,7 @@ for _function in (dropout, alpha_dropout, feature_alpha_dropout, dropout1d, drop
 
 @composite(expose=("aten",), explains=True)
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The cotangent of native_dropout's input: what the mask let pass, scaled.
+    """Return the cotangent of native_dropout's input, grad_output * mask * scale.
 
     >>> mask = torch.tensor([True, False])
     >>> torch.ops.aten.native_dropout_backward(torch.ones(2), mask, 2.)

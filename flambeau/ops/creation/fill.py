@@ -32,7 +32,7 @@ from .creation import public, shape_of
 
 @public(spaces=("torch", "Tensor"))
 def fill_(input: Tensor, value: Any) -> Tensor:
-    """Write one value everywhere, in place.
+    """Fill this tensor with one value, in place.
 
     >>> torch.zeros(2).fill_(3)
     tensor([3., 3.])
@@ -68,7 +68,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
 
 @public(spaces=("torch", "Tensor"))
 def zero_(input: Tensor) -> Tensor:
-    """Write zeros everywhere, in place.
+    """Fill this tensor with zeros, in place.
 
     >>> x = torch.ones(2)
     >>> torch.zero_(x)
@@ -91,7 +91,7 @@ def zero_(input: Tensor) -> Tensor:
 
 @composite(expose=("torch", "Tensor"), explains=True)
 def fill(input: Tensor, value: Tensor | Number) -> Tensor:
-    """A tensor of the shape and dtype of `input`, filled with one value.
+    """Return a tensor filled with one value, with the shape and dtype of `input`.
 
     Args:
         input: The tensor whose shape and dtype to take.
@@ -104,7 +104,7 @@ def fill(input: Tensor, value: Tensor | Number) -> Tensor:
 
 @public(spaces=("Tensor",))
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Another shape in place: the first elements stay, new ones hold anything.
+    """Change the shape in place; the first elements are kept, new ones are uninitialized.
 
     >>> torch.tensor([1, 2, 3]).resize_(2)
     tensor([1, 2])
@@ -142,7 +142,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 @public(spaces=("torch", "Tensor"), explains=True)
 def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
-    """The shape of another tensor, in place.
+    """Change the shape to that of another tensor, in place.
 
     >>> torch.tensor([1, 2, 3]).resize_as_(torch.zeros(2))
     tensor([1, 2])
@@ -159,7 +159,7 @@ def set_(
     self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None,
     stride: Any = None,
 ) -> Tensor:
-    """Make this tensor a window on another tensor's or storage's memory.
+    """Make this tensor a view of another tensor's or storage's memory.
 
     >>> x = torch.tensor([1, 2, 3])
     >>> torch.tensor([], dtype=torch.int64).set_(x).data_ptr() == x.data_ptr()

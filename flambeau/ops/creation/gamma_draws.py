@@ -14,7 +14,7 @@ from .creation import public
 
 @public()
 def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Gamma numbers of unit scale with the shape parameters of `input`.
+    """Draw gamma variates of unit scale, with the shape parameters in `input`.
 
     >>> torch._standard_gamma(torch.tensor([1e6])).div(1e6).round()
     tensor([1.])
@@ -25,7 +25,7 @@ def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor
 
 @public()
 def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Shares of one, with the parameters in the last axis of `input`.
+    """Draw Dirichlet variates, with the concentrations along the last axis of `input`.
 
     >>> torch._sample_dirichlet(torch.tensor([1., 2., 3.])).sum()
     tensor(1.)

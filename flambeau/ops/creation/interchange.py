@@ -31,7 +31,7 @@ def tensor(
     data: Any, *, dtype: Dtype | None = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new tensor with a copy of `data`: numbers, nested sequences, an array or a tensor.
+    """Return a new tensor with a copy of `data`: numbers, nested sequences, an array or a tensor.
 
     >>> torch.tensor([[1, 2], [3, 4]])
     tensor([[1, 2],
@@ -48,7 +48,7 @@ def tensor(
 
 
 def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
-    """`data` as an array of the dtype asked for, or the one its elements suggest."""
+    """Return `data` as an array of the given dtype, or one inferred from its elements."""
     dtype = types.as_dtype(dtype)
     if isinstance(data, Tensor):
         array = data._array
@@ -89,9 +89,10 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 @public()
 def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, sharing memory with tensors and arrays that already have the dtype.
+    """Convert `data` to a tensor, sharing memory if it is a tensor or array of the same dtype.
 
-    A new dtype or device means a copy. `from_numpy` shares memory or fails, `tensor` always copies.
+    A different dtype or device means a copy. `from_numpy` shares memory or fails, `tensor` always
+    copies.
 
     >>> x = torch.zeros(2)
     >>> torch.as_tensor(x) is x, torch.as_tensor([1, 2.5])
@@ -111,9 +112,9 @@ def asarray(
     obj: Any, *, dtype: Dtype | None = None, device: Any = None, copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """`obj` as a tensor; `copy` True always copies, False never does, None only when it must.
+    """Convert `obj` to a tensor; copy=True always copies, False never does, None only if needed.
 
-    `requires_grad` None keeps a tensor in the graph, False detaches it, True asks for gradients.
+    `requires_grad`: None keeps a tensor in the graph, False detaches it, True requires gradients.
 
     >>> x = torch.zeros(2)
     >>> torch.asarray(x, copy=True).data_ptr() == x.data_ptr()
@@ -164,9 +165,9 @@ def from_file(
     filename: Any, shared: bool | None = None, size: int = 0, *, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False,
 ) -> Tensor:
-    """The first `size` elements of a file of numbers, read when looked at.
+    """Memory-map the first `size` elements of a file as a one-dimensional tensor.
 
-    Writes go to the file where it is `shared`, which is made if need be.
+    With `shared`, writes go to the file, which is created if missing.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -182,9 +183,9 @@ def from_file(
 
 @public()
 def from_numpy(ndarray: np.ndarray) -> Tensor:
-    """A tensor on the memory of a NumPy array.
+    """Return a tensor that shares memory with a NumPy array.
 
-    TypeError for anything else, and for dtypes that tensors do not have.
+    Raises TypeError for other types, and for dtypes without a tensor counterpart.
 
     >>> import numpy as np
     >>> array = np.zeros(2)
@@ -235,7 +236,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 def frombuffer(
     buffer: Any, *, dtype: Dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A one-dimensional tensor on the memory of a buffer.
+    """Return a one-dimensional tensor that shares memory with a buffer.
 
     >>> torch.frombuffer(bytearray([1, 0, 2, 0]), dtype=torch.int16)
     tensor([1, 2], dtype=torch.int16)
@@ -259,9 +260,9 @@ def frombuffer(
 
 @public(spaces=("torch", "utils.dlpack"))
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the memory of any object that speaks DLPack.
+    """Return a tensor that shares memory with an object that supports DLPack.
 
-    The memory is shared: of NumPy's arrays, for one.
+    NumPy arrays are such objects.
 
     >>> import numpy as np
     >>> torch.from_dlpack(np.arange(3))
@@ -274,7 +275,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 @public(spaces=("utils.dlpack",))
 def to_dlpack(tensor: Tensor) -> Any:
-    """The tensor's memory as a DLPack capsule."""
+    """Export the tensor's memory as a DLPack capsule."""
     return tensor.__dlpack__()
 
 
@@ -329,7 +330,7 @@ _TensorType.construct = staticmethod(_construct)
 
 
 def _new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
-    """A new tensor of this one's dtype, as `torch.Tensor(...)` would make it.
+    """Return a new tensor of this dtype, with the arguments of `torch.Tensor(...)`.
 
     >>> torch.tensor([1]).new([1, 2])
     tensor([1, 2])
@@ -351,7 +352,7 @@ def _new_tensor(
     self: Tensor, data: Any, *, dtype: Dtype | None = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor with a copy of `data`, in this one's dtype.
+    """Return a tensor with a copy of `data`, in this tensor's dtype by default.
 
     >>> torch.tensor([1.], dtype=torch.float64).new_tensor([1, 2])
     tensor([1., 2.], dtype=torch.float64)
@@ -367,9 +368,10 @@ _methods.new, _methods.new_tensor = _new, _new_tensor
 
 @public(spaces=("Tensor",))
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
-    """A NumPy array on the same memory; RuntimeError for a tensor that requires grad.
+    """Return a NumPy array that shares memory; RuntimeError if the tensor requires grad.
 
-    Call `detach()` first, or `no_grad()`, or force=True, which also copies what NumPy cannot see.
+    Call `detach()` first, use `no_grad()`, or pass force=True, which also resolves lazy conjugates
+    and negatives by copying them.
 
     >>> x = torch.zeros(2)
     >>> x.numpy()[0] = 5
@@ -433,7 +435,7 @@ _methods.__array_wrap__ = _wrap_result
 
 @public(spaces=("torch",))
 def is_tensor(obj: Any) -> bool:
-    """Whether `obj` is a tensor.
+    """Return whether `obj` is a tensor.
 
     >>> torch.is_tensor(torch.zeros(2)), torch.is_tensor([0, 0])
     (True, False)

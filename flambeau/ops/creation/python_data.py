@@ -26,7 +26,7 @@ class _Leaves(list):
 
 
 def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
-    """An array of the dtype asked for, or of that which the numbers suggest."""
+    """Return `data` as an array of the given dtype, or one inferred from its numbers."""
     flat: Any = _Leaves()
     try:
         shape = _measure(data, flat)

@@ -36,7 +36,7 @@ Generator.unwrap_state = staticmethod(
 
 @public()
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator.
+    """Seed the default generator and return it.
 
     >>> torch.manual_seed(0).initial_seed()
     0
@@ -46,7 +46,7 @@ def manual_seed(seed: int) -> Generator:
 
 @public()
 def seed() -> int:
-    """Seed the default generator with a number nobody chose, and give it.
+    """Seed the default generator with a random number, and return that number.
 
     >>> torch.initial_seed() == torch.seed()
     False
@@ -56,7 +56,7 @@ def seed() -> int:
 
 @public()
 def initial_seed() -> int:
-    """The seed of the default generator.
+    """Return the seed of the default generator.
 
     >>> _ = torch.manual_seed(7)
     >>> torch.initial_seed()
@@ -67,7 +67,7 @@ def initial_seed() -> int:
 
 @public()
 def get_rng_state() -> Tensor:
-    """The state of the default generator, as bytes.
+    """Return the state of the default generator as a tensor of bytes.
 
     >>> state = torch.get_rng_state()
     >>> x = torch.rand(3)
@@ -80,7 +80,7 @@ def get_rng_state() -> Tensor:
 
 @public()
 def set_rng_state(new_state: Tensor) -> None:
-    """Set the state of the default generator.
+    """Restore the state of the default generator.
 
     >>> state = torch.get_rng_state()
     >>> x = torch.rand(3)
@@ -204,7 +204,9 @@ def randint(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:
-    """Integers from low (0 by default) up to, not including, high: randint(low, high, size).
+    """Draw integers uniformly from [low, high), called as randint(low, high, size).
+
+    `low` defaults to 0.
 
     Args:
         args: high and size, or low, high and size.
@@ -243,7 +245,7 @@ def randint(
 def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
                  device: Any = None, requires_grad: bool = False, memory_format: Any = None,
                  generator: Generator | None = None, **named: Any) -> Tensor:
-    """Integers from low (0 by default) below high, shaped as `input`.
+    """Draw integers uniformly from [low, high) in the shape of `input`; `low` defaults to 0.
 
     Args:
         args: high, or low and high.
@@ -266,7 +268,7 @@ def randperm(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:
-    """A random permutation of 0 .. n - 1.
+    """Return a random permutation of 0, ..., n - 1.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.randperm(5)
@@ -287,7 +289,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
            generator: Generator | None = None, out: Tensor | None = None,
            dtype: Dtype | None = None, layout: Any = None, device: Any = None,
            requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
-    """Normal numbers whose mean and standard deviation are numbers or tensors.
+    """Draw normal variates; the mean and standard deviation are numbers or tensors.
 
     >>> torch.normal(torch.tensor([1., 2.]), torch.tensor([0., 0.]))
     tensor([1., 2.])
@@ -331,7 +333,7 @@ def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """1 with the probabilities of `input` (or `p`), else 0.
+    """Draw 1 with the probabilities in `input` (or `p`), else 0.
 
     Raises RuntimeError for probabilities outside [0, 1].
 
@@ -389,10 +391,10 @@ def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *,
     generator: Generator | None = None, out: Tensor | None = None,
 ) -> Tensor:
-    """Indices drawn from each row of weights.
+    """Draw indices from each row of weights, with probability proportional to the weight.
 
-    `input` (k,) or (n, k) of weights that need not sum to 1. RuntimeError for more samples without
-    `replacement` than there are weights above 0.
+    `input` is (k,) or (n, k). Without `replacement`, raises RuntimeError for more samples than
+    positive weights.
 
     Args:
         input: Weights, (k,) or (n, k), not negative; they need not sum to 1.
@@ -410,7 +412,7 @@ def multinomial(
 
 @public(explains=True)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Poisson numbers with the rates of `input`.
+    """Draw Poisson variates with the rates in `input`.
 
     Args:
         input: The rates, not negative.
@@ -424,7 +426,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 @public(explains=True)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """Successes in `count` trials of probability `prob`.
+    """Draw the number of successes in `count` trials of probability `prob`.
 
     >>> torch.binomial(torch.tensor([10., 10.]), torch.tensor([0., 1.]))
     tensor([ 0., 10.])

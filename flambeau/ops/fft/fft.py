@@ -36,7 +36,7 @@ def _workers(input: Array) -> int | None:
 
 
 def scaling(norm: str | None, forward: bool) -> int:
-    """How to scale for a `norm`: 'backward' (None), 'ortho' or 'forward'."""
+    """Return how to scale for a `norm`: 'backward' (None), 'ortho' or 'forward'."""
     if norm == "ortho":
         return ROOT
     if norm is None or norm == "backward":
@@ -62,7 +62,7 @@ def _reference(x: np.ndarray, axes: tuple[int, ...], scale: int, forward: bool) 
         name="_fft_c2c", node="FftC2CBackward0", expose=(), samples=_complex_samples,
         ref=_reference)
 def complex_transform(input: Array, dim: Sequence[int], scale: int, forward: bool) -> Array:
-    """The transform of complex (or real) numbers over the axes `dim`."""
+    """Return the transform of complex (or real) numbers over the axes `dim`."""
     import scipy.fft
 
     if not dim:
@@ -114,7 +114,7 @@ def _real_reference(x: np.ndarray, axes: tuple[int, ...], scale: int, forward: b
         name="_fft_r2c", node="FftR2CBackward0", expose=(), samples=_real_samples,
         holomorphic=False, ref=_real_reference)
 def real_transform(input: Array, dim: Sequence[int], scale: int, forward: bool) -> Array:
-    """The transform of real numbers; the last axis of `dim` keeps its first n // 2 + 1 terms."""
+    """Return the transform of real numbers, with n // 2 + 1 terms along the last axis of `dim`."""
     import scipy.fft
 
     norm, workers = _SCIPY_NORMS[True][scale], _workers(input)
@@ -145,7 +145,7 @@ def _half_samples(rng: Rng) -> Iterator[Sample]:
 def half_transform(
     input: Array, dim: Sequence[int], scale: int, forward: bool, length: int
 ) -> Array:
-    """The real transform of numbers of which the first half, length // 2 + 1 terms, is given."""
+    """Return the real transform of a Hermitian signal given by its first length // 2 + 1 terms."""
     import scipy.fft
 
     x = np.conjugate(input) if forward else input
@@ -189,7 +189,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: Sequence[int]) -> Tensor:
 
 
 def resize(x: Tensor, dim: Sequence[int], lengths: Sequence[int]) -> Tensor:
-    """Axes cut to lengths, or filled up to them with zeros; as it is where nothing changes."""
+    """Truncate or zero-pad axes to the given lengths; return `x` itself if nothing changes."""
     shape = x._array.shape
     if all(shape[d] == n for d, n in zip(dim, lengths, strict=True)):
         return x
@@ -397,7 +397,7 @@ def _shifts(x: Tensor, dim: Any, sign: int) -> Tensor:
 
 @composite(expose=("fft",), explains=True)
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
-    """The terms of a transform in the order of their frequencies, zero in the middle.
+    """Shift the zero-frequency term to the center, so that frequencies ascend.
 
     >>> torch.fft.fftshift(torch.arange(4))
     tensor([2, 3, 0, 1])
@@ -407,7 +407,7 @@ def fftshift(input: Tensor, dim: Any = None) -> Tensor:
 
 @composite(expose=("fft",), explains=True)
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
-    """The inverse of fftshift.
+    """Undo fftshift.
 
     >>> torch.fft.ifftshift(torch.arange(4))
     tensor([2, 3, 0, 1])

@@ -78,8 +78,9 @@ def stft(
     normalized: bool = False, onesided: Any = None, return_complex: bool | None = None,
     align_to_window: Any = None
 ) -> Tensor:
-    """Transform of a signal's frames of n_fft samples, hop_length apart, each times a window.
+    """Compute the short-time Fourier transform of a signal.
 
+    Each frame of n_fft samples, hop_length apart, is multiplied by the window and transformed.
     input (time) or (batch, time): result (batch, frequency, frame), complex with return_complex.
 
     >>> torch.stft(torch.ones(8), 4, return_complex=True).shape
@@ -139,7 +140,7 @@ def istft(
     window: Tensor | None = None, center: bool = True, normalized: bool = False,
     onesided: bool | None = None, length: int | None = None, return_complex: bool = False
 ) -> Tensor:
-    """The signal of which stft made the frames' transforms `input`.
+    """Invert stft: reconstruct the signal from the transforms of its frames.
 
     input (frequency, frame) or (batch, frequency, frame), complex: result (batch, time).
 

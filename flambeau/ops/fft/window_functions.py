@@ -12,7 +12,7 @@ from ..creation.creation import numpy_dtype, place, public
 
 
 def cosine_sum(points: int, coefficients: tuple[float, ...]) -> np.ndarray:
-    """The sum over k of (-1)^k a_k cos(2 pi k n / (points - 1)), for n below points."""
+    """Return the sum over k of (-1)^k a_k cos(2 pi k n / (points - 1)), for n < points."""
     phase = 2 * np.pi * np.arange(points) / max(points - 1, 1)
     result = np.zeros(points)
     for k, a in enumerate(coefficients):
@@ -21,12 +21,12 @@ def cosine_sum(points: int, coefficients: tuple[float, ...]) -> np.ndarray:
 
 
 def triangle(points: int) -> np.ndarray:
-    """The triangle with zeros at its ends."""
+    """Return a triangle that is zero at both ends."""
     return 1 - np.abs(2 * np.arange(points) / max(points - 1, 1) - 1)
 
 
 def kaiser(points: int, beta: float) -> np.ndarray:
-    """I0(beta sqrt(1 - r^2)) / I0(beta), r going from -1 to 1."""
+    """Return I0(beta sqrt(1 - r^2)) / I0(beta), with r from -1 to 1."""
     place_between = 2 * np.arange(points) / max(points - 1, 1) - 1
     return np.i0(beta * np.sqrt(np.maximum(1 - place_between**2, 0))) / np.i0(beta)
 
@@ -54,7 +54,7 @@ def hann_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:
-    """0.5 - 0.5 cos(2 pi n / N).
+    """Return the Hann window, 0.5 - 0.5 cos(2 pi n / N).
 
     >>> torch.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
@@ -69,7 +69,7 @@ def hamming_window(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """alpha - beta cos(2 pi n / N).
+    """Return the Hamming window, alpha - beta cos(2 pi n / N).
 
     >>> torch.hamming_window(5, periodic=False)
     tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
@@ -85,7 +85,7 @@ def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:
-    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N).
+    """Return the Blackman window, 0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N).
 
     N is `window_length`, or one less for periodic=False, which makes the window symmetric.
 
@@ -103,7 +103,7 @@ def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:
-    """A triangle with zeros at its ends.
+    """Return the Bartlett window, a triangle that starts at zero.
 
     >>> torch.bartlett_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
@@ -117,7 +117,7 @@ def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:
-    """The Kaiser window, narrower the larger beta is.
+    """Return the Kaiser window, which narrows as `beta` grows.
 
     >>> torch.kaiser_window(5, periodic=False, beta=4.)
     tensor([0.0885, 0.6334, 1.0000, 0.6334, 0.0885])

@@ -36,7 +36,7 @@ def _samples(rng: Rng) -> Iterator[Sample]:
 
 
 def check_indices(indices: Array, rows: int, name: str) -> None:
-    """Raise RuntimeError unless indices are int32 or int64, IndexError for one out of range."""
+    """Raise RuntimeError unless indices are int32 or int64, IndexError if one is out of range."""
     if indices.dtype != np.int64 and indices.dtype != np.int32:
         kind = legacy_name(FROM_NUMPY[indices.dtype])
         raise noted(
@@ -73,7 +73,7 @@ def _takes_rows(weight: Array, indices: Array, *_: Any) -> bool:
 def rows_of(
     weight: Array, indices: Array, padding_idx: int = -1, scale_grad_by_freq: bool = False
 ) -> Array:
-    """The rows of `weight` at `indices`."""
+    """Return the rows of `weight` at `indices`."""
     if weight.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, but it is {weight.ndim}-D (embedding)")
     check_indices(indices, weight.shape[0], "embedding")
@@ -121,7 +121,9 @@ def _gradient_samples(rng: Rng) -> Iterator[Sample]:
 def embedding_dense_backward(
     grad_output: Array, indices: Array, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Array:
-    """The table's gradient: rows of `grad_output` added up by index, none at `padding_idx`.
+    """Return the gradient of an embedding table.
+
+    Rows of `grad_output` are summed by index, except at `padding_idx`.
 
     >>> torch.embedding_dense_backward(torch.ones(3, 2), torch.tensor([0, 2, 2]), 3, -1, False)
     tensor([[1., 1.],
@@ -179,7 +181,7 @@ def _(g: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) ->
 def rows_of_sparsely(
     weight: Array, indices: Array, padding_idx: Any = -1, scale_grad_by_freq: bool = False
 ) -> Array:
-    """The rows of `weight` at `indices`; the gradient of `weight` is sparse."""
+    """Return the rows of `weight` at `indices`; the gradient of `weight` is sparse."""
     return rows_of.operator.body(weight, indices)
 
 
@@ -201,9 +203,9 @@ def _embedding(
     weight: Tensor, indices: Tensor, padding_idx: int | None = -1, scale_grad_by_freq: bool = False,
     sparse: bool = False
 ) -> Tensor:
-    """The rows of `weight` (rows, width) at `indices`: (*indices.shape, width).
+    """Look up the rows of `weight` (rows, width) at `indices`: (*indices.shape, width).
 
-    IndexError for an index outside the table.
+    Raises IndexError for an index outside the table.
 
     >>> torch.embedding(torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([1, 1, 0]))
     tensor([[3., 4.],
@@ -219,7 +221,7 @@ publish(_embedding, ("embedding",), ("torch",))
 
 @composite(expose=("torch",), explains=True)
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """Scale the rows at `indices` whose norm exceeds `max_norm` down to it, in place.
+    """Scale down the rows at `indices` whose norm exceeds `max_norm`, in place.
 
     >>> table = torch.tensor([[3., 4.], [0.3, 0.4]])
     >>> torch.embedding_renorm_(table, torch.tensor([0, 1]), 1.0, 2.0)
@@ -244,10 +246,10 @@ def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """The rows of `weight` (rows, width) at the indices `input`: (*input.shape, width).
+    """Look up the rows of `weight` (rows, width) at the indices `input`: (*input.shape, width).
 
-    The row `padding_idx` gets no gradient; rows longer than `max_norm` are shortened in place
-    first. IndexError for an index outside the table.
+    The row `padding_idx` gets no gradient. Rows whose norm exceeds `max_norm` are first scaled
+    down in place. Raises IndexError for an index outside the table.
 
     Args:
         input: Indices into the table, int64 or int32, of any shape.
@@ -273,9 +275,10 @@ def embedding(
 
 @composite(expose=("nn.functional",), explains=True)
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 vectors with a 1 at each class index: (*tensor.shape, num_classes).
+    """Return int64 one-hot vectors of class indices: (*tensor.shape, num_classes).
 
-    Without num_classes it is the largest index plus one. RuntimeError for indices outside.
+    num_classes defaults to the largest index plus one. Raises RuntimeError for indices outside
+    [0, num_classes).
 
     Args:
         tensor: Class indices, int64, of any shape.

@@ -46,7 +46,7 @@ def _reference(
 
 
 def bags_of(count: int, offsets: Array) -> Array:
-    """The bag of each of `count` indices."""
+    """Return the bag of each of `count` indices."""
     bounds = np.append(offsets, count)
     return np.repeat(np.arange(offsets.size), np.diff(bounds))
 
@@ -79,7 +79,10 @@ def reduced_bags(
     weight: Array, indices: Array, offsets: Array, mode: int, each: Array | None = None,
     scale_grad_by_freq: bool = False, padding_idx: int = -1, sparse: bool = False
 ) -> tuple[Array, Array]:
-    """(the bags' rows reduced, the index of each maximum: -1 for empty bags and other modes)."""
+    """Return (the bags' reduced rows, the index of each maximum).
+
+    The index is -1 for empty bags and other modes.
+    """
     _check_bags(weight, indices, offsets, each)
     bags = bags_of(indices.size, offsets)
     if padding_idx >= 0:
@@ -238,7 +241,7 @@ def _native(
     mode: int | str = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False, padding_idx: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(bags reduced, the bag of each index, bag sizes, indices of maxima).
+    """Reduce bags: (reduced rows, the bag of each index, bag sizes, indices of maxima).
 
     mode: 0 sum, 1 mean, 2 max.
 
@@ -292,10 +295,10 @@ def embedding_bag(
     sparse: bool = False, per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False, padding_idx: int | None = None
 ) -> Any:
-    """The sum, mean or max of the rows of `weight` in each bag of indices.
+    """Compute the sum, mean or max of the rows of `weight` in each bag of indices.
 
-    input (bags, n), or (n,) with `offsets` saying where each bag starts: result (bags, width).
-    `per_sample_weights`, of the shape of `input`, multiplies the rows of a sum. ValueError where
+    input (bags, n), or (n,) with `offsets` giving the start of each bag: result (bags, width).
+    `per_sample_weights`, of the shape of `input`, scales the rows of a sum. Raises ValueError if
     shapes do not fit.
 
     Args:

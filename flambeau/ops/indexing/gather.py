@@ -44,7 +44,7 @@ def _indices(index: Array, name: str) -> Array:
 
 
 def all_below(index: Array, size: int) -> bool:
-    """Whether all of an array of int64 indices are from 0 to size - 1; False may be a mistake."""
+    """Return whether all int64 indices are in [0, size); False may also mean "unknown"."""
     if index.__class__ is not Array or index.dtype is not _INT64:
         return False
     wide = index.view(_UINT64)  # in which negative ones are too large
@@ -106,9 +106,10 @@ def _rows(rng: Rng) -> Iterator[Sample]:
         ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows,
         values=INDEX_ALONG_AXIS)
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
-    """input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on.
+    """Return input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on.
 
-    `index` has as many axes as `input`, of any lengths that it reaches; the result has its shape.
+    `index` has as many axes as `input`; except along `dim`, none is longer than the input's. The
+    result has the shape of `index`.
 
     >>> torch.gather(torch.tensor([[1, 2], [3, 4]]), 1, torch.tensor([[0, 0], [1, 0]]))
     tensor([[1, 1],
@@ -281,7 +282,7 @@ def _(g: Tensor, dim: int, index: Tensor, src_shape: tuple[int, ...]) -> Tensor:
 def scatter_add(
     input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None
 ) -> Tensor:
-    """A copy with `src` added up at the indices along an axis.
+    """Return a copy of `input` with `src` added at indices along an axis; duplicates accumulate.
 
     >>> torch.scatter_add(torch.zeros(3), 0, torch.tensor([0, 2, 2]), torch.tensor([1., 2., 3.]))
     tensor([1., 0., 5.])
@@ -300,7 +301,9 @@ def scatter(
     input: Tensor, dim: int, index: Tensor, src: Tensor | None = None, *,
     value: Number | None = None, reduce: str | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """A copy with `src` (a tensor or a number) written, or combined, at the indices of an axis.
+    """Return a copy of `input` with `src` (a tensor or number) written at indices along an axis.
+
+    With `reduce`, values are combined instead of replaced.
 
     Args:
         src (Tensor or number): The values, at least as long as `index` along each axis.
@@ -434,7 +437,9 @@ def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True,
     out: Tensor | None = None
 ) -> Tensor:
-    """A copy with `src` combined by 'sum', 'prod', 'mean', 'amax' or 'amin' at indices.
+    """Return a copy of `input` with `src` reduced into it at indices along an axis.
+
+    `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'.
 
     >>> index, src = torch.tensor([0, 0, 1]), torch.tensor([1., 5., 2.])
     >>> torch.scatter_reduce(torch.zeros(2), 0, index, src, "amax")
@@ -449,7 +454,7 @@ def scatter_reduce(
 
 
 def publish_in_place(name: str, function: Any) -> None:
-    """`name_`: the function's value written into its first argument."""
+    """Publish `name_`, which writes the function's result into its first argument."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         check_operands(self._array, args, partial=False)
@@ -474,7 +479,7 @@ def _takes_flat(input: Array, index: Array) -> bool:
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]),
         values=ValueRule(("index",), _takes_flat))
 def take(input: Array, index: Array) -> Array:
-    """The elements at flat positions, in the shape of `index`.
+    """Return the elements at flat positions, in the shape of `index`.
 
     Args:
         index: Flat positions, int64, of any shape.
@@ -515,7 +520,7 @@ def _put_reference(
     [((rng.normal(size=(3, 4)), np.array([0, 7, 11]), rng.normal(size=3)), {}),
      ((rng.normal(size=(3, 4)), np.array([2, 2]), rng.normal(size=2), True), {})]))
 def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
-    """A copy with `source` written, or added, at flat positions.
+    """Return a copy with `source` written, or added with `accumulate`, at flat positions.
 
     Args:
         index: Flat positions, int64.
@@ -563,7 +568,7 @@ def _(g: Tensor, index: Tensor, source_shape: tuple[int, ...]) -> Tensor:
 def take_along_dim(
     input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """The elements at the indices along an axis, other axes broadcast.
+    """Return the elements at indices along an axis; the other axes broadcast.
 
     Args:
         indices: Indices along `dim`, int64.

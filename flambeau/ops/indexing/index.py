@@ -50,7 +50,7 @@ _SEQUENCES = (Tensor, slice, list, tuple, range, np.ndarray)
 
 
 def getitem(self: Tensor, index: Any) -> Tensor:
-    """self[index]."""
+    """Return self[index]."""
     if index.__class__ is int:
         array = self._array
         try:
@@ -85,7 +85,7 @@ class VersionedPositions(tuple[Any, ...]):
     tensors: list[tuple[Tensor, int]]  # with their versions
 
     def check(self, node_name: str) -> None:
-        """RuntimeError where one was written to since it was an index."""
+        """Raise RuntimeError if an index tensor was written to after indexing."""
         for tensor, version in self.tensors:
             counter = tensor._counter
             if counter is not None and counter.value != version:
@@ -93,8 +93,7 @@ class VersionedPositions(tuple[Any, ...]):
 
 
 def check_version(where: tuple, index: Any, *operands: Tensor) -> tuple:
-    """The positions of an index; with the versions of its tensors where an operand requires
-    grad."""
+    """Return the positions, with the versions of the index tensors if an operand requires grad."""
     if not MODE.grad or not any(x._tracked and requires(x) for x in operands):
         return where
     items = index if index.__class__ in (tuple, list) else (index,)
@@ -107,16 +106,16 @@ def check_version(where: tuple, index: Any, *operands: Tensor) -> tuple:
 
 
 def check_versions(where: tuple, node_name: str) -> None:
-    """Called before a derivative reads positions."""
+    """Raise RuntimeError if positions saved for a derivative have changed since."""
     if where.__class__ is VersionedPositions:
         where.check(node_name)
 
 
 def is_tuple_of_indices(index: list) -> bool:
-    """Whether a list stands for a tuple of indices, as NumPy before 1.23 had it.
+    """Return whether a list stands for a tuple of indices, as in NumPy before 1.23.
 
-    It does if an item is an index by itself: a tensor, a sequence, a slice, `...` or None. A list
-    of plain numbers, or a long list, is one index of positions.
+    It does if an item is an index in itself: a tensor, a sequence, a slice, `...` or None. A list
+    of plain numbers, or a long list, is a single index of positions.
     """
     return len(index) < 32 and any(
         item is None or item is Ellipsis or isinstance(item, _SEQUENCES) for item in index
@@ -124,7 +123,7 @@ def is_tuple_of_indices(index: list) -> bool:
 
 
 def plain_index(index: Any) -> tuple | None:
-    """The index as a tuple with an ellipsis when it has only ints, slices and None, else None."""
+    """Return an index of only ints, slices and None as a tuple with an ellipsis, else None."""
     items = index if index.__class__ is tuple else (index,)
     rest: tuple = (Ellipsis,)
     for item in items:
@@ -205,7 +204,7 @@ def _basic_error(
 
 
 def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
-    """(the basic part, or None when it changes nothing; the arrays left, or None)."""
+    """Return (the basic part, or None if it changes nothing; the remaining arrays, or None)."""
     if index.__class__ is list and is_tuple_of_indices(index):
         index = tuple(index)
     items = index if index.__class__ is tuple else (index,)
@@ -302,7 +301,7 @@ def _as_index(item: Any) -> Any:
 
 
 def check_positions(x: Array, rest: tuple) -> None:
-    """Raise IndexError for positions outside an array, and masks of another shape."""
+    """Raise IndexError for positions out of bounds or masks of the wrong shape."""
     axis = 0
     for item in rest:
         if isinstance(item, np.ndarray) and item.dtype == np.bool_:
@@ -350,7 +349,7 @@ def _takes_positions(input: Array, where: Positions) -> bool:
             ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {}),
         ]))
 def gather_at(input: Array, where: Positions) -> Array:
-    """The elements at arrays of positions."""
+    """Return the elements at arrays of positions."""
     try:
         return _gather(input, where)
     except IndexError as error:
@@ -383,7 +382,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], where: Positions) -> Tensor:
 
 @opaque(linear_in="g", layout=Layout.FREE, name="index_adjoint", expose=(), ref=None, samples=None)
 def scatter_at(g: Array, shape: Any, where: Positions) -> Array:
-    """Zero of a shape, with `g` added up at the positions."""
+    """Return zeros of a shape, with `g` summed into the positions."""
     result = zeros(shape, g.dtype)
     if any(isinstance(w, np.ndarray) and w.dtype != np.bool_ for w in where):
         add_rows(result, where, g)
@@ -393,7 +392,7 @@ def scatter_at(g: Array, shape: Any, where: Positions) -> Array:
 
 
 def add_rows(target: np.ndarray, where: tuple, g: np.ndarray) -> None:
-    """target[where] += g, places that occur several times adding up."""
+    """Compute target[where] += g, accumulating at repeated positions."""
     first = where[0]
     if len(where) != 1 or first.dtype == np.bool_ or target.ndim != 2 or g.size < 1024:
         np.add.at(target, where, g)
@@ -436,7 +435,7 @@ def _(g: Tensor, src_shape: tuple[int, ...], src_dtype: Any) -> Tensor:
 
 
 def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
-    """Write `src` over all of `self`, recorded."""
+    """Write `src` over all of `self`, recorded for autograd."""
     check_writable(self, name)
     src = without_leading_axes(src, self)
     return assign(self, _overwrite(before_write(self, False), src), name)
@@ -520,7 +519,7 @@ def _mask(target: Array, rest: tuple | None, value: Array) -> bool:
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
-    """self[index] = value."""
+    """Assign self[index] = value."""
     if not (self._tracked and MODE.grad) and _put_at_once(self._array, index, value):
         bump(self)
         return

@@ -17,7 +17,7 @@ def _full_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
 
 
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """Write (or add) values at the positions that a tuple of index tensors gives, in place.
+    """Write or add values at the positions given by a tuple of index tensors, in place.
 
     >>> x = torch.zeros(3)
     >>> torch.index_put_(x, (torch.tensor([1, 1]),), torch.tensor([1., 2.]), accumulate=True)
@@ -45,7 +45,7 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 def index_put(
     input: Tensor, indices: Any, values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """A copy of `input` with values written (or added) at positions.
+    """Return a copy of `input` with values written or added at the given positions.
 
     >>> torch.index_put(torch.zeros(3), (torch.tensor([0, 2]),), torch.tensor(5.))
     tensor([5., 0., 5.])

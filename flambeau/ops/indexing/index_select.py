@@ -52,7 +52,7 @@ def _check_index(index: Array, name: str) -> Array:
         linear_in="input", ref=lambda x, dim, index: np.take(x, index, dim), samples=_select,
         values=INDEX_ALONG_AXIS)
 def index_select(input: Array, dim: int, index: Array) -> Array:
-    """The slices at some indices of an axis.
+    """Return the slices at the given indices of an axis.
 
     Raises IndexError for an index outside the axis.
 
@@ -192,7 +192,7 @@ def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1,
     out: Tensor | None = None
 ) -> Tensor:
-    """A copy with alpha * source added to the slices at some indices of an axis.
+    """Return a copy with alpha * source added to the slices at the given indices of an axis.
 
     >>> torch.index_add(torch.zeros(3), 0, torch.tensor([0, 2, 2]), torch.tensor([1., 2., 3.]))
     tensor([1., 0., 5.])
@@ -212,7 +212,7 @@ def _copy_slices(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray)
         node="IndexCopyBackward0", ref=_copy_slices, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))
 def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
-    """A copy with the slices at some indices of an axis replaced.
+    """Return a copy with the slices at the given indices of an axis replaced.
 
     >>> torch.index_copy(torch.zeros(3), 0, torch.tensor([2, 0]), torch.tensor([1., 2.]))
     tensor([2., 0., 1.])
@@ -290,7 +290,7 @@ def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @composite(explains=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
-    """A copy with one value in the slices at some indices of an axis.
+    """Return a copy with the slices at the given indices of an axis filled with one value.
 
     >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([0, 2]), 7.)
     tensor([7., 0., 7.])
@@ -305,7 +305,9 @@ def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
     include_self: bool = True, out: Tensor | None = None
 ) -> Tensor:
-    """A copy with slices combined by 'prod', 'mean', 'amax' or 'amin' at indices of an axis.
+    """Return a copy with `source` reduced into the slices at the given indices of an axis.
+
+    `reduce` is 'prod', 'mean', 'amax' or 'amin'.
 
     >>> x, index = torch.ones(3), torch.tensor([0, 2, 2])
     >>> torch.index_reduce(x, 0, index, torch.tensor([5., 2., 3.]), "prod")

@@ -106,9 +106,9 @@ def _(g: Tensor, mask: Tensor) -> Tensor:
 
 @composite()
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
-    """The tensor with `value` where the mask holds.
+    """Return a copy with `value` where the mask is True.
 
-    The mask is broadcast. Gradients flow to what was kept, and to a 0-dim tensor `value`.
+    The mask broadcasts. Gradients flow to the elements kept, and to a 0-dim tensor `value`.
 
     >>> torch.masked_fill(torch.tensor([1., 2., 3.]), torch.tensor([True, False, True]), -1.)
     tensor([-1.,  2., -1.])
@@ -119,7 +119,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
 
 @public(spaces=("Tensor",))
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Write `value` where the mask holds, in place.
+    """Write `value` where the mask is True, in place.
 
     >>> torch.zeros(2).masked_fill_(torch.tensor([True, False]), 5.)
     tensor([5., 0.])
@@ -158,7 +158,7 @@ def _(g: Tensor, mask: Tensor) -> Tensor:
 @shape_depends_on_values
 @composite()
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements where the mask holds, in one axis.
+    """Return the elements where the mask is True, as a one-dimensional tensor.
 
     >>> x = torch.tensor([[1, 2], [3, 4]])
     >>> torch.masked_select(x, x > 2)
@@ -203,7 +203,7 @@ def _(g: Tensor, mask: Tensor, source_shape: tuple[int, ...]) -> Tensor:
 
 @composite(explains=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The tensor with elements of `source`, in order, where the mask holds.
+    """Return a copy with successive elements of `source` where the mask is True.
 
     >>> mask = torch.tensor([True, False, True])
     >>> torch.masked_scatter(torch.zeros(3), mask, torch.tensor([7., 8., 9.]))
@@ -224,7 +224,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 @public(spaces=("Tensor",))
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Write elements of `source`, in order, where the mask holds, in place.
+    """Write successive elements of `source` where the mask is True, in place.
 
     >>> torch.zeros(2).masked_scatter_(torch.tensor([False, True]), torch.tensor([5.]))
     tensor([0., 5.])
@@ -237,7 +237,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 @shape_depends_on_values
 @public(spaces=("torch", "Tensor"), explains=True)
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
-    """The indices of the elements that are not zero: a matrix, or a vector for each axis.
+    """Return the indices of the nonzero elements: a matrix, or one vector per axis with `as_tuple`.
 
     >>> torch.nonzero(torch.tensor([[0, 1], [1, 0]]))
     tensor([[0, 1],
@@ -260,7 +260,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 @shape_depends_on_values
 @public(spaces=("torch", "Tensor"), explains=True)
 def argwhere(input: Tensor) -> Tensor:
-    """The indices of the elements that are not zero, a row for each.
+    """Return the indices of the nonzero elements, one row each.
 
     >>> torch.argwhere(torch.tensor([[0, 1], [1, 0]]))
     tensor([[0, 1],
@@ -271,7 +271,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 @public(spaces=("torch", "Tensor"))
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
-    """The first `size` indices of elements that are not zero, filled up.
+    """Return the indices of the first `size` nonzero elements, padded with `fill_value`.
 
     >>> torch.nonzero_static(torch.tensor([0, 5, 7]), size=3, fill_value=-1).flatten()
     tensor([ 1,  2, -1])

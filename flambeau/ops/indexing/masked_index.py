@@ -23,7 +23,7 @@ def _within(input: Tensor, indices: Any) -> tuple:
 def _unsafe_masked_index(
     input: Tensor, mask: Tensor, indices: Sequence[Tensor], fill: Number
 ) -> Tensor:
-    """input[indices] where the mask holds, `fill` elsewhere.
+    """Return input[indices] where the mask is True, `fill` elsewhere.
 
     >>> x, mask = torch.tensor([1., 2.]), torch.tensor([True, False])
     >>> torch._unsafe_masked_index(x, mask, [torch.tensor([1, 9])], 0)
@@ -38,7 +38,7 @@ def _unsafe_masked_index(
 def _unsafe_masked_index_put_accumulate(
     input: Tensor, mask: Tensor, indices: Sequence[Tensor], values: Tensor
 ) -> Tensor:
-    """A copy of the input with values added at the indices where the mask holds.
+    """Return a copy of the input with values added at the indices where the mask is True.
 
     >>> x, mask = torch.tensor([1., 2.]), torch.tensor([True, False])
     >>> torch._unsafe_masked_index_put_accumulate(x, mask, [torch.tensor([1, 9])], torch.ones(2))

@@ -26,11 +26,11 @@ def segment_reduce(
     offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False,
     initial: Number | None = None
 ) -> Tensor:
-    """The "sum", "mean", "max", "min" or "prod" of pieces of an axis, by lengths or by offsets.
+    """Reduce segments of an axis by "sum", "mean", "max", "min" or "prod".
 
-    `lengths` (*batch, n) and `offsets` (*batch, n + 1) have the axes of `data` up to `axis`.
-    `initial` takes part in each reduction; without it an empty mean is NaN. RuntimeError where the
-    lengths do not add up to the axis, unless `unsafe`.
+    `lengths` (*batch, n) or `offsets` (*batch, n + 1) give the segments; their leading axes are
+    those of `data` before `axis`. `initial` takes part in each reduction; without it the mean of
+    an empty segment is NaN. Raises RuntimeError if the lengths do not add up, unless `unsafe`.
 
     >>> torch.segment_reduce(torch.tensor([1., 2., 3.]), "sum", lengths=torch.tensor([2, 1]))
     tensor([3., 3.])

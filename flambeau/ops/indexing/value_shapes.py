@@ -11,7 +11,7 @@ from ..core.errors import broadcast_mismatch
 
 
 def is_broadcastable(source: Tensor, target: Tensor) -> bool:
-    """Whether a value fits what it is written to; leading axes of length 1 may be dropped."""
+    """Return whether a value fits its target; leading axes of length 1 may be dropped."""
     shape, axes = target._array.shape, source._array.shape
     more = max(len(axes) - len(shape), 0)
     common = axes[more:]
@@ -20,7 +20,7 @@ def is_broadcastable(source: Tensor, target: Tensor) -> bool:
 
 
 def check_leading_axes(target: np.ndarray, source: np.ndarray, rest: Any) -> None:
-    """ValueError if a value has more axes than its target and they are longer than 1."""
+    """Raise ValueError if a value has extra leading axes longer than 1."""
     if rest is None and source.ndim > target.ndim:
         extra = source.shape[: source.ndim - target.ndim]
         if any(n != 1 for n in extra):
@@ -28,13 +28,13 @@ def check_leading_axes(target: np.ndarray, source: np.ndarray, rest: Any) -> Non
 
 
 def check_axes(target: np.ndarray, values: np.ndarray, where: tuple) -> None:
-    """RuntimeError if values have more axes than what they are written to."""
+    """Raise RuntimeError if values have more axes than the elements they are written to."""
     if values.ndim > 1 and values.shape[0] == 1 and values.ndim > target[where].ndim:
         raise values_mismatch(target, values, where)
 
 
 def values_mismatch(target: np.ndarray, values: np.ndarray, where: tuple) -> RuntimeError:
-    """The error for values that do not broadcast to the elements at positions."""
+    """Return the error for values that do not broadcast to the elements at positions."""
     return RuntimeError(
         f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
         f"indexing result of shape {list(target[where].shape)}"
@@ -42,7 +42,7 @@ def values_mismatch(target: np.ndarray, values: np.ndarray, where: tuple) -> Run
 
 
 def describe_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> RuntimeError:
-    """The error for a value that does not broadcast to the indexed elements."""
+    """Return the error for a value that does not broadcast to the indexed elements."""
     target = self._array if basic is None else self._array[basic]
     if rest is None:
         shape, value_shape = target.shape, source._array.shape
@@ -63,13 +63,13 @@ def describe_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> Ru
 
 
 def without_leading_axes(source: Tensor, target: Tensor) -> Tensor:
-    """A value without the axes of length 1 that it has before those of its target."""
+    """Return a value without the leading axes of length 1 that its target lacks."""
     more = source._array.ndim - target._array.ndim
     return source.reshape(source._array.shape[more:]) if more > 0 else source
 
 
 def without_leading_ones(source: Tensor) -> Tensor:
-    """A value without its leading axes of length 1, as PyTorch assigns it to indexed elements."""
+    """Drop the leading axes of length 1 of a value, as PyTorch does in indexed assignment."""
     shape = source._array.shape
     more = next((axis for axis, n in enumerate(shape) if n != 1), len(shape))
     return source.reshape(shape[more:]) if more else source

@@ -73,7 +73,7 @@ def _(gs: Tensor, ys: tuple[Tensor, ...], upper: bool) -> Tensor:
 def cholesky_ex(
     A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None
 ) -> Any:
-    """L with A = L L^H, and info: 0, or the order of the first minor that is not positive.
+    """Compute L with A = L L^H, and `info`: 0, or the order of the first non-positive minor.
 
     >>> L, info = torch.linalg.cholesky_ex(torch.tensor([[1., 2.], [2., 1.]]))
     >>> info
@@ -90,7 +90,9 @@ def _result(y: Tensor, out: Tensor | None) -> Tensor:
 
 @linalg_function(autocast=Policy.FULL)
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
-    """L with A = L L^H, or U with A = U^H U; LinAlgError for an A that is not positive-definite.
+    """Compute the Cholesky factor: L with A = L L^H, or U with A = U^H U if `upper`.
+
+    Raises LinAlgError if A is not positive-definite.
 
     >>> torch.linalg.cholesky(torch.tensor([[4., 2.], [2., 5.]]))
     tensor([[2., 0.],
@@ -101,7 +103,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
 
 @composite(autocast=Policy.FULL, name="cholesky")
 def cholesky_legacy(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """L with input = L L^H: the older name of linalg.cholesky.
+    """Compute L with input = L L^H; the older name of linalg.cholesky.
 
     >>> torch.cholesky(torch.tensor([[4., 2.], [2., 5.]]))
     tensor([[2., 0.],
@@ -137,7 +139,7 @@ def _factor_samples(rng: Rng) -> Iterator[Sample]:
         layout=Layout.COLUMNS, name="cholesky_solve", samples=_factor_samples, holomorphic=False,
         ref=lambda B, L: np.linalg.solve(L @ np.swapaxes(L, -1, -2), B))
 def cholesky_solve(input: Array, L: Array, upper: bool = False) -> Array:
-    """The X of A X = input, for A given by its Cholesky factor L.
+    """Solve A X = input for X, given the Cholesky factor L of A.
 
     Args:
         input: The right-hand sides, (..., n, k).
@@ -177,7 +179,7 @@ def _factors(rng: Rng) -> Iterator[Sample]:
         layout=Layout.COLUMNS, name="cholesky_inverse", samples=_factors, holomorphic=False,
         ref=lambda L: np.linalg.inv(L @ np.swapaxes(L, -1, -2)))
 def cholesky_inverse(L: Array, upper: bool = False) -> Array:
-    """The inverse of A, given by its Cholesky factor L.
+    """Return the inverse of A, given its Cholesky factor L.
 
     >>> torch.cholesky_inverse(torch.tensor([[2.]]))
     tensor([[0.2500]])

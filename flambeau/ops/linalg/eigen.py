@@ -87,7 +87,7 @@ def _(gs: Tensor, ys: tuple[Tensor, ...]) -> Tensor:
 
 @linalg_function(autocast=Policy.FULL)
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
-    """Eigenvalues, ascending, and eigenvectors of symmetric or Hermitian matrices.
+    """Compute eigenvalues (ascending) and eigenvectors of symmetric or Hermitian matrices.
 
     Only the triangle UPLO, 'L' or 'U', is read.
 
@@ -113,7 +113,7 @@ def _eigvalsh(A: Array, UPLO: str = "L") -> Array:
 
 @linalg_function()
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
-    """Eigenvalues, ascending, of symmetric or Hermitian matrices.
+    """Compute eigenvalues (ascending) of symmetric or Hermitian matrices.
 
     >>> torch.linalg.eigvalsh(torch.tensor([[2., 0.], [0., 1.]]))
     tensor([1., 2.])
@@ -171,7 +171,7 @@ def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor:
 
 @linalg_function()
 def eig(A: Tensor, *, out: Any = None) -> Any:
-    """Eigenvalues and eigenvectors of square matrices, complex.
+    """Compute the complex eigenvalues and eigenvectors of square matrices.
 
     >>> torch.linalg.eig(torch.tensor([[0., -1.], [1., 0.]])).eigenvalues
     tensor([0.+1.j, 0.-1.j])
@@ -192,7 +192,7 @@ def _eigvals(A: Array) -> Array:
 
 @linalg_function()
 def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
-    """Eigenvalues of square matrices, complex.
+    """Compute the complex eigenvalues of square matrices.
 
     >>> torch.linalg.eigvals(torch.tensor([[0., -1.], [1., 0.]]))
     tensor([0.+1.j, 0.-1.j])

@@ -64,7 +64,7 @@ def _label_axes(subscripts: list[str], rank: int, index: int) -> tuple[Label, ..
 
 @functools.lru_cache(1024)
 def parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, ...]]:
-    """The labels of each operand's axes, and of the output's."""
+    """Return the labels of each operand's axes and of the output's."""
     left, arrow, right = equation.partition("->")
     pieces = left.split(",")
     if len(pieces) != len(ranks):
@@ -269,7 +269,7 @@ def _choose_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[
 
 
 def contract(operands: list, output: Sequence[Label]) -> Tensor:
-    """The operands, each a tensor with its axes' labels, made one with the output's labels."""
+    """Contract operands, (tensor, axis labels) pairs, to a tensor with the output labels."""
     sizes = _sizes([(labels, x._array.shape) for x, labels in operands])
     while len(operands) > 1:
         i, j = (0, 1) if len(operands) == 2 else _choose_pair(operands, output, sizes)
@@ -317,9 +317,9 @@ def _separate_operands(args: tuple) -> tuple:
 
 @composite(expose=("torch",))
 def einsum(*args: Any) -> Tensor:
-    """Sums of products named by subscripts: "ij,jk->ik" is a matrix product.
+    """Sum products over subscripts: "ij,jk->ik" is a matrix product.
 
-    Also `einsum(x, [0, 1], y, [1, 2], [0, 2])`. `...` stands for the axes not named.
+    Also accepts `einsum(x, [0, 1], y, [1, 2], [0, 2])`. `...` stands for the unnamed axes.
 
     >>> torch.einsum("ij,jk->ik", torch.ones(2, 3), torch.ones(3, 2))
     tensor([[3., 3.],

@@ -13,12 +13,12 @@ def grouped_mm(
     mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
     out_dtype: Dtype | None = None
 ) -> Tensor:
-    """Products of groups of rows, or of columns: the experts of a mixture, each with its part.
+    """Multiply groups of rows or columns, such as those of the experts of a mixture.
 
-    (m, k) and (g, k, n) with `offs` (g,), int32: the rows up to offs[i] with the i-th matrix, (m,
-    n). (g, m, k) and (k, n): the columns up to offs[i], (m, n). (m, k) and (k, n): the sums over
-    the parts of k, (g, m, n). (g, m, k) and (g, k, n) need no `offs`. RuntimeError where a row or
-    column is not a multiple of 16 bytes.
+    (m, k) and (g, k, n) with `offs` (g,), int32: rows up to offs[i] times the i-th matrix, (m, n).
+    (g, m, k) and (k, n): columns up to offs[i], (m, n). (m, k) and (k, n): sums over the parts of
+    k, (g, m, n). (g, m, k) and (g, k, n) need no `offs`. Raises RuntimeError if a row or column is
+    not a multiple of 16 bytes.
 
     >>> x, experts = torch.ones(4, 4), torch.ones(2, 4, 4)
     >>> torch.nn.functional.grouped_mm(x, experts, offs=torch.tensor([1, 4], dtype=torch.int32))[0]

@@ -46,7 +46,7 @@ def _ldl_factor_ex(
 def ldl_factor_ex(
     A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None
 ) -> Any:
-    """L and D of A = L D L^T (L^H if hermitian) in one array, pivots, and info.
+    """Compute A = L D L^T (L^H if hermitian): L and D in one array, pivots and `info`.
 
     >>> LD, pivots, info = torch.linalg.ldl_factor_ex(torch.tensor([[2., 1.], [1., 3.]]))
     >>> info
@@ -60,7 +60,7 @@ _FACTOR = return_type("linalg_ldl_factor", "LD", "pivots")
 
 @linalg_function()
 def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
-    """L and D of A = L D L^T (L^H if hermitian) in one array, and LAPACK's pivots.
+    """Compute A = L D L^T (L^H if hermitian): L and D in one array, and LAPACK's pivots.
 
     >>> torch.linalg.ldl_factor(torch.tensor([[2., 1.], [1., 3.]])).LD
     tensor([[2.0000, 0.0000],
@@ -112,7 +112,7 @@ def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian: bool) -> Array:
 def ldl_solve(
     LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Any = None
 ) -> Tensor:
-    """The X of A X = B for the A that ldl_factor took apart.
+    """Solve A X = B for X, given the factors of A from ldl_factor.
 
     >>> LD, pivots = torch.linalg.ldl_factor(torch.tensor([[2., 0.], [0., 4.]]))
     >>> torch.linalg.ldl_solve(LD, pivots, torch.tensor([[2.], [8.]])).flatten()

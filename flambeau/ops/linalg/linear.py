@@ -41,7 +41,7 @@ def _reference(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = 
         expose=("nn.functional",), node="AddmmBackward0", edges=("bias", "input", "weight"),
         ref=_reference, samples=_samples)
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
-    """input @ weight.T + bias.
+    """Compute input @ weight.T + bias.
 
     input (..., in), weight (out, in) or (in,), bias (out,): result (..., out).
 
@@ -187,7 +187,7 @@ def _(g: Tensor, bias_shape: tuple[int, ...]) -> Tensor:
                                   ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 2))), {}),
                                   ((rng.normal(size=4), rng.normal(size=2)), {})]))
 def rows_product(input: Array, other: Array) -> Array:
-    """input.T @ other, both seen as matrices of rows: the gradient of a weight."""
+    """Return input.T @ other, with leading axes flattened: the gradient of a weight."""
     if input.ndim != 2:
         input = input.reshape(-1, input.shape[-1])
         other = other.reshape(-1, other.shape[-1])
@@ -223,7 +223,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 @composite(autocast=Policy.AS_IS, expose=("torch", "nn.functional"))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input1 @ weight[k] @ input2 for each k, plus bias[k].
+    """Compute input1 @ weight[k] @ input2 + bias[k] for each k.
 
     input1 (..., n), input2 (..., m), weight (out, n, m), bias (out,): result (..., out).
 

@@ -30,7 +30,7 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
 
 @composite(expose=("torch",), explains=True)
 def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Any = None) -> Any:
-    """U, S and V with A - M near U diag(S) V^H, of q singular values.
+    """Approximate A - M by U diag(S) V^H with q singular values, by a randomized method.
 
     >>> [x.shape for x in torch.svd_lowrank(torch.ones(5, 4), q=2)]
     [torch.Size([5, 2]), torch.Size([2]), torch.Size([4, 2])]
@@ -47,7 +47,9 @@ def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Any = None) -> Any:
 
 @composite(expose=("torch",), explains=True)
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
-    """U, S and V of the rows of A less their mean: V holds the q principal directions.
+    """Compute U, S and V of the rows of A, centered by default, by a randomized method.
+
+    V holds the q principal directions.
 
     >>> _ = torch.manual_seed(0)
     >>> U, S, V = torch.pca_lowrank(torch.randn(10, 4), q=2)
@@ -75,9 +77,9 @@ def lobpcg(
     tracker: Any = None, ortho_iparams: Any = None, ortho_fparams: Any = None,
     ortho_bparams: Any = None
 ) -> Any:
-    """The k largest (or smallest) eigenvalues of symmetric A X = E B X, and their vectors.
+    """Compute the k largest (or smallest) eigenpairs of A X = E B X, for symmetric A.
 
-    Found among all of them, which are computed whole: n, iK, niter and tol change nothing.
+    All eigenvalues are computed and k selected: n, iK, niter and tol have no effect.
 
     Args:
         niter: Accepted for compatibility with PyTorch; has no effect.

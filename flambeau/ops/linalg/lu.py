@@ -30,7 +30,7 @@ from .svd import _svd
 
 
 def factorize(A: Array) -> tuple[Array, Array, Array]:
-    """L and U in one array, the row exchanges from 1, and the places of zero pivots."""
+    """Return L and U in one array, the row swaps (from 1) and the places of zero pivots."""
     k = min(A.shape[-2:])
     LU, pivots = np.empty(A.shape, A.dtype), np.zeros((*A.shape[:-2], k), np.int32)
     info = no_info(A)
@@ -44,7 +44,7 @@ def factorize(A: Array) -> tuple[Array, Array, Array]:
 
 
 def permutation(pivots: Array, m: int) -> Array:
-    """The matrices P with P L U = A, as row numbers: A[rows] = L U."""
+    """Return row numbers that represent P in A = P L U: A[rows] = L U."""
     rows = np.broadcast_to(np.arange(m), (*pivots.shape[:-1], m)).copy()
     for index in np.ndindex(*pivots.shape[:-1]):
         order = rows[index]
@@ -54,7 +54,7 @@ def permutation(pivots: Array, m: int) -> Array:
 
 
 def permutation_matrix(pivots: Array, m: int, kind: np.dtype) -> Array:
-    """The matrices P with P L U = A."""
+    """Return the matrices P with P L U = A."""
     return np.swapaxes(np.eye(m, dtype=kind)[permutation(pivots, m)], -1, -2).copy()
 
 
@@ -81,7 +81,7 @@ def _describe_zero_pivot(place: int) -> str:
 
 
 def lu_cotangent(gL: Tensor | None, gU: Tensor | None, P: Tensor, L: Tensor, U: Tensor) -> Any:
-    """The cotangent of A = P L U."""
+    """Return the cotangent of A = P L U."""
     m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
     gL = L * 0 if gL is None else gL
     gU = U * 0 if gU is None else gU
@@ -123,7 +123,7 @@ def _reference(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @linalg_operator(result_type=return_type("linalg_lu", "P", "L", "U"), constant_outputs=(0,),
                  samples=rectangular_samples, ref=_reference)
 def lu(A: Array, *, pivot: bool = True) -> tuple[Array, Array, Array]:
-    """P, L and U with A = P L U: a permutation, a lower and an upper triangle.
+    """Factor A = P L U into a permutation and lower and upper triangular matrices.
 
     >>> torch.linalg.lu(torch.tensor([[1., 2.], [2., 4.]])).U
     tensor([[2., 4.],
@@ -179,7 +179,7 @@ def _(gs: tuple[Tensor, None, None], ys: tuple[Tensor, ...]) -> Tensor:
 def lu_factor_ex(
     A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None
 ) -> Any:
-    """L and U in one array, row exchanges, and info: the places of zero pivots.
+    """Compute L and U in one array, the row swaps, and `info`: the places of zero pivots.
 
     >>> LU, pivots, info = torch.linalg.lu_factor_ex(torch.tensor([[1., 2.], [2., 4.]]))
     >>> info  # the second pivot is zero
@@ -193,7 +193,9 @@ _FACTOR = return_type("linalg_lu_factor", "LU", "pivots")
 
 @linalg_function()
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
-    """L and U in one array, and the row exchanges, from 1; RuntimeError for a zero pivot.
+    """Compute L and U in one array, and the row swaps, counted from 1.
+
+    Raises RuntimeError for a zero pivot.
 
     >>> torch.linalg.lu_factor(torch.tensor([[1., 2.], [2., 6.]])).LU
     tensor([[ 2.0000,  6.0000],
@@ -208,7 +210,9 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
 def lu_legacy(
     A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None
 ) -> tuple[Tensor, ...]:
-    """L and U in one array, the row exchanges and, with get_infos, the places of zero pivots.
+    """Compute L and U in one array, and the row swaps.
+
+    With get_infos, also return the places of zero pivots.
 
     >>> packed, pivots = torch.lu(torch.tensor([[1., 2.], [3., 4.]]))
     >>> pivots  # row 1 was exchanged with row 2, counted from 1
@@ -227,7 +231,7 @@ def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *,
     out: Tensor | Sequence[Tensor] | None = None
 ) -> Any:
-    """P, L and U of what lu_factor gave; empty tensors for those not asked for.
+    """Unpack the result of lu_factor into P, L and U; those not requested are empty.
 
     >>> torch.lu_unpack(*torch.linalg.lu_factor(torch.tensor([[1., 2.], [2., 6.]]))).P
     tensor([[0., 1.],
@@ -286,7 +290,9 @@ def lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False,
     out: Tensor | None = None
 ) -> Tensor:
-    """The X of A X = B (X A = B without `left`) for the A, or A^H, that lu_factor took apart.
+    """Solve A X = B (X A = B without `left`) for X, given the result of lu_factor.
+
+    With `adjoint`, solve with A^H.
 
     Args:
         input: The right-hand sides, (..., n, k).
@@ -316,7 +322,7 @@ def _solve_factored(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Ten
 def lu_solve_legacy(
     input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None
 ) -> Tensor:
-    """The X of A X = input: the older form of linalg.lu_solve.
+    """Solve A X = input for X; the older form of linalg.lu_solve.
 
     >>> A = torch.tensor([[1., 2.], [3., 4.]])
     >>> torch.lu_solve(torch.tensor([[5.], [11.]]), *torch.linalg.lu_factor(A)).flatten()
@@ -331,7 +337,7 @@ def lu_solve_legacy(
 @linalg_operator(autocast=Policy.FULL, node="LinalgDetBackward0", samples=square_samples,
                  ref=np.linalg.det)
 def det(A: Array) -> Array:
-    """Determinants of square matrices.
+    """Compute determinants of square matrices.
 
     Args:
         A: Square matrices, (..., n, n).
@@ -367,7 +373,7 @@ def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
 @linalg_operator(result_type=return_type("linalg_slogdet", "sign", "logabsdet"),
                  samples=square_samples, ref=lambda A: tuple(np.linalg.slogdet(A)))
 def slogdet(A: Array) -> tuple[Array, Array]:
-    """Signs of determinants and logarithms of their magnitudes.
+    """Compute signs of determinants and logarithms of their absolute values.
 
     Args:
         A: Square matrices, (..., n, n).
@@ -397,7 +403,7 @@ def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...], A: Tensor) -> Tensor:
 
 @composite(name="det")
 def det_legacy(input: Tensor) -> Tensor:
-    """Determinants of square matrices.
+    """Compute determinants of square matrices.
 
     Differentiable where the matrix is invertible.
 
@@ -415,7 +421,7 @@ _SLOGDET = return_type("slogdet", "sign", "logabsdet")
 
 @composite(name="slogdet")
 def slogdet_legacy(input: Tensor, *, out: Tensor | Sequence[Tensor] | None = None) -> Any:
-    """Signs of determinants and logarithms of their magnitudes.
+    """Compute signs of determinants and logarithms of their absolute values.
 
     >>> torch.slogdet(torch.tensor([[1., 2.], [3., 4.]]))
     torch.return_types.slogdet(
@@ -428,7 +434,7 @@ def slogdet_legacy(input: Tensor, *, out: Tensor | Sequence[Tensor] | None = Non
 
 @composite(explains=True)
 def logdet(input: Tensor) -> Tensor:
-    """Logarithms of determinants; nan for negative ones.
+    """Compute logarithms of determinants; nan for negative determinants.
 
     Args:
         input: Square matrices, (..., n, n).

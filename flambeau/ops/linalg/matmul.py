@@ -113,7 +113,7 @@ def _batches(rng: Rng) -> Iterator[Sample]:
         else np.dot(a, b) if a.ndim > 1 or b.ndim == 1 else np.dot(b.swapaxes(-1, -2), a),
         samples=_batches, aliases=("linalg.matmul",))
 def matmul(input: Array, other: Array) -> Array:
-    """Matrix product, with vectors as rows or columns and batches broadcast.
+    """Compute the matrix product; vectors act as rows or columns, and batch axes broadcast.
 
     Args:
         input: The first factor, (m,) or (..., n, m).
@@ -187,9 +187,10 @@ def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...]) -> Tensor:
 def mm(
     input: Tensor, mat2: Tensor, *, out_dtype: Dtype | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """Product of two matrices.
+    """Compute the product of two matrices.
 
-    (n, m) and (m, p) give (n, p). RuntimeError where they do not fit; `matmul` broadcasts.
+    (n, m) and (m, p) give (n, p), without broadcasting (see `matmul`). Raises RuntimeError if the
+    shapes do not fit.
 
     Args:
         input: The first matrix, (n, m).
@@ -211,10 +212,10 @@ def mm(
 def bmm(
     input: Tensor, mat2: Tensor, *, out_dtype: Dtype | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """Products of two batches of matrices.
+    """Compute the products of two batches of matrices.
 
-    (b, n, m) and (b, m, p) give (b, n, p); nothing is broadcast. RuntimeError where they do not
-    fit.
+    (b, n, m) and (b, m, p) give (b, n, p), without broadcasting. Raises RuntimeError if the shapes
+    do not fit.
 
     Args:
         input: The first matrices, (b, n, m).
@@ -239,7 +240,7 @@ def bmm(
 
 @composite(autocast=Policy.AS_IS)
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A matrix times a vector.
+    """Compute the product of a matrix and a vector.
 
     Args:
         input: The matrix, (n, m).
@@ -256,9 +257,9 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @composite(autocast=Policy.AS_IS)
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The sum of the products of two vectors' elements.
+    """Compute the dot product of two vectors.
 
-    Raises RuntimeError unless both are vectors of one length and dtype.
+    Raises RuntimeError unless both are vectors of the same length and dtype.
 
     Args:
         input: The first vector, (n,).
@@ -310,7 +311,7 @@ _methods.__matmul__, _methods.__rmatmul__ = _matmul_operator, _reflect_matmul
 
 @composite(expose=("torch",), explains=True)
 def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Product of two int8 or uint8 matrices, in int32.
+    """Multiply two int8 or uint8 matrices, with an int32 result.
 
     >>> torch._int_mm(torch.full((1, 2), 100, dtype=torch.int8), torch.ones(2, 1, dtype=torch.int8))
     tensor([[200]], dtype=torch.int32)

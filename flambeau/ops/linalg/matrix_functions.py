@@ -104,7 +104,7 @@ def _(g: Tensor, A: Tensor) -> Tensor:
 
 @linalg_function("matrix_exp")
 def matrix_exp(A: Tensor) -> Tensor:
-    """The exponential of square matrices, I + A + A A / 2 + ...
+    """Compute the exponential of square matrices, I + A + A A / 2 + ...
 
     Args:
         A: Square matrices, (..., n, n).
@@ -121,7 +121,7 @@ def matrix_exp(A: Tensor) -> Tensor:
 
 @linalg_function("matrix_power")
 def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
-    """A multiplied by itself n times; of the inverse where n is negative.
+    """Raise square matrices to the integer power n; negative powers use the inverse.
 
     Args:
         A: Square matrices, (..., n, n).
@@ -190,7 +190,7 @@ def _check_chain(tensors: list[Tensor]) -> None:
 
 @linalg_function()
 def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
-    """The product of many matrices, in the order that costs least.
+    """Multiply several matrices in the cheapest order.
 
     Args:
         tensors: The matrices in order; the first and the last may be vectors.
@@ -216,7 +216,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
 
 @composite(expose=("torch",), explains=True)
 def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
-    """The product of many matrices: the older name of linalg.multi_dot.
+    """Multiply several matrices; the older name of linalg.multi_dot.
 
     >>> torch.chain_matmul(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 1)).flatten()
     tensor([12., 12.])
@@ -236,7 +236,9 @@ _NAMES = ("fro", "nuc")
 
 @linalg_function()
 def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
-    """The condition number: the norm of A times that of its inverse, the ratio of singular values.
+    """Compute the condition number, the norm of A times that of its inverse.
+
+    By default this is the ratio of the largest to the smallest singular value.
 
     >>> torch.linalg.cond(torch.tensor([[2., 0.], [0., 4.]]))
     tensor(2.)
@@ -271,7 +273,7 @@ def _product(lengths: Any) -> int:
 
 @linalg_function()
 def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
-    """The inverse of A seen as a matrix, its first `ind` axes being the rows.
+    """Invert a tensor viewed as a matrix, with its first `ind` axes as the rows.
 
     Args:
         A: The tensor; its first `ind` axes and the others have equally many elements.
@@ -291,7 +293,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
 
 @linalg_function()
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> Tensor:
-    """The X with tensordot(A, X, X.ndim) = B; the axes `dims` of A are put last.
+    """Solve tensordot(A, X, X.ndim) = B for X, after moving the axes `dims` of A to the end.
 
     Args:
         A: The tensor.
@@ -317,7 +319,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> T
 
 @linalg_function()
 def vander(x: Tensor, N: int | None = None) -> Tensor:
-    """The powers 0 to N - 1 of each element, along a new last axis.
+    """Compute powers 0 to N - 1 of each element along a new last axis.
 
     >>> torch.linalg.vander(torch.tensor([2, 3]), N=3)
     tensor([[1, 2, 4],
@@ -336,7 +338,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
 
 @composite(name="vander", expose=("torch",), explains=True)
 def vander_legacy(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers N - 1 to 0 of a vector's elements, or 0 to N - 1 with `increasing`.
+    """Compute powers N - 1 to 0 of a vector's elements, or 0 to N - 1 with `increasing`.
 
     >>> torch.vander(torch.tensor([1, 2, 3]))
     tensor([[1, 1, 1],
@@ -358,7 +360,7 @@ def vander_legacy(x: Tensor, N: int | None = None, increasing: bool = False) -> 
 
 @linalg_function()
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The diagonal of matrices, as a view.
+    """Return the diagonals of matrices as a view.
 
     >>> torch.linalg.diagonal(torch.tensor([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]))
     tensor([[1, 4],

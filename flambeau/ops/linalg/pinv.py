@@ -96,7 +96,7 @@ def pinv(
     A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
     out: Any = None
 ) -> Tensor:
-    """The pseudo-inverse, singular values up to max(atol, rtol * largest) counting as zero.
+    """Compute the pseudo-inverse; singular values up to max(atol, rtol * largest) count as zero.
 
     >>> torch.linalg.pinv(torch.tensor([[2.], [0.]]))
     tensor([[0.5000, 0.0000]])
@@ -108,7 +108,7 @@ def pinv(
 
 @composite(autocast=Policy.FULL)
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
-    """The pseudo-inverse, singular values up to rcond times the largest counting as zero.
+    """Compute the pseudo-inverse; singular values up to rcond times the largest count as zero.
 
     >>> torch.pinverse(torch.tensor([[2., 0.], [0., 0.]]))
     tensor([[0.5000, 0.0000],
@@ -137,7 +137,7 @@ def matrix_rank(
     A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
     out: Any = None
 ) -> Tensor:
-    """How many singular values are above max(atol, rtol * largest).
+    """Count the singular values above max(atol, rtol * largest).
 
     >>> torch.linalg.matrix_rank(torch.ones(2, 2))
     tensor(1)
@@ -227,7 +227,9 @@ def _first_of_repeated(x: Tensor, batch: Sequence[int]) -> Tensor:
 
 @linalg_function()
 def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:
-    """The X that makes |A X - B| least, with residuals, ranks and singular values where computed.
+    """Find the X that minimizes |A X - B|.
+
+    Also returns residuals, ranks and singular values; those the driver does not compute are empty.
 
     >>> torch.linalg.lstsq(torch.tensor([[1.], [0.]]), torch.tensor([[2.], [3.]])).solution
     tensor([[2.]])

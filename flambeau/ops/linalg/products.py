@@ -83,7 +83,7 @@ def _matrix_sums(rng: Rng) -> Iterator[Sample]:
         samples=_matrix_sums, inplace=True, ref=lambda x, a, b, beta=1, alpha=1: beta * x
         + alpha * np.einsum("ij,jk", a, b))
 def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
-    """beta * input + alpha * (mat1 @ mat2).
+    """Compute beta * input + alpha * (mat1 @ mat2).
 
     >>> torch.addmm(torch.ones(1, 1), torch.ones(1, 2), torch.ones(2, 1))
     tensor([[3.]])
@@ -159,7 +159,7 @@ def _vector_sums(rng: Rng) -> Iterator[Sample]:
 @opaque(layout=Layout.FREE, samples=_vector_sums, inplace=True,
         ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("ij,j", a, b))
 def addmv(input: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Number = 1) -> Array:
-    """beta * input + alpha * (mat @ vec).
+    """Compute beta * input + alpha * (mat @ vec).
 
     >>> torch.addmv(torch.ones(1), torch.ones(1, 2), torch.ones(2))
     tensor([3.])
@@ -211,9 +211,9 @@ def _batch_sums(rng: Rng) -> Iterator[Sample]:
 def baddbmm(
     input: Array, batch1: Array, batch2: Array, *, beta: Number = 1, alpha: Number = 1
 ) -> Array:
-    """beta * input + alpha * bmm(batch1, batch2).
+    """Compute beta * input + alpha * bmm(batch1, batch2).
 
-    `batch1` (b, n, m) and `batch2` (b, m, p) give (b, n, p), to which `input` is broadcast. With
+    `batch1` (b, n, m) and `batch2` (b, m, p) give (b, n, p), to which `input` broadcasts. With
     beta=0 `input` is not read.
 
     >>> torch.baddbmm(torch.zeros(()), torch.ones(2, 1, 3), torch.ones(2, 3, 1), alpha=2).flatten()
@@ -269,9 +269,9 @@ def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1,
     out: Tensor | None = None
 ) -> Tensor:
-    """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch.
+    """Compute beta * input + alpha * the sum of bmm(batch1, batch2) over the batch.
 
-    `batch1` (b, n, m) and `batch2` (b, m, p), `input` broadcastable to the result (n, p).
+    `batch1` (b, n, m), `batch2` (b, m, p), and `input` broadcastable to the result (n, p).
 
     >>> torch.addbmm(torch.zeros(()), torch.ones(3, 2, 4), torch.ones(3, 4, 1))
     tensor([[12.],
@@ -314,7 +314,7 @@ def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1,
     out: Tensor | None = None
 ) -> Tensor:
-    """beta * input + alpha * outer(vec1, vec2).
+    """Compute beta * input + alpha * outer(vec1, vec2).
 
     >>> torch.addr(torch.zeros(1, 2), torch.ones(1), torch.ones(2))
     tensor([[1., 1.]])
@@ -356,7 +356,7 @@ def addr_(
 
 @composite(autocast=Policy.AS_IS, aliases=("ger",))
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The products of each element of one vector with each of another.
+    """Compute the outer product of two vectors.
 
     Args:
         input: The first vector, (n,).
@@ -377,7 +377,7 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @composite(explains=True)
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Sums of products over the last axes of both; of a number, the product.
+    """Compute inner products over the last axes; with a number, the plain product.
 
     Args:
         input: The first factor.
@@ -398,7 +398,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @composite(autocast=Policy.AS_IS)
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The sum of products of two vectors, the first conjugated.
+    """Compute the dot product of two vectors, conjugating the first.
 
     Args:
         input: The first vector, (n,), conjugated.
@@ -412,7 +412,7 @@ def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @linalg_function(autocast=Policy.LOWER)
 def vecdot(x: Tensor, y: Tensor, *, dim: Any = -1, out: Any = None) -> Tensor:
-    """Sums of products along an axis, the first tensor conjugated.
+    """Compute dot products along an axis, conjugating the first tensor.
 
     >>> torch.linalg.vecdot(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
     tensor(11.)
@@ -449,7 +449,7 @@ def _axes_to_contract(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[
 
 @composite(expose=("torch",), explains=True)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
-    """Sums of products over `dims`: the last n axes of a and first n of b, or two lists of axes.
+    """Sum products over `dims`: the last n axes of a and first n of b, or two lists of axes.
 
     Args:
         dims (int or two lists of ints): How many axes to sum, or those of `a` and those of `b`.
@@ -483,7 +483,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
 
 @composite(explains=True)
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The Kronecker product: each element of input times the whole of other, side by side.
+    """Compute the Kronecker product: blocks of `other` scaled by each element of `input`.
 
     Args:
         input: The first factor.

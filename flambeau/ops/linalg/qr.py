@@ -64,7 +64,7 @@ def _tall(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor:
 
 
 def qr_cotangent(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor | None:
-    """The cotangent of A = Q R, of any shape."""
+    """Return the cotangent of A = Q R, for A of any shape."""
     if gQ is None and gR is None:
         return None
     k, n = R.shape[-2], R.shape[-1]
@@ -99,7 +99,7 @@ def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...], mode: str) -> Tensor | 
 
 @linalg_function(autocast=Policy.FULL)
 def qr(A: Tensor, mode: str = "reduced", *, out: Tensor | Sequence[Tensor] | None = None) -> Any:
-    """Q and R with A = Q R, Q with orthonormal columns; only R with mode 'r'.
+    """Factor A = Q R, with orthonormal columns in Q; mode 'r' computes only R.
 
     >>> torch.linalg.qr(torch.tensor([[3., 1.], [4., 2.]])).R
     tensor([[-5.0000, -2.2000],
@@ -115,7 +115,7 @@ _LEGACY = return_type("qr", "Q", "R")
 def qr_legacy(
     input: Tensor, some: bool = True, *, out: Tensor | Sequence[Tensor] | None = None
 ) -> Any:
-    """Q and R with input = Q R: the older form of linalg.qr.
+    """Factor input = Q R; the older form of linalg.qr.
 
     >>> Q, R = torch.qr(torch.tensor([[3., 1.], [4., 2.]]))
     >>> torch.allclose(Q @ R, torch.tensor([[3., 1.], [4., 2.]])), R.shape
@@ -141,9 +141,10 @@ def _raw_reference(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         name="geqrf", ref=_raw_reference, samples=rectangular_samples,
         result_type=return_type("geqrf", "a", "tau"))
 def geqrf(input: Array) -> tuple[Array, Array]:
-    """R on and above the diagonal, the reflections' vectors below it, and their scales tau.
+    """Compute a QR decomposition in LAPACK's packed form.
 
-    LAPACK's form, which `orgqr` and `ormqr` take.
+    Returns R on and above the diagonal, Householder vectors below it, and their scales tau, as
+    `orgqr` and `ormqr` expect.
 
     >>> a, tau = torch.geqrf(torch.tensor([[3., 1.], [4., 2.]]))
     >>> a.triu()
@@ -184,7 +185,7 @@ def _check_reflections(A: Array, tau: Array, name: str, matrix: str = "input") -
 
 
 def apply_reflectors(A: Tensor, tau: Tensor, target: Tensor, adjoint: bool) -> Tensor:
-    """Q target, or Q^H target: the reflections applied one after the other."""
+    """Return Q target, or Q^H target, by applying the reflections one by one."""
     m, k = A.shape[-2], tau.shape[-1]
     eye = wrap(np.eye(m, A.shape[-1], dtype=A._array.dtype))
     vectors = tril(A, -1) + eye
@@ -217,7 +218,9 @@ def _householder_product(A: Array, tau: Array) -> Array:
 
 @linalg_function("orgqr")
 def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The first columns of H_1 ... H_k, with H_i = I - tau_i v_i v_i^H and v_i under A's diagonal.
+    """Compute the first columns of H_1 ... H_k, where H_i = I - tau_i v_i v_i^H.
+
+    v_i is below the diagonal of A.
 
     >>> torch.linalg.householder_product(torch.tensor([[1.], [1.]]), torch.tensor([1.]))
     tensor([[ 0.],
@@ -279,7 +282,9 @@ def ormqr(
     input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *,
     out: Tensor | None = None
 ) -> Tensor:
-    """Q other (other Q without `left`, Q^H with `transpose`) for the Q of reflections.
+    """Compute Q other, where Q is given by Householder reflections.
+
+    Without `left`, compute other Q; with `transpose`, use Q^H.
 
     >>> a, tau = torch.geqrf(torch.tensor([[3., 1.], [4., 2.]]))
     >>> torch.ormqr(a, tau, a.triu())  # Q R, the matrix itself

@@ -71,7 +71,7 @@ def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...]) -> Tensor:
 
 @linalg_function()
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
-    """Inverses, and info: 0, or the place of the zero pivot of a singular matrix.
+    """Invert matrices; `info` is 0, or the position of the zero pivot of a singular matrix.
 
     >>> torch.linalg.inv_ex(torch.tensor([[2.]])).inverse
     tensor([[0.5000]])
@@ -81,7 +81,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
 
 @linalg_function("inverse", autocast=Policy.FULL)
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Inverses of square matrices; LinAlgError for a singular one.
+    """Invert square matrices; raise LinAlgError if one is singular.
 
     >>> torch.linalg.inv(torch.tensor([[2., 0.], [0., 4.]]))
     tensor([[0.5000, 0.0000],
@@ -102,14 +102,14 @@ def _place(y: Tensor, out: Tensor) -> Tensor:
 
 
 def is_vector(A_shape: tuple, B_shape: tuple) -> bool:
-    """Whether B stands for vectors: one axis, or the shape of A without its last axis."""
+    """Return whether B holds vectors: it has one axis, or the shape of A without its last axis."""
     return len(B_shape) == 1 or (
         len(A_shape) - 1 == len(B_shape) and tuple(B_shape) == tuple(A_shape[:-1])
     )
 
 
 def check_equation(A: Array, B: Array, name: str, left: bool, matrix: tuple[int, int]) -> None:
-    """RuntimeError when AX = B, or XA = B, does not fit; `matrix`: B's last two axes."""
+    """Raise RuntimeError if A and B do not fit AX = B, or XA = B; `matrix`: B's last two axes."""
     if A.dtype != B.dtype:
         raise RuntimeError(
             f"{name}: Expected A and B to have the same dtype, but found A of type {kind_name(A)} "
@@ -201,7 +201,7 @@ def _(
 
 
 def solve_matrix(A: Tensor, B: Tensor, left: bool = True) -> Tensor:
-    """The X of A X = B for matrices B: what derivatives call."""
+    """Solve A X = B for matrices B, for use in derivatives."""
     return _solve(A, B, left)[0]
 
 
@@ -209,7 +209,7 @@ def solve_matrix(A: Tensor, B: Tensor, left: bool = True) -> Tensor:
 def solve_ex(
     A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None
 ) -> Any:
-    """The X of A X = B, and info: 0, or the place of the zero pivot of a singular matrix.
+    """Solve A X = B; `info` is 0, or the position of the zero pivot of a singular matrix.
 
     >>> x, info = torch.linalg.solve_ex(torch.eye(2) * 2, torch.tensor([4., 6.]))
     >>> x, info
@@ -220,7 +220,7 @@ def solve_ex(
 
 @linalg_function(autocast=Policy.FULL)
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor:
-    """The X of A X = B, or of X A = B without `left`; LinAlgError for a singular A.
+    """Solve A X = B for X, or X A = B without `left`; raise LinAlgError if A is singular.
 
     >>> torch.linalg.solve(torch.tensor([[2., 0.], [0., 4.]]), torch.tensor([2., 2.]))
     tensor([1.0000, 0.5000])
@@ -239,7 +239,7 @@ def _triangular_samples(rng: Rng) -> Iterator[Sample]:
 
 
 def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans: int = 0) -> Array:
-    """The X of op(A) X = B for triangular matrices of one batch shape."""
+    """Solve op(A) X = B for triangular matrices of the same batch shape."""
     if A.ndim == B.ndim == 2 and A.size and B.size:
         x, _ = lapack("trtrs", A.dtype)(A, B, lower=not upper, unitdiag=unit, trans=trans)
         return np.ascontiguousarray(x)
@@ -305,7 +305,7 @@ def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False,
     out: Any = None
 ) -> Tensor:
-    """The X of A X = B, or of X A = B without `left`, for triangular A.
+    """Solve A X = B for X with triangular A, or X A = B without `left`.
 
     Args:
         A: Triangular matrices, (..., n, n); the other triangle is not read.
@@ -327,7 +327,9 @@ def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
     unitriangular: bool = False, *, out: Tensor | Sequence[Tensor] | None = None
 ) -> Any:
-    """The X of A X = input for triangular A, and A: the older form of linalg.solve_triangular.
+    """Solve A X = input for X with triangular A, and return X and A.
+
+    The older form of linalg.solve_triangular.
 
     Args:
         A: Triangular matrices, (..., n, n); the other triangle is not read.

@@ -84,7 +84,7 @@ def _of_values(gS: Tensor, U: Tensor, Vh: Tensor) -> Tensor:
 def svd_cotangent(
     gU: Tensor, gS: Tensor, gVh: Tensor, U: Tensor, S: Tensor, Vh: Tensor
 ) -> Tensor | None:
-    """The cotangent of A = U diag(S) Vh, of thin U and Vh."""
+    """Return the cotangent of A = U diag(S) Vh, for thin U and Vh."""
     if gU is None and gVh is None:
         return None if gS is None else _of_values(gS, U, Vh)
     m, k, n = U.shape[-2], S.shape[-1], Vh.shape[-1]
@@ -133,7 +133,7 @@ def svd(
     A: Tensor, full_matrices: bool = True, *, driver: Any = None,
     out: Tensor | Sequence[Tensor] | None = None
 ) -> Any:
-    """U, S and Vh with A = U diag(S) Vh, the singular values in descending order.
+    """Factor A = U diag(S) Vh, with singular values in descending order.
 
     >>> torch.linalg.svd(torch.tensor([[3., 0.], [0., 4.]])).S
     tensor([4., 3.])
@@ -144,7 +144,7 @@ def svd(
 
 @linalg_function()
 def svdvals(A: Tensor, *, driver: Any = None, out: Any = None) -> Tensor:
-    """The singular values in descending order.
+    """Compute singular values in descending order.
 
     >>> torch.linalg.svdvals(torch.tensor([[3., 0.], [0., 4.]]))
     tensor([4., 3.])
@@ -164,7 +164,7 @@ def svd_legacy(
     input: Tensor, some: bool = True, compute_uv: bool = True, *,
     out: Tensor | Sequence[Tensor] | None = None
 ) -> Any:
-    """U, S and V with input = U diag(S) V^H; zeros for U and V without `compute_uv`.
+    """Factor input = U diag(S) V^H; U and V are zero without `compute_uv`.
 
     >>> U, S, V = torch.svd(torch.tensor([[3., 0.], [0., -4.]]))
     >>> S

@@ -32,7 +32,7 @@ def _clamp_from(x: Tensor, minimum: float) -> Tensor:
 
 @composite(expose=("torch", "nn.functional"), explains=True)
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """Cosine of the angle between vectors along `dim`; norms are kept above `eps`.
+    """Compute the cosine of the angle between vectors along `dim`; norms are at least `eps`.
 
     >>> torch.cosine_similarity(torch.tensor([[1., 0.]]), torch.tensor([[2., 0.]]))
     tensor([1.])
@@ -51,7 +51,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
-    """Norm of x1 - x2 + eps along the last axis.
+    """Compute the p-norm of x1 - x2 + eps along the last axis.
 
     >>> torch.pairwise_distance(torch.tensor([[0., 0.]]), torch.tensor([[3., 4.]]), eps=0)
     tensor([5.])
@@ -63,7 +63,7 @@ def pairwise_distance(
 @composite(expose=("torch", "nn.functional"), explains=True)
 @shape_only
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """Distances between all pairs of a matrix's rows, those of the first row first.
+    """Compute the distances between all pairs of a matrix's rows, starting with the first row's.
 
     Args:
         input: The vectors, (n, d).
@@ -87,7 +87,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None
 ) -> Tensor:
-    """input divided by its norm along `dim`, which is kept above `eps`.
+    """Divide `input` by its norm along `dim`, clamped to at least `eps`.
 
     >>> torch.nn.functional.normalize(torch.tensor([[3., 4.]]))
     tensor([[0.6000, 0.8000]])

@@ -37,7 +37,7 @@ def _triples(rng: Rng) -> Iterator[Sample]:
         ref=lambda x, y, dim=-1: np.moveaxis(np.cross(np.moveaxis(x, dim, -1), np.moveaxis(
             np.broadcast_to(y, x.shape), dim, -1)), -1, dim))
 def linalg_cross(input: Array, other: Array, *, dim: int = -1) -> Array:
-    """The cross products of vectors of length 3 along an axis.
+    """Compute cross products of vectors of length 3 along an axis.
 
     >>> torch.linalg.cross(torch.tensor([1., 0., 0.]), torch.tensor([0., 1., 0.]))
     tensor([0., 0., 1.])
@@ -75,7 +75,7 @@ publish(linalg_cross, ("cross",), ("linalg",))
 def cross(
     input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """The cross products along `dim`, by default the first axis of length 3.
+    """Compute cross products along `dim`, by default the first axis of length 3.
 
     >>> torch.cross(torch.tensor([1., 0., 0.]), torch.tensor([0., 1., 0.]), dim=0)
     tensor([0., 0., 1.])
@@ -199,7 +199,7 @@ def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0,
     compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
 ) -> Tensor:
-    """The p-norm distances between each row of x1 and each row of x2, by batches.
+    """Compute the p-norm distance between each row of x1 and each row of x2, batched.
 
     x1 (..., m, d), x2 (..., n, d): result (..., m, n).
 
@@ -225,7 +225,7 @@ def cdist(
 def renorm(
     input: Tensor, p: Number, dim: int, maxnorm: float, *, out: Tensor | None = None
 ) -> Tensor:
-    """The slices along `dim`, those whose p-norm is above maxnorm scaled down to it.
+    """Return `input` with slices along `dim` scaled down to a p-norm of at most `maxnorm`.
 
     Args:
         dim: The axis whose slices are scaled.
@@ -251,7 +251,7 @@ def renorm(
 
 @composite(expose=("Tensor",), explains=True)
 def renorm_(self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
-    """Scale slices down to a norm of maxnorm, in place.
+    """Scale slices down to a norm of at most `maxnorm`, in place.
 
     >>> torch.tensor([[3., 4.], [0.3, 0.4]]).renorm_(2, 0, 1.)
     tensor([[0.6000, 0.8000],

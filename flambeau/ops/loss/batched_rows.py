@@ -11,7 +11,7 @@ from .reduction import MEAN, NONE
 
 
 def batch_likelihood(body: Declared) -> None:
-    """Declare what vmap does with minus the likelihood of rows."""
+    """Declare vmap's rule for the negative log likelihood of rows."""
 
     @body.batch
     def _(
@@ -26,7 +26,7 @@ def batch_likelihood(body: Declared) -> None:
 
 
 def batch_fused(body: Declared) -> None:
-    """Declare what vmap does with the cross entropy of rows."""
+    """Declare vmap's rule for the cross entropy of rows."""
 
     @body.batch
     def _(
@@ -41,7 +41,7 @@ def batch_fused(body: Declared) -> None:
 
 
 def rows_of(batch: Batch, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of all examples, one after another, and their targets."""
+    """Return the rows of all examples, concatenated, and their targets."""
     x, t = batch.expand(input), batch.expand(target)
     return (x, t) if target.dim() == 0 else (x.flatten(0, 1), t.flatten(0, 1))
 
@@ -60,7 +60,7 @@ def reduce_rows(
     batch: Batch, loss: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: float
 ) -> Tensor:
-    """The losses of rows for each example: as they are, or their sum or mean."""
+    """Return each example's losses per row, or their sum or mean."""
     loss = loss.reshape(batch.size, *target.shape)
     if reduction == NONE:
         return loss
@@ -73,7 +73,7 @@ def shares_of(
     batch: Batch, g: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: float
 ) -> tuple[Tensor, Tensor]:
-    """Each row's cotangent, and its target."""
+    """Return each row's cotangent and target."""
     share, t = batch.expand(g), batch.expand(target)
     if reduction == MEAN:
         share = share / _totals(batch, target, weight, ignore_index).to(share.dtype)

@@ -113,7 +113,9 @@ def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """Cross entropy of probabilities and targets in [0, 1]; RuntimeError outside of it.
+    """Compute the binary cross entropy of probabilities and targets in [0, 1].
+
+    Raises RuntimeError for values out of range.
 
     Args:
         input: Probabilities, in [0, 1].
@@ -171,7 +173,7 @@ def _bce_logits(
         reduction (int): 0: each loss, 1: their mean, 2: their sum.
 
     Returns:
-        Tensor: Each loss, or their mean or sum, without axes.
+        Tensor: Each loss, or their mean or sum as a 0-dimensional tensor.
 
 """
     if not FROM_NUMPY[input.dtype].is_floating_point:
@@ -247,7 +249,7 @@ def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: int | str = "mean", pos_weight: Tensor | None = None
 ) -> Tensor:
-    """Binary cross entropy of sigmoid(input) and targets in [0, 1], safe for any logits.
+    """Compute the binary cross entropy of sigmoid(input) and targets in [0, 1], stably.
 
     Args:
         input: Logits.
@@ -269,7 +271,7 @@ def _torch_bce_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None,
     reduction: int | str = NONE
 ) -> Tensor:
-    """Binary cross entropy of sigmoid(input), with the reduction as a number.
+    """Compute the binary cross entropy of sigmoid(input), with the reduction as a number.
 
     The number is 0 for "none", 1 for "mean", 2 for "sum".
 
@@ -288,7 +290,7 @@ def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """Binary cross entropy with logits, averaged over the classes along the last axis.
+    """Compute the binary cross entropy with logits, averaged over classes along the last axis.
 
     Args:
         input: Logits, (n, classes) or (classes,).

@@ -143,7 +143,7 @@ def _likelihood_operator(name: str, node: str) -> Any:
     def body(
         input: Array, target: Array, weight: Array | None, reduction: int, ignore_index: float
     ) -> Array:
-        """Minus the input's entries at the targets, weighted and reduced."""
+        """Return minus the input's entries at the targets, weighted and reduced."""
         inside = compute_dtype(input.dtype)
         x = input.astype(inside, copy=False)
         return _likelihood(x, target, weight, reduction, ignore_index, input.dtype)
@@ -229,7 +229,7 @@ def _fuse(name: str, node: str) -> Any:
     def body(
         input: Array, target: Array, weight: Array | None, reduction: int, ignore_index: float
     ) -> tuple[Array, Array]:
-        """Cross entropy with classes by index, and the log probabilities."""
+        """Return the cross entropy for classes by index, and the log probabilities."""
         if 1 < input.size <= MAX_SMALL_ELEMENTS and weight is None and reduction != NONE:
             result = _small(input, target, reduction, ignore_index)
             if result is not None:
@@ -451,10 +451,10 @@ def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """Minus the input's entries at the target classes, weighted.
+    """Compute the negative log likelihood: minus the weighted input at the target classes.
 
-    input (classes,), (n, classes) or (n, classes, ...) of log probabilities; target the same
-    without the classes, of indices. IndexError for a class that is not there.
+    input (classes,), (n, classes) or (n, classes, ...) holds log probabilities; target, the same
+    without the classes, holds class indices. Raises IndexError for a class out of range.
 
     Args:
         input: Log probabilities, (classes,), (n, classes) or (n, classes, ...).
@@ -475,10 +475,10 @@ def cross_entropy(
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
     label_smoothing: float = 0.0
 ) -> Tensor:
-    """Cross entropy of logits and classes, given by index or by probability.
+    """Compute the cross entropy between logits and targets, as class indices or probabilities.
 
-    input (classes,), (n, classes) or (n, classes, ...); target the same without the classes, of
-    indices, or of the input's shape, of probabilities.
+    input (classes,), (n, classes) or (n, classes, ...); target has the same shape for
+    probabilities, or that shape without the classes for indices.
 
     Args:
         target: Class indices, int64, of the input's shape without the classes, or probabilities

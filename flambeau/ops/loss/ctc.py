@@ -230,13 +230,13 @@ def _ctc_loss(
     target_lengths: Tensor | Sequence[int], blank: int = 0, reduction: int | str = NONE,
     zero_infinity: bool = False
 ) -> Tensor:
-    """Connectionist temporal classification, with the reduction as a number.
+    """Compute the connectionist temporal classification loss, with the reduction as a number.
 
     Args:
         reduction (int): 0: each loss, 1: their mean, 2: their sum.
 
     Returns:
-        Tensor: Each loss, or their mean or sum, without axes.
+        Tensor: Each loss, or their mean or sum as a 0-dimensional tensor.
 
     >>> log_probs = torch.zeros(3, 1, 2).log_softmax(2)
     >>> torch.ctc_loss(log_probs, torch.tensor([[1]]), torch.tensor([3]), torch.tensor([1]), 0, 1)
@@ -274,11 +274,11 @@ def ctc_loss(
     target_lengths: Tensor | Sequence[int], blank: int = 0, reduction: int | str = "mean",
     zero_infinity: bool = False
 ) -> Tensor:
-    """Minus the log probability of label sequences whose timing is unknown.
+    """Compute the connectionist temporal classification loss of unaligned label sequences.
 
-    log_probs (time, batch, classes) or (time, classes); targets (batch, labels) or all labels one
-    after the other; the lengths of both for each of the batch. "mean" divides by the targets'
-    lengths first. `zero_infinity`: inputs too short for their targets count nothing.
+    log_probs (time, batch, classes) or (time, classes); targets (batch, labels) or all labels
+    concatenated; the lengths of both per sequence. "mean" first divides by the targets' lengths.
+    `zero_infinity`: inputs too short for their targets contribute zero.
 
     >>> log_probs = torch.zeros(3, 1, 2).log_softmax(2)  # class 0 is the blank
     >>> lengths = torch.tensor([3]), torch.tensor([1])

@@ -176,7 +176,7 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
             input: Array, target: Array, input_t: Array | None, target_t: Array | None,
             reduction: int, parameter: float,
         ) -> Array:
-            """The tangent of the loss, of those of input and target."""
+            """Return the tangent of the loss, given those of input and target."""
             kind = _kind(input, target)
             return _push_difference(
                 rise, _pair(input, target, name), (input_t, target_t), reduction, parameter, kind)
@@ -278,7 +278,7 @@ def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
-    """Mean squared error, (input - target) ** 2.
+    """Compute the mean squared error, (input - target) ** 2.
 
     >>> torch.nn.functional.mse_loss(torch.tensor([1., 3.]), torch.tensor([0., 0.]))
     tensor(5.)
@@ -295,7 +295,7 @@ def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
-    """Mean absolute error, |input - target|.
+    """Compute the mean absolute error, |input - target|.
 
     >>> torch.nn.functional.l1_loss(torch.tensor([1., 3.]), torch.tensor([0., 0.]))
     tensor(2.)
@@ -312,7 +312,9 @@ def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
-    """Squares below `beta`, over 2 beta; absolute values less beta / 2 above.
+    """Compute a loss that is quadratic for errors below `beta` and linear above.
+
+    With d = |input - target|: d ** 2 / (2 * beta) below, d - beta / 2 above.
 
     >>> x = torch.tensor([0.5, 4.])
     >>> torch.nn.functional.smooth_l1_loss(x, torch.zeros(2), reduction="none")
@@ -332,7 +334,9 @@ def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0,
     weight: Tensor | None = None
 ) -> Tensor:
-    """Half squares below `delta`; delta times (the absolute value less delta / 2) above.
+    """Compute a loss that is quadratic for errors below `delta` and linear above.
+
+    With d = |input - target|: d ** 2 / 2 below, delta * (d - delta / 2) above.
 
     >>> torch.nn.functional.huber_loss(torch.tensor([1., 4.]), torch.zeros(2), "none", delta=2.)
     tensor([0.5000, 6.0000])
@@ -365,9 +369,10 @@ def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: int | str = "mean", log_target: bool = False
 ) -> Tensor:
-    """Kullback-Leibler divergence, target * (log(target) - input); input holds logarithms.
+    """Compute the Kullback-Leibler divergence, target * (log(target) - input).
 
-    reduction="batchmean" divides the sum by the batch's size, which is the mathematical one.
+    `input` holds log probabilities. reduction="batchmean" divides the sum by the batch size, which
+    matches the mathematical definition.
 
     Args:
         input: Log probabilities.
@@ -394,7 +399,7 @@ def kl_div(
 def _torch_kl_div(
     input: Tensor, target: Tensor, reduction: int | str = NONE, *, log_target: bool = False
 ) -> Tensor:
-    """Kullback-Leibler divergence, with the reduction as a number.
+    """Compute the Kullback-Leibler divergence, with the reduction as a number.
 
     Args:
         input: Log probabilities.
@@ -402,7 +407,7 @@ def _torch_kl_div(
         reduction (int): 0: each loss, 1: their mean, 2: their sum.
 
     Returns:
-        Tensor: Each loss, or their mean or sum, without axes.
+        Tensor: Each loss, or their mean or sum as a 0-dimensional tensor.
 
     >>> p, q = torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75])
     >>> torch.kl_div(q.log(), p, reduction=2)
@@ -417,7 +422,7 @@ publish(autocasting("kl_div", _torch_kl_div, Policy.FULL), ("kl_div",), ("torch"
 def _poisson(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: Number | Tensor, reduction: int
 ) -> Tensor:
-    """Negative log likelihood of a Poisson distribution, with the reduction as a number.
+    """Compute the Poisson negative log likelihood, with the reduction as a number.
 
     Args:
         input: The logarithms of the rates, or the rates.
@@ -425,7 +430,7 @@ def _poisson(
         reduction (int): 0: each loss, 1: their mean, 2: their sum.
 
     Returns:
-        Tensor: Each loss, or their mean or sum, without axes.
+        Tensor: Each loss, or their mean or sum as a 0-dimensional tensor.
 
     >>> torch.poisson_nll_loss(torch.zeros(2), torch.ones(2), True, False, 1e-8, 1)
     tensor(1.)
@@ -449,7 +454,7 @@ def poisson_nll_loss(
     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
     reduction: int | str = "mean"
 ) -> Tensor:
-    """Negative log likelihood of counts under a Poisson distribution.
+    """Compute the negative log likelihood of counts under a Poisson distribution.
 
     `full` adds Stirling's approximation of log(target!) for targets above 1.
 
@@ -493,9 +498,10 @@ def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool | None = False,
     eps: float | None = 1e-6, reduction: str | None = "mean"
 ) -> Tensor:
-    """Negative log likelihood of targets under normal distributions N(input, var).
+    """Compute the negative log likelihood of targets under normal distributions N(input, var).
 
-    `var` as large as input, or 1 along the last axis; kept above eps, as a constant.
+    `var` has the shape of `input`, or length 1 along the last axis. It is clamped to at least
+    `eps` without affecting its gradient.
 
     Args:
         input: The means.
@@ -549,7 +555,7 @@ def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean"
 ) -> Tensor:
-    """Logistic loss of scores and labels 1 or -1, log(1 + exp(-target * input)).
+    """Compute the logistic loss, log(1 + exp(-target * input)), for labels 1 or -1.
 
     Args:
         input: Scores.
@@ -564,7 +570,9 @@ def soft_margin_loss(
 def _hinge_embedding(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: int | str = NONE
 ) -> Tensor:
-    """input where the target is 1, max(0, margin - input) where it is -1; reduction a number.
+    """Return the hinge embedding loss, with the reduction as a number.
+
+    Each loss is input where the target is 1, max(0, margin - input) where it is -1.
 
     Args:
         input: Distances.
@@ -572,7 +580,7 @@ def _hinge_embedding(
         reduction (int): 0: each loss, 1: their mean, 2: their sum.
 
     Returns:
-        Tensor: Each loss, or their mean or sum, without axes.
+        Tensor: Each loss, or their mean or sum as a 0-dimensional tensor.
 
     >>> torch.hinge_embedding_loss(torch.tensor([0.25]), torch.tensor([-1.]), reduction=1)
     tensor(0.7500)
@@ -591,7 +599,7 @@ def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: int | str = "mean"
 ) -> Tensor:
-    """Distances of pairs: kept small where the target is 1, above `margin` where it is -1.
+    """Return the distance of pairs with target 1, max(0, margin - distance) with target -1.
 
     Args:
         input: Distances.

@@ -49,10 +49,10 @@ def linear_cross_entropy(
     weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
     label_smoothing: float = 0.0, options: Any = None
 ) -> Tensor:
-    """cross_entropy(linear(input, linear_weight, linear_bias), target).
+    """Compute cross_entropy(linear(input, linear_weight, linear_bias), target).
 
-    input (in,) or (n, in), linear_weight (classes, ..., in). `options` say how PyTorch saves
-    memory on the way; the result is the same without.
+    input (in,) or (n, in), linear_weight (classes, ..., in). `options` only control PyTorch's
+    memory use; they do not change the result.
 
     >>> x, weight, target = torch.zeros(3, 4), torch.zeros(10, 4), torch.tensor([0, 5, 9])
     >>> torch.nn.functional.linear_cross_entropy(x, weight, target)

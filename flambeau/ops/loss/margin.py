@@ -21,13 +21,13 @@ _LEAST_SQUARE = 1e-12
 def _margin_ranking(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, reduction: int | str = NONE
 ) -> Tensor:
-    """max(0, margin - target * (input1 - input2)), with the reduction as a number.
+    """Compute max(0, margin - target * (input1 - input2)), with the reduction as a number.
 
     Args:
         reduction (int): 0: each loss, 1: their mean, 2: their sum.
 
     Returns:
-        Tensor: Each loss, or their mean or sum, without axes.
+        Tensor: Each loss, or their mean or sum as a 0-dimensional tensor.
 
     >>> torch.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.ones(1), 0., 1)
     tensor(2.)
@@ -44,7 +44,9 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: int | str = "mean"
 ) -> Tensor:
-    """max(0, margin - target * (input1 - input2)): target 1 ranks input1 first, -1 input2.
+    """Compute max(0, margin - target * (input1 - input2)).
+
+    Target 1 ranks input1 above input2, -1 the opposite.
 
     >>> x, y = torch.tensor([1.]), torch.tensor([3.])
     >>> torch.nn.functional.margin_ranking_loss(x, y, torch.tensor([1]))
@@ -62,13 +64,15 @@ def margin_ranking_loss(
 def _cosine_embedding(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int | str = NONE
 ) -> Tensor:
-    """1 - cos where the target is 1, max(0, cos - margin) where -1; reduction a number.
+    """Compute the cosine embedding loss, with the reduction as a number.
+
+    Each loss is 1 - cos where the target is 1, max(0, cos - margin) where it is -1.
 
     Args:
         reduction (int): 0: each loss, 1: their mean, 2: their sum.
 
     Returns:
-        Tensor: Each loss, or their mean or sum, without axes.
+        Tensor: Each loss, or their mean or sum as a 0-dimensional tensor.
 
     >>> torch.cosine_embedding_loss(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([-1.]), 0.5, 1)
     tensor(0.5000)
@@ -96,7 +100,7 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: int | str = "mean"
 ) -> Tensor:
-    """1 - cosine for pairs with target 1; the cosine's excess over `margin` for those with -1.
+    """Return 1 - cos for pairs with target 1, max(0, cos - margin) for pairs with target -1.
 
     input1 and input2 (n, d) or (d,), target (n,) or ().
 
@@ -125,7 +129,7 @@ def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """Mean over classes of max(0, margin - (score of the target) + score) ** p.
+    """Compute the mean over classes of max(0, margin - (score of the target) + score) ** p.
 
     input (n, classes) or (classes,), target (n,) or () of class indices.
 
@@ -172,9 +176,10 @@ def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean"
 ) -> Tensor:
-    """Mean over classes of max(0, 1 - (score of a label) + score of a class that is no label).
+    """Compute the multi-label hinge loss, max(0, 1 - (score of a label) + (score of a non-label)).
 
-    input (n, classes) or (classes,); target the same, label indices up to the first -1.
+    The sum over such pairs is divided by the number of classes. input (n, classes) or (classes,);
+    target the same, label indices up to the first -1.
 
     Args:
         target: Class indices up to the first -1, int64, of the shape of `input`.
@@ -227,13 +232,15 @@ def _torch_triplet(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0,
     eps: float = 1e-6, swap: bool = False, reduction: int | str = NONE
 ) -> Tensor:
-    """max(0, margin + |anchor - positive| - |anchor - negative|), the reduction a number.
+    """Compute the triplet margin loss, with the reduction as a number.
+
+    Each loss is max(0, margin + |anchor - positive| - |anchor - negative|).
 
     Args:
         reduction (int): 0: each loss, 1: their mean, 2: their sum.
 
     Returns:
-        Tensor: Each loss, or their mean or sum, without axes.
+        Tensor: Each loss, or their mean or sum as a 0-dimensional tensor.
 
     >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)
     >>> torch.triplet_margin_loss(anchor, near, far, reduction=1)
@@ -256,9 +263,10 @@ def triplet_margin_loss(
     eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
     reduce: bool | None = None, reduction: int | str = "mean"
 ) -> Tensor:
-    """max(0, margin + |anchor - positive| - |anchor - negative|), in p-norms along the last axis.
+    """Compute max(0, margin + |anchor - positive| - |anchor - negative|).
 
-    `swap`: the distance of positive and negative counts where it is smaller.
+    Distances are p-norms along the last axis. `swap`: use the distance from positive to negative
+    if it is smaller.
 
     >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)
     >>> torch.nn.functional.triplet_margin_loss(anchor, near, far)
@@ -273,7 +281,7 @@ def triplet_margin_with_distance_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None,
     margin: float = 1.0, swap: bool = False, reduction: str = "mean"
 ) -> Tensor:
-    """The triplet loss with any distance of two tensors.
+    """Compute the triplet margin loss with a custom distance function.
 
     >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)
     >>> torch.nn.functional.triplet_margin_with_distance_loss(

@@ -14,7 +14,7 @@ _NUMBERS = {"none": NONE, "mean": MEAN, "sum": SUM, NONE: NONE, MEAN: MEAN, SUM:
 
 
 def reduction_number(reduction: Any, size_average: Any = None, reduce: Any = None) -> int:
-    """0 for none, 1 for mean, 2 for sum; ValueError for other names."""
+    """Return 0 for none, 1 for mean, 2 for sum; raise ValueError for other names."""
     if size_average is not None or reduce is not None:
         reduction = _from_flags(size_average, reduce)
     known = _NUMBERS.get(reduction)
@@ -37,7 +37,7 @@ def _from_flags(size_average: Any, reduce: Any) -> str:
 
 
 def reduce_loss(y: Array, reduction: int, kind: np.dtype) -> Array:
-    """A loss's elements, or their mean or sum."""
+    """Return a loss's elements, or their mean or sum."""
     if reduction == NONE:
         return np.asarray(y, kind)
     y = np.add.reduce(y, None)
@@ -54,7 +54,7 @@ def reduce_tensor(loss: Any, reduction: int | str) -> Any:
 
 
 def share(g: Any, reduction: int, count: int, factor: float = 1.0) -> Any:
-    """The cotangent that each element of a loss receives, times a factor."""
+    """Return the cotangent that each element of a loss receives, times a factor."""
     if reduction == MEAN:
         factor = factor / count if count else float("nan")
     return g if factor == 1.0 else g * factor

@@ -249,7 +249,7 @@ def batch(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None,
     bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Any, ...]:
-    """batch_norm, with the mean and 1 / deviation that it used in training."""
+    """Compute batch_norm, and the mean and 1 / deviation used in training."""
     _check_batch(input, eps, {"running_mean": running_mean, "running_var": running_var,
                               "weight": weight, "bias": bias})
     kind = statistics_dtype("batch_norm", input)
@@ -273,11 +273,11 @@ def batch_norm(
     weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
     momentum: float = 0.1, eps: float = 1e-5
 ) -> Tensor:
-    """(x - mean) / sqrt(var + eps) for each channel of (n, c, ...), times weight plus bias.
+    """Normalize each channel of (n, c, ...) by its mean and variance, then scale and shift it.
 
-    In training the statistics are the batch's, and the running ones move by `momentum` towards
-    them (the variance without bias); otherwise they are the running ones. ValueError in training
-    for a single value a channel.
+    Computes (x - mean) / sqrt(var + eps) * weight + bias. In training the statistics are those of
+    the batch, and the running ones move toward them by `momentum` (the variance unbiased);
+    otherwise the running ones are used. Raises ValueError in training for one value per channel.
 
     >>> x, mean, var = torch.tensor([[1.], [3.]]), torch.zeros(1), torch.ones(1)
     >>> torch.nn.functional.batch_norm(x, mean, var, training=True).flatten()
@@ -337,7 +337,7 @@ def _torch_batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, training: bool, momentum: float, eps: float, cudnn_enabled: bool
 ) -> Tensor:
-    """batch_norm, with the parameters first.
+    """Compute batch_norm, with the parameters first.
 
     >>> x = torch.tensor([[1.], [3.]])
     >>> torch.batch_norm(x, None, None, None, None, True, 0.1, 0.0, False).flatten()
@@ -354,7 +354,7 @@ def native_batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, training: bool, momentum: float, eps: float
 ) -> Any:
-    """batch_norm, and the mean and 1 / deviation used in training (empty otherwise).
+    """Compute batch_norm, and the mean and 1 / deviation used in training (empty otherwise).
 
     >>> x = torch.tensor([[1.], [3.]])
     >>> torch.native_batch_norm(x, None, None, None, None, True, 0.1, 0.0)[1]
@@ -380,7 +380,9 @@ def _batch_norm_with_update(
     input: Tensor, weight: Tensor, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,
     momentum: float, eps: Number | Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """native_batch_norm in training, which moves the running statistics; and memory for backward.
+    """Compute native_batch_norm in training, and update the running statistics.
+
+    Also returns memory reserved for backward.
 
     >>> x, mean, var = torch.ones(2, 3), torch.zeros(3), torch.ones(3)
     >>> torch.ops.aten._batch_norm_with_update(x, None, None, mean, var, 0.5, 1e-5)[0].sum()

@@ -162,7 +162,7 @@ def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5
 ) -> Tensor:
-    """(x - mean) / sqrt(var + eps) for each group of channels of each image.
+    """Normalize each group of channels of each image, (x - mean) / sqrt(var + eps).
 
     input (n, c, ...), weight and bias (c,); num_groups divides c.
 
@@ -208,7 +208,7 @@ def _torch_group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5, cudnn_enabled: bool = True
 ) -> Tensor:
-    """(x - mean) / sqrt(var + eps) for each group of channels of each image.
+    """Normalize each group of channels of each image, (x - mean) / sqrt(var + eps).
 
     input (n, c, ...), `num_groups` divides c. Wu and He, 2018.
 
@@ -226,7 +226,7 @@ def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int,
     eps: float
 ) -> Any:
-    """group_norm, and the mean and 1 / deviation of each group, (N, group).
+    """Compute group_norm, and the mean and 1 / deviation of each group, (N, group).
 
     >>> y, mean, scale = torch.native_group_norm(torch.ones(2, 4, 3), None, None, 2, 4, 3, 2, 1e-5)
     >>> mean.shape
@@ -245,9 +245,9 @@ def instance_norm(
     weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
     momentum: float = 0.1, eps: float = 1e-5
 ) -> Tensor:
-    """(x - mean) / sqrt(var + eps) for each channel of each image of (n, c, ...).
+    """Normalize each channel of each image of (n, c, ...), (x - mean) / sqrt(var + eps).
 
-    The running statistics, where given, move by `momentum` towards the mean over the images.
+    Running statistics, if given, move by `momentum` toward the average over the images.
 
     >>> torch.nn.functional.instance_norm(torch.tensor([[[1., 3.], [10., 30.]]]))
     tensor([[[-1.0000,  1.0000],
@@ -280,7 +280,7 @@ def _torch_instance_norm(
     running_var: Tensor | None, use_input_stats: bool, momentum: float, eps: float,
     cudnn_enabled: bool
 ) -> Tensor:
-    """instance_norm, with the parameters first.
+    """Compute instance_norm, with the parameters first.
 
     >>> x = torch.tensor([[[1., 3.], [10., 30.]]])
     >>> torch.instance_norm(x, None, None, None, None, True, 0.1, 1e-5, False)

@@ -194,9 +194,9 @@ def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5
 ) -> Tensor:
-    """(x - mean) / sqrt(var + eps) over the last axes, times weight plus bias.
+    """Normalize over the last axes, (x - mean) / sqrt(var + eps) * weight + bias.
 
-    normalized_shape, weight and bias: the lengths of those axes.
+    normalized_shape, the shape of weight and bias, gives the lengths of those axes.
 
     >>> torch.nn.functional.layer_norm(torch.tensor([1., 3.]), (2,))
     tensor([-1.0000,  1.0000])
@@ -220,7 +220,7 @@ def _torch_layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5, cudnn_enable: bool = True
 ) -> Tensor:
-    """(x - mean) / sqrt(var + eps) over the last axes, times weight plus bias.
+    """Normalize over the last axes, (x - mean) / sqrt(var + eps) * weight + bias.
 
     >>> torch.layer_norm(torch.tensor([[1., 3.], [10., 30.]]), (2,))
     tensor([[-1.0000,  1.0000],
@@ -237,7 +237,7 @@ def native_layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None,
     eps: float
 ) -> Any:
-    """layer_norm, and the mean and 1 / deviation of each row.
+    """Compute layer_norm, and the mean and 1 / deviation of each row.
 
     >>> y, mean, scale = torch.native_layer_norm(torch.tensor([[1., 3.]]), (2,), None, None, 0.0)
     >>> mean, scale
@@ -257,9 +257,9 @@ def native_layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """x / sqrt(mean(x ** 2) + eps) over the last axes, times weight; eps is the dtype's if None.
+    """Divide by the root mean square over the last axes, x / sqrt(mean(x ** 2) + eps) * weight.
 
-    Zhang and Sennrich, 2019.
+    `eps` defaults to the dtype's epsilon. Zhang and Sennrich, 2019.
 
     Args:
         eps: What is added to the mean of squares. None: the epsilon of the dtype.
@@ -282,7 +282,7 @@ def rms_norm(
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """x / (k + alpha * mean of squares over `size` neighbouring channels) ** beta.
+    """Compute x / (k + alpha * mean of squares over `size` neighboring channels) ** beta.
 
     input (n, c, ...). Krizhevsky et al., 2012.
 
