@@ -84,7 +84,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
            promotion=Promotion.FLOATING, aliases=("special.erfc",),
            refuse=dtype_refusals.complex_numbers)
 def erfc(input: Array) -> Array:
-    """Complementary error function, 1 - erf(input), exact for large input too.
+    """Complementary error function, 1 - erf(input), accurate for large input.
 
     >>> torch.erfc(torch.tensor([0., 1.]))
     tensor([1.0000, 0.1573])
@@ -141,7 +141,7 @@ def erfinv_of_single(input: Array) -> Array:
 @pointwise(ref=_inverse_erf, samples=unit_interval, promotion=Promotion.FLOATING,
            aliases=("special.erfinv",), refuse=dtype_refusals.complex_numbers)
 def erfinv(input: Array) -> Array:
-    """The number whose erf is input; infinite at -1 and 1, NaN beyond.
+    """Inverse error function; infinite at -1 and 1, NaN outside.
 
     >>> torch.erfinv(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.4769])
@@ -194,7 +194,7 @@ def _normal(x: np.ndarray) -> np.ndarray:
 @pointwise(ref=_normal, samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, refuse=dtype_refusals.complex_numbers)
 def ndtr(input: Array) -> Array:
-    """Area under the standard normal density up to input.
+    """Standard normal cumulative distribution function.
 
     >>> torch.special.ndtr(torch.tensor([0., 1.96]))
     tensor([0.5000, 0.9750])
@@ -216,7 +216,7 @@ def _normal_quantile(p: np.ndarray) -> np.ndarray:
 @pointwise(ref=_normal_quantile, samples=_probabilities, promotion=Promotion.FLOATING,
            expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
 def ndtri(input: Array) -> Array:
-    """The number up to which the area under the standard normal density is input.
+    """Quantile function of the standard normal distribution, the inverse of `ndtr`.
 
     >>> torch.special.ndtri(torch.tensor([0.5, 0.975]))
     tensor([0.0000, 1.9600])
@@ -234,7 +234,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.log(_normal(x)), samples=real_line, promotion=Promotion.FLOATING,
            expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
 def log_ndtr(input: Array) -> Array:
-    """Logarithm of the area under the standard normal density up to input.
+    """Logarithm of the standard normal cumulative distribution function.
 
     >>> torch.special.log_ndtr(torch.tensor([0., -20.]))
     tensor([  -0.6931, -203.9172])

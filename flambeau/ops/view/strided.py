@@ -21,7 +21,7 @@ from ..core.sample_inputs import matrices
       ref=lambda x, axis, size, step: np.lib.stride_tricks.sliding_window_view(
           x, size, axis)[..., ::step, :])
 def unfold(input: Array, dimension: int, size: int, step: int) -> Array:
-    """Windows of `size` along an axis, every `step`, as a new last axis.
+    """Extract windows of `size` along an axis, every `step`, into a new last axis.
 
     Args:
         size (int): The length of a window.
@@ -91,7 +91,7 @@ def _(
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """A window on the tensor's storage with any shape, strides and offset, in elements.
+    """View the tensor's storage with a given shape, strides and offset, counted in elements.
 
     Args:
         size (tuple of ints): The shape of the result.
