@@ -15,7 +15,7 @@ _SERVED = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def check_dtype(kernel: str, x: Array, half: bool = True) -> None:
-    """NotImplementedError unless it is float32 or float64, or float16 where `half`."""
+    """Raise NotImplementedError unless x is float32 or float64, or float16 if `half`."""
     if x.dtype not in _SERVED and not (half and x.dtype == _HALF):
         kind = legacy_name(FROM_NUMPY[x.dtype])
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
@@ -37,7 +37,7 @@ def check_regions(kernel: str, input: Array, rois: Array, called: str = "input")
 
 
 def images_of(rois: Array, count: int) -> Array:
-    """The number of each region's image; IndexError where there is none of that number."""
+    """Return the image index of each region; IndexError if it is out of range."""
     if rois.__class__ is MetaArray:
         return rois[:, 0]
     images = rois[:, 0].astype(np.int64)

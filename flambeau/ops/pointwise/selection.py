@@ -75,7 +75,7 @@ def where(
     condition: Tensor, input: Tensor | None = None, other: Tensor | Number | None = None, *,
     out: Tensor | None = None, self: Tensor | None = None
 ) -> Tensor:
-    """Choose input where condition holds, else other; given only a condition, find its True indices.
+    """Choose input where condition holds, else other; with condition alone, find True indices.
 
     `input` and `other` broadcast and may be numbers.
 

@@ -186,11 +186,11 @@ def fused_moving_avg_obs_fake_quant(
     quant_min: int, quant_max: int, ch_axis: int, per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> Any:
-    """Observe a tensor's extremes, choose the scale and the zero point by them, and round it.
+    """Observe a tensor's range, update scale and zero point, and fake-quantize it.
 
-    `running_min`, `running_max`, `scale` and `zero_point` are written. `observer_on` and
-    `fake_quant_on` are tensors of one number; where the second is 0 the result is a copy.
-    `per_row_fake_quant`: each place along `ch_axis` by itself.
+    Updates `running_min`, `running_max`, `scale` and `zero_point`. `observer_on` and
+    `fake_quant_on` are one-element tensors; if the second is 0 the result is a copy.
+    `per_row_fake_quant`: quantize each index along `ch_axis` separately.
 
     >>> low, high = torch.tensor(float("inf")), torch.tensor(float("-inf"))
     >>> scale, zero, on = torch.ones(1), torch.zeros(1, dtype=torch.int32), torch.tensor(1)

@@ -73,7 +73,7 @@ class ConvPackedParams:
         return scales.reshape(-1, *[1] * self.rank)
 
     def unpack(self) -> tuple[Tensor, Tensor | None]:
-        """The weights and the bias as tensors."""
+        """Return the weights and the bias as tensors."""
         bias = None if self.bias is None else wrap(self.bias)
         return quantized(self.codes, self.quantizer), bias
 
@@ -170,14 +170,14 @@ conv_transpose1d_prepack, conv_transpose2d_prepack, conv_transpose3d_prepack = m
 def conv2d(
     qx: Any, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int
 ) -> Tensor:
-    """A convolution of a quint8 tensor, under a given scale and zero point."""
+    """Convolve a quint8 tensor, with the given output scale and zero point."""
     return packed_weight.static(qx, output_scale, output_zero_point, False)
 
 
 def conv2d_relu(
     qx: Any, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int
 ) -> Tensor:
-    """`conv2d`, then relu."""
+    """`conv2d` followed by ReLU."""
     return packed_weight.static(qx, output_scale, output_zero_point, True)
 
 
@@ -193,19 +193,19 @@ def conv2d_add_relu(
     qx: Any, qaccum: Any, packed_weight: ConvPackedParams, output_scale: float,
     output_zero_point: int,
 ) -> Tensor:
-    """`conv2d_add`, then relu."""
+    """`conv2d_add` followed by ReLU."""
     return packed_weight.static(qx, output_scale, output_zero_point, True, qaccum)
 
 
 def conv2d_dynamic(
     qx: Tensor, packed_weight: ConvPackedParams, reduce_range: bool = False
 ) -> Tensor:
-    """A convolution of a float32 tensor, which is quantized by the span of its values."""
+    """Convolve a float32 tensor, quantized by the range of its values."""
     return packed_weight.dynamic(qx, reduce_range)
 
 
 def conv2d_unpack(packed_weights: ConvPackedParams) -> tuple[Tensor, Tensor | None]:
-    """The weights and the bias of packed ones."""
+    """Return the weights and the bias of packed parameters."""
     return packed_weights.unpack()
 
 

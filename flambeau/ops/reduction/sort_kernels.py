@@ -25,8 +25,10 @@ _NARROW = 1 << 31
 
 
 def small_order(x: Array, descending: bool) -> Array | None:
-    """The order of rows where keys are not needed to find it: short ones, whose order is stable in
-    PyTorch too, and few elements that differ. None for others, and for NaN where it comes first."""
+    """Return the order of rows that can be sorted without keys, else None.
+
+    Covers short rows, whose order is stable in PyTorch too, and a few distinct elements; not NaN
+    where it comes first."""
     short = x.shape[-1] <= MAX_INSERTION_SORT_LENGTH
     if x.dtype.kind not in "biuf" or x.itemsize == 2 \
             or not (short or x.size <= MAX_KEYS_SORTED_WHOLE):

@@ -188,7 +188,7 @@ def dense_to_compressed(
 def convert_indices_from_coo_to_csr(
     input: Tensor, size: int, *, out_int32: bool = False, out: Any = None
 ) -> Tensor:
-    """Where each of `size` rows begins, of sorted row indices."""
+    """Compress sorted row indices to the start of each of `size` rows."""
     result = np.zeros(size + 1, np.int32 if out_int32 else np.int64)
     np.cumsum(np.bincount(input._array, minlength=size), out=result[1:])
     return wrap(result)
@@ -198,7 +198,7 @@ def convert_indices_from_csr_to_coo(
     crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False,
     out: Any = None,
 ) -> Tensor:
-    """The indices (2, nnz) of a matrix of compressed rows; of its transpose, if asked."""
+    """Expand compressed rows to indices (2, nnz), optionally transposed."""
     starts, plain = crow_indices._array, col_indices._array
     lines = np.repeat(np.arange(starts.size - 1), np.diff(starts))
     parts = [plain, lines] if transpose else [lines, plain]
