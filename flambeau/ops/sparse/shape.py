@@ -493,7 +493,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 @implements("zero_")
 def zero_(self: Tensor) -> Tensor:
-    """Remove all stored values."""
+    """Set all values to zero; a COO tensor drops them."""
     from ...autograd.inplace import bump
     from .like import zeros_like
 
