@@ -32,9 +32,9 @@ class RNN(RNNBase):
     """Elman RNN, h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh), of `num_layers` layers.
 
     RNN(input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
-    dropout=0.0, bidirectional=False). `nonlinearity` "relu" replaces tanh. Input (l, n, input_size),
-    with `batch_first` (n, l, ...), unbatched (l, ...), or a PackedSequence. Return the output
-    (l, n, directions hidden_size) and the last hidden state (num_layers directions, n,
+    dropout=0.0, bidirectional=False). `nonlinearity` "relu" replaces tanh. Input (l, n,
+    input_size), with `batch_first` (n, l, ...), unbatched (l, ...), or a PackedSequence. Return the
+    output (l, n, directions hidden_size) and the last hidden state (num_layers directions, n,
     hidden_size), which is also the shape of hx. Raises ValueError for `proj_size` or another
     nonlinearity. Elman, 1990.
 

@@ -76,7 +76,7 @@ def _name(function: Any, operator: Operator) -> Any:
 
 
 def as_array(y: Any) -> np.ndarray:
-    """A body's result as an array: NumPy returns scalars for 0-dim results."""
+    """Return a body's result as an array; NumPy returns scalars for 0-dim results."""
     return y if isinstance(y, _ndarray) else np.asarray(y)
 
 

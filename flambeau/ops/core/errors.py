@@ -75,7 +75,7 @@ def _tensors(args: tuple) -> list[Tensor]:
 
 
 def check_sequence(operator: Operator, position: int, value: Any) -> None:
-    """TypeError unless the argument is a tuple or a list of tensors."""
+    """Raise TypeError unless the argument is a tuple or list of tensors."""
     if not isinstance(value, (list, tuple)):
         raise TypeError(
             f"{operator.name}(): argument '{operator.names[position]}' (position {position + 1}) "
@@ -102,7 +102,7 @@ def _refused_argument(operator: Operator, args: tuple) -> TypeError | None:
 
 
 def not_this_tensor(name: str, argument: str, position: int, value: Any) -> TypeError:
-    """PyTorch's TypeError for an argument that has to be a tensor, with the way to make it one."""
+    """Return PyTorch's TypeError for an argument that must be a tensor, with advice."""
     return noted(TypeError(f"{name}(): argument '{argument}' (position {position + 1}) must be "
                            f"Tensor, not {c_class_name(value)}"), advise_on_array(value))
 

@@ -41,7 +41,7 @@ class Kind(Enum):
 
 
 class Promotion(Enum):
-    """In which dtype a pointwise operator computes."""
+    """The dtype in which a pointwise operator computes."""
 
     COMMON = auto()  # the promoted dtype of its inputs
     FLOATING = auto()  # the same, integers becoming the default dtype

@@ -37,7 +37,7 @@ class Layout(Enum):
 
 
 def iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
-    """The strides of a pointwise result, for operands given as (shape, strides)."""
+    """Return the strides of a pointwise result, for operands given as (shape, strides)."""
     if all(s == shape for s, _ in operands):
         simple = _common_strides(shape, [strides for _, strides in operands])
         if simple is not None:

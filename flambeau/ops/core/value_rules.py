@@ -27,7 +27,7 @@ ONLY_RUNNING_TELLS = ValueRule((), None)  # of factorizations, which find singul
 
 
 def are_below(index: np.ndarray, size: int) -> bool:
-    """Whether all of an array of integers are from 0 to size - 1."""
+    """Return whether all integers of an array are from 0 to size - 1."""
     if index.dtype.kind not in "iu" or not index.size:
         return True
     wide = index.view(f"u{index.itemsize}")  # as unsigned, negative numbers are too large

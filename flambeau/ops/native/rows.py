@@ -104,7 +104,7 @@ def run_over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | No
 
 @native_route
 def is_row_vector(v: Array | None, n: int, kind: np.dtype) -> bool:
-    """Whether the array is None or n contiguous numbers of a dtype."""
+    """Return whether the array is None or n contiguous numbers of a dtype."""
     return v is None or (v.__class__ is _ndarray and v.size == n and v.dtype == kind
                          and v.flags.c_contiguous)
 
@@ -112,7 +112,7 @@ def is_row_vector(v: Array | None, n: int, kind: np.dtype) -> bool:
 @native_route
 def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array,
                eps: float) -> Array | None:
-    """Rows normalised; fills mean and rstd."""
+    """Normalize rows; also fill mean and rstd."""
     rows, n = x.shape
     if not are_large_rows(x) or not all(is_row_vector(v, n, mean.dtype) for v in (weight, bias)):
         return None
@@ -129,7 +129,7 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
 def layer_norm_backward(
     g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array] | None:
-    """The cotangents of x, weight and bias."""
+    """Return the cotangents of x, weight and bias."""
     rows, n = x.shape
     if not are_large_rows(x, g) or not is_row_vector(weight, n, mean.dtype):
         return None
@@ -170,7 +170,7 @@ def layer_norm_tangent(
 
 @native_route
 def moments(x: Array) -> tuple[Array, Array] | None:
-    """The mean of each row, and the sum of squared distances from it."""
+    """Return the mean of each row and the sum of squared distances from it."""
     rows, n = x.shape
     if not are_large_rows(x) or (result := request_row_kernel(kernels.MOMENTS, x)) is None:
         return None
@@ -237,7 +237,7 @@ def _run_with_vector(builder: EagerKernel, x: Array, v: Array, size: int, new: i
 
 @native_route
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
-    """Over the last axis."""
+    """Return logsumexp over the last axis."""
     x = put_in_order(x)
     if not are_large_rows(x) or (result := request_row_kernel(kernels.LOGSUMEXP, x)) is None:
         return None
@@ -405,7 +405,7 @@ def _reduce_on_one_thread(ufunc: Any, flat: Array, y: Array, formula: str) -> Ar
 
 @native_route
 def find_extreme(ufunc: Any, x: Array, axis: int) -> Array | None:
-    """np.argmax or np.argmin along the last axis or the first."""
+    """Return np.argmax or np.argmin along the last axis or the first."""
     x = put_in_order(x)
     axis %= x.ndim
     if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (are_large_rows(x) or _is_whole(x)):

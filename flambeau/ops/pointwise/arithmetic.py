@@ -48,7 +48,7 @@ class _NoBools(Refusal):
 @pointwise(name="_add", node="AddBackward0", ref=lambda x, y: x + y, samples=pairs, expose=(),
            ufunc=np.add)
 def _add(input: Array | Number, other: Array | Number) -> Array:
-    """Sum, input + other.
+    """Add element by element, input + other.
 
     >>> torch.tensor([1., 2.]) + 3
     tensor([4., 5.])
@@ -69,7 +69,7 @@ def _(g: Tensor) -> Tensor:
 @pointwise(name="_sub", node="SubBackward0", ref=lambda x, y: x - y, samples=pairs, expose=(),
            ufunc=np.subtract, refuse=_NoBools(BOOL))
 def _sub(input: Array | Number, other: Array | Number) -> Array:
-    """Difference, input - other.
+    """Subtract element by element, input - other.
 
     >>> torch.tensor([1., 2.]) - 3
     tensor([-2., -1.])

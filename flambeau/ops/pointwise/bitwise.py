@@ -98,7 +98,7 @@ def bitwise_right_shift(input: Array | Number, other: Array | Number) -> Array:
 
 @composite(name="__invert__", expose=("Tensor",), explains=True)
 def _invert(self: Tensor) -> Tensor:
-    """The other bits, ~self; TypeError for tensors that are not integers or bools.
+    """Bitwise NOT, ~self; TypeError unless the tensor holds integers or bools.
 
     >>> ~torch.tensor([0, 5])
     tensor([-1, -6])

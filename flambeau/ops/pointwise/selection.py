@@ -98,7 +98,7 @@ def where(
 
 @composite(name="Tensor.where", expose=())
 def _method(self: Tensor, condition: Tensor, other: Tensor) -> Tensor:
-    """self where condition holds, else other.
+    """Choose self where condition holds, else other.
 
     >>> torch.tensor([1, 2]).where(torch.tensor([True, False]), torch.tensor(0))
     tensor([1, 0])

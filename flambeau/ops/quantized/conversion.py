@@ -284,7 +284,7 @@ def _codes_dtype(input: Tensor) -> QuantizedDtype:
 
 @public()
 def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> Tensor:
-    """A quantized tensor of the integers of a uint8, int8 or int32 tensor."""
+    """Wrap the integers of a uint8, int8 or int32 tensor as a quantized tensor."""
     quantizer = PerTensor(_codes_dtype(input), float(scale), int(zero_point))
     return quantized(input._array.copy("K"), quantizer)
 
@@ -293,7 +293,7 @@ def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: i
 def _make_per_channel_quantized_tensor(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int
 ) -> Tensor:
-    """A quantized tensor of the integers of a uint8, int8 or int32 tensor, by channel."""
+    """Wrap the integers of a uint8, int8 or int32 tensor, quantized by channel."""
     dtype = _codes_dtype(input)
     quantizer = _per_channel(dtype, scale, zero_point, axis, input._array.shape)
     return quantized(input._array.copy("K"), quantizer)
@@ -325,7 +325,7 @@ def _empty(size: Any, quantizer: Quantizer) -> Tensor:
 def _empty_affine_quantized(
     *size: Any, scale: float = 1.0, zero_point: int = 0, dtype: Any = None, **ignored: Any
 ) -> Tensor:
-    """A quantized tensor of any numbers."""
+    """Return an uninitialized quantized tensor."""
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     return _empty(shape, PerTensor(_check_dtype(dtype), float(scale), int(zero_point)))
 
@@ -334,7 +334,7 @@ def _empty_affine_quantized(
 def _empty_per_channel_affine_quantized(
     *size: Any, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any = None, **ignored: Any
 ) -> Tensor:
-    """A tensor of any numbers, quantized by channel."""
+    """Return an uninitialized tensor, quantized by channel."""
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     return _empty(shape, _per_channel(_check_dtype(dtype), scales, zero_points, axis,
                                       tuple(shape)))
@@ -348,7 +348,7 @@ def empty_quantized(size: Any, qtensor: Tensor, **ignored: Any) -> Tensor:
 
 @public()
 def _choose_qparams_per_tensor(input: Tensor, reduce_range: bool = False) -> tuple[float, int]:
-    """The scale and zero point of uint8 that span a tensor's values."""
+    """Return the scale and uint8 zero point that span a tensor's values."""
     values = input._array
     return choose_parameters(float(values.min()), float(values.max()),
                              *quantization_range(quint8, reduce_range))

@@ -123,9 +123,9 @@ def _fake_quantize_learnable_per_tensor_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int,
     grad_factor: float = 1.0,
 ) -> Any:
-    """As `fake_quantize_per_tensor_affine`, with gradients of the scale and the zero point.
+    """`fake_quantize_per_tensor_affine`, differentiable in the scale and zero point.
 
-    `grad_factor`: what those two gradients are multiplied with.
+    `grad_factor` multiplies those two gradients.
 
     >>> scale, zero = torch.tensor([0.1], requires_grad=True), torch.tensor([0.])
     >>> x = torch.tensor([0.26, 9.])
@@ -141,7 +141,7 @@ def _fake_quantize_learnable_per_channel_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int,
     grad_factor: float = 1.0,
 ) -> Any:
-    """As `_fake_quantize_learnable_per_tensor_affine`, of each place along `axis` by itself.
+    """`_fake_quantize_learnable_per_tensor_affine` for each index along `axis`.
 
     >>> scales, zeros = torch.tensor([0.1, 0.5]), torch.zeros(2)
     >>> x = torch.tensor([[0.26], [0.26]])

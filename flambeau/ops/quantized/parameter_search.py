@@ -68,7 +68,7 @@ def choose_qparams_optimized(
 
 @public()
 def _saturate_weight_to_fp16(weight: Tensor) -> Tensor:
-    """The weight with what float16 does not reach moved to its greatest numbers.
+    """Clip the weight to the finite range of float16.
 
     >>> torch._saturate_weight_to_fp16(torch.tensor([1., -1e6]))
     tensor([ 1.0000e+00, -6.5504e+04])

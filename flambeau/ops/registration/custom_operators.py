@@ -54,7 +54,7 @@ class Schema:
     __repr__ = __str__
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """All arguments by position, and those that only have a name; defaults are filled in."""
+        """Return all arguments by position, and keyword-only ones by name, with defaults filled in."""
         name = self.text.partition("(")[0]
         first = [a for a in self.arguments if not a.keyword]
         if len(args) > len(first):
@@ -129,7 +129,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 class CustomOperator:
-    """One overload of an operator of the user's own; calling it dispatches."""
+    """One overload of a user-defined operator; calling it dispatches."""
 
     def __init__(self, namespace: str, schema: Schema) -> None:
         self.namespace, self._schema = namespace, schema
@@ -185,7 +185,7 @@ class CustomOperator:
         return self.kernel()(*args, **kwargs)
 
     def kernel(self) -> Callable:
-        """The CPU kernel; NotImplementedError where none is registered."""
+        """Return the CPU kernel; NotImplementedError if none is registered."""
         for key in CPU_KEYS:
             if key in self.kernels:
                 return self.kernels[key]
@@ -242,7 +242,7 @@ def _plain(value: Any) -> Any:
 
 
 class CustomPacket:
-    """An operator with all its overloads, which are attributes; calls go to the first that fits."""
+    """An operator with its overloads as attributes; calls go to the first that fits."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
@@ -250,11 +250,11 @@ class CustomPacket:
         self._operators: dict[str, Any] = {}
 
     def add(self, operator: CustomOperator) -> None:
-        """Take an overload."""
+        """Add an overload."""
         self._operators[operator._overloadname] = operator
 
     def overloads(self) -> list[str]:
-        """The overloads' names."""
+        """Return the overloads' names."""
         return list(self._operators)
 
     def __getattr__(self, name: str) -> CustomOperator:
@@ -288,7 +288,7 @@ class CustomPacket:
 
 
 class Namespace:
-    """`torch.ops.mylib`: operators as attributes."""
+    """A namespace such as `torch.ops.mylib`, with operators as attributes."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = f"torch.ops.{name}"
@@ -309,14 +309,14 @@ NAMESPACES: dict[str, Namespace] = {}
 
 
 def namespace(name: str) -> Namespace:
-    """The namespace of this name, made when first asked for."""
+    """Return the namespace of this name, creating it on first use."""
     if name not in NAMESPACES:
         NAMESPACES[name] = Namespace(name)
     return NAMESPACES[name]
 
 
 def define(space: str, text: str) -> CustomOperator:
-    """A new operator; RuntimeError where there is one of its name and overload."""
+    """Define an operator; RuntimeError if its name and overload already exist."""
     operator = CustomOperator(space, Schema(space, text))
     packets = namespace(space)._packets
     packet = packets.setdefault(operator._opname, CustomPacket(space, operator._opname))
@@ -330,7 +330,7 @@ def define(space: str, text: str) -> CustomOperator:
 
 
 def find(qualified: str) -> CustomOperator:
-    """The operator `namespace::name`; RuntimeError if there is none."""
+    """Return the operator `namespace::name`; RuntimeError if there is none."""
     space, _, name = qualified.partition("::")
     name, _, overload = name.partition(".")
     packet = namespace(space)._packets.get(name)
@@ -346,7 +346,7 @@ _SINGLE = {"Tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool"
 
 
 def infer(function: Callable, mutated: Any, name: str = "") -> str:
-    """The schema that a function's annotations say, as `name(Tensor x) -> Tensor`."""
+    """Return the schema given by a function's annotations, as `name(Tensor x) -> Tensor`."""
     import typing
 
     signature = inspect.signature(function)

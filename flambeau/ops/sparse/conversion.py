@@ -63,13 +63,13 @@ def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
 
 @implements("_indices")
 def _indices(self: Tensor) -> Tensor:
-    """The indices (sparse axes, nnz), coalesced or not."""
+    """Return the indices (sparse axes, nnz), coalesced or not."""
     return wrap(coo(self, "_indices").indices)
 
 
 @implements("_values")
 def _values(self: Tensor) -> Tensor:
-    """The values, coalesced or not, without history."""
+    """Return the values, coalesced or not, detached from the graph."""
     return wrap(coo(self, "_values").values)
 
 
@@ -114,7 +114,7 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
 
 @implements("_nnz")
 def _nnz(self: Tensor) -> int:
-    """How many values are stored; of a batch, in each matrix."""
+    """Return the number of stored values, per matrix for a batch."""
     array: Any = self._array
     return int(array.nnz)
 

@@ -18,7 +18,7 @@ from .masking import _masked
 
 
 def to_scipy(a: Any) -> Any:
-    """The matrix as SciPy's, with compressed rows, in a dtype that SciPy multiplies."""
+    """Return the matrix as SciPy CSR, in a dtype that SciPy multiplies."""
     import scipy.sparse
 
     values = a.values
@@ -34,7 +34,7 @@ def to_scipy(a: Any) -> Any:
 
 
 def from_scipy(matrix: Any, like: Any, kind: np.dtype) -> Any:
-    """A matrix of SciPy's in the layout of an operand."""
+    """Convert a SciPy matrix to the layout of an operand."""
     matrix = matrix.tocsr()
     matrix.sort_indices()
     form = like.layout

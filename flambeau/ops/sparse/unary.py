@@ -63,7 +63,7 @@ def _gradient(g: Tensor, input: Tensor, function: Any) -> Tensor:
 
 
 def on_values(a: Any, function: Any, coalesces: bool = True) -> Any:
-    """The array with a function of tensors applied to its values."""
+    """Apply a function of tensors to the array's values."""
     if coalesces and isinstance(a, CooArray):
         a = formats.coalesce(a)
     return a.like(function(wrap(a.values))._array)

@@ -28,7 +28,7 @@ def is_pointwise(window: Window, groups: int, *images: Array) -> bool:
 
 
 def forward(x: Array, w: Array, bias: Array | None) -> Array:
-    """The convolution of x (n, c, ...) with w (o, c, 1, ...)."""
+    """Convolve x (n, c, ...) with w (o, c, 1, ...)."""
     y = _by_image(w.reshape(w.shape[:2]), _flat(x))
     if bias is not None:
         y += bias[:, None]
@@ -36,7 +36,7 @@ def forward(x: Array, w: Array, bias: Array | None) -> Array:
 
 
 def backward_data(g: Array, w: Array) -> Array:
-    """The cotangent of the input."""
+    """Return the cotangent of the input."""
     return _by_image(w.reshape(w.shape[:2]).T, _flat(g)).reshape(len(g), w.shape[1], *g.shape[2:])
 
 

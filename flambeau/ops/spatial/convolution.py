@@ -180,7 +180,7 @@ def _reference_of_transposed(
 def transposed_op(
     input: Array, weight: Array, bias: Array | None, spatial: Any, window: Window, groups: int
 ) -> Array:
-    """The cotangent of a convolution's input, whose spatial axes had the lengths `spatial`."""
+    """Cotangent of a convolution's input, whose spatial axes have the lengths `spatial`."""
     if input.__class__ is MetaArray:
         return meta_array((input.shape[0], weight.shape[1] * groups, *spatial), input.dtype)
     y = _compute(backward_data, (input, weight), spatial, window, groups)
@@ -246,7 +246,7 @@ def _weight_images(rng: Rng) -> Iterator[Sample]:
         name="_convolution_weight", node="ConvolutionBackwardBackward0", expose=(),
         ref=_weight_reference, samples=_weight_images)
 def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array:
-    """The cotangent of a convolution's weight, from its input and its output's cotangent."""
+    """Cotangent of a convolution's weight, given its input and its output's cotangent."""
     return _compute(backward_weight, (input, output), window, groups)
 
 

@@ -315,7 +315,7 @@ def _axis(n: int, align: bool) -> np.ndarray:
 
 @composite(expose=("torch",))
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """affine_grid without its checks.
+    """`affine_grid` without its checks.
 
     >>> torch.affine_grid_generator(torch.eye(2, 3)[None], [1, 1, 1, 2], False)
     tensor([[[[-0.5000,  0.0000],

@@ -69,7 +69,7 @@ def _linear(n: int, out: int, align: bool, factor: float | None, kind: Any) -> t
 
 
 def cubic_weights(t: Any, a: float = -0.75) -> tuple:
-    """The weights of the four neighbours at distance t beyond the second (Keys, 1981)."""
+    """Return the weights of four neighbors at distance t beyond the second (Keys, 1981)."""
 
     def inner(x: Any) -> Any:
         return ((a + 2) * x - (a + 3)) * x * x + 1
@@ -81,7 +81,7 @@ def cubic_weights(t: Any, a: float = -0.75) -> tuple:
 
 
 def cubic_slopes(t: Any, a: float = -0.75) -> tuple:
-    """The derivatives of `cubic_weights` by t."""
+    """Return the derivatives of `cubic_weights` in t."""
 
     def inner(x: Any) -> Any:
         return (3 * (a + 2) * x - 2 * (a + 3)) * x
@@ -462,7 +462,7 @@ def _upsample_bilinear2d_aa(
     input: Tensor, output_size: Any, align_corners: bool, scales_h: Any = None,
     scales_w: Any = None, *, scale_factors: Any = None
 ) -> Tensor:
-    """Images at another size, filtered before they are sampled less.
+    """Resize images bilinearly, with antialiasing when downsampling.
 
     >>> torch.ops.aten._upsample_bilinear2d_aa(torch.ones(1, 1, 4, 4), (2, 2), False).shape
     torch.Size([1, 1, 2, 2])

@@ -37,7 +37,7 @@ _P = tuple(np.asarray(c, FLOAT32) for c in (
 
 
 def erf_block(x: np.ndarray) -> np.ndarray:
-    """erf of a small float32 array, within 4 units of rounding."""
+    """Compute erf of a small float32 array, within 4 ulp."""
     z = np.multiply(x, x)
     y = np.multiply(z, _P[0])
     for c in _P[1:-1]:
@@ -49,7 +49,7 @@ def erf_block(x: np.ndarray) -> np.ndarray:
 
 
 def erf_of(x: np.ndarray) -> np.ndarray:
-    """erf of a float32 or float64 array."""
+    """Compute erf of a float32 or float64 array."""
     if x.dtype == FLOAT32 and x.size > MAX_SCIPY_ERF_ELEMENTS:
         return blockwise(erf_block, x)
     if hasattr(x, "erf"):  # one element of a formula
@@ -60,7 +60,7 @@ def erf_of(x: np.ndarray) -> np.ndarray:
 
 
 def gauss(x: Tensor) -> Tensor:
-    """exp(-x^2) of a tensor."""
+    """Compute exp(-x^2) of a tensor."""
     return (-x * x).exp()
 
 
@@ -129,7 +129,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 
 def erfinv_of_single(input: Array) -> Array:
-    """erfinv of float32, to 1.2 units in the last place: polynomials are worked out in float64."""
+    """Compute erfinv of float32 to 1.2 ulp, evaluating polynomials in float64."""
     w = -np.log((1 - input) * (1 + input))  # infinite at the ends, NaN beyond
     root = np.sqrt(w)
     center, tail = (_polynomial(terms, at.astype(FLOAT64) - middle) for terms, at, middle in (

@@ -655,11 +655,11 @@ def repeat_interleave(
 def _chunk_cat(
     tensors: Sequence[Tensor], dim: int, num_chunks: int, *, out: Tensor | None = None
 ) -> Tensor:
-    """Tensors cut into `num_chunks` pieces along an axis, and joined piece by piece.
+    """Split tensors into `num_chunks` pieces along an axis, and join them piece by piece.
 
-    The last piece is filled up with zeros. A piece is flattened from the axis on.
+    The last piece is padded with zeros, and pieces are flattened from the axis on.
 
-    RuntimeError for empty tensors, and where the axes before `dim` differ.
+    RuntimeError for empty tensors, or if the axes before `dim` differ.
 
     >>> torch._chunk_cat([torch.ones(3), torch.zeros(2)], 0, 2)
     tensor([[1., 1., 0.],

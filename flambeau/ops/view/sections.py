@@ -103,7 +103,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 
 def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed.
+    """Split an axis into pieces of one length (the last may be shorter) or of listed lengths.
 
     >>> torch.arange(5).split(split_size=2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))

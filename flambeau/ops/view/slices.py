@@ -147,7 +147,7 @@ def _on_diagonal(g: Array, shape: Any, offset: int, dim1: int, dim2: int) -> Arr
 def on_diagonal(
     values: np.ndarray, shape: Sequence[int], offset: int, dim1: int, dim2: int
 ) -> np.ndarray:
-    """Zero of a shape with values on a diagonal, through NumPy's window, which is read-only."""
+    """Return zeros of a shape with values on a diagonal, through NumPy's read-only view."""
     result = np.zeros(shape, values.dtype)
     target = result.diagonal(offset, dim1, dim2)
     target.flags.writeable = True

@@ -190,7 +190,7 @@ def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.nda
 def _new_zeros_with_same_feature_meta(
     self: Tensor, other: Tensor, *, self_num_batch_dims: int = 0
 ) -> Tensor:
-    """Zero that lie in memory as `other` does, behind the first axes of `self`: room for tangents.
+    """Return zeros laid out like `other`, behind the leading axes of `self`, for tangents.
 
     >>> x = torch.ones(2, 3).t()
     >>> torch.ops.aten._new_zeros_with_same_feature_meta(x, x).stride()

@@ -590,7 +590,7 @@ def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
 
 
 def _transpose(self: Tensor) -> Tensor:
-    """All axes reversed; for a matrix its transpose.
+    """Reverse all axes; for a matrix, transpose it.
 
     >>> torch.zeros(2, 3).T.shape
     torch.Size([3, 2])
@@ -600,7 +600,7 @@ def _transpose(self: Tensor) -> Tensor:
 
 
 def _matrix_transposed(self: Tensor) -> Tensor:
-    """The last two axes exchanged.
+    """Swap the last two axes.
 
     >>> torch.zeros(5, 2, 3).mT.shape
     torch.Size([5, 3, 2])
@@ -614,7 +614,7 @@ def _matrix_transposed(self: Tensor) -> Tensor:
 
 
 def _hermitian(self: Tensor) -> Tensor:
-    """A matrix transposed and conjugated.
+    """Transpose and conjugate a matrix.
 
     >>> torch.tensor([[1 + 2j, 3j]]).H
     tensor([[1.-2.j],
