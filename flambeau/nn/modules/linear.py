@@ -81,7 +81,7 @@ class Linear(Module):
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """Linear under the name that PyTorch gives an attention's output projection.
+    """Linear under PyTorch's name for an attention's output projection.
 
     The name shows in reprs and in pickled models.
     """

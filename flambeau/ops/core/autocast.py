@@ -106,13 +106,13 @@ def autocast_now() -> tuple | None:
 
 
 def autocast_settings() -> tuple[bool, dtype, bool]:
-    """What `with_autocast_settings` restores."""
+    """Return the settings that `with_autocast_settings` restores."""
     return STATE.enabled, STATE.dtype, STATE.cache
 
 
 @contextmanager
 def with_autocast_settings(settings: tuple[bool, dtype, bool]) -> Iterator[None]:
-    """A region of this thread with the settings that were read earlier."""
+    """Context in which this thread uses the settings read earlier."""
     before = autocast_settings()
     _apply(settings)
     try:

@@ -108,7 +108,7 @@ def not_this_tensor(name: str, argument: str, position: int, value: Any) -> Type
 
 
 def no_overload(name: str, arguments: Sequence[str], operands: Sequence[Any]) -> TypeError:
-    """PyTorch's TypeError of a function whose second operand is a tensor or a number."""
+    """Return PyTorch's TypeError of a function whose second operand is a tensor or number."""
     kinds = ", ".join(c_class_name(x) for x in operands)
     takes = "".join(f" * (Tensor {arguments[0]}, {kind} {arguments[1]}, *, Tensor out = None)\n"
                     for kind in ("Tensor", "Number"))
@@ -117,14 +117,14 @@ def no_overload(name: str, arguments: Sequence[str], operands: Sequence[Any]) ->
 
 
 def advise_on_array(value: Any) -> str | None:
-    """The note for a NumPy array in a tensor's place, None for anything else."""
+    """Return the note for a NumPy array in a tensor's place, None for anything else."""
     if not isinstance(value, np.ndarray):
         return None
     return "torch.from_numpy(array) is a tensor that shares the array's memory."
 
 
 def name_in_errors(operator: Operator) -> str:
-    """PyTorch's name of a composite in its errors: that of linalg's norm is linalg_norm."""
+    """Return PyTorch's name of a composite in its errors, such as linalg_norm for linalg's norm."""
     name, home = operator.name.lstrip("_"), operator.expose[0] if operator.expose else ""
     return f"{home}_{name}" if home in ("linalg", "fft", "special") \
         and not name.startswith(home) else name
@@ -215,5 +215,5 @@ def broadcast_mismatch(shapes: list[tuple[int, ...]]) -> str | None:
 
 
 def describe(tensors: list[Tensor]) -> str:
-    """Shapes and dtypes, for a message."""
+    """Return shapes and dtypes for a message."""
     return ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors) or "no tensors"

@@ -45,8 +45,10 @@ INDEX_ALONG_AXIS = ValueRule(("index",), _takes_index)  # of (input, dim, index,
 
 
 def rule_of_labels(names: Sequence[str], labels: str) -> ValueRule:
-    """The rule of an operator on scores and labels: classes along the scores' second axis, or their
-    only one."""
+    """Return the rule of an operator on scores and labels.
+
+    Classes lie along the scores' second axis, or their only one.
+    """
     at = names.index(labels)
     ignored = names.index("ignore_index") if "ignore_index" in names else None
 

@@ -17,7 +17,7 @@ Array = np.ndarray
 
 
 class Taps(NamedTuple):
-    """`bounds[i]:bounds[i + 1]` of `places` and `weights`: the rows of result i, and factors."""
+    """`bounds[i]:bounds[i + 1]` of `places` and `weights`: rows and factors of result i."""
 
     places: Array
     weights: Array

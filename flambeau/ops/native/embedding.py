@@ -86,9 +86,9 @@ def find_bag_maxima(
 def sum_bags(
     table: Array, numbers: Array, bags: Array, count: int, each: Array | None
 ) -> Array | None:
-    """The sums of the rows in each of `count` bags; `bags`, ascending: that of each number.
+    """Sum the rows in each of `count` bags; `bags`, ascending, gives the bag of each number.
 
-    `each`: what to multiply each row by.
+    `each`: a factor for each row.
     """
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None

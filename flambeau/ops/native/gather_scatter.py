@@ -83,7 +83,7 @@ def take_within(x: Array, at: int, index: Array) -> Array | None:
 
 
 def add_at(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array | None:
-    """Zero of a shape to which values are added at their numbers along an axis, or None."""
+    """Return zeros of a shape with values added at their indices along an axis, or None."""
     y = np.empty(shape, value.dtype)
     return y if put(y, at, index, value, True, True) else None
 

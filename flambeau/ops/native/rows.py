@@ -76,7 +76,7 @@ def run_row_kernel(address: int, arrays: Sequence[Array], *sizes: int) -> None:
 
 @native_route
 def are_large_rows(*arrays: Array) -> bool:
-    """Whether all arrays are large, contiguous, of one float dtype and shape."""
+    """Return whether all arrays are large, contiguous, and of one float dtype and shape."""
     first = arrays[0]
     if first.size <= MAX_NUMPY_ROW_ELEMENTS or first.dtype not in _INSIDE:
         return False
@@ -88,7 +88,7 @@ def are_large_rows(*arrays: Array) -> bool:
 
 @native_route
 def run_over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | None:
-    """A kernel of matrices along the last axis, giving another."""
+    """Run a kernel on matrices along the last axis, giving another."""
     arrays = tuple(map(put_in_order, arrays))
     first = arrays[0]
     if axis not in (-1, first.ndim - 1) or not are_large_rows(*arrays):
@@ -152,7 +152,7 @@ def layer_norm_tangent(
     t: Array | None, x: Array, weight: Array | None, mean: Array, rstd: Array,
     weight_t: Array | None, bias_t: Array | None
 ) -> Array | None:
-    """The tangent of normalised rows, of those of x, weight and bias, of which at least one is."""
+    """Return the tangent of normalized rows, given one or more of x's, weight's and bias's."""
     rows, n = x.shape
     columns = (weight if t is not None else None, weight_t, bias_t)
     if not (are_large_rows(x) if t is None else are_large_rows(x, t)) \
@@ -182,7 +182,7 @@ def moments(x: Array) -> tuple[Array, Array] | None:
 
 @native_route
 def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
-    """Each row's sums of g, and of g times (x less the row's mean)."""
+    """Return each row's sums of g, and of g times (x - row mean)."""
     return _run_on_two(kernels.CENTRED_PRODUCTS, g, x, mean, x.shape[0])
 
 
@@ -208,13 +208,13 @@ def column_squares(x: Array, mean: Array) -> Array | None:
 
 @native_route
 def column_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
-    """Each column's sums of g, and of g times (x less the column's mean)."""
+    """Return each column's sums of g, and of g times (x - column mean)."""
     return _run_on_two(kernels.COLUMN_PRODUCTS, g, x, mean, x.shape[1])
 
 
 @native_route
 def multiply_by_vector(x: Array, v: Array) -> Array | None:
-    """x @ v of a large matrix, whose rows or columns lie in order, and a vector."""
+    """Return x @ v for a large matrix with contiguous rows or columns, and a vector."""
     if x.dtype not in (FLOAT32, FLOAT64) or x.__class__ is not _ndarray:
         return None
     if x.flags.c_contiguous:

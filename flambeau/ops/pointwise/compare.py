@@ -23,7 +23,7 @@ from ..core.sample_inputs import Rng, Sample
 
 
 def ties(rng: Rng) -> Iterator[Sample]:
-    """Two operands that broadcast, of few values, so that some are equal."""
+    """Two operands that broadcast, with few distinct values, so that some are equal."""
     for left, right in (((5,), (5,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((), (3,))):
         yield (rng.integers(-1, 2, left) * 1.0, rng.integers(-1, 2, right) * 1.0), {}
 

@@ -300,7 +300,7 @@ def _make_per_channel_quantized_tensor(
 
 
 def quantized_tensor_on(memory: Tensor, size: Any, dtype: QuantizedDtype, *parts: Any) -> Tensor:
-    """Return a quantized tensor that shares the memory of its integers, as loaded from a file.
+    """Return a quantized tensor sharing the memory of its integers, as loaded from a file.
 
     `parts`: a scale and a zero point, or scales, zero points and an axis. Integers smaller than a
     byte are packed into a vector of bytes.

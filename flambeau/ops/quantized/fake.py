@@ -17,7 +17,7 @@ from ..core.registry import Declared, composite, opaque
 
 
 def codes_before_saturation(x: Any, scale: Any, zero_point: Any) -> Any:
-    """The integers before saturation, as numbers; what is no number becomes the least one.
+    """Return the integers before saturation, as numbers; NaN becomes the least one.
 
     A floating zero point is added before rounding, a whole one after it.
     """

@@ -101,8 +101,10 @@ class ConvPackedParams:
     def static(
         self, x: Any, scale: float, zero_point: int, relu: bool, accumulated: Any = None
     ) -> Tensor:
-        """The quint8 result of a quint8 tensor, under a given scale and zero point; what is
-        accumulated is added."""
+        """Return the quint8 result of a quint8 tensor, under a given scale and zero point.
+
+        `accumulated` is added before rounding.
+        """
         if not isinstance(x, QuantizedTensor) or x.dtype is not quint8:
             raise RuntimeError("quantized::conv expects the input to be quint8")
         quantizer: Any = x._array.quantizer
@@ -120,8 +122,11 @@ class ConvPackedParams:
         return quantized(result.astype(np.uint8), PerTensor(quint8, scale, zero_point))
 
     def dynamic(self, x: Tensor, reduce_range: bool) -> Tensor:
-        """The float32 result of a float32 tensor; both are rounded to the integers that span the
-        input, as in PyTorch: results beyond its span are cut off."""
+        """Return the float32 result of a float32 tensor, computed in integers.
+
+        Input and result are rounded to the integers that span the input, as in PyTorch; results
+        beyond that span are cut off.
+        """
         values = np.ascontiguousarray(x.detach()._array, np.float32)
         span = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         scale, zero = choose_parameters(*span, *quantization_range(quint8, reduce_range))

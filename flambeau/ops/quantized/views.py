@@ -101,7 +101,7 @@ def select(self: Any, dim: int, index: int) -> Tensor:
 
 
 def cut(self: Any, dim: int, span: slice) -> Tensor:
-    """The elements at some places along an axis."""
+    """Select some indices along an axis."""
     codes = codes_of(self)[(slice(None),) * dim + (span,)]
     return quantized(codes._array, _part_quantizer(self._array.quantizer, dim, span))
 

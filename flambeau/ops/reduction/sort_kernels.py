@@ -28,7 +28,8 @@ def small_order(x: Array, descending: bool) -> Array | None:
     """Return the order of rows that can be sorted without keys, else None.
 
     Covers short rows, whose order is stable in PyTorch too, and a few distinct elements; not NaN
-    where it comes first."""
+    where it comes first.
+    """
     short = x.shape[-1] <= MAX_INSERTION_SORT_LENGTH
     if x.dtype.kind not in "biuf" or x.itemsize == 2 \
             or not (short or x.size <= MAX_KEYS_SORTED_WHOLE):

@@ -52,7 +52,7 @@ def _reason(file: Path) -> OSError:
 
 
 def register(family: Any) -> None:
-    """Define a family's operators in the namespace that it names."""
+    """Define a family's operators in the namespace it names."""
     for function in family.OPERATORS:
         operator = custom.define(family.NAMESPACE, schema_of(function.operator))
         operator.kernels["CPU"] = function

@@ -54,7 +54,7 @@ class Schema:
     __repr__ = __str__
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """Return all arguments by position, and keyword-only ones by name, with defaults filled in."""
+        """Return all arguments by position, keyword-only ones by name; fill in defaults."""
         name = self.text.partition("(")[0]
         first = [a for a in self.arguments if not a.keyword]
         if len(args) > len(first):
@@ -179,7 +179,7 @@ class CustomOperator:
         return self.compute(args, kwargs)
 
     def compute(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What the kernel gives, or the mode or class that is to be asked below autograd."""
+        """Return the kernel's result, or ask the mode or class below autograd."""
         if torch_dispatch.is_asked(args, kwargs):
             return torch_dispatch.hand_over(self, args, kwargs)
         return self.kernel()(*args, **kwargs)

@@ -204,7 +204,8 @@ def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: A
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """Return input + alpha * other, dense if `input` is.
 
-    A compressed input plus a dense tensor is alpha * input + other, as in PyTorch."""
+    A compressed input plus a dense tensor is alpha * input + other, as in PyTorch.
+    """
     return _sum_of("add", _add, input, other, alpha, out)
 
 

@@ -146,7 +146,10 @@ def empty_of_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Ten
 
 
 def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tensor:
-    """A gradient of a table (rows, width): `g` (n, width) at n indices, none at `padding_idx`."""
+    """Return a table's gradient: `g` (n, width) added at n indices, except at `padding_idx`.
+
+    The table is (rows, width).
+    """
     flat = indices.reshape(-1)
     if padding_idx >= 0:
         valid = np.flatnonzero(flat != padding_idx)
@@ -185,7 +188,7 @@ def with_dims(
     nnz: int, dense_dim: int, size: Any, blocksize: Any, index_dtype: Any, *, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:
-    """A compressed tensor of so many values, all of whose parts are zero."""
+    """Return a compressed tensor of a given number of values, with all parts zero."""
     shape, block = tuple(size), tuple(blocksize)
     batch = shape[: len(shape) - dense_dim - 2]
     line = len(batch) + (0 if COMPRESSED[layout][0] else 1)

@@ -103,7 +103,7 @@ def _(g: Any, input: Any) -> Any:
 
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
-    """A tensor of the layout and places of `x`, with other values, through which gradients go."""
+    """Return a tensor with the pattern of `x` and other values, differentiably."""
     a: Any = x._array
     if isinstance(a, CooArray):
         shape = a.shape[: a.sparse_dim] + tuple(values.shape[1:])

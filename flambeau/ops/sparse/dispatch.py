@@ -63,8 +63,8 @@ def sparse_operator(
 ) -> Callable[[Callable], Declared]:
     """Declare an operator on sparse arrays: a body on arrays, dense and sparse, and its vjps.
 
-    `names`: the public names that it implements. `like`: the dense operator whose vjps and node it
-    has, where they hold for sparse cotangents as well. `linear_in`: as of dense operators.
+    `names`: the public names it implements. `like`: the dense operator whose vjps and node it
+    shares, if they also hold for sparse cotangents. `linear_in`: as for dense operators.
     """
 
     def decorate(body: Callable) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_pointwise(window: Window, groups: int, *images: Array) -> bool:
-    """Whether a convolution is a product, and its images lie as that reads them."""
+    """Return whether a convolution is a matrix product on its images' memory layout."""
     return (
         groups == 1 and window.dense and prod(window.kernel) == 1
         and not any(lo or hi for lo, hi in window.padding)
@@ -41,7 +41,7 @@ def backward_data(g: Array, w: Array) -> Array:
 
 
 def backward_weight(x: Array, g: Array) -> Array:
-    """The cotangent of the weight: a product for each image, or one where pixels are few."""
+    """Return the cotangent of the weight: one product per image, or one in all for few pixels."""
     x, g, ones = _flat(x), _flat(g), (1,) * (x.ndim - 2)
     pixels, channels, outputs = x.shape[2], x.shape[1], g.shape[1]
     if pixels * (channels + outputs) < channels * outputs:

@@ -37,7 +37,7 @@ def _lay_out(depthwise: bool, *arrays: Array) -> list[tuple[Array, bool]]:
 
 
 def lay_out(x: Array) -> tuple[Array, bool]:
-    """An image with rows or channels innermost in memory, and whether it is channels."""
+    """Return an image with rows or channels innermost in memory, and whether it is channels."""
     if x.flags.c_contiguous:
         return x, False
     if x.ndim == 4 and x.transpose(0, 2, 3, 1).flags.c_contiguous:
@@ -46,7 +46,7 @@ def lay_out(x: Array) -> tuple[Array, bool]:
 
 
 def empty(shape: Sequence[int], dtype: np.dtype, last: bool) -> Array:
-    """An image whose channels are innermost in memory where `last`."""
+    """Return an uninitialized image, with channels innermost in memory if `last`."""
     if not last:
         return np.empty(shape, dtype)
     n, c, h, w = shape

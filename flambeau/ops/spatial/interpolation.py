@@ -28,7 +28,7 @@ ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/shape_o
 
 
 class Taps(NamedTuple):
-    """For each of `out` places along an axis: input places (taps, out), ascending, and weights."""
+    """For each of `out` places along an axis: ascending input places (taps, out), and weights."""
 
     axis: int
     places: np.ndarray

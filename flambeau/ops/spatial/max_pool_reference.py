@@ -199,7 +199,7 @@ def _scatter_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> A
 
 
 def gather_tangent(t: Array, input: Array, window: Window) -> Array:
-    """Take the elements of t at the places of the windows' maxima, before these are known."""
+    """Gather the elements of t at the positions of the windows' maxima, not yet known."""
     n = len(window.kernel)
     spatial = input.shape[-n:]
     native = pool_native.maxima_with_tangents(input, t, n, windows, window, spatial)
@@ -214,8 +214,10 @@ def gather_tangent(t: Array, input: Array, window: Window) -> Array:
 def find_maxima_with_tangents(
     input: Array, input_t: Array, window: Window
 ) -> tuple[Array, Array] | None:
-    """The maxima, laid out as by `find_maxima`, and input_t's elements at their places, in one
-    pass; None without a kernel."""
+    """Return the maxima and input_t's elements there, in one pass; None without a kernel.
+
+    Layout as in `find_maxima`.
+    """
     n = len(window.kernel)
     if not input.flags.c_contiguous:
         return None

@@ -104,7 +104,8 @@ def _sine(r: Any) -> Any:
 def lgamma_of_single(input: Any) -> Any:
     """log |gamma|: a polynomial up to 2.5, Stirling's formula from 8 on.
 
-    The recurrence covers the gap; arguments below 1 / 2 are reflected."""
+    The recurrence covers the gap; arguments below 1 / 2 are reflected.
+    """
     x = input.astype(FLOAT64)
     below = x < 0.5
     a = np.where(below, 1 - x, x)
@@ -125,7 +126,8 @@ def lgamma_of_single(input: Any) -> Any:
 def digamma_of_single(input: Any) -> Any:
     """lgamma's derivative: a series from 8 on, the recurrence below it.
 
-    Arguments below 1 / 2 are reflected; infinite at 0 and NaN at the other poles."""
+    Arguments below 1 / 2 are reflected; infinite at 0 and NaN at the other poles.
+    """
     x = input.astype(FLOAT64)
     below = x < 0.5
     a = np.where(below, 1 - x, x)
@@ -150,7 +152,8 @@ def digamma_of_single(input: Any) -> Any:
 def ndtr_of_single(input: Any) -> Any:
     """Normal distribution function by erfc in float32.
 
-    The rounding error of its argument is corrected by erfc's slope."""
+    The rounding error of its argument is corrected by erfc's slope.
+    """
     exact = input.astype(FLOAT64) * -_ROOT_HALF
     x = exact.astype(FLOAT32)
     lost = np.where(abs(x) < 20, exact - x.astype(FLOAT64), 0.0).astype(FLOAT32)
