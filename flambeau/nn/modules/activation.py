@@ -69,7 +69,7 @@ def _with_inplace(module: Any, *names: str) -> str:
 
 
 class ReLU(_Switchable):
-    """max(0, x).
+    """Rectified linear unit, max(0, x).
 
     >>> nn.ReLU()(torch.tensor([-1., 0., 1.]))
     tensor([0., 0., 1.])
@@ -80,7 +80,7 @@ class ReLU(_Switchable):
 
 
 class SiLU(_Switchable):
-    """x sigmoid(x), also called swish.
+    """Sigmoid linear unit, x sigmoid(x), also called swish.
 
     >>> nn.SiLU()(torch.tensor([-1., 0., 1.]))
     tensor([-0.2689,  0.0000,  0.7311])
@@ -91,7 +91,7 @@ class SiLU(_Switchable):
 
 
 class Mish(_Switchable):
-    """x tanh(softplus(x)).
+    """Mish activation, x tanh(softplus(x)).
 
     Misra, 2019.
 
@@ -104,7 +104,7 @@ class Mish(_Switchable):
 
 
 class SELU(_Switchable):
-    """Scaled ELU, with the constants that keep activations at mean 0 and variance 1.
+    """Scaled ELU, with constants that keep activations at mean 0 and variance 1.
 
     Klambauer et al., 2017.
 
@@ -117,7 +117,7 @@ class SELU(_Switchable):
 
 
 class Hardsigmoid(_Switchable):
-    """clamp(x / 6 + 1/2, 0, 1).
+    """Piecewise linear sigmoid, clamp(x / 6 + 1/2, 0, 1).
 
     >>> nn.Hardsigmoid()(torch.tensor([-4., 0., 1.5]))
     tensor([0.0000, 0.5000, 0.7500])
@@ -131,7 +131,7 @@ class Hardsigmoid(_Switchable):
 
 
 class Hardswish(_Switchable):
-    """x clamp(x / 6 + 1/2, 0, 1).
+    """Piecewise swish, x clamp(x / 6 + 1/2, 0, 1).
 
     Howard et al., Searching for MobileNetV3, 2019.
 
@@ -147,7 +147,7 @@ class Hardswish(_Switchable):
 
 
 class Threshold(Module):
-    """x where x > threshold, else value.
+    """x if x > threshold, else value.
 
     >>> nn.Threshold(1., 20.)(torch.tensor([0., 1., 2.]))
     tensor([20., 20.,  2.])
@@ -167,7 +167,7 @@ class Threshold(Module):
 
 
 class RReLU(Module):
-    """Leaky ReLU with a slope drawn from U(lower, upper) in training, and their mean otherwise.
+    """Leaky ReLU with a random slope, from U(lower, upper) in training, else their mean.
 
     Xu et al., 2015.
 
@@ -189,7 +189,7 @@ class RReLU(Module):
 
 
 class Hardtanh(Module):
-    """clamp(x, min_val, max_val). `min_value` and `max_value` are the old names.
+    """Clip to [min_val, max_val]; `min_value` and `max_value` are deprecated names.
 
     >>> nn.Hardtanh(-2, 2)(torch.tensor([-3., 1., 3.]))
     tensor([-2.,  1.,  2.])
@@ -225,7 +225,7 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """clamp(x, 0, 6).
+    """ReLU capped at 6, clamp(x, 0, 6).
 
     >>> nn.ReLU6()(torch.tensor([-1., 3., 9.]))
     tensor([0., 3., 6.])
@@ -239,7 +239,7 @@ class ReLU6(Hardtanh):
 
 
 class ELU(Module):
-    """x where x > 0, else alpha (exp(x) - 1).
+    """Exponential linear unit: x if x > 0, else alpha (exp(x) - 1).
 
     Clevert et al., 2015.
 
@@ -260,7 +260,7 @@ class ELU(Module):
 
 
 class CELU(Module):
-    """x where x > 0, else alpha (exp(x / alpha) - 1).
+    """Continuously differentiable ELU: x if x > 0, else alpha (exp(x / alpha) - 1).
 
     Barron, 2017.
 
@@ -281,7 +281,7 @@ class CELU(Module):
 
 
 class LeakyReLU(Module):
-    """x where x > 0, else negative_slope x.
+    """x if x > 0, else negative_slope x.
 
     >>> nn.LeakyReLU(0.1)(torch.tensor([-1., 0., 1.]))
     tensor([-0.1000,  0.0000,  1.0000])
@@ -300,7 +300,7 @@ class LeakyReLU(Module):
 
 
 class PReLU(Module):
-    """Leaky ReLU with a slope that is learned: one, or one per channel (dimension 1).
+    """Leaky ReLU with a learned slope, either shared or per channel (dimension 1).
 
     He et al., 2015.
 
@@ -329,7 +329,7 @@ class PReLU(Module):
 
 
 class GLU(Module):
-    """a sigmoid(b), a and b being the halves of the input along `dim`.
+    """Gated linear unit, a sigmoid(b), for the halves a and b of the input along `dim`.
 
     Dauphin et al., 2016.
 
@@ -349,7 +349,7 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """x times the normal distribution function of x; `approximate="tanh"` for the old formula.
+    """x times the normal CDF of x; `approximate="tanh"` uses the tanh approximation.
 
     >>> nn.GELU()(torch.tensor([-1., 0., 1.]))
     tensor([-0.1587,  0.0000,  0.8413])
@@ -367,7 +367,7 @@ class GELU(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x)).
+    """Logistic sigmoid, 1 / (1 + exp(-x)).
 
     >>> nn.Sigmoid()(torch.tensor([-1., 0., 1.]))
     tensor([0.2689, 0.5000, 0.7311])
@@ -378,7 +378,7 @@ class Sigmoid(Module):
 
 
 class Tanh(Module):
-    """tanh(x).
+    """Hyperbolic tangent, tanh(x).
 
     >>> nn.Tanh()(torch.tensor([-1., 0., 1.]))
     tensor([-0.7616,  0.0000,  0.7616])
@@ -389,7 +389,7 @@ class Tanh(Module):
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x)), without overflow.
+    """Logarithm of the sigmoid, log(sigmoid(x)), computed without overflow.
 
     >>> nn.LogSigmoid()(torch.tensor([-1000., 0.]))
     tensor([-1.0000e+03, -6.9315e-01])
@@ -400,7 +400,7 @@ class LogSigmoid(Module):
 
 
 class Softsign(Module):
-    """x / (1 + |x|).
+    """Softsign, x / (1 + |x|).
 
     >>> nn.Softsign()(torch.tensor([-1., 0., 3.]))
     tensor([-0.5000,  0.0000,  0.7500])
@@ -411,7 +411,7 @@ class Softsign(Module):
 
 
 class Tanhshrink(Module):
-    """x - tanh(x).
+    """Tanhshrink, x - tanh(x).
 
     >>> nn.Tanhshrink()(torch.tensor([-1., 0., 1.]))
     tensor([-0.2384,  0.0000,  0.2384])
@@ -422,7 +422,7 @@ class Tanhshrink(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold.
+    """Smooth ReLU, log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
 
     >>> nn.Softplus()(torch.tensor([-1., 0., 100.]))
     tensor([  0.3133,   0.6931, 100.0000])
@@ -441,7 +441,7 @@ class Softplus(Module):
 
 
 class Hardshrink(Module):
-    """x where |x| > lambd, else 0.
+    """Hard shrinkage: x if |x| > lambd, else 0.
 
     >>> nn.Hardshrink(0.5)(torch.tensor([-1., 0.3, 1.]))
     tensor([-1.,  0.,  1.])
@@ -459,7 +459,7 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """x drawn towards 0 by lambd, and 0 where |x| <= lambd.
+    """Soft shrinkage: x moved toward 0 by lambd, and 0 if |x| <= lambd.
 
     >>> nn.Softshrink(0.5)(torch.tensor([-1., 0.3, 1.]))
     tensor([-0.5000,  0.0000,  0.5000])
@@ -496,7 +496,7 @@ class _Along(Module):
 
 
 class Softmax(_Along):
-    """exp(x) / sum(exp(x)) along `dim`.
+    """Softmax, exp(x) / sum(exp(x)) along `dim`.
 
     >>> nn.Softmax(dim=-1)(torch.tensor([0., 0., 1.]))
     tensor([0.2119, 0.2119, 0.5761])
@@ -518,7 +518,7 @@ class Softmin(_Along):
 
 
 class LogSoftmax(_Along):
-    """log(softmax(x)) along `dim`, without overflow.
+    """Logarithm of softmax along `dim`, computed without overflow.
 
     >>> nn.LogSoftmax(dim=-1)(torch.tensor([0., 1000.]))
     tensor([-1000.,     0.])
@@ -529,7 +529,7 @@ class LogSoftmax(_Along):
 
 
 class Softmax2d(Module):
-    """Softmax over the channels at each place of an (n, c, h, w) or (c, h, w) input.
+    """Softmax over channels at each position of an (n, c, h, w) or (c, h, w) input.
 
     >>> nn.Softmax2d()(torch.zeros(1, 4, 2, 2))[0, :, 0, 0]
     tensor([0.2500, 0.2500, 0.2500, 0.2500])

@@ -22,11 +22,11 @@ class _ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """The classes, sorted from frequent to rare, in a shortlist and clusters after `cutoffs`.
+    """Softmax over many classes, sorted from frequent to rare and split at `cutoffs`.
 
-    The head predicts the shortlist and which cluster; cluster i has features reduced by
-    div_value^(i + 1). input (n, in_features) and target (n), or unbatched; returns `output`, the
-    log-probability of each target, and `loss`, minus their mean.
+    The head predicts the shortlist and the cluster; cluster i uses features reduced by
+    div_value^(i + 1). Input (n, in_features) and target (n), or unbatched; return `output`, the
+    log-probability of each target, and `loss`, its negated mean.
     Raises ValueError for cutoffs that are not increasing integers in 1..n_classes - 1, RuntimeError
     for shapes or targets that do not fit. Grave et al., 2017.
 
@@ -80,7 +80,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def reset_parameters(self) -> None:
-        """Draw the head, then each cluster, anew."""
+        """Reinitialize the head, then each cluster."""
         self.head.reset_parameters()
         pairs: Any = self.tail  # a ModuleList of Sequentials, two modules each
         for down, up in pairs:
@@ -134,11 +134,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return ops.cat(parts, dim=1)
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """Log-probabilities of all classes: (n, in_features) to (n, n_classes)."""
+        """Return the log-probabilities of all classes: (n, in_features) to (n, n_classes)."""
         return self._get_full_log_prob(input, self.head(input))
 
     def predict(self, input: Tensor) -> Tensor:
-        """The likeliest class of each row, (n); clusters are evaluated only where one is likely."""
+        """Return the likeliest class of each row, (n); clusters are evaluated only if likely."""
         head_output = self.head(input)
         output = ops.argmax(head_output, dim=1)
         beyond = output >= self.shortlist_size

@@ -16,14 +16,14 @@ __all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
-    """softmax(Q K^T / sqrt(head_dim)) V in `num_heads` heads, each on its part of embed_dim.
+    """Multi-head attention, softmax(Q K^T / sqrt(head_dim)) V in `num_heads` heads.
 
-    Query (l, n, embed_dim), key (s, n, kdim), value (s, n, vdim); with `batch_first` n comes
-    first, and n may be left out. Returns the output, shaped like the query, and the weights
-    (n, l, s), averaged over heads, or None for `need_weights=False`, which is faster.
-    `attn_mask` is (l, s) or (n num_heads, l, s), `key_padding_mask` (n, s): bool, True where
-    attention is barred, or floats to be added. `is_causal` is a hint that attn_mask is causal.
-    Raises ValueError for sizes that are not positive, AssertionError where num_heads does not
+    Each head uses embed_dim / num_heads features. Query (l, n, embed_dim), key (s, n, kdim), value
+    (s, n, vdim); `batch_first` puts n first, and n is optional. Return the output, shaped like the
+    query, and the weights (n, l, s), averaged over heads, or None for the faster
+    `need_weights=False`. `attn_mask` is (l, s) or (n num_heads, l, s), `key_padding_mask` (n, s):
+    bool, True to block attention, or floats to add. `is_causal` hints that attn_mask is causal.
+    Raises ValueError for sizes that are not positive, AssertionError if num_heads does not
     divide embed_dim. Vaswani et al., 2017.
 
     >>> attention = nn.MultiheadAttention(8, num_heads=2, batch_first=True)

@@ -137,10 +137,11 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """(x - mean) / sqrt(var + eps) weight + bias over (n, c) or (n, c, l), for each channel.
+    """Normalize each channel of (n, c) or (n, c, l) over the batch, then scale and shift.
 
-    The statistics are the batch's in training, the running ones in eval mode. `momentum` is the
-    weight of a new batch in the running ones; None averages all batches alike.
+    Computes (x - mean) / sqrt(var + eps) weight + bias, with batch statistics in training and
+    running statistics in eval mode. `momentum` is the weight of a new batch in the running
+    statistics; None averages all batches equally.
     Raises ValueError for input of other dimensions. Ioffe and Szegedy, 2015.
 
     >>> nn.BatchNorm1d(2, affine=False)(torch.tensor([[0., 1.], [2., 5.]]))
@@ -219,7 +220,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
-    """BatchNorm1d that takes num_features from its first input.
+    """BatchNorm1d that infers num_features from its first input.
 
     >>> norm = nn.LazyBatchNorm1d()
     >>> _ = norm(torch.zeros(2, 5))
@@ -232,7 +233,7 @@ class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
-    """BatchNorm2d that takes num_features from its first input.
+    """BatchNorm2d that infers num_features from its first input.
 
     >>> norm = nn.LazyBatchNorm2d()
     >>> norm(torch.zeros(2, 5, 4, 4)).shape, norm.num_features
@@ -244,7 +245,7 @@ class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
-    """BatchNorm3d that takes num_features from its first input.
+    """BatchNorm3d that infers num_features from its first input.
 
     >>> norm = nn.LazyBatchNorm3d()
     >>> norm(torch.zeros(2, 5, 4, 4, 4)).shape, norm.num_features
@@ -264,9 +265,9 @@ def _process_count(process_group: Any) -> int:
 
 
 class SyncBatchNorm(_BatchNorm):
-    """BatchNorm of (n, c, *) with the statistics of the batches of all processes.
+    """BatchNorm of (n, c, *) with statistics computed across all processes.
 
-    In a single process it is BatchNorm. All processes must run it in each step.
+    With one process it equals BatchNorm. Every process must run it in each step.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4))
     >>> nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]
@@ -314,7 +315,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """`module` with every BatchNorm in it replaced by a SyncBatchNorm of the same state."""
+        """Return `module` with every BatchNorm replaced by an equivalent SyncBatchNorm."""
         result = module
         if isinstance(module, _BatchNorm):
             result = SyncBatchNorm(

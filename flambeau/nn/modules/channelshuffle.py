@@ -11,7 +11,7 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Deals the channels of (n, c, *) out over `groups` groups, as one deals cards.
+    """Interleave the channels of (n, c, *) across `groups` groups.
 
     Zhang et al., ShuffleNet, 2017.
 

@@ -19,7 +19,7 @@ __all__ = [
 
 
 class Container(Module):
-    """Deprecated: a Module that registers the modules given by name."""
+    """Deprecated: a Module that registers the modules passed by name."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Modules called one after the other, each with the result of the one before.
+    """Chain of modules, each applied to the output of the one before.
 
-    Takes the modules, or an OrderedDict from names to modules.
+    Accepts the modules, or an OrderedDict from names to modules.
 
     >>> nn.Sequential(nn.Linear(4, 2), nn.ReLU())
     Sequential(
@@ -127,7 +127,7 @@ class Sequential(_Numbered):
         return self.extend(list(self) * (_check_factor(self, other) - 1))
 
     def insert(self, index: int, module: Module) -> Sequential:
-        """Put a module before the one at `index`."""
+        """Insert a module before the one at `index`."""
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
         n = len(self)
@@ -137,7 +137,7 @@ class Sequential(_Numbered):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Sequential:
-        """Add modules at the end."""
+        """Append modules at the end."""
         for module in sequential:
             self.append(module)
         return self
@@ -161,7 +161,7 @@ def _check_factor(module: Module, factor: Any) -> int:
 
 
 class ModuleList(_Numbered):
-    """A list of modules, all of them registered.
+    """List of registered modules.
 
     >>> layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
     >>> len(layers), len(list(layers.parameters()))
@@ -199,13 +199,13 @@ class ModuleList(_Numbered):
         return ModuleList(chain(self, other))
 
     def insert(self, index: int, module: Module) -> None:
-        """Put a module before the one at `index`."""
+        """Insert a module before the one at `index`."""
         n = len(self)
         index = operator.index(index)
         self._flambeau_make_room(max(index + n, 0) if index < 0 else min(index, n), module)
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
-        """Add modules at the end."""
+        """Append modules at the end."""
         if not isinstance(modules, Iterable):
             raise TypeError(
                 "ModuleList.extend should be called with an iterable, but got "
@@ -234,7 +234,7 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules, all of them registered; in the order in which they were added.
+    """Dictionary of registered modules, in insertion order.
 
     >>> heads = nn.ModuleDict({"digits": nn.Linear(8, 10), "letters": nn.Linear(8, 26)})
     >>> heads["letters"](torch.zeros(2, 8)).shape, list(heads)
@@ -265,25 +265,25 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Take all modules out."""
+        """Remove all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Module:
-        """Take a module out and return it."""
+        """Remove a module and return it."""
         module = self[key]
         del self[key]
         return module
 
     def keys(self) -> KeysView[str]:
-        """The names."""
+        """Return the names."""
         return self._modules.keys()
 
     def items(self) -> ItemsView[str, Module]:
-        """Name and modules."""
+        """Return the (name, module) pairs."""
         return self._modules.items()
 
     def values(self) -> ValuesView[Module]:
-        """The modules."""
+        """Return the modules."""
         return self._modules.values()
 
     def update(self, modules: Any) -> None:

@@ -34,10 +34,10 @@ __all__ = [
 
 
 class Conv1d(_Convolution):
-    """Convolution of (n, c, l) or (c, l).
+    """Convolve an input (n, c, l) or (c, l) over one dimension.
 
     `padding` may be "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
-    Raises ValueError where the channels are not divisible by `groups`.
+    Raises ValueError if the channels are not divisible by `groups`.
 
     >>> nn.Conv1d(4, 8, 3, padding=1)(torch.zeros(2, 4, 10)).shape
     torch.Size([2, 8, 10])
@@ -53,10 +53,10 @@ class Conv1d(_Convolution):
 
 
 class Conv2d(_Convolution):
-    """Convolution of (n, c, h, w) or (c, h, w).
+    """Convolve an input (n, c, h, w) or (c, h, w) over two dimensions.
 
     `padding` may be "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
-    Raises ValueError where the channels are not divisible by `groups`.
+    Raises ValueError if the channels are not divisible by `groups`.
 
     >>> nn.Conv2d(16, 33, (3, 5), stride=(2, 1), padding=(4, 2))
     Conv2d(16, 33, kernel_size=(3, 5), stride=(2, 1), padding=(4, 2))
@@ -72,10 +72,10 @@ class Conv2d(_Convolution):
 
 
 class Conv3d(_Convolution):
-    """Convolution of (n, c, d, h, w) or (c, d, h, w).
+    """Convolve an input (n, c, d, h, w) or (c, d, h, w) over three dimensions.
 
     `padding` may be "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
-    Raises ValueError where the channels are not divisible by `groups`.
+    Raises ValueError if the channels are not divisible by `groups`.
 
     >>> nn.Conv3d(4, 8, 3, stride=2, padding=1)(torch.zeros(1, 4, 8, 10, 12)).shape
     torch.Size([1, 8, 4, 5, 6])
@@ -91,7 +91,7 @@ class Conv3d(_Convolution):
 
 
 class ConvTranspose1d(_Transposed):
-    """Transposed convolution of (n, c, l) or (c, l); `output_size` picks one of those that fit.
+    """Transposed convolution of (n, c, l) or (c, l); `output_size` resolves the ambiguous size.
 
     >>> up = nn.ConvTranspose1d(4, 2, 3, stride=2)
     >>> up(torch.zeros(1, 4, 5)).shape, up(torch.zeros(1, 4, 5), output_size=[12]).shape
@@ -249,7 +249,7 @@ class _LazyTransposed(_LazyConvXdMixin):
 
 
 class LazyConv1d(_LazyConvolution, Conv1d):
-    """Conv1d that takes in_channels from its first input, and is a Conv1d from then on.
+    """Conv1d that infers in_channels from its first input, then becomes a Conv1d.
 
     >>> conv = nn.LazyConv1d(8, 3)
     >>> _ = conv(torch.zeros(2, 5, 10))
@@ -261,7 +261,7 @@ class LazyConv1d(_LazyConvolution, Conv1d):
 
 
 class LazyConv2d(_LazyConvolution, Conv2d):
-    """Conv2d that takes in_channels from its first input, and is a Conv2d from then on.
+    """Conv2d that infers in_channels from its first input, then becomes a Conv2d.
 
     >>> conv = nn.LazyConv2d(8, 3)
     >>> conv(torch.zeros(2, 5, 10, 10)).shape, conv.weight.shape
@@ -272,7 +272,7 @@ class LazyConv2d(_LazyConvolution, Conv2d):
 
 
 class LazyConv3d(_LazyConvolution, Conv3d):
-    """Conv3d that takes in_channels from its first input, and is a Conv3d from then on.
+    """Conv3d that infers in_channels from its first input, then becomes a Conv3d.
 
     >>> conv = nn.LazyConv3d(8, 3)
     >>> conv(torch.zeros(2, 5, 6, 6, 6)).shape, conv.weight.shape
@@ -283,7 +283,7 @@ class LazyConv3d(_LazyConvolution, Conv3d):
 
 
 class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
-    """ConvTranspose1d that takes in_channels from its first input.
+    """ConvTranspose1d that infers in_channels from its first input.
 
     >>> conv = nn.LazyConvTranspose1d(8, 3)
     >>> conv(torch.zeros(2, 5, 10)).shape, conv.weight.shape
@@ -294,7 +294,7 @@ class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
 
 
 class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
-    """ConvTranspose2d that takes in_channels from its first input.
+    """ConvTranspose2d that infers in_channels from its first input.
 
     >>> conv = nn.LazyConvTranspose2d(8, 3)
     >>> conv(torch.zeros(2, 5, 10, 10)).shape, conv.weight.shape
@@ -305,7 +305,7 @@ class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
 
 
 class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
-    """ConvTranspose3d that takes in_channels from its first input.
+    """ConvTranspose3d that infers in_channels from its first input.
 
     >>> conv = nn.LazyConvTranspose3d(8, 3)
     >>> conv(torch.zeros(2, 5, 6, 6, 6)).shape, conv.weight.shape

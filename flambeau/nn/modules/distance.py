@@ -27,7 +27,7 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """x1 . x2 / max(|x1| |x2|, eps) along `dim`.
+    """Cosine similarity along `dim`, x1 . x2 / max(|x1| |x2|, eps).
 
     >>> nn.CosineSimilarity()(torch.tensor([[1., 0.]]), torch.tensor([[3., 4.]]))
     tensor([0.6000])

@@ -35,7 +35,7 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Zeros each element with probability p and scales the others by 1 / (1 - p).
+    """Zero each element with probability p and scale the others by 1 / (1 - p).
 
     >>> nn.Dropout(0.5).eval()(torch.ones(2))
     tensor([1., 1.])
@@ -46,7 +46,7 @@ class Dropout(_DropoutNd):
 
 
 class Dropout1d(_DropoutNd):
-    """Dropout of whole channels; input (n, c, l) or (c, l).
+    """Drop whole channels of (n, c, l) or (c, l).
 
     >>> y = nn.Dropout1d(0.5)(torch.ones(2, 3, 4))
     >>> bool((y == y[..., :1]).all())  # a channel is kept, doubled, or gone as a whole
@@ -58,7 +58,7 @@ class Dropout1d(_DropoutNd):
 
 
 class Dropout2d(_DropoutNd):
-    """Dropout of whole channels; input (n, c, h, w) or (n, c, l).
+    """Drop whole channels of (n, c, h, w) or (n, c, l).
 
     >>> sorted(nn.Dropout2d(0.5)(torch.ones(8, 8, 2, 2)).unique().tolist())
     [0.0, 2.0]
@@ -69,7 +69,7 @@ class Dropout2d(_DropoutNd):
 
 
 class Dropout3d(_DropoutNd):
-    """Dropout of whole channels; input (n, c, d, h, w) or (c, d, h, w).
+    """Drop whole channels of (n, c, d, h, w) or (c, d, h, w).
 
     >>> nn.Dropout3d(0.5).eval()(torch.ones(1, 2, 1, 1, 1)).flatten()
     tensor([1., 1.])
@@ -80,7 +80,7 @@ class Dropout3d(_DropoutNd):
 
 
 class AlphaDropout(_DropoutNd):
-    """Dropout to SELU's negative limit, keeping mean 0 and variance 1.
+    """Drop to SELU's negative limit, preserving mean 0 and variance 1.
 
     Klambauer et al., 2017.
 

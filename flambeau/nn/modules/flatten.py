@@ -12,7 +12,7 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Makes one of the dimensions start_dim to end_dim: by default (n, *) becomes (n, product).
+    """Merge dimensions start_dim to end_dim; by default (n, *) becomes (n, product).
 
     >>> nn.Flatten()(torch.zeros(2, 3, 4)).shape
     torch.Size([2, 12])
@@ -34,9 +34,9 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits dimension `dim` into `unflattened_size`, a tuple of ints (one may be -1).
+    """Split dimension `dim` into `unflattened_size`, a tuple of ints (one may be -1).
 
-    Raises TypeError for another kind of size.
+    Raises TypeError for other kinds of size.
 
     >>> nn.Unflatten(1, (3, -1))(torch.zeros(2, 12)).shape
     torch.Size([2, 3, 4])

@@ -12,7 +12,7 @@ __all__ = ["Fold", "Unfold"]
 
 
 class Fold(Module):
-    """Sums columns (n, c product(kernel_size), l) into an image (n, c, *output_size).
+    """Sum columns (n, c product(kernel_size), l) into an image (n, c, *output_size).
 
     >>> columns = F.unfold(torch.ones(1, 1, 3, 3), 2)
     >>> nn.Fold((3, 3), 2)(columns)  # in how many windows each pixel was
@@ -46,7 +46,7 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """Windows of an image (n, c, h, w) as columns (n, c product(kernel_size), l).
+    """Extract windows of an image (n, c, h, w) as columns (n, c product(kernel_size), l).
 
     >>> nn.Unfold(2)(torch.arange(6.).reshape(1, 1, 2, 3))
     tensor([[[0., 1.],

@@ -121,7 +121,7 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """(x - mean) / sqrt(var + eps) of (n, c, l) or (c, l), the statistics being over l.
+    """Normalize (n, c, l) or (c, l) by (x - mean) / sqrt(var + eps), with statistics over l.
 
     `affine` adds a learned weight and bias per channel, `track_running_stats` running statistics
     for eval mode. Raises ValueError for input of other dimensions.
@@ -158,7 +158,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
-    """InstanceNorm1d that takes num_features from its first input; affine and tracking.
+    """InstanceNorm1d that infers num_features from its first input; affine and tracking.
 
     >>> norm = nn.LazyInstanceNorm1d()
     >>> norm(torch.zeros(2, 5, 4)).shape, norm.weight.shape
@@ -170,7 +170,7 @@ class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
-    """InstanceNorm2d that takes num_features from its first input; affine and tracking.
+    """InstanceNorm2d that infers num_features from its first input; affine and tracking.
 
     >>> norm = nn.LazyInstanceNorm2d()
     >>> norm(torch.zeros(2, 5, 4, 4)).shape, norm.weight.shape
@@ -182,7 +182,7 @@ class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
-    """InstanceNorm3d that takes num_features from its first input; affine and tracking.
+    """InstanceNorm3d that infers num_features from its first input; affine and tracking.
 
     >>> norm = nn.LazyInstanceNorm3d()
     >>> norm(torch.zeros(2, 5, 4, 4, 4)).shape, norm.weight.shape

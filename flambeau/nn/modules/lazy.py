@@ -18,11 +18,11 @@ else:
 
 
 class LazyModuleMixin(_Mixed):
-    """Mix into a Module, before it, that makes UninitializedParameters.
+    """Mixin, listed before the Module, for modules with uninitialized parameters.
 
-    A subclass gives `initialize_parameters(*inputs)`, which materialises them, and may give
-    `cls_to_become`, the class that the module takes on after its first call. Run one input through
-    (or load a state_dict) before the parameters go to an optimizer.
+    Subclasses define `initialize_parameters(*inputs)`, which materializes the parameters, and
+    may set `cls_to_become`, the class of the module after its first call. Run one input through
+    the module (or load a state_dict) before giving its parameters to an optimizer.
     """
 
     cls_to_become: type | None = None
@@ -54,13 +54,13 @@ class LazyModuleMixin(_Mixed):
                     value.materialize(loaded.shape)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Materialises the parameters from the inputs of the first call."""
+        """Materialize the parameters from the inputs of the first call."""
         raise NotImplementedError(
             f"initialize_parameters is not implemented for {type(self).__name__}"
         )
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or buffer of this module (not of its children) has no shape yet."""
+        """Test whether a parameter or buffer of this module, not its children, has no shape yet."""
         return any(is_lazy(value) for _, value in self._flambeau_held())
 
     def _infer_parameters(self, module: Any, args: tuple, kwargs: dict | None = None) -> None:

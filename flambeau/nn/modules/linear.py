@@ -19,7 +19,7 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input; takes and ignores any arguments, so as to stand in for another layer.
+    """Return the input unchanged; any constructor arguments are ignored.
 
     >>> nn.Identity()(torch.ones(2))
     tensor([1., 1.])
@@ -33,10 +33,10 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """y = x W^T + b. Input (*, in_features), output (*, out_features).
+    """Affine map y = x W^T + b, from (*, in_features) to (*, out_features).
 
-    `weight` is (out_features, in_features), `bias` (out_features); both start uniform within
-    +-1/sqrt(in_features).
+    `weight` is (out_features, in_features), `bias` (out_features); both are initialized uniformly
+    within +-1/sqrt(in_features).
 
     >>> nn.Linear(20, 30)
     Linear(in_features=20, out_features=30, bias=True)
@@ -65,7 +65,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight, then bias, anew."""
+        """Reinitialize the weight, then the bias."""
         # With a = sqrt(5), Kaiming's bound is 1 / sqrt(fan_in), the same as for the bias.
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
@@ -81,14 +81,14 @@ class Linear(Module):
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """Linear under the name that PyTorch gives an attention's output projection.
+    """Linear under PyTorch's name for an attention's output projection.
 
     The name shows in reprs and in pickled models.
     """
 
 
 class Bilinear(Module):
-    """y_k = x1^T W_k x2 + b_k. Inputs (*, in1_features) and (*, in2_features).
+    """Bilinear map y_k = x1^T W_k x2 + b_k, of (*, in1_features) and (*, in2_features).
 
     `weight` is (out_features, in1_features, in2_features).
 
@@ -124,7 +124,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight, then bias, anew; raises ValueError where in1_features is not positive."""
+        """Reinitialize weight, then bias; ValueError if in1_features is not positive."""
         if self.in1_features <= 0:
             raise ValueError(
                 f"in1_features must be > 0, but got (in1_features={self.in1_features})"
@@ -143,7 +143,7 @@ class Bilinear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """Linear that takes in_features from its first input, and is a Linear from then on.
+    """Linear that infers in_features from its first input, then becomes a Linear.
 
     >>> layer = nn.LazyLinear(8)
     >>> _ = layer(torch.zeros(2, 5))
@@ -169,7 +169,7 @@ class LazyLinear(LazyModuleMixin, Linear):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Give the parameters the shapes that `input` asks for, and their first values."""
+        """Shape the parameters to fit `input` and initialize them."""
         if self.has_uninitialized_params():
             with no_grad():
                 self.in_features = input.shape[-1]

@@ -22,11 +22,11 @@ def _is_chunking_method(method: str) -> bool:
 
 @dataclass(slots=True, frozen=True)
 class LinearCrossEntropyOptions:
-    """Settings of linear_cross_entropy; ValueError for one that does not exist.
+    """Options of linear_cross_entropy; ValueError for an unsupported setting.
 
-    `batch_chunk_size` rows have their logits at a time, or `chunking_method` picks how many.
-    `acc_policy` and `acc_dtype` say in what precision sums are kept, `allow_retain_graph` whether
-    backward may run twice.
+    `batch_chunk_size` sets how many rows of logits are held at once; `chunking_method` picks it.
+    `acc_policy` and `acc_dtype` set the precision of sums, `allow_retain_graph` allows a second
+    backward.
 
     >>> options = nn.LinearCrossEntropyOptions(batch_chunk_size=128)
     >>> options.batch_chunk_size

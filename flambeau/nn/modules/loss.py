@@ -106,7 +106,7 @@ class _MarginLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|.
+    """Absolute error, |input - target|.
 
     >>> nn.L1Loss()(torch.tensor([1., 2.]), torch.tensor([1., 4.]))
     tensor(1.)
@@ -117,7 +117,7 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(input - target)^2.
+    """Squared error, (input - target)^2.
 
     >>> nn.MSELoss()(torch.tensor([1., 2.]), torch.tensor([1., 4.]))
     tensor(2.)
@@ -128,7 +128,7 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """0.5 d^2 / beta where d = |input - target| < beta, else d - 0.5 beta.
+    """Smooth L1: 0.5 d^2 / beta if d = |input - target| < beta, else d - 0.5 beta.
 
     >>> nn.SmoothL1Loss(reduction="none")(torch.tensor([0.5, 4.]), torch.zeros(2))
     tensor([0.1250, 3.5000])
@@ -149,9 +149,9 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """0.5 d^2 where d = |input - target| < delta, else delta (d - 0.5 delta).
+    """Huber loss: 0.5 d^2 if d = |input - target| < delta, else delta (d - 0.5 delta).
 
-    Raises TypeError for a delta that is no number.
+    Raises TypeError for a delta that is not a number.
 
     >>> nn.HuberLoss(reduction="none", delta=2.)(torch.tensor([1., 4.]), torch.zeros(2))
     tensor([0.5000, 6.0000])
@@ -168,9 +168,10 @@ class HuberLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-weight[target] input[target]; input (n, c, *) is log-probabilities, target (n, *) classes.
+    """Negative log-likelihood, -weight[target] input[target].
 
-    Targets equal to `ignore_index` do not count; "mean" divides by the weights that do.
+    input (n, c, *) holds log-probabilities, target (n, *) class indices. Targets equal to
+    `ignore_index` are skipped; "mean" divides by the sum of the remaining weights.
 
     >>> nn.NLLLoss()(torch.tensor([[-0.5, -1.], [-2., -0.1]]), torch.tensor([0, 1]))
     tensor(0.3000)
@@ -198,7 +199,7 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """The old name of NLLLoss.
+    """Deprecated name of NLLLoss.
 
     >>> nn.NLLLoss2d()(torch.full((1, 3, 2, 2), -0.5), torch.zeros(1, 2, 2, dtype=torch.int64))
     tensor(0.5000)
@@ -215,7 +216,7 @@ class NLLLoss2d(NLLLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """NLLLoss of log_softmax(input): input (n, c, *) of logits, target (n, *) of classes.
+    """Cross entropy, NLLLoss of log_softmax(input): logits (n, c, *), classes (n, *).
 
     The target may also be probabilities, shaped like the input. `label_smoothing` mixes it with
     the uniform distribution.
@@ -249,9 +250,9 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """Cross entropy of a linear layer, whose logits need not be held all at once.
+    """Cross entropy of a linear layer, without holding all the logits at once.
 
-    Input (n, in_features), target (n, *out_features) of classes. Raises RuntimeError for a
+    Input (n, in_features), target (n, *out_features) of class indices. Raises RuntimeError for a
     weight that is not (num_classes) or a label_smoothing outside [0, 1].
 
     >>> loss = nn.LinearCrossEntropyLoss(4, 10)
@@ -321,9 +322,10 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 
 
 class PoissonNLLLoss(_Loss):
-    """exp(input) - target input, or without `log_input` input - target log(input + eps).
+    """Poisson negative log-likelihood, exp(input) - target input.
 
-    `full` adds Stirling's approximation of log(target!).
+    Without `log_input` it is input - target log(input + eps). `full` adds Stirling's approximation
+    of log(target!).
 
     >>> nn.PoissonNLLLoss()(torch.zeros(2), torch.tensor([1., 2.]))
     tensor(1.)
@@ -355,7 +357,7 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """0.5 (log(var) + (input - target)^2 / var), var being at least eps.
+    """Gaussian loss, 0.5 (log(var) + (input - target)^2 / var), with var at least eps.
 
     `full` adds the constant 0.5 log(2 pi).
 
@@ -375,9 +377,10 @@ class GaussianNLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target (log(target) - input), input being log-probabilities; "batchmean" is the divergence.
+    """KL divergence, target (log(target) - input), for input of log-probabilities.
 
-    With `log_target` the target is log-probabilities too.
+    "batchmean" is the true divergence per batch element. With `log_target` the target is
+    log-probabilities too.
 
     >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
     >>> nn.KLDivLoss(reduction="batchmean")(q.log(), p)
@@ -399,7 +402,9 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """-weight (target log(input) + (1 - target) log(1 - input)), input being probabilities.
+    """Binary cross entropy of probabilities.
+
+    It is -weight (target log(input) + (1 - target) log(1 - input)).
 
     >>> nn.BCELoss()(torch.tensor([0.5, 0.5]), torch.tensor([0., 1.]))
     tensor(0.6931)
@@ -410,7 +415,7 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
-    """BCELoss of sigmoid(input), without overflow; `pos_weight` multiplies the positive targets.
+    """BCELoss of sigmoid(input), without overflow; `pos_weight` weights positive targets.
 
     >>> nn.BCEWithLogitsLoss()(torch.zeros(3), torch.tensor([0., 1., 1.]))
     tensor(0.6931)
@@ -440,7 +445,7 @@ class BCEWithLogitsLoss(_WeightedLoss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target input)), targets being 1 or -1.
+    """Logistic loss, log(1 + exp(-target input)), for targets 1 or -1.
 
     >>> nn.SoftMarginLoss()(torch.tensor([0., 100.]), torch.tensor([1., 1.]))
     tensor(0.3466)
@@ -451,7 +456,7 @@ class SoftMarginLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_MarginLoss):
-    """input where target is 1, max(0, margin - input) where it is -1.
+    """Hinge loss: input if target is 1, max(0, margin - input) if it is -1.
 
     >>> nn.HingeEmbeddingLoss(reduction="none")(torch.tensor([0.3, 0.3]), torch.tensor([1, -1]))
     tensor([0.3000, 0.7000])
@@ -471,7 +476,7 @@ class HingeEmbeddingLoss(_MarginLoss):
 
 
 class CosineEmbeddingLoss(_MarginLoss):
-    """1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
+    """Cosine loss: 1 - cos(input1, input2) if target is 1, max(0, cos - margin) if it is -1.
 
     >>> x, y = torch.tensor([[1., 0.], [1., 0.]]), torch.tensor([[0., 1.], [2., 0.]])
     >>> nn.CosineEmbeddingLoss(reduction="none")(x, y, torch.tensor([1, -1]))
@@ -485,7 +490,7 @@ class CosineEmbeddingLoss(_MarginLoss):
 
 
 class MarginRankingLoss(_MarginLoss):
-    """max(0, -target (input1 - input2) + margin), targets being 1 or -1.
+    """Ranking loss, max(0, -target (input1 - input2) + margin), for targets 1 or -1.
 
     >>> x, y = torch.tensor([1., 1.]), torch.tensor([3., 3.])
     >>> nn.MarginRankingLoss(reduction="none")(x, y, torch.tensor([1, -1]))
@@ -499,8 +504,9 @@ class MarginRankingLoss(_MarginLoss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """sum over i != target of max(0, margin - input[target] + input[i])^p / c; p is 1 or 2.
+    """Multi-class hinge loss; p is 1 or 2.
 
+    It is the sum over i != target of max(0, margin - input[target] + input[i])^p / c.
     Raises ValueError for another p or a weight that is not 1-D.
 
     >>> nn.MultiMarginLoss()(torch.tensor([[0.1, 0.2, 0.9]]), torch.tensor([2]))
@@ -539,9 +545,10 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """max(0, 1 - input[j] + input[i]) / c over targets j and all i that are none.
+    """Multi-label hinge loss, sum of max(0, 1 - input[j] + input[i]) / c.
 
-    The target lists classes, up to the first -1.
+    It runs over target classes j and all other classes i. The target lists classes, up to the
+    first -1.
 
     >>> nn.MultiLabelMarginLoss()(torch.tensor([[0.1, 0.2, 0.8]]), torch.tensor([[2, 0, -1]]))
     tensor(0.5000)
@@ -570,9 +577,9 @@ def _require_positive_margin(loss: str, margin: float) -> None:
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d being the p-norm.
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), for the p-norm d.
 
-    `swap` takes d(positive, negative) where that is less. Raises ValueError for a margin <= 0.
+    `swap` uses d(positive, negative) if it is smaller. Raises ValueError for a margin <= 0.
 
     >>> anchor, near, far = torch.tensor([[0.], [1.], [2.5]]).unsqueeze(1)
     >>> nn.TripletMarginLoss(margin=2.)(anchor, near, far)
@@ -610,7 +617,7 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss with a distance of one's own; by default PairwiseDistance.
+    """TripletMarginLoss with a custom distance; by default PairwiseDistance.
 
     >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: abs(x - y).sum(-1))
     >>> loss(torch.zeros(1, 2), torch.ones(1, 2), torch.full((1, 2), 1.25))
@@ -644,9 +651,9 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """-log of the probability of a target sequence under all its alignments.
+    """-log of the probability of a target sequence, summed over all its alignments.
 
-    log_probs (t, n, c), targets (n, s) or all in a row, lengths (n); `zero_infinity` gives 0 where
+    log_probs (t, n, c), targets (n, s) or concatenated, lengths (n); `zero_infinity` gives 0 if
     the target does not fit. Graves et al., 2006.
 
     >>> log_probs = torch.zeros(5, 1, 3).log_softmax(2)  # class 0 is the blank

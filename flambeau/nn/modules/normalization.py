@@ -35,7 +35,7 @@ class _ResponseNorm(Module):
 
 
 class LocalResponseNorm(_ResponseNorm):
-    """x / (k + alpha mean(x^2))^beta, the mean being over `size` neighbouring channels.
+    """x / (k + alpha mean(x^2))^beta, with the mean over `size` neighboring channels.
 
     Input (n, c, *). Krizhevsky et al., 2012.
 
@@ -48,9 +48,9 @@ class LocalResponseNorm(_ResponseNorm):
 
 
 class CrossMapLRN2d(_ResponseNorm):
-    """x / (k + alpha / size S)^beta of (n, c, h, w), S being x^2 summed over neighbouring channels.
+    """x / (k + alpha / size S)^beta of (n, c, h, w), with S summing x^2 over nearby channels.
 
-    The window reaches (size - 1) // 2 to either side. Raises ValueError for other dimensions.
+    The window spans (size - 1) // 2 channels on each side. Raises ValueError for other dimensions.
 
     >>> nn.CrossMapLRN2d(3)(torch.zeros(1, 4, 2, 2)).shape
     torch.Size([1, 4, 2, 2])
@@ -98,9 +98,10 @@ class _Scaled(Module):
 
 
 class LayerNorm(_Scaled):
-    """(x - mean) / sqrt(var + eps) weight + bias, over the last dimensions `normalized_shape`.
+    """Normalize over the last dimensions `normalized_shape`, then scale and shift.
 
-    weight and bias have that shape. Ba, Kiros and Hinton, 2016.
+    Computes (x - mean) / sqrt(var + eps) weight + bias; weight and bias have that shape. Ba, Kiros
+    and Hinton, 2016.
 
     >>> nn.LayerNorm(10)
     LayerNorm((10,), eps=1e-05, elementwise_affine=True, bias=True)
@@ -134,10 +135,10 @@ class LayerNorm(_Scaled):
 
 
 class GroupNorm(_Scaled):
-    """(x - mean) / sqrt(var + eps) over each of `num_groups` groups of channels of (n, c, *).
+    """Normalize each of `num_groups` channel groups of (n, c, *), then scale and shift.
 
-    weight and bias are per channel. Raises ValueError where the channels do not divide evenly.
-    Wu and He, 2018.
+    Computes (x - mean) / sqrt(var + eps) weight + bias, with weight and bias per channel. Raises
+    ValueError if the channels do not divide evenly. Wu and He, 2018.
 
     >>> nn.GroupNorm(2, 4)(torch.randn(1, 4, 8)).shape
     torch.Size([1, 4, 8])
@@ -175,9 +176,9 @@ class GroupNorm(_Scaled):
 
 
 class RMSNorm(Module):
-    """x / sqrt(mean(x^2) + eps) weight, over the last dimensions `normalized_shape`.
+    """Root mean square norm, x / sqrt(mean(x^2) + eps) weight, over `normalized_shape`.
 
-    eps None stands for the resolution of the dtype. Zhang and Sennrich, 2019.
+    eps None uses the resolution of the dtype. Zhang and Sennrich, 2019.
 
     >>> nn.RMSNorm(2)(torch.tensor([[3., 4.], [0.3, 0.4]]))
     tensor([[0.8485, 1.1314],

@@ -55,7 +55,7 @@ class _CircularPadNd(_ShownByPadding):
 
 
 class CircularPad1d(_CircularPadNd):
-    """Pads the last dimension of (n, c, w) or (c, w) with what is at its other end.
+    """Pad the last dimension of (n, c, w) or (c, w), wrapping around.
 
     >>> nn.CircularPad1d((1, 2))(torch.tensor([[1, 2, 3]]))
     tensor([[3, 1, 2, 3, 1, 2]])
@@ -70,7 +70,7 @@ class CircularPad1d(_CircularPadNd):
 
 
 class CircularPad2d(_CircularPadNd):
-    """Pads the last two dimensions of (n, c, h, w) or (c, h, w) with their other ends.
+    """Pad the last two dimensions of (n, c, h, w) or (c, h, w), wrapping around.
 
     >>> nn.CircularPad2d(1)(torch.tensor([[[1, 2], [3, 4]]]))
     tensor([[[4, 3, 4, 3],
@@ -88,7 +88,7 @@ class CircularPad2d(_CircularPadNd):
 
 
 class CircularPad3d(_CircularPadNd):
-    """Pads the last three dimensions of (n, c, d, h, w) or (c, d, h, w) with their other ends.
+    """Pad the last three dimensions of (n, c, d, h, w) or (c, d, h, w), wrapping around.
 
     >>> nn.CircularPad3d(1)(torch.zeros(1, 3, 4, 5)).shape
     torch.Size([1, 5, 6, 7])
@@ -118,7 +118,7 @@ class _ConstantPadNd(Module):
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """Pads the last dimension with `value`.
+    """Pad the last dimension with `value`.
 
     >>> nn.ConstantPad1d((1, 2), 9)(torch.tensor([[1, 2, 3]]))
     tensor([[9, 1, 2, 3, 9, 9]])
@@ -130,9 +130,9 @@ class ConstantPad1d(_ConstantPadNd):
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """Pads the last two dimensions with `value`.
+    """Pad the last two dimensions with `value`.
 
-    `padding` is one number or (left, right, top, bottom); a negative one cuts off.
+    `padding` is one number or (left, right, top, bottom); negative amounts crop.
 
     >>> nn.ConstantPad2d((1, 0, 0, -1), 9)(torch.tensor([[[1, 2], [3, 4]]]))
     tensor([[[9, 1, 2]]])
@@ -144,7 +144,7 @@ class ConstantPad2d(_ConstantPadNd):
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """Pads the last three dimensions with `value`.
+    """Pad the last three dimensions with `value`.
 
     >>> nn.ConstantPad3d(1, 0.5)(torch.zeros(1, 3, 4, 5)).shape
     torch.Size([1, 5, 6, 7])
@@ -156,7 +156,7 @@ class ConstantPad3d(_ConstantPadNd):
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Pads the last dimension with zeros.
+    """Pad the last dimension with zeros.
 
     >>> nn.ZeroPad1d((1, 2))(torch.tensor([[1, 2, 3]]))
     tensor([[0, 1, 2, 3, 0, 0]])
@@ -170,7 +170,7 @@ class ZeroPad1d(ConstantPad1d):
 
 
 class ZeroPad2d(ConstantPad2d):
-    """Pads the last two dimensions with zeros.
+    """Pad the last two dimensions with zeros.
 
     >>> nn.ZeroPad2d((1, 0, 0, 1))(torch.tensor([[[1, 2], [3, 4]]]))
     tensor([[[0, 1, 2],
@@ -186,7 +186,7 @@ class ZeroPad2d(ConstantPad2d):
 
 
 class ZeroPad3d(ConstantPad3d):
-    """Pads the last three dimensions with zeros.
+    """Pad the last three dimensions with zeros.
 
     >>> nn.ZeroPad3d(1)(torch.zeros(1, 3, 4, 5)).shape
     torch.Size([1, 5, 6, 7])
@@ -205,7 +205,7 @@ class _ReflectionPadNd(_ShownByPadding):
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """Pads the last dimension with its mirror image, the edge not repeated.
+    """Pad the last dimension with its reflection, not repeating the edge.
 
     >>> nn.ReflectionPad1d(2)(torch.tensor([[1, 2, 3]]))
     tensor([[3, 2, 1, 2, 3, 2, 1]])
@@ -217,7 +217,7 @@ class ReflectionPad1d(_ReflectionPadNd):
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """Pads the last two dimensions with their mirror image, the edges not repeated.
+    """Pad the last two dimensions with their reflection, not repeating the edges.
 
     >>> nn.ReflectionPad2d((1, 0, 1, 0))(torch.tensor([[[1., 2.], [3., 4.]]]))
     tensor([[[4., 3., 4.],
@@ -231,7 +231,7 @@ class ReflectionPad2d(_ReflectionPadNd):
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """Pads the last three dimensions with their mirror image, the edges not repeated.
+    """Pad the last three dimensions with their reflection, not repeating the edges.
 
     >>> nn.ReflectionPad3d(1)(torch.zeros(1, 3, 4, 5)).shape
     torch.Size([1, 5, 6, 7])
@@ -248,7 +248,7 @@ class _ReplicationPadNd(_ShownByPadding):
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """Pads the last dimension by repeating its edge.
+    """Pad the last dimension by repeating its edge.
 
     >>> nn.ReplicationPad1d(2)(torch.tensor([[1., 2., 3.]]))
     tensor([[1., 1., 1., 2., 3., 3., 3.]])
@@ -260,7 +260,7 @@ class ReplicationPad1d(_ReplicationPadNd):
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """Pads the last two dimensions by repeating their edges.
+    """Pad the last two dimensions by repeating their edges.
 
     >>> nn.ReplicationPad2d((1, 0, 1, 0))(torch.tensor([[[1., 2.], [3., 4.]]]))
     tensor([[[1., 1., 2.],
@@ -274,7 +274,7 @@ class ReplicationPad2d(_ReplicationPadNd):
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """Pads the last three dimensions by repeating their edges.
+    """Pad the last three dimensions by repeating their edges.
 
     >>> nn.ReplicationPad3d(1)(torch.zeros(1, 3, 4, 5)).shape
     torch.Size([1, 5, 6, 7])

@@ -59,7 +59,7 @@ def _described(key: Any, value: Any, kind: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters, all of them registered; tensors put into it become parameters.
+    """List of registered parameters; tensors added to it become parameters.
 
     >>> weights = nn.ParameterList([torch.zeros(2), torch.ones(3)])
     >>> len(weights), weights[1].requires_grad
@@ -96,13 +96,13 @@ class ParameterList(Module):
         return [name for name in super().__dir__() if not name.isdigit()]
 
     def append(self, value: Any) -> ParameterList:
-        """Add a value at the end."""
+        """Append a value."""
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> ParameterList:
-        """Add values at the end."""
+        """Append several values."""
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(
                 "ParameterList.extend should be called with an iterable, but got "
@@ -120,7 +120,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters, all of them registered; tensors become parameters.
+    """Dictionary of registered parameters; tensors added to it become parameters.
 
     >>> weights = nn.ParameterDict({"a": torch.zeros(2), "b": torch.ones(3)})
     >>> [(name, weight.requires_grad) for name, weight in weights.items()]
@@ -166,49 +166,49 @@ class ParameterDict(Module):
         return key in self._keys
 
     def copy(self) -> ParameterDict:
-        """Another container with the same values."""
+        """Return another container with the same values."""
         return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of a key, `default` being put there first if there is none."""
+        """Return the value of a key, inserting `default` first if it is missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Take all values out."""
+        """Remove all values."""
         for key in list(self._keys):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Take a value out and return it."""
+        """Remove a value and return it."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Take the last key and value out and return them."""
+        """Remove the last key and value and return them."""
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or `default`."""
+        """Return the value of a key, or `default`."""
         return self[key] if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A new container with one value under all the keys."""
+        """Return a new container with one value under every key."""
         return ParameterDict((key, default) for key in keys)
 
     def keys(self) -> KeysView[str]:
-        """The keys."""
+        """Return the keys."""
         return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Keys and values."""
+        """Return the (key, value) pairs."""
         return ((key, self[key]) for key in self._keys)
 
     def values(self) -> Iterable[Any]:
-        """The values."""
+        """Return the values."""
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:

@@ -11,7 +11,7 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """(*, c r^2, h, w) to (*, c, h r, w r), r being `upscale_factor`.
+    """Rearrange (*, c r^2, h, w) into (*, c, h r, w r), where r is `upscale_factor`.
 
     >>> nn.PixelShuffle(2)(torch.zeros(1, 8, 3, 3)).shape
     torch.Size([1, 2, 6, 6])
@@ -31,7 +31,7 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*, c, h r, w r) to (*, c r^2, h, w), r being `downscale_factor`.
+    """Rearrange (*, c, h r, w r) into (*, c r^2, h, w), where r is `downscale_factor`.
 
     >>> nn.PixelUnshuffle(2)(torch.zeros(1, 2, 6, 6)).shape
     torch.Size([1, 8, 3, 3])

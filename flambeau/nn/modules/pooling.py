@@ -66,7 +66,7 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """Largest of each window of (n, c, l); with `return_indices` also where it was.
+    """Maximum of each window of (n, c, l), optionally with its index (`return_indices`).
 
     >>> nn.MaxPool1d(2, stride=1)(torch.tensor([[[1., 3., 2., 0.]]]))
     tensor([[[3., 3., 2.]]])
@@ -85,7 +85,7 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """Largest of each window of (n, c, h, w); with `return_indices` also where it was.
+    """Maximum of each window of (n, c, h, w), optionally with its index (`return_indices`).
 
     >>> nn.MaxPool2d(2)(torch.arange(16.).reshape(1, 1, 4, 4))
     tensor([[[[ 5.,  7.],
@@ -105,7 +105,7 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """Largest of each window of (n, c, d, h, w); with `return_indices` also where it was.
+    """Maximum of each window of (n, c, d, h, w), optionally with its index (`return_indices`).
 
     >>> nn.MaxPool3d(2)(torch.arange(8.).reshape(1, 1, 2, 2, 2))
     tensor([[[[[7.]]]]])
@@ -147,7 +147,7 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts each maximum back where MaxPool1d's indices say, among zeros.
+    """Place each maximum at its MaxPool1d index, with zeros elsewhere.
 
     >>> y, indices = nn.MaxPool1d(2, return_indices=True)(torch.tensor([[[1., 3., 2., 0.]]]))
     >>> nn.MaxUnpool1d(2)(y, indices)
@@ -165,7 +165,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts each maximum back where MaxPool2d's indices say, among zeros.
+    """Place each maximum at its MaxPool2d index, with zeros elsewhere.
 
     >>> y, indices = nn.MaxPool2d(2, return_indices=True)(torch.arange(4.).reshape(1, 1, 2, 2))
     >>> nn.MaxUnpool2d(2)(y, indices)
@@ -184,7 +184,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts each maximum back where MaxPool3d's indices say, among zeros.
+    """Place each maximum at its MaxPool3d index, with zeros elsewhere.
 
     >>> y, indices = nn.MaxPool3d(2, return_indices=True)(torch.zeros(1, 3, 4, 4, 4))
     >>> y.shape, nn.MaxUnpool3d(2)(y, indices).shape
@@ -268,7 +268,7 @@ class _DivisiblePool(_AvgPoolNd):
 
 
 class AvgPool2d(_DivisiblePool):
-    """Mean of each window of (n, c, h, w), or its sum over `divisor_override`.
+    """Mean of each window of (n, c, h, w), or its sum divided by `divisor_override`.
 
     >>> nn.AvgPool2d(2)(torch.arange(16.).reshape(1, 1, 4, 4))
     tensor([[[[ 2.5000,  4.5000],
@@ -288,7 +288,7 @@ class AvgPool2d(_DivisiblePool):
 
 
 class AvgPool3d(_DivisiblePool):
-    """Mean of each window of (n, c, d, h, w), or its sum over `divisor_override`.
+    """Mean of each window of (n, c, d, h, w), or its sum divided by `divisor_override`.
 
     >>> nn.AvgPool3d(2)(torch.arange(8.).reshape(1, 1, 2, 2, 2))
     tensor([[[[[3.5000]]]]])
@@ -338,7 +338,7 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """Max pooling of (n, c, h, w) to a size or by a ratio, over windows placed at random.
+    """Max-pool (n, c, h, w) to a size or by a ratio, over randomly placed windows.
 
     Graham, Fractional Max-Pooling, 2014.
 
@@ -422,7 +422,7 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """p-norm of each window of (n, c, l), p being `norm_type`.
+    """p-norm of each window of (n, c, l), where p is `norm_type`.
 
     >>> nn.LPPool1d(2, 2)(torch.tensor([[[3., 4., 0., 5.]]]))
     tensor([[[5., 5.]]])
@@ -435,7 +435,7 @@ class LPPool1d(_LPPoolNd):
 
 
 class LPPool2d(_LPPoolNd):
-    """p-norm of each window of (n, c, h, w), p being `norm_type`.
+    """p-norm of each window of (n, c, h, w), where p is `norm_type`.
 
     >>> nn.LPPool2d(1, 2)(torch.arange(4.).reshape(1, 1, 2, 2))
     tensor([[[[6.]]]])
@@ -448,7 +448,7 @@ class LPPool2d(_LPPoolNd):
 
 
 class LPPool3d(_LPPoolNd):
-    """p-norm of each window of (n, c, d, h, w), p being `norm_type`.
+    """p-norm of each window of (n, c, d, h, w), where p is `norm_type`.
 
     >>> nn.LPPool3d(2, 2)(torch.zeros(1, 3, 4, 6, 8)).shape
     torch.Size([1, 3, 2, 3, 4])
@@ -471,7 +471,7 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Max pooling of (n, c, l) to `output_size`, with windows to suit.
+    """Max-pool (n, c, l) to `output_size`, choosing the windows to fit.
 
     >>> nn.AdaptiveMaxPool1d(2)(torch.tensor([[[0., 2., 4., 6.]]]))
     tensor([[[2., 6.]]])
@@ -482,7 +482,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Max pooling of (n, c, h, w) to `output_size`; None keeps a dimension as it is.
+    """Max-pool (n, c, h, w) to `output_size`; None keeps the size of a dimension.
 
     >>> nn.AdaptiveMaxPool2d((None, 1))(torch.arange(4.).reshape(1, 1, 2, 2))
     tensor([[[[1.],
@@ -494,7 +494,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Max pooling of (n, c, d, h, w) to `output_size`; None keeps a dimension as it is.
+    """Max-pool (n, c, d, h, w) to `output_size`; None keeps the size of a dimension.
 
     >>> nn.AdaptiveMaxPool3d(2)(torch.zeros(1, 3, 8, 5, 6)).shape
     torch.Size([1, 3, 2, 2, 2])
@@ -514,7 +514,7 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Average pooling of (n, c, l) to `output_size`, with windows to suit.
+    """Average-pool (n, c, l) to `output_size`, choosing the windows to fit.
 
     >>> nn.AdaptiveAvgPool1d(2)(torch.tensor([[[0., 2., 4., 6.]]]))
     tensor([[[1., 5.]]])
@@ -525,7 +525,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Average pooling of (n, c, h, w) to `output_size`; None keeps a dimension as it is.
+    """Average-pool (n, c, h, w) to `output_size`; None keeps the size of a dimension.
 
     >>> nn.AdaptiveAvgPool2d(1)(torch.arange(16.).reshape(1, 1, 4, 4))
     tensor([[[[7.5000]]]])
@@ -536,7 +536,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Average pooling of (n, c, d, h, w) to `output_size`; None keeps a dimension as it is.
+    """Average-pool (n, c, d, h, w) to `output_size`; None keeps the size of a dimension.
 
     >>> nn.AdaptiveAvgPool3d((1, None, 2))(torch.zeros(1, 3, 8, 5, 6)).shape
     torch.Size([1, 3, 1, 5, 2])

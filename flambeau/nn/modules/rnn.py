@@ -16,7 +16,7 @@ __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "R
 
 
 def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
-    """`tensor.index_select(dim, permutation)`, which is to be preferred."""
+    """Deprecated: use `tensor.index_select(dim, permutation)`."""
     warn(
         "`apply_permutation` is deprecated, "
         "please use `tensor.index_select(dim, permutation)` instead",
@@ -29,15 +29,14 @@ _NO_PROJECTION = "proj_size argument is only supported for LSTM, not RNN or GRU"
 
 
 class RNN(RNNBase):
-    """h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh), or relu, over `num_layers` layers.
+    """Elman RNN, h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh), of `num_layers` layers.
 
     RNN(input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
-    dropout=0.0, bidirectional=False). Input (l, n, input_size), with `batch_first` (n, l, ...),
-    unbatched (l, ...), or a PackedSequence; returns the output (l, n, directions hidden_size) and
-    the last hidden state (num_layers directions, n, hidden_size), which is also the shape of hx.
-    Raises ValueError for `proj_size` or another nonlinearity.
-
-    Elman, 1990.
+    dropout=0.0, bidirectional=False). `nonlinearity` "relu" replaces tanh. Input (l, n,
+    input_size), with `batch_first` (n, l, ...), unbatched (l, ...), or a PackedSequence. Return the
+    output (l, n, directions hidden_size) and the last hidden state (num_layers directions, n,
+    hidden_size), which is also the shape of hx. Raises ValueError for `proj_size` or another
+    nonlinearity. Elman, 1990.
 
     >>> output, h = nn.RNN(4, 8, num_layers=2, batch_first=True)(torch.zeros(2, 5, 4))
     >>> output.shape, h.shape
@@ -68,11 +67,11 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory: c_t = f c_(t-1) + i g, h_t = o tanh(c_t), over `num_layers` layers.
+    """Long short-term memory: c_t = f c_(t-1) + i g, h_t = o tanh(c_t), in `num_layers` layers.
 
     LSTM(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-    bidirectional=False, proj_size=0). Shapes as in RNN; the state is a pair (h, c), h being
-    proj_size wide where that is given. Hochreiter and Schmidhuber, 1997.
+    bidirectional=False, proj_size=0). Shapes as in RNN; the state is a pair (h, c), with h of
+    width proj_size if that is given. Hochreiter and Schmidhuber, 1997.
 
     >>> nn.LSTM(10, 20, 2)
     LSTM(10, 20, num_layers=2)
@@ -84,13 +83,13 @@ class LSTM(RNNBase):
     def get_expected_cell_size(
         self, input: Tensor, batch_sizes: Tensor | None
     ) -> tuple[int, int, int]:
-        """(num_layers directions, batch, hidden_size)."""
+        """Return (num_layers directions, batch, hidden_size)."""
         return self._flambeau_state_shape(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(
         self, input: Tensor, hidden: tuple[Tensor, Tensor], batch_sizes: Tensor | None
     ) -> None:
-        """Raise where the input, h or c do not fit."""
+        """Raise if the input, h or c does not fit."""
         self.check_input(input, batch_sizes)
         sizes = (
             self.get_expected_hidden_size(input, batch_sizes),
@@ -124,7 +123,7 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent unit: h_t = (1 - z) n + z h_(t-1), over `num_layers` layers.
+    """Gated recurrent unit: h_t = (1 - z) n + z h_(t-1), in `num_layers` layers.
 
     GRU(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
     bidirectional=False). Shapes as in RNN. The reset gate multiplies W_hn h + b_hn, as in cuDNN,
@@ -148,7 +147,7 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """Parameters and checks of a cell with `num_chunks` gates.
+    """Base class of cells: parameters and checks for `num_chunks` gates.
 
     >>> cell = nn.RNNCellBase(4, 8, bias=True, num_chunks=3)
     >>> {name: tuple(p.shape) for name, p in cell.named_parameters()}
@@ -188,7 +187,7 @@ class RNNCellBase(Module):
         return ", ".join(parts)
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew."""
+        """Reinitialize all parameters."""
         _reset_uniform(self)
 
     def _flambeau_weights(self) -> tuple:
@@ -221,7 +220,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN: input (n, input_size), hx and result (n, hidden_size), n optional.
+    """One RNN step: input (n, input_size), hx and result (n, hidden_size), n optional.
 
     >>> cell, h = nn.RNNCell(4, 8), torch.zeros(2, 8)
     >>> for x in torch.zeros(5, 2, 4):
@@ -251,7 +250,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM: input (n, input_size), hx and result a pair (h, c), n optional.
+    """One LSTM step: input (n, input_size), hx and result a pair (h, c), n optional.
 
     >>> cell, state = nn.LSTMCell(4, 8), (torch.zeros(2, 8), torch.zeros(2, 8))
     >>> for x in torch.zeros(5, 2, 4):
@@ -287,7 +286,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU: input (n, input_size), hx and result (n, hidden_size), n optional.
+    """One GRU step: input (n, input_size), hx and result (n, hidden_size), n optional.
 
     >>> cell, h = nn.GRUCell(4, 8), torch.zeros(2, 8)
     >>> for x in torch.zeros(5, 2, 4):

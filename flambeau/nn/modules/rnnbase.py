@@ -37,7 +37,7 @@ def _reset_uniform(module: Any) -> None:
 
 
 class RNNBase(Module):
-    """Parameters, checks and the way in and out, common to RNN, LSTM and GRU.
+    """Base class of RNN, LSTM and GRU: parameters, checks and input and output handling.
 
     >>> layer = nn.RNNBase("LSTM", 4, 8, bidirectional=True)
     >>> [name for name, _ in layer.named_parameters()][:5]
@@ -116,14 +116,14 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def flatten_parameters(self) -> None:
-        """Do nothing: there is no cuDNN whose memory layout the weights would have to follow."""
+        """Do nothing; without cuDNN, weights need no particular memory layout."""
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew."""
+        """Reinitialize all parameters."""
         _reset_uniform(self)
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
-        """Raise where dtype (ValueError) or shape (RuntimeError) do not fit the weights."""
+        """Raise ValueError for a dtype, RuntimeError for a shape, that does not fit the weights."""
         weight_dtype = getattr(self, self._flat_weights_names[0]).dtype
         if input.dtype != weight_dtype:
             raise ValueError(
@@ -150,7 +150,7 @@ class RNNBase(Module):
     def get_expected_hidden_size(
         self, input: Tensor, batch_sizes: Tensor | None
     ) -> tuple[int, int, int]:
-        """(num_layers directions, batch, proj_size or hidden_size)."""
+        """Return (num_layers directions, batch, proj_size or hidden_size)."""
         return self._flambeau_state_shape(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def check_hidden_size(
@@ -159,17 +159,17 @@ class RNNBase(Module):
         expected_hidden_size: tuple[int, int, int],
         msg: str = "Expected hidden size {}, got {}",
     ) -> None:
-        """Raise RuntimeError where `hx` has another shape."""
+        """Raise RuntimeError if `hx` has a different shape."""
         if tuple(hx.shape) != tuple(expected_hidden_size):
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """Raise where the input or the hidden state do not fit."""
+        """Raise if the input or the hidden state does not fit."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """The hidden state with its batch in another order."""
+        """Return the hidden state with its batch reordered."""
         if permutation is None:
             return hx
         return _each(hx, lambda state: state.index_select(1, permutation))

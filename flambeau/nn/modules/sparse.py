@@ -60,10 +60,10 @@ def _require_matrix(embeddings: Tensor) -> tuple[int, int]:
 
 
 class Embedding(_Table):
-    """Rows of `weight` by index: (*) of integers to (*, embedding_dim).
+    """Lookup table: map indices (*) to rows of `weight`, (*, embedding_dim).
 
-    The row `padding_idx` starts at zero and gets no gradient. `max_norm` rescales, in place, the
-    rows that are looked up; `scale_grad_by_freq` divides gradients by how often an index occurs.
+    The row `padding_idx` starts at zero and gets no gradient. `max_norm` rescales looked-up rows
+    in place; `scale_grad_by_freq` divides gradients by the frequency of each index.
     Raises AssertionError for a padding_idx outside the table.
 
     >>> nn.Embedding(10, 3)(torch.tensor([[1, 2], [4, 9]])).shape
@@ -126,7 +126,7 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:
-        """An Embedding whose table is `embeddings`, (num, dim), not copied; frozen by default."""
+        """Return an Embedding sharing the table `embeddings` (num, dim), frozen by default."""
         rows, columns = _require_matrix(embeddings)
         return cls(
             num_embeddings=rows,
@@ -142,10 +142,10 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sum, mean or maximum of the rows of each bag of indices, without the rows in between.
+    """Sum, mean or maximum of the rows of each bag of indices, without storing the rows.
 
     Input (n, bag) gives (n, embedding_dim); a flat input takes `offsets`, where each bag begins.
-    `per_sample_weights` weighs the rows, for mode "sum". Indices equal to padding_idx do not count.
+    `per_sample_weights` weights the rows, for mode "sum". Indices equal to padding_idx are skipped.
 
     >>> table = torch.tensor([[1., 2.], [3., 4.], [5., 6.]])
     >>> bag = nn.EmbeddingBag.from_pretrained(table, mode="sum")
@@ -225,7 +225,7 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """An EmbeddingBag on the table `embeddings`, (num, dim), not copied; frozen by default."""
+        """Return an EmbeddingBag sharing the table `embeddings` (num, dim), frozen by default."""
         rows, columns = _require_matrix(embeddings)
         bag = cls(
             num_embeddings=rows,

@@ -70,10 +70,10 @@ def _feed_forward(layer: Any, d_model: int, width: int, dropout: float, **option
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each added to its input and normalised.
+    """Self-attention and a feed-forward network, each with a residual and layer norm.
 
-    src (l, n, d_model), with `batch_first` (n, l, d_model), or unbatched; so is the output.
-    `norm_first` normalises before each part, not after. Masks as in MultiheadAttention.
+    src (l, n, d_model), with `batch_first` (n, l, d_model), or unbatched; the output has its shape.
+    `norm_first` normalizes before each part instead of after. Masks as in MultiheadAttention.
 
     >>> layer = nn.TransformerEncoderLayer(8, nhead=2, dim_feedforward=16, batch_first=True)
     >>> causal = nn.Transformer.generate_square_subsequent_mask(5)
@@ -162,7 +162,7 @@ class TransformerDecoderLayer(Module):
     """Self-attention, attention to the encoder's output, and a feed-forward network.
 
     tgt (t, n, d_model) and memory (s, n, d_model), with `batch_first` n first, or unbatched; the
-    output has tgt's shape. Masks as in MultiheadAttention.
+    output has the shape of tgt. Masks as in MultiheadAttention.
 
     >>> layer = nn.TransformerDecoderLayer(8, nhead=2, dim_feedforward=16, batch_first=True)
     >>> layer(torch.zeros(3, 5, 8), memory=torch.zeros(3, 7, 8)).shape
@@ -322,10 +322,10 @@ def _left_aligned(mask: Tensor) -> bool:
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of an encoder layer in a row, then `norm`.
+    """Stack of `num_layers` copies of an encoder layer, then `norm`.
 
-    As in PyTorch, eval mode without gradients gives zeros (normalised by `norm`) at the places
-    that src_key_padding_mask bars, where `enable_nested_tensor` and the layer allow.
+    As in PyTorch, eval mode without gradients outputs zeros (normalized by `norm`) at positions
+    masked by src_key_padding_mask, if `enable_nested_tensor` and the layer allow it.
 
     >>> layer = nn.TransformerEncoderLayer(8, nhead=2, dim_feedforward=16, batch_first=True)
     >>> encoder = nn.TransformerEncoder(layer, num_layers=2)
@@ -391,7 +391,7 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """`num_layers` copies of a decoder layer in a row, then `norm`.
+    """Stack of `num_layers` copies of a decoder layer, then `norm`.
 
     >>> layer = nn.TransformerDecoderLayer(8, nhead=2, dim_feedforward=16, batch_first=True)
     >>> decoder = nn.TransformerDecoder(layer, num_layers=2)
@@ -439,10 +439,10 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder of src and a decoder of tgt that attends to what the encoder made of it.
+    """Encode src, then decode tgt with attention to the encoder's output.
 
     src (s, n, d_model), tgt (t, n, d_model), with `batch_first` n first, or unbatched; the output
-    has tgt's shape. Raises RuntimeError where batches differ or features are not d_model.
+    has the shape of tgt. Raises RuntimeError if batches differ or features are not d_model.
 
     Vaswani et al., 2017.
 
@@ -530,7 +530,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """The causal mask: (sz, sz), -inf above the diagonal and 0 elsewhere."""
+        """Return the causal mask: (sz, sz), -inf above the diagonal and 0 elsewhere."""
         return _generate_square_subsequent_mask(sz, device=device, dtype=dtype)
 
     def _reset_parameters(self) -> None:

@@ -11,7 +11,7 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Resizes (n, c, *) to `size` or by `scale_factor`; modes as in `F.interpolate`.
+    """Resize (n, c, *) to `size` or by `scale_factor`; modes as in `F.interpolate`.
 
     >>> nn.Upsample(scale_factor=2)(torch.tensor([[[1., 2.]]]))
     tensor([[[1., 1., 2., 2.]]])
@@ -57,7 +57,7 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample of (n, c, h, w) to the nearest element.
+    """Upsample (n, c, h, w) to the nearest element.
 
     >>> nn.UpsamplingNearest2d(scale_factor=2)(torch.tensor([[[[1., 2.]]]]))
     tensor([[[[1., 1., 2., 2.],
@@ -71,7 +71,7 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample of (n, c, h, w), bilinear with aligned corners.
+    """Upsample (n, c, h, w) bilinearly with aligned corners.
 
     >>> nn.UpsamplingBilinear2d(size=(1, 3))(torch.tensor([[[[1., 2.]]]]))
     tensor([[[[1.0000, 1.5000, 2.0000]]]])

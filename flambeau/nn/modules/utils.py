@@ -49,7 +49,7 @@ def _settings(module: Any, *names: str) -> str:
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
-    """Take `prefix` off the keys of a state_dict that start with it, in place.
+    """Strip `prefix` from the keys of a state_dict that start with it, in place.
 
     >>> state = {"module.weight": 1, "bias": 2}
     >>> consume_prefix_in_state_dict_if_present(state, "module.")

@@ -57,7 +57,7 @@ class Overload:
 
 
 class Packet:
-    """An operator with all its overloads, which are attributes."""
+    """An operator with its overloads as attributes."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -81,7 +81,7 @@ class Packet:
         return result
 
     def overloads(self) -> list[str]:
-        """The names of the overloads that optimizers ask for; all work."""
+        """Return the names of the overloads that optimizers ask for; all of them work."""
         return ["Scalar", "List", "ScalarList", "Tensor", "default"]
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class Packet:
 
 
 class Namespace:
-    """torch.ops.aten itself: a packet for each name."""
+    """`torch.ops.aten`: one packet per operator name."""
 
     def __getattr__(self, name: str) -> Packet:
         if name.startswith("__"):

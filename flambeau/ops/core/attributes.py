@@ -13,7 +13,7 @@ from .registry import answers_from_values
 
 
 def is_complex(input: Tensor) -> bool:
-    """Whether the dtype is complex.
+    """Return whether the dtype is complex.
 
     >>> torch.is_complex(torch.tensor([1j]))
     True
@@ -25,7 +25,7 @@ def is_complex(input: Tensor) -> bool:
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is floating.
+    """Return whether the dtype is floating point.
 
     >>> torch.is_floating_point(torch.tensor([1]))
     False
@@ -37,7 +37,7 @@ def is_floating_point(input: Tensor) -> bool:
 
 
 def is_signed(input: Tensor) -> bool:
-    """Whether the dtype has negative numbers.
+    """Return whether the dtype can hold negative numbers.
 
     >>> torch.is_signed(torch.tensor([1]))
     True
@@ -46,7 +46,7 @@ def is_signed(input: Tensor) -> bool:
 
 
 def is_conj(input: Tensor) -> bool:
-    """Whether the tensor is a lazy conjugate: never.
+    """Return whether the tensor is a lazy conjugate; always False.
 
     >>> torch.is_conj(torch.tensor([1j]))
     False
@@ -55,7 +55,7 @@ def is_conj(input: Tensor) -> bool:
 
 
 def is_neg(input: Tensor) -> bool:
-    """Whether the tensor is a lazy negative: never.
+    """Return whether the tensor is a lazy negation; always False.
 
     >>> torch.is_neg(torch.zeros(2))
     False
@@ -64,7 +64,7 @@ def is_neg(input: Tensor) -> bool:
 
 
 def is_inference(input: Tensor) -> bool:
-    """Whether the tensor was made in inference mode.
+    """Return whether the tensor was created in inference mode.
 
     >>> torch.is_inference(torch.zeros(2))
     False
@@ -73,7 +73,7 @@ def is_inference(input: Tensor) -> bool:
 
 
 def is_distributed(input: Tensor) -> bool:
-    """Whether the tensor is spread over processes: never.
+    """Return whether the tensor is distributed over processes; always False.
 
     >>> torch.is_distributed(torch.zeros(2))
     False
@@ -83,7 +83,7 @@ def is_distributed(input: Tensor) -> bool:
 
 @answers_from_values
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the only element is not zero; RuntimeError when there is not just one.
+    """Return whether the only element is nonzero; RuntimeError unless there is exactly one.
 
     >>> torch.is_nonzero(torch.tensor([3.]))
     True
@@ -95,7 +95,7 @@ def is_nonzero(input: Tensor) -> bool:
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether both have the same shape.
+    """Return whether both tensors have the same shape.
 
     >>> torch.is_same_size(torch.zeros(2), torch.zeros(3))
     False
@@ -104,7 +104,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 
 def numel(input: Tensor) -> int:
-    """How many elements there are.
+    """Return the number of elements.
 
     >>> torch.numel(torch.zeros(2, 3))
     6
@@ -116,7 +116,7 @@ def numel(input: Tensor) -> int:
 
 
 def get_device(input: Tensor) -> int:
-    """The index of the GPU: -1 on the CPU.
+    """Return the index of the GPU; -1 for the CPU.
 
     >>> torch.get_device(torch.zeros(2))
     -1
@@ -125,7 +125,7 @@ def get_device(input: Tensor) -> int:
 
 
 def detach(input: Tensor) -> Tensor:
-    """The same memory without history.
+    """Return a tensor that shares the memory but is detached from the graph.
 
     >>> torch.detach(torch.tensor([1.], requires_grad=True) * 2)
     tensor([2.])
@@ -137,7 +137,7 @@ def detach(input: Tensor) -> Tensor:
 
 
 def detach_(input: Tensor) -> Tensor:
-    """Cut the tensor from its history, in place.
+    """Detach the tensor from the graph, in place.
 
     >>> y = (torch.ones(2, requires_grad=True) * 2).detach_()
     >>> y.requires_grad, y.is_leaf
@@ -147,10 +147,10 @@ def detach_(input: Tensor) -> Tensor:
 
 
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """The axes from the one with the largest stride to that with the smallest.
+    """Return the axes ordered from largest to smallest stride.
 
-    With `ambiguity_check` True, raises RuntimeError where axes of length 1 or equal strides allow
-    several orders; with a list of memory formats, only where not exactly one of them fits.
+    With `ambiguity_check` True, raises RuntimeError if axes of length 1 or equal strides allow
+    several orders; a list of memory formats permits that if exactly one of them fits.
 
     >>> torch.zeros(2, 3).t().dim_order()
     (1, 0)
@@ -169,7 +169,7 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 
 
 def dense_dim(self: Tensor) -> int:
-    """How many axes are dense: all.
+    """Return the number of dense axes: all of them.
 
     >>> torch.zeros(2, 3).dense_dim()
     2
@@ -178,7 +178,7 @@ def dense_dim(self: Tensor) -> int:
 
 
 def sparse_dim(self: Tensor) -> int:
-    """How many axes are sparse: none.
+    """Return the number of sparse axes: 0.
 
     >>> torch.zeros(2, 3).sparse_dim()
     0
@@ -187,7 +187,7 @@ def sparse_dim(self: Tensor) -> int:
 
 
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
-    """The tensor, in another dtype where one is given: it is dense already.
+    """Return the tensor, which is already dense, cast to a dtype if one is given.
 
     >>> torch.zeros(2).to_dense()
     tensor([0., 0.])

@@ -20,7 +20,7 @@ from .errors import not_a_tensor
 
 
 class Policy(Enum):
-    """What autocast does to the floating inputs of an operator, which declares it."""
+    """How autocast casts the floating-point inputs of an operator."""
 
     LOWER = auto()  # cast to the region's dtype
     FULL = auto()  # cast to float32
@@ -47,7 +47,7 @@ STATE = _State()
 
 
 def cast_inputs(policy: Policy, values: Any) -> tuple[Any, ...]:
-    """Cast an operator's arguments as its policy asks, in this thread."""
+    """Cast an operator's arguments according to its policy, in this thread."""
     if not STATE.enabled or policy is Policy.AS_IS:
         return tuple(values)
     if policy is Policy.WIDEST:
@@ -101,18 +101,18 @@ def autocasting(
 
 
 def autocast_now() -> tuple | None:
-    """This thread's autocast dtype, as a tuple; None if autocast is off."""
+    """Return this thread's autocast dtype as a tuple, or None if autocast is off."""
     return (STATE.dtype,) if AUTOCAST.count and STATE.enabled else None
 
 
 def autocast_settings() -> tuple[bool, dtype, bool]:
-    """What `with_autocast_settings` restores."""
+    """Return the settings that `with_autocast_settings` restores."""
     return STATE.enabled, STATE.dtype, STATE.cache
 
 
 @contextmanager
 def with_autocast_settings(settings: tuple[bool, dtype, bool]) -> Iterator[None]:
-    """A region of this thread with the settings that were read earlier."""
+    """Context in which this thread uses the settings read earlier."""
     before = autocast_settings()
     _apply(settings)
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def canonical_dim(dim: int, ndim: int) -> int:
-    """`dim` counted from the front; IndexError when a tensor of `ndim` axes has no such axis."""
+    """Return `dim` as a non-negative axis; IndexError if `ndim` axes do not include it."""
     n = ndim or 1
     if dim.__class__ is not int:
         dim = _as_int(dim)
@@ -25,7 +25,7 @@ def _as_int(dim: Any) -> int:
 
 
 def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """The axes that `dim` names, all of them for None or an empty sequence; no axis twice."""
+    """Return the axes in `dim`, or all for None or an empty sequence; duplicates raise."""
     if dim is None:
         return tuple(range(ndim))
     if not isinstance(dim, (tuple, list)):
@@ -46,5 +46,5 @@ def _check_scalar(dim: int) -> tuple[int, ...]:
 
 
 def means_all_axes(dim: Any) -> bool:
-    """Whether `dim` is an empty sequence, which stands for all axes."""
+    """Return whether `dim` is an empty sequence, which selects all axes."""
     return isinstance(dim, (tuple, list)) and not dim

@@ -40,7 +40,7 @@ _ITERATOR = Layout.ITERATOR
 
 
 def build(operator: Operator) -> Callable:
-    """The public function of an operator; publishes its in-place twin."""
+    """Build the public function of an operator, and publish its in-place twin."""
     if operator.kind is Kind.COMPOSITE:
         shown = name_in_errors(operator)
         body: Any = _numpy_named(shown, operator.body) if operator.numpy_names else operator.body
@@ -76,7 +76,7 @@ def _name(function: Any, operator: Operator) -> Any:
 
 
 def as_array(y: Any) -> np.ndarray:
-    """A body's result as an array: NumPy returns scalars for 0-dim results."""
+    """Return a body's result as an array; NumPy returns scalars for 0-dim results."""
     return y if isinstance(y, _ndarray) else np.asarray(y)
 
 

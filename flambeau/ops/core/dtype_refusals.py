@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def not_implemented(operator: Operator, kind: dtype) -> NotImplementedError:
-    """The error for a dtype that an operator does not know."""
+    """Return the error for a dtype that an operator does not support."""
     return NotImplementedError(f"\"{operator.name}_cpu\" not implemented for '{legacy_name(kind)}'")
 
 
 class Refusal:
-    """Raises an error where operands meet in one of some categories of dtypes.
+    """Raises an error if operands promote to one of some categories of dtypes.
 
     `error` makes the exception from the operator and the dtype.
     """
@@ -39,7 +39,7 @@ class Refusal:
 
 
 def as_kernel(name: str) -> Callable[[Operator, dtype], Exception]:
-    """The usual error under the name of PyTorch's kernel."""
+    """Return the usual error under the name of PyTorch's kernel."""
     return lambda operator, kind: NotImplementedError(
         f"\"{name}\" not implemented for '{legacy_name(kind)}'"
     )

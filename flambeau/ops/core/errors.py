@@ -75,7 +75,7 @@ def _tensors(args: tuple) -> list[Tensor]:
 
 
 def check_sequence(operator: Operator, position: int, value: Any) -> None:
-    """TypeError unless the argument is a tuple or a list of tensors."""
+    """Raise TypeError unless the argument is a tuple or list of tensors."""
     if not isinstance(value, (list, tuple)):
         raise TypeError(
             f"{operator.name}(): argument '{operator.names[position]}' (position {position + 1}) "
@@ -102,13 +102,13 @@ def _refused_argument(operator: Operator, args: tuple) -> TypeError | None:
 
 
 def not_this_tensor(name: str, argument: str, position: int, value: Any) -> TypeError:
-    """PyTorch's TypeError for an argument that has to be a tensor, with the way to make it one."""
+    """Return PyTorch's TypeError for an argument that must be a tensor, with advice."""
     return noted(TypeError(f"{name}(): argument '{argument}' (position {position + 1}) must be "
                            f"Tensor, not {c_class_name(value)}"), advise_on_array(value))
 
 
 def no_overload(name: str, arguments: Sequence[str], operands: Sequence[Any]) -> TypeError:
-    """PyTorch's TypeError of a function whose second operand is a tensor or a number."""
+    """Return PyTorch's TypeError of a function whose second operand is a tensor or number."""
     kinds = ", ".join(c_class_name(x) for x in operands)
     takes = "".join(f" * (Tensor {arguments[0]}, {kind} {arguments[1]}, *, Tensor out = None)\n"
                     for kind in ("Tensor", "Number"))
@@ -117,14 +117,14 @@ def no_overload(name: str, arguments: Sequence[str], operands: Sequence[Any]) ->
 
 
 def advise_on_array(value: Any) -> str | None:
-    """The note for a NumPy array in a tensor's place, None for anything else."""
+    """Return the note for a NumPy array in a tensor's place, None for anything else."""
     if not isinstance(value, np.ndarray):
         return None
     return "torch.from_numpy(array) is a tensor that shares the array's memory."
 
 
 def name_in_errors(operator: Operator) -> str:
-    """PyTorch's name of a composite in its errors: that of linalg's norm is linalg_norm."""
+    """Return PyTorch's name of a composite in its errors, such as linalg_norm for linalg's norm."""
     name, home = operator.name.lstrip("_"), operator.expose[0] if operator.expose else ""
     return f"{home}_{name}" if home in ("linalg", "fft", "special") \
         and not name.startswith(home) else name
@@ -215,5 +215,5 @@ def broadcast_mismatch(shapes: list[tuple[int, ...]]) -> str | None:
 
 
 def describe(tensors: list[Tensor]) -> str:
-    """Shapes and dtypes, for a message."""
+    """Return shapes and dtypes for a message."""
     return ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors) or "no tensors"

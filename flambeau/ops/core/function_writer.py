@@ -60,7 +60,7 @@ def write_function(operator: Operator) -> tuple[str, Callable]:
 
 
 def wrap_several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor | None, ...]:
-    """The tensors of an operator with several outputs."""
+    """Wrap the results of an operator with several outputs as tensors."""
     if operator.kind is Kind.VIEW:
         return tuple([view_of(source, y) for y in arrays])
     return tuple([None if y is None else wrap(y) for y in arrays])  # sooner than a generator

@@ -256,7 +256,7 @@ def reads_self(operator: Operator) -> bool:
 
 
 def adopt(self: Tensor, y: Tensor) -> None:
-    """Give `self`, into which `y` was written, the history of `y`."""
+    """Give `self`, which `y` was written into, the history of `y`."""
     node, counter = y._node, self._counter
     if node is None:
         return
@@ -278,7 +278,7 @@ def assign(self: Tensor, y: Tensor, name: str) -> Tensor:
 
 
 def overwrite(self: Tensor, name: str, function: Callable, *args: Any, **kwargs: Any) -> Tensor:
-    """Write function(self, ...) into `self`; where the tape may keep the old value, a copy."""
+    """Write function(self, ...) into `self`; use a copy if the tape may keep the old value."""
     recorded = MODE.grad and (check_writable(self, name) or _requires(args)
                               or _requires(kwargs.values()))
     old = before_write(self, True) if recorded else self

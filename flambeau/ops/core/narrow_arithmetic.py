@@ -34,7 +34,7 @@ _KERNELS = {
 def compute_narrow(
     operator: Operator, operands: tuple, attributes: tuple, options: dict[str, Any], common: dtype
 ) -> np.ndarray:
-    """A pointwise operator's body, in the wider dtype."""
+    """Run a pointwise operator's body in the wider dtype."""
     name = operator.name.strip("_")
     tensors = all(isinstance(x, Tensor) for x in operands)
     if name not in _COMPUTED[common.name] or (name == "mul" and not (common.is_complex or tensors)):

@@ -14,13 +14,13 @@ ORDINARY = float(1 << 24)  # smaller magnitudes convert to any floating dtype wi
 
 
 def number(value: float | int, kind: np.dtype) -> np.ndarray:
-    """A number as an array of a dtype, which nobody may write to."""
+    """Return a number as a read-only array of a dtype."""
     known = CACHED_NUMBERS.get((value, kind))
     return cache_number(value, kind) if known is None else known
 
 
 def cache_number(value: float | int, kind: np.dtype) -> np.ndarray:
-    """A number as an array, added to the cache."""
+    """Return a number as an array and add it to the cache."""
     if not value:  # 0.0 and -0.0 would be one key
         return np.array(value, kind)
     with np.errstate(all="ignore"):

@@ -41,7 +41,7 @@ class Kind(Enum):
 
 
 class Promotion(Enum):
-    """In which dtype a pointwise operator computes."""
+    """The dtype in which a pointwise operator computes."""
 
     COMMON = auto()  # the promoted dtype of its inputs
     FLOATING = auto()  # the same, integers becoming the default dtype
@@ -310,7 +310,7 @@ def _camel(name: str) -> str:
 
 
 def publish(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
-    """Put a function where users find it; names ending in '_' are in-place twins."""
+    """Publish a function under its names; names ending in '_' are in-place twins."""
     own_name = getattr(function, "__name__", "")
     if own_name.startswith("_") and own_name not in names and isinstance(function, FunctionType):
         function.__name__ = function.__qualname__ = names[0].rpartition(".")[2]

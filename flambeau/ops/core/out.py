@@ -171,7 +171,7 @@ _CPP_NAMES = {
 
 
 def check_out_dtype(name: str, result: Dtype, out: Dtype) -> None:
-    """RuntimeError where an operator's result does not go into an output of dtype `out`."""
+    """Raise RuntimeError if an operator's result cannot be cast to the dtype of `out`."""
     if result is out:
         return
     name = name.lstrip("_")

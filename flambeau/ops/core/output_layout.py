@@ -37,7 +37,7 @@ class Layout(Enum):
 
 
 def iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
-    """The strides of a pointwise result, for operands given as (shape, strides)."""
+    """Return the strides of a pointwise result, for operands given as (shape, strides)."""
     if all(s == shape for s, _ in operands):
         simple = _common_strides(shape, [strides for _, strides in operands])
         if simple is not None:
@@ -160,7 +160,7 @@ def lay_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
 
 
 def lay_out_again(y: np.ndarray, strides: Strides) -> np.ndarray:
-    """`y` with these strides of dense memory, in elements: its own memory where that will do."""
+    """Return `y` with these dense strides, in elements, reusing its memory if it fits."""
     rank, shape = y.ndim, y.shape
     steps = tuple([s * y.itemsize for s in strides])
     if steps == y.strides:

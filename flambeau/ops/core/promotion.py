@@ -114,5 +114,5 @@ def _wrap(x: int, inside: np.dtype) -> np.ndarray:
 
 
 def compute_dtype(d: np.dtype) -> np.dtype:
-    """The dtype in which sums and other many-term results of `d` are worked out."""
+    """Return the dtype in which sums and other many-term results of `d` are computed."""
     return types.float32.numpy if FROM_NUMPY[d] in HALF else d

@@ -39,7 +39,7 @@ class Declared(Protocol):
 
 
 def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
-    """A decorator that registers a body and returns the function users call."""
+    """Return a decorator that registers a body and returns the public function."""
 
     def decorate(body: Callable) -> Declared:
         name = options.get("name", body.__name__)
@@ -62,22 +62,22 @@ def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
 
 
 def pointwise(**options: Any) -> Callable[[Callable], Declared]:
-    """Declare an operator on elements, with broadcasting and promotion."""
+    """Declare an elementwise operator, with broadcasting and promotion."""
     return declare(Kind.POINTWISE, **options)
 
 
 def view(**options: Any) -> Callable[[Callable], Declared]:
-    """Declare an operator whose body returns windows on its input's memory."""
+    """Declare an operator whose body returns views of its input's memory."""
     return declare(Kind.VIEW, **options)
 
 
 def opaque(**options: Any) -> Callable[[Callable], Declared]:
-    """Declare an operator with its own shape rule: the body returns new arrays."""
+    """Declare an operator with its own shape rule, whose body returns new arrays."""
     return declare(Kind.OPAQUE, **options)
 
 
 def composite(**options: Any) -> Callable[[Callable], Declared]:
-    """Declare an operator made of others: its body takes and gives tensors."""
+    """Declare an operator made of others, whose body takes and returns tensors."""
     return declare(Kind.COMPOSITE, **options)
 
 

@@ -36,7 +36,7 @@ def positive(rng: Rng) -> Iterator[Sample]:
 
 
 def unit_interval(rng: Rng) -> Iterator[Sample]:
-    """Number strictly between -1 and 1."""
+    """Numbers strictly between -1 and 1."""
     for shape in _SHAPES:
         yield (rng.uniform(-0.9, 0.9, shape),), {}
 

@@ -41,7 +41,7 @@ def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
 
 
 def fits(value: Any, kind: np.dtype) -> bool:
-    """Whether a number can be converted to a dtype without overflow."""
+    """Return whether a number can be converted to a dtype without overflow."""
     if isinstance(value, complex):
         if kind.kind == "c":
             return True

@@ -27,14 +27,14 @@ def _blas() -> tuple[Any, Any] | None:
 
 
 def get_num_threads() -> int:
-    """How many threads kernels, programs and matrix products use."""
+    """Return the number of threads used by kernels, programs and matrix products."""
     from ...native.runtime.thread_pool import POOL
 
     return POOL.threads()
 
 
 def set_num_threads(count: int) -> None:
-    """Set how many threads they use; RuntimeError unless positive."""
+    """Set the number of threads used; RuntimeError unless positive."""
     from ...native.runtime.thread_pool import POOL
 
     if not isinstance(count, int):

@@ -27,7 +27,7 @@ ONLY_RUNNING_TELLS = ValueRule((), None)  # of factorizations, which find singul
 
 
 def are_below(index: np.ndarray, size: int) -> bool:
-    """Whether all of an array of integers are from 0 to size - 1."""
+    """Return whether all integers of an array are from 0 to size - 1."""
     if index.dtype.kind not in "iu" or not index.size:
         return True
     wide = index.view(f"u{index.itemsize}")  # as unsigned, negative numbers are too large
@@ -45,8 +45,10 @@ INDEX_ALONG_AXIS = ValueRule(("index",), _takes_index)  # of (input, dim, index,
 
 
 def rule_of_labels(names: Sequence[str], labels: str) -> ValueRule:
-    """The rule of an operator on scores and labels: classes along the scores' second axis, or their
-    only one."""
+    """Return the rule of an operator on scores and labels.
+
+    Classes lie along the scores' second axis, or their only one.
+    """
     at = names.index(labels)
     ignored = names.index("ignore_index") if "ignore_index" in names else None
 

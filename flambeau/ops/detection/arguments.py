@@ -15,15 +15,17 @@ _SERVED = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def check_dtype(kernel: str, x: Array, half: bool = True) -> None:
-    """NotImplementedError unless it is float32 or float64, or float16 where `half`."""
+    """Raise NotImplementedError unless x is float32 or float64, or float16 if `half`."""
     if x.dtype not in _SERVED and not (half and x.dtype == _HALF):
         kind = legacy_name(FROM_NUMPY[x.dtype])
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
 
 
 def check_regions(kernel: str, input: Array, rois: Array, called: str = "input") -> None:
-    """RuntimeError unless rois is (k, 5) and of the input's dtype; IndexError for a region of an
-    image that is not in the batch."""
+    """Raise RuntimeError unless rois is (k, 5) with the dtype of the input.
+
+    IndexError for a region of an image that is not in the batch.
+    """
     if rois.ndim != 2 or rois.shape[1] != 5:
         raise RuntimeError("rois must have shape as Tensor[K, 5]")
     if input.dtype != rois.dtype:
@@ -37,7 +39,7 @@ def check_regions(kernel: str, input: Array, rois: Array, called: str = "input")
 
 
 def images_of(rois: Array, count: int) -> Array:
-    """The number of each region's image; IndexError where there is none of that number."""
+    """Return the image index of each region; IndexError if it is out of range."""
     if rois.__class__ is MetaArray:
         return rois[:, 0]
     images = rois[:, 0].astype(np.int64)
@@ -50,8 +52,10 @@ def images_of(rois: Array, count: int) -> Array:
 
 
 def place_channels(input: Array, height: int, width: int) -> int:
-    """Channels of the result where each bin has input channels of its own; RuntimeError if they
-    cannot be shared out."""
+    """Return the result's channels if each bin has its own input channels.
+
+    RuntimeError if they cannot be divided evenly.
+    """
     if input.shape[1] % (height * width):
         raise RuntimeError("input channels must be a multiple of pooling height * pooling width")
     return input.shape[1] // (height * width)

@@ -40,11 +40,11 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> float:
 
 @opaque(expose=(), differentiable=False, ref=_one_by_one, samples=_boxes)
 def nms(dets: Array, scores: Array, iou_threshold: float) -> Array:
-    """Non-maximum suppression: the numbers of the boxes that are kept, best score first.
+    """Non-maximum suppression: return the indices of the boxes to keep, best score first.
 
-    dets (n, 4): x1, y1, x2, y2; scores (n,). Going from the best score down, a box is kept unless
-    its intersection over union with one that was kept exceeds `iou_threshold`:
-    |a & b| / (|a| + |b| - |a & b|). RuntimeError for other shapes and for dtypes that differ.
+    dets (n, 4): x1, y1, x2, y2; scores (n,). In order of decreasing score, a box is kept unless
+    its intersection over union with a box already kept exceeds `iou_threshold`:
+    |a & b| / (|a| + |b| - |a & b|). RuntimeError for other shapes and for mismatched dtypes.
 
     >>> from flambeau.ops.detection.boxes import nms
     >>> boxes = torch.tensor([[0., 0., 4., 4.], [0., 0., 4., 3.], [5., 5., 6., 6.]])

@@ -168,11 +168,11 @@ def deform_conv2d(
     """Deformable convolution (Dai et al. 2017; with masks Zhu et al. 2019).
 
     input (n, c, h, w), weight (m, c / groups, kh, kw), bias (m,), offset (n, offset_groups * kh *
-    kw * 2, high, wide): y and x by which each tap is moved, for each group of channels; mask
-    (n, offset_groups * kh * kw, high, wide) multiplies the taps where `use_mask`. Result (n, m,
+    kw * 2, high, wide): the y and x displacement of each tap, per offset group of channels; mask
+    (n, offset_groups * kh * kw, high, wide) multiplies the taps if `use_mask`. Return (n, m,
     high, wide): y(p) = bias + sum_k weight_k * mask_k(p) * input(p * stride - pad + k * dilation +
-    offset_k(p)), where input between pixels is bilinear, and 0 outside. RuntimeError where shapes
-    do not fit. It can be differentiated once.
+    offset_k(p)), where input is bilinear between pixels and 0 outside. RuntimeError if shapes do
+    not fit. Differentiable once.
 
     >>> from flambeau.ops.detection.deform_conv import deform_conv2d
     >>> image, weight = torch.arange(9.).reshape(1, 1, 3, 3), torch.ones(1, 1, 1, 1)
@@ -225,7 +225,7 @@ def deform_conv2d_backward(
     stride_h: SymInt, stride_w: SymInt, pad_h: SymInt, pad_w: SymInt, dilation_h: SymInt,
     dilation_w: SymInt, groups: SymInt, offset_groups: SymInt, use_mask: bool,
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """The cotangents of deform_conv2d's five inputs; that of a mask that was not used is 0."""
+    """Return the cotangents of deform_conv2d's five inputs; 0 for an unused mask."""
     call = _Call((stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w), groups,
                  offset_groups, use_mask)
     sources = input, weight, offset, mask, bias

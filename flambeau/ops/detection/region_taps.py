@@ -18,9 +18,11 @@ Array = np.ndarray
 
 
 class Grid(NamedTuple):
-    """How regions are cut: bins along both axes, points along each axis of a bin (0: as many as
-    pixels), whether coordinates are those of pixels' centres, and whether regions of less than a
-    pixel count as one."""
+    """How regions are cut into bins and points.
+
+    Bins along both axes, points along each axis of a bin (0: as many as pixels), whether
+    coordinates are those of pixel centers, and whether regions smaller than a pixel count as one.
+    """
 
     height: int
     width: int
@@ -73,12 +75,12 @@ def region_taps(
     rois: Array, images: Array, scale: float, sizes: tuple[int, int], grid: Grid, placed: bool,
     inside: np.dtype,
 ) -> Iterator[tuple[slice, Taps]]:
-    """Runs of regions, and taps of their bins (region, row, column), as rows of pixels.
+    """Return runs of regions, and taps of bins (region, row, column), as rows of pixels.
 
-    Coordinates are worked out in the dtype of `rois`, weights are of the dtype `inside`.
+    Coordinates are computed in the dtype of `rois`; weights have the dtype `inside`.
 
-    Pixels are numbered as (image, y, x); where `placed`, each bin has planes of its own: (image,
-    row, column, y, x). Weights are divided by the number of points.
+    Pixels are numbered (image, y, x); if `placed`, each bin has its own planes: (image, row,
+    column, y, x). Weights are divided by the number of points.
     """
     kind, (high, wide) = rois.dtype.type, sizes
     shift = kind(0.5) if grid.centred else kind(0)

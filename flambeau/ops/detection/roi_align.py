@@ -41,7 +41,7 @@ def _place_samples(rng: Rng) -> Iterator[Sample]:
 
 
 def bilinear(plane: Any, y: float, x: float) -> float:
-    """The definition, at one point: nothing outside, the edge up to one pixel beyond it."""
+    """Sample bilinearly at one point: 0 outside, the edge up to one pixel beyond it."""
     high, wide = plane.shape
     if not (-1 <= y <= high and -1 <= x <= wide):
         return 0.0
@@ -136,13 +136,13 @@ def roi_align(
     input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
     sampling_ratio: int, aligned: bool,
 ) -> Array:
-    """RoIAlign (He et al. 2017, Mask R-CNN): each region's bins, by means of interpolated points.
+    """RoIAlign (He et al. 2017, Mask R-CNN): average interpolated points in each region's bins.
 
-    input (n, c, h, w); rois (k, 5): the image's number, x1, y1, x2, y2, which `spatial_scale`
-    multiplies; result (k, c, pooled_height, pooled_width). A bin is the mean of `sampling_ratio`
-    squared points, or of about one for each pixel where that is 0 or less. `aligned` takes
-    coordinates to be those of pixels' centres, half a pixel off. RuntimeError for other shapes and
-    for dtypes that differ, IndexError for an image that is not in the batch. No derivative by rois.
+    input (n, c, h, w); rois (k, 5): image index, x1, y1, x2, y2, scaled by `spatial_scale`. Return
+    (k, c, pooled_height, pooled_width). A bin is the mean of `sampling_ratio` squared points, or of
+    about one per pixel if that is 0 or less. `aligned` treats coordinates as those of pixel
+    centers, a shift of half a pixel. RuntimeError for other shapes and for mismatched dtypes,
+    IndexError for an image that is not in the batch. Not differentiable in rois.
 
     >>> from flambeau.ops.detection.roi_align import roi_align
     >>> image = torch.arange(16.).reshape(1, 1, 4, 4)
@@ -172,7 +172,7 @@ def roi_align_backward(
     batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt, sampling_ratio: int,
     aligned: bool,
 ) -> Array:
-    """The cotangent of roi_align's input: bins given back to the pixels that they are made of."""
+    """Distribute the cotangents of bins to the input pixels that they average."""
     check_regions("roi_align_backward_kernel", grad, rois, "grad")
     shape = batch_size, channels, height, width
     if grad.__class__ is MetaArray:
@@ -198,8 +198,8 @@ def ps_roi_align(
     """Position-sensitive RoIAlign (Li et al. 2018, Light-Head R-CNN).
 
     The bin in row i and column j of channel c is read from input channel
-    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from);
-    arguments as of roi_align with `aligned`.
+    (c * pooled_height + i) * pooled_width + j. Return (the bins, the input channel of each);
+    arguments as for roi_align with `aligned`.
 
     >>> from flambeau.ops.detection.roi_align import ps_roi_align
     >>> image = torch.arange(4.).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)
@@ -228,7 +228,7 @@ def _pointless(rois: Array, scale: float, grid: Grid) -> Array:
 
 
 def channel_mapping(shape: tuple[int, ...]) -> Array:
-    """The input channel of each bin (k, c, row, column)."""
+    """Return the input channel of each bin (k, c, row, column)."""
     numbers = np.arange(np.prod(shape[1:]), dtype=np.int32).reshape(shape[1:])
     return np.ascontiguousarray(np.broadcast_to(numbers, shape))
 
@@ -248,7 +248,7 @@ def ps_roi_align_backward(
     pooled_width: SymInt, sampling_ratio: int, batch_size: SymInt, channels: SymInt,
     height: SymInt, width: SymInt,
 ) -> Array:
-    """The cotangent of ps_roi_align's input."""
+    """Return the cotangent of ps_roi_align's input."""
     check_regions("ps_roi_align_backward_kernel", grad, rois, "grad")
     shape = batch_size, channels, height, width
     if grad.__class__ is MetaArray:

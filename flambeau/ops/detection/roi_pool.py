@@ -118,12 +118,12 @@ def _pixels(
 def roi_pool(
     input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt
 ) -> tuple[Array, Array]:
-    """RoIPool (Girshick 2015, Fast R-CNN): the maximum of each bin of each region.
+    """RoIPool (Girshick 2015, Fast R-CNN): maximum of each bin of each region.
 
-    input (n, c, h, w); rois (k, 5): the image's number, x1, y1, x2, y2, which `spatial_scale`
-    multiplies and which are then rounded. (the maxima (k, c, pooled_height, pooled_width), the
-    pixel y * w + x of each: 0 and -1 where a bin is empty). RuntimeError for other shapes and for
-    dtypes that differ, IndexError for an image that is not in the batch. No derivative by rois.
+    input (n, c, h, w); rois (k, 5): image index, x1, y1, x2, y2, scaled by `spatial_scale`, then
+    rounded. Return (the maxima (k, c, pooled_height, pooled_width), the pixel y * w + x of each);
+    these are 0 and -1 for an empty bin. RuntimeError for other shapes and for mismatched dtypes,
+    IndexError for an image that is not in the batch. Not differentiable in rois.
 
     >>> from flambeau.ops.detection.roi_pool import roi_pool
     >>> image = torch.arange(16.).reshape(1, 1, 4, 4)
@@ -185,7 +185,7 @@ def roi_pool_backward(
     grad: Array, rois: Array, argmax: Array, spatial_scale: float, pooled_height: SymInt,
     pooled_width: SymInt, batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt,
 ) -> Array:
-    """The cotangent of roi_pool's input: that of each maximum at the pixel that had it."""
+    """Add the cotangent of each maximum to the input pixel that it came from."""
     check_regions("roi_pool_backward_kernel", grad, rois, "grad")
     shape = batch_size, channels, height, width
     if grad.__class__ is MetaArray:
@@ -237,11 +237,11 @@ def _mean_taps(
 def ps_roi_pool(
     input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt
 ) -> tuple[Array, Array]:
-    """Position-sensitive RoIPool (Dai et al. 2016, R-FCN): the mean of each bin.
+    """Position-sensitive RoIPool (Dai et al. 2016, R-FCN): mean of each bin.
 
     The bin in row i and column j of channel c is read from input channel
-    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from);
-    arguments as of roi_pool.
+    (c * pooled_height + i) * pooled_width + j. Return (the bins, the input channel of each);
+    arguments as for roi_pool.
 
     >>> from flambeau.ops.detection.roi_pool import ps_roi_pool
     >>> image = torch.arange(4.).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)
@@ -277,10 +277,10 @@ def ps_roi_pool_backward(
     grad: Array, rois: Array, channel_mapping: Array, spatial_scale: float, pooled_height: SymInt,
     pooled_width: SymInt, batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt,
 ) -> Array:
-    """The cotangent of ps_roi_pool's input: that of each mean, shared out to its pixels.
+    """Return the cotangent of ps_roi_pool's input, each mean's split over its pixels.
 
-    As in torchvision it counts the image's last row and column among them, which ps_roi_pool itself
-    never reads.
+    As in torchvision, the image's last row and column are counted among the pixels, although
+    ps_roi_pool itself never reads them.
     """
     check_regions("ps_roi_pool_backward_kernel", grad, rois, "grad")
     shape = batch_size, channels, height, width

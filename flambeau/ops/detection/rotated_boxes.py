@@ -53,11 +53,11 @@ def _inside(point: np.ndarray, box: np.ndarray) -> bool:
 
 @opaque(expose=(), differentiable=False, ref=_reference, samples=_samples)
 def box_iou_rotated(boxes1: Array, boxes2: Array) -> Array:
-    """Intersection over union of each of boxes1 (n, 5) with each of boxes2 (m, 5): float32 (n, m).
+    """Intersection over union of boxes1 (n, 5) with boxes2 (m, 5): float32 (n, m).
 
-    A box is its centre x and y, width, height, and the angle in degrees by which it is turned
-    counter-clockwise, where y points down. The common polygon is what is left of the first box when
-    the half planes outside of the second one's sides are cut off.
+    A box is its center x and y, width, height, and counter-clockwise rotation in degrees, with y
+    pointing down. The first box is clipped by the half planes of the second one's sides to find the
+    common polygon.
 
     >>> from flambeau.ops.detection import box_iou_rotated
     >>> square = torch.tensor([[0., 0., 2., 2., 0.]])

@@ -17,7 +17,7 @@ Array = np.ndarray
 
 
 class Taps(NamedTuple):
-    """`bounds[i]:bounds[i + 1]` of `places` and `weights`: the rows of result i, and factors."""
+    """`bounds[i]:bounds[i + 1]` of `places` and `weights`: rows and factors of result i."""
 
     places: Array
     weights: Array
@@ -33,7 +33,7 @@ def _cuts(bounds: Array, width: int) -> list[int]:
 
 
 def sum_taps(table: Array, taps: Taps) -> Array:
-    """table (rows, width) -> (results, width): sum of weights times rows."""
+    """Map table (rows, width) to (results, width): sums of weights times rows."""
     y = np.empty((len(taps.bounds) - 1, table.shape[1]), table.dtype)
     cuts = _cuts(taps.bounds, table.shape[1])
     for a, b in zip(cuts, cuts[1:], strict=False):
@@ -46,7 +46,7 @@ def sum_taps(table: Array, taps: Taps) -> Array:
 
 
 def spread(g: Array, taps: Taps, rows: int) -> Array:
-    """The adjoint of `sum_taps`: g (results, width) -> (rows, width)."""
+    """Adjoint of `sum_taps`: map g (results, width) to (rows, width)."""
     owners = np.repeat(np.arange(len(g)), np.diff(taps.bounds))
     by_row = np.argsort(taps.places, kind="stable")
     counts = np.bincount(taps.places, minlength=rows)
@@ -55,7 +55,7 @@ def spread(g: Array, taps: Taps, rows: int) -> Array:
 
 
 def weights_adjoint(g: Array, table: Array, taps: Taps) -> Array:
-    """The cotangents of the weights: each row's product with its result's cotangent."""
+    """Return the cotangents of the weights: each row times its result's cotangent."""
     owners = np.repeat(np.arange(len(g)), np.diff(taps.bounds))
     y = np.empty(len(taps.places), table.dtype)
     step = max(GATHERED_ELEMENTS_PER_BLOCK // max(table.shape[1], 1), 1)

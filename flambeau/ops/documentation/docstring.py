@@ -21,7 +21,7 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def compose(function: Callable, source: str, paths: list[str]) -> str:
-    """The whole docstring of the function that is published as `paths`."""
+    """Compose the whole docstring of the function published as `paths`."""
     operator: Any = getattr(function, "operator", None)
     module = function.__module__ if operator is None else operator.body.__module__
     text, sections = _split(inspect.cleandoc(source))
@@ -47,7 +47,7 @@ def compose(function: Callable, source: str, paths: list[str]) -> str:
 
 
 def documented(function: Callable) -> list[tuple[str, list[inspect.Parameter]]]:
-    """The sections of a function's parameters: their titles, and what each lists."""
+    """Return the sections of a function's parameters: titles, and what each lists."""
     parameters = list(inspect.signature(function).parameters.values())
     keyword = [p for p in parameters if p.kind is _KEYWORD]
     positional = [p for p in parameters if p.kind is not _KEYWORD]

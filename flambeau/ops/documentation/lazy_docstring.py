@@ -14,7 +14,7 @@ from .stub_removal import Stubs
 
 
 class LazyDocstring(str):
-    """An operator's own text; all of it, with arguments, results and errors, once it is read."""
+    """An operator's own text, completed with arguments, results and errors when read."""
 
     __slots__ = ("_compose", "_whole")
 
@@ -65,13 +65,13 @@ for _name in (*(n for n in dir(str) if n[0] != "_" and n not in _EXCLUDED), *_PR
 
 
 def own_text(function: Any) -> str:
-    """What stands in a function's block, without composing the rest."""
+    """Return the text in a function's block, without composing the rest."""
     text = function.__doc__
     return text.own if isinstance(text, LazyDocstring) else text or ""
 
 
 def document(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
-    """Give a function that is published under `names` its docstring, composed when it is read."""
+    """Give a function published under `names` a docstring that is composed when read."""
     source = function.__doc__
     private = names[0].rpartition(".")[2].startswith("_")
     if private or source.__class__ is LazyDocstring or not (namespaces or "." in names[0]):

@@ -36,7 +36,7 @@ def describe(name: str, module: str, overrides: dict[str, Description]) -> Descr
 
 
 def read_entries(lines: list[str]) -> dict[str, Description]:
-    """The entries of a section `Args:`, `name (type): sentence`; lines that go on are indented."""
+    """Read the entries of an `Args:` section, `name (type): sentence`, and continuations."""
     entries: dict[str, Description] = {}
     name = ""
     for line in lines:

@@ -25,7 +25,7 @@ _SAID_ELSEWHERE = ("flambeau.ops.core", "flambeau.native", "flambeau.autograd", 
 
 
 def list_raised_errors(function: Callable, operator: Any) -> list[str]:
-    """The entries of a section `Raises:`, each the error's type and when, or its own words."""
+    """List the entries of a `Raises:` section: each error's type, and when or in what words."""
     names = list(inspect.signature(function).parameters)
     tensors = () if operator is None else getattr(operator, "tensor_names", ())
     if names[:1] == ["self"]:  # a method by definition

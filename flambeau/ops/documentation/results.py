@@ -15,7 +15,7 @@ _PLAIN = {"bool": "Whether it is so.", "int": "The number.", "None": "Nothing."}
 def result_of(
     function: Callable, operator: Any, paths: list[str], module: str
 ) -> Description:
-    """Type and description of what the function published as `paths` returns."""
+    """Return the type and description of the result of the function published as `paths`."""
     names = list(inspect.signature(function).parameters)
     if paths[0].endswith("_") and names[:1] in (["self"], ["input"]):
         return Description("Tensor", f"`{names[0]}`, changed.")

@@ -25,7 +25,7 @@ class Declaration(Protocol):
 
 
 class SourceListing(ModuleType):
-    """The declaration of an operator, in a file that exists in linecache only."""
+    """The declaration of an operator, in a file that exists only in linecache."""
 
     __file__: str
 
@@ -41,7 +41,7 @@ class SourceListing(ModuleType):
         return self._signature()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """inspect.signature asks for something that can be called."""
+        """Raise TypeError; inspect.signature only requires that the object is callable."""
         raise TypeError("a source listing runs nothing")
 
 
@@ -53,7 +53,7 @@ def attach(
 
 
 def compose(operator: Declaration) -> str:
-    """The source of the body and of each vjp, in the order in which they stand in their file."""
+    """Return the source of the body and each vjp, in file order."""
     vjps = [operator.joint, *operator.vjps.values()]
     functions = {id(f): f for f in (operator.body, *vjps) if f is not None}
     blocks = []

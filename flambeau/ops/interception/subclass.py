@@ -60,7 +60,7 @@ _SLOTS = [name for name in Tensor.__slots__ if not name.startswith("__")]
 
 
 def as_subclass(self: Tensor, cls: type) -> Tensor:
-    """The tensor seen as an object of `cls`, on the same memory, with its history.
+    """Return the tensor as an instance of `cls`, sharing its memory and history.
 
     >>> class Celsius(torch.Tensor):
     ...     pass

@@ -27,7 +27,7 @@ def _fits(table: Array, numbers: Array) -> bool:
 
 
 def take_rows(table: Array, numbers: Array) -> Array | None:
-    """table[numbers], numbers of any shape."""
+    """Return table[numbers], for numbers of any shape."""
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
     kernel = kernels.TAKE_ROWS.address(table.dtype)
@@ -71,7 +71,7 @@ def _even_bag_length(bags: Array, count: int) -> int:
 def find_bag_maxima(
     table: Array, numbers: Array, bags: Array, count: int
 ) -> tuple[Array, Array] | None:
-    """The maxima of the rows in each of `count` bags, and the first row that has each."""
+    """Return the maxima of the rows in each of `count` bags, and the first row with each."""
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
     width, length = table.shape[1], _even_bag_length(bags, count)
@@ -86,9 +86,9 @@ def find_bag_maxima(
 def sum_bags(
     table: Array, numbers: Array, bags: Array, count: int, each: Array | None
 ) -> Array | None:
-    """The sums of the rows in each of `count` bags; `bags`, ascending: that of each number.
+    """Sum the rows in each of `count` bags; `bags`, ascending, gives the bag of each number.
 
-    `each`: what to multiply each row by.
+    `each`: a factor for each row.
     """
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None

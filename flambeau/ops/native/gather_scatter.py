@@ -42,7 +42,7 @@ def _row_strides(x: Array, index: Array, at: int) -> tuple[int, int] | None:
 
 @native_route
 def take(x: Array, at: int, index: Array) -> Array | None:
-    """Elements of x by their numbers along an axis."""
+    """Return elements of x by their indices along an axis."""
     x = put_in_order(x)
     apart, bits = _row_strides(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or not x.flags.c_contiguous:
@@ -83,7 +83,7 @@ def take_within(x: Array, at: int, index: Array) -> Array | None:
 
 
 def add_at(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array | None:
-    """Zero of a shape to which values are added at their numbers along an axis, or None."""
+    """Return zeros of a shape with values added at their indices along an axis, or None."""
     y = np.empty(shape, value.dtype)
     return y if put(y, at, index, value, True, True) else None
 

@@ -52,7 +52,7 @@ _straight: dict[tuple, tuple[int, np.dtype, int]] = {}
 
 @native_route
 def min_kernel_elements(body: Any) -> int:
-    """The elements up to which NumPy is as fast as a kernel of a body."""
+    """Return the number of elements up to which NumPy is as fast as a body's kernel."""
     if body in _CHEAP:
         return MAX_NUMPY_CHEAP_ELEMENTS
     quick = body in _brief or (isinstance(body, np.ufunc) and body not in _SLOW)
@@ -195,13 +195,13 @@ def _serve_with(
 @native_route
 @lru_cache(maxsize=256)
 def swap_operands(body: Any) -> Callable:
-    """The body of two operands, given in the other order."""
+    """Return a body of two operands with the operands swapped."""
     return lambda a, b: body(b, a)
 
 
 @native_route
 def try_cast_kernel(x: Array, kind: np.dtype) -> Array | None:
-    """A large array in another dtype, or None."""
+    """Cast a large array to another dtype, or return None."""
     if x.__class__ is not _ndarray or not KernelPolicy.allowed:
         return None
     if x.dtype not in _CASTS or kind not in _CASTS:

@@ -50,7 +50,7 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 
 def try_copy_kernel(x: Array) -> Array | None:
-    """A copy of a large array whose elements lie in order, or None."""
+    """Copy a large contiguous array, or return None."""
     if x.__class__ is not Array or x.nbytes < MIN_THREADED_COPY_BYTES:
         return None
     y = np.empty(x.shape, x.dtype)

@@ -76,7 +76,7 @@ def run_row_kernel(address: int, arrays: Sequence[Array], *sizes: int) -> None:
 
 @native_route
 def are_large_rows(*arrays: Array) -> bool:
-    """Whether all arrays are large, contiguous, of one float dtype and shape."""
+    """Return whether all arrays are large, contiguous, and of one float dtype and shape."""
     first = arrays[0]
     if first.size <= MAX_NUMPY_ROW_ELEMENTS or first.dtype not in _INSIDE:
         return False
@@ -88,7 +88,7 @@ def are_large_rows(*arrays: Array) -> bool:
 
 @native_route
 def run_over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | None:
-    """A kernel of matrices along the last axis, giving another."""
+    """Run a kernel on matrices along the last axis, giving another."""
     arrays = tuple(map(put_in_order, arrays))
     first = arrays[0]
     if axis not in (-1, first.ndim - 1) or not are_large_rows(*arrays):
@@ -104,7 +104,7 @@ def run_over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | No
 
 @native_route
 def is_row_vector(v: Array | None, n: int, kind: np.dtype) -> bool:
-    """Whether the array is None or n contiguous numbers of a dtype."""
+    """Return whether the array is None or n contiguous numbers of a dtype."""
     return v is None or (v.__class__ is _ndarray and v.size == n and v.dtype == kind
                          and v.flags.c_contiguous)
 
@@ -112,7 +112,7 @@ def is_row_vector(v: Array | None, n: int, kind: np.dtype) -> bool:
 @native_route
 def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array,
                eps: float) -> Array | None:
-    """Rows normalised; fills mean and rstd."""
+    """Normalize rows; also fill mean and rstd."""
     rows, n = x.shape
     if not are_large_rows(x) or not all(is_row_vector(v, n, mean.dtype) for v in (weight, bias)):
         return None
@@ -129,7 +129,7 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
 def layer_norm_backward(
     g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array] | None:
-    """The cotangents of x, weight and bias."""
+    """Return the cotangents of x, weight and bias."""
     rows, n = x.shape
     if not are_large_rows(x, g) or not is_row_vector(weight, n, mean.dtype):
         return None
@@ -152,7 +152,7 @@ def layer_norm_tangent(
     t: Array | None, x: Array, weight: Array | None, mean: Array, rstd: Array,
     weight_t: Array | None, bias_t: Array | None
 ) -> Array | None:
-    """The tangent of normalised rows, of those of x, weight and bias, of which at least one is."""
+    """Return the tangent of normalized rows, given one or more of x's, weight's and bias's."""
     rows, n = x.shape
     columns = (weight if t is not None else None, weight_t, bias_t)
     if not (are_large_rows(x) if t is None else are_large_rows(x, t)) \
@@ -170,7 +170,7 @@ def layer_norm_tangent(
 
 @native_route
 def moments(x: Array) -> tuple[Array, Array] | None:
-    """The mean of each row, and the sum of squared distances from it."""
+    """Return the mean of each row and the sum of squared distances from it."""
     rows, n = x.shape
     if not are_large_rows(x) or (result := request_row_kernel(kernels.MOMENTS, x)) is None:
         return None
@@ -182,7 +182,7 @@ def moments(x: Array) -> tuple[Array, Array] | None:
 
 @native_route
 def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
-    """Each row's sums of g, and of g times (x less the row's mean)."""
+    """Return each row's sums of g, and of g times (x - row mean)."""
     return _run_on_two(kernels.CENTRED_PRODUCTS, g, x, mean, x.shape[0])
 
 
@@ -208,13 +208,13 @@ def column_squares(x: Array, mean: Array) -> Array | None:
 
 @native_route
 def column_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
-    """Each column's sums of g, and of g times (x less the column's mean)."""
+    """Return each column's sums of g, and of g times (x - column mean)."""
     return _run_on_two(kernels.COLUMN_PRODUCTS, g, x, mean, x.shape[1])
 
 
 @native_route
 def multiply_by_vector(x: Array, v: Array) -> Array | None:
-    """x @ v of a large matrix, whose rows or columns lie in order, and a vector."""
+    """Return x @ v for a large matrix with contiguous rows or columns, and a vector."""
     if x.dtype not in (FLOAT32, FLOAT64) or x.__class__ is not _ndarray:
         return None
     if x.flags.c_contiguous:
@@ -237,7 +237,7 @@ def _run_with_vector(builder: EagerKernel, x: Array, v: Array, size: int, new: i
 
 @native_route
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
-    """Over the last axis."""
+    """Return logsumexp over the last axis."""
     x = put_in_order(x)
     if not are_large_rows(x) or (result := request_row_kernel(kernels.LOGSUMEXP, x)) is None:
         return None
@@ -405,7 +405,7 @@ def _reduce_on_one_thread(ufunc: Any, flat: Array, y: Array, formula: str) -> Ar
 
 @native_route
 def find_extreme(ufunc: Any, x: Array, axis: int) -> Array | None:
-    """np.argmax or np.argmin along the last axis or the first."""
+    """Return np.argmax or np.argmin along the last axis or the first."""
     x = put_in_order(x)
     axis %= x.ndim
     if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (are_large_rows(x) or _is_whole(x)):

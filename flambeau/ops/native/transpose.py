@@ -17,7 +17,7 @@ Array = np.ndarray
 
 @native_route
 def put_in_order(x: Array) -> Array:
-    """A large array itself where its elements lie in order, else a copy in which they do."""
+    """Return a large array if it is contiguous, else a contiguous copy."""
     if x.flags.c_contiguous or x.nbytes < MIN_THREADED_COPY_BYTES:
         return x
     for copy in (in_order, try_copy_kernel):
@@ -28,7 +28,7 @@ def put_in_order(x: Array) -> Array:
 
 @native_route
 def in_order(x: Array) -> Array | None:
-    """A copy whose axes lie in order, of an array in which another axis lies innermost."""
+    """Return a contiguous copy of an array whose innermost axis in memory is another."""
     if x.__class__ is not np.ndarray or x.itemsize not in (4, 8) \
             or x.size <= MAX_NUMPY_TRANSPOSE_ELEMENTS:
         return None

@@ -48,7 +48,7 @@ class _NoBools(Refusal):
 @pointwise(name="_add", node="AddBackward0", ref=lambda x, y: x + y, samples=pairs, expose=(),
            ufunc=np.add)
 def _add(input: Array | Number, other: Array | Number) -> Array:
-    """Sum, input + other.
+    """Add element by element, input + other.
 
     >>> torch.tensor([1., 2.]) + 3
     tensor([4., 5.])
@@ -69,7 +69,7 @@ def _(g: Tensor) -> Tensor:
 @pointwise(name="_sub", node="SubBackward0", ref=lambda x, y: x - y, samples=pairs, expose=(),
            ufunc=np.subtract, refuse=_NoBools(BOOL))
 def _sub(input: Array | Number, other: Array | Number) -> Array:
-    """Difference, input - other.
+    """Subtract element by element, input - other.
 
     >>> torch.tensor([1., 2.]) - 3
     tensor([-2., -1.])
@@ -89,7 +89,7 @@ def _(g: Tensor) -> Tensor:
 
 @pointwise(ref=lambda x, y: x * y, samples=pairs, aliases=("multiply",), ufunc=np.multiply)
 def mul(input: Array | Number, other: Array | Number) -> Array:
-    """Product, input * other.
+    """Multiply element by element, input * other, with broadcasting.
 
     >>> torch.mul(torch.tensor([1., 2.]), 3)
     tensor([3., 6.])
@@ -132,7 +132,7 @@ _not_bool = Refusal(BOOL, error=lambda operator, kind: RuntimeError(
 @pointwise(ref=lambda x: 0 - x, samples=real_line, aliases=("negative",), ufunc=np.negative,
            refuse=_not_bool)
 def neg(input: Array) -> Array:
-    """Negation, -input.
+    """Negate each element, -input.
 
     >>> torch.neg(torch.tensor([1., -2.]))
     tensor([-1.,  2.])
@@ -183,7 +183,7 @@ def add(
     input: Tensor | Number, other: Any, *old: Any, alpha: Number | None = 1,
     out: Tensor | None = None
 ) -> Tensor:
-    """Sum, input + alpha * other, with broadcasting.
+    """Return input + alpha * other, with broadcasting.
 
     >>> torch.add(torch.tensor([1., 2.]), 3, alpha=2)
     tensor([7., 8.])
@@ -197,7 +197,7 @@ def add(
 
 @composite(expose=("Tensor",))
 def add_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
-    """`add` in place: other times `alpha` is added."""
+    """Add alpha * other in place."""
     if old:
         return in_order(add_, "add_", (self, other, *old), {"alpha": alpha})
     if alpha.__class__ is int and alpha == 1:
@@ -212,7 +212,7 @@ def sub(
     input: Tensor | Number, other: Any, *old: Any, alpha: Number | None = 1,
     out: Tensor | None = None
 ) -> Tensor:
-    """Difference, input - alpha * other, with broadcasting.
+    """Return input - alpha * other, with broadcasting.
 
     >>> torch.sub(torch.tensor([1., 2.]), 3, alpha=2)
     tensor([-5., -4.])
@@ -226,7 +226,7 @@ def sub(
 
 @composite(expose=("Tensor",), aliases=("subtract_",))
 def sub_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
-    """`sub` in place: other times `alpha` is subtracted."""
+    """Subtract alpha * other in place."""
     if old:
         return in_order(sub_, "sub_", (self, other, *old), {"alpha": alpha})
     if alpha.__class__ is int and alpha == 1:
@@ -254,7 +254,7 @@ def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
 
 @composite(expose=("torch",))
 def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
-    """Difference the other way round, other - alpha * input.
+    """Subtract with the operands swapped, other - alpha * input.
 
     >>> torch.rsub(torch.tensor([1., 2.]), 5)
     tensor([4., 3.])
@@ -268,7 +268,7 @@ def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
 
 @composite()
 def positive(input: Tensor) -> Tensor:
-    """The tensor itself; RuntimeError for bools.
+    """Return the tensor itself, like unary plus; RuntimeError for bools.
 
     >>> torch.positive(torch.tensor([1., -2.]))
     tensor([ 1., -2.])

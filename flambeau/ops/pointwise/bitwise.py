@@ -30,7 +30,7 @@ def _single_operand(rng: Rng) -> Iterator[Sample]:
     ref=lambda x, y: x & y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats
 )
 def bitwise_and(input: Array | Number, other: Array | Number) -> Array:
-    """The bits set in both.
+    """Bitwise AND of two integer or bool tensors.
 
     >>> torch.tensor([1, 6]) & 3
     tensor([1, 2])
@@ -42,7 +42,7 @@ def bitwise_and(input: Array | Number, other: Array | Number) -> Array:
     ref=lambda x, y: x | y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats
 )
 def bitwise_or(input: Array | Number, other: Array | Number) -> Array:
-    """The bits set in either.
+    """Bitwise OR of two integer or bool tensors.
 
     >>> torch.tensor([1, 6]) | 3
     tensor([3, 7])
@@ -54,7 +54,7 @@ def bitwise_or(input: Array | Number, other: Array | Number) -> Array:
     ref=lambda x, y: x ^ y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats
 )
 def bitwise_xor(input: Array | Number, other: Array | Number) -> Array:
-    """The bits set in exactly one.
+    """Bitwise XOR of two integer or bool tensors.
 
     >>> torch.tensor([1, 6]) ^ 3
     tensor([2, 5])
@@ -66,7 +66,7 @@ def bitwise_xor(input: Array | Number, other: Array | Number) -> Array:
     ref=lambda x: ~x, samples=_single_operand, differentiable=False, refuse=dtype_refusals.floats
 )
 def bitwise_not(input: Array) -> Array:
-    """The other bits; for bools, the other truth value.
+    """Bitwise NOT of integers; logical NOT of bools.
 
     >>> torch.bitwise_not(torch.tensor([True, False]))
     tensor([False,  True])
@@ -77,7 +77,7 @@ def bitwise_not(input: Array) -> Array:
 @pointwise(ref=lambda x, y: x * 2**y, samples=_bits, differentiable=False,
            refuse=dtype_refusals.all_but_integers)
 def bitwise_left_shift(input: Array | Number, other: Array | Number) -> Array:
-    """The bits moved up by `other` places: input * 2**other.
+    """Shift bits left by `other` places, input * 2**other.
 
     >>> torch.tensor([1, 3]) << 2
     tensor([ 4, 12])
@@ -88,7 +88,7 @@ def bitwise_left_shift(input: Array | Number, other: Array | Number) -> Array:
 @pointwise(ref=lambda x, y: x // 2**y, samples=_bits, differentiable=False,
            refuse=dtype_refusals.all_but_integers)
 def bitwise_right_shift(input: Array | Number, other: Array | Number) -> Array:
-    """The bits moved down by `other` places: input // 2**other.
+    """Shift bits right by `other` places, input // 2**other.
 
     >>> torch.tensor([8, -8]) >> 2
     tensor([ 2, -2])
@@ -98,7 +98,7 @@ def bitwise_right_shift(input: Array | Number, other: Array | Number) -> Array:
 
 @composite(name="__invert__", expose=("Tensor",), explains=True)
 def _invert(self: Tensor) -> Tensor:
-    """The other bits, ~self; TypeError for tensors that are not integers or bools.
+    """Bitwise NOT, ~self; TypeError unless the tensor holds integers or bools.
 
     >>> ~torch.tensor([0, 5])
     tensor([-1, -6])

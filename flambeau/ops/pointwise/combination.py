@@ -27,7 +27,7 @@ def _convert_value(value: Any, dtype: np.dtype) -> Any:
 
 @pointwise(ref=lambda x, a, b, value=1: x + value * a * b, samples=_triples)
 def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
-    """input + value * tensor1 * tensor2.
+    """Compute input + value * tensor1 * tensor2.
 
     >>> torch.addcmul(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.tensor([5., 6.]))
     tensor([16., 26.])
@@ -65,7 +65,7 @@ def _refuse_integers(operator: Any, operands: tuple, common: Any) -> None:
 @pointwise(ref=lambda x, a, b, value=1: x + value * a / b, samples=_triples,
            refuse=_refuse_integers)
 def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
-    """input + value * tensor1 / tensor2; RuntimeError when both are integers.
+    """Compute input + value * tensor1 / tensor2; RuntimeError if both are integers.
 
     >>> torch.addcdiv(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.tensor([6., 8.]))
     tensor([1.5000, 2.5000])
@@ -112,7 +112,7 @@ def _refuse_lerp(operator: Any, operands: tuple, common: Any) -> None:
 
 @pointwise(ref=lambda x, y, w: (1 - w) * x + w * y, samples=_ends, refuse=_refuse_lerp)
 def lerp(input: Array, end: Array, weight: Array | Number) -> Array:
-    """The point between input and end at `weight`: input + weight * (end - input).
+    """Interpolate linearly from input to end, input + weight * (end - input).
 
     Args:
         input: The first end, of any shape.
@@ -153,7 +153,7 @@ def _refuse_hypot(operator: Any, operands: tuple, common: Any) -> None:
 @pointwise(ref=lambda x, y: np.sqrt(x * x + y * y), samples=pairs_nonzero, refuse=_refuse_hypot,
            ufunc=np.hypot)
 def hypot(input: Array, other: Array) -> Array:
-    """The hypotenuse, sqrt(input**2 + other**2), without overflow.
+    """Length of the hypotenuse, sqrt(input**2 + other**2), without overflow.
 
     >>> torch.hypot(torch.tensor([3.]), torch.tensor([4.]))
     tensor([5.])
@@ -173,7 +173,7 @@ def _(g: Tensor, other: Tensor, y: Tensor) -> Tensor:
 
 @composite(explains=True)
 def dist(input: Tensor, other: Tensor, p: Number = 2) -> Tensor:
-    """The p-norm of input - other.
+    """Return the p-norm of input - other.
 
     >>> torch.dist(torch.tensor([1., 2.]), torch.tensor([4., 6.]))
     tensor(5.)
@@ -194,7 +194,7 @@ def _integers(rng: Rng) -> Iterator[Sample]:
     ref=np.gcd, samples=_integers, differentiable=False, refuse=dtype_refusals.all_but_integers
 )
 def gcd(input: Array, other: Array) -> Array:
-    """Greatest common divisor of integers, never negative.
+    """Greatest common divisor of two integers, never negative.
 
     >>> torch.gcd(torch.tensor([12, -8]), torch.tensor([18, 6]))
     tensor([6, 2])
@@ -206,7 +206,7 @@ def gcd(input: Array, other: Array) -> Array:
     ref=np.lcm, samples=_integers, differentiable=False, refuse=dtype_refusals.all_but_integers
 )
 def lcm(input: Array, other: Array) -> Array:
-    """Least common multiple of integers, never negative.
+    """Least common multiple of two integers, never negative.
 
     >>> torch.lcm(torch.tensor([4, -6]), torch.tensor([6, 4]))
     tensor([12, 12])

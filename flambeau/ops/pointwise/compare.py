@@ -23,7 +23,7 @@ from ..core.sample_inputs import Rng, Sample
 
 
 def ties(rng: Rng) -> Iterator[Sample]:
-    """Two operands that broadcast, of few values, so that some are equal."""
+    """Two operands that broadcast, with few distinct values, so that some are equal."""
     for left, right in (((5,), (5,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((), (3,))):
         yield (rng.integers(-1, 2, left) * 1.0, rng.integers(-1, 2, right) * 1.0), {}
 
@@ -41,7 +41,7 @@ def unusual(rng: Rng) -> Iterator[Sample]:
 @pointwise(ref=lambda x, y: x == y, samples=ties, ufunc=np.equal,
            promotion=Promotion.PREDICATE, differentiable=False)
 def eq(input: Array, other: Array | Number) -> Array:
-    """Whether input == other, element by element.
+    """Test element by element whether input == other.
 
     >>> torch.eq(torch.tensor([1, 2]), torch.tensor([1, 3]))
     tensor([ True, False])
@@ -52,7 +52,7 @@ def eq(input: Array, other: Array | Number) -> Array:
 @pointwise(ref=lambda x, y: x != y, samples=ties, ufunc=np.not_equal,
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("not_equal",))
 def ne(input: Array, other: Array | Number) -> Array:
-    """Whether input != other, element by element.
+    """Test element by element whether input != other.
 
     >>> torch.ne(torch.tensor([1, 2]), 1)
     tensor([False,  True])
@@ -64,7 +64,7 @@ def ne(input: Array, other: Array | Number) -> Array:
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("less",),
            refuse=dtype_refusals.complex_numbers)
 def lt(input: Array, other: Array | Number) -> Array:
-    """Whether input < other, element by element.
+    """Test element by element whether input < other.
 
     >>> torch.tensor([1, 2]) < 2
     tensor([ True, False])
@@ -76,7 +76,7 @@ def lt(input: Array, other: Array | Number) -> Array:
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("less_equal",),
            refuse=dtype_refusals.complex_numbers)
 def le(input: Array, other: Array | Number) -> Array:
-    """Whether input <= other, element by element.
+    """Test element by element whether input <= other.
 
     >>> torch.tensor([1, 2, 3]) <= 2
     tensor([ True,  True, False])
@@ -88,7 +88,7 @@ def le(input: Array, other: Array | Number) -> Array:
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater",),
            refuse=dtype_refusals.complex_numbers)
 def gt(input: Array, other: Array | Number) -> Array:
-    """Whether input > other, element by element.
+    """Test element by element whether input > other.
 
     >>> torch.tensor([1, 2]) > 1
     tensor([False,  True])
@@ -100,7 +100,7 @@ def gt(input: Array, other: Array | Number) -> Array:
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater_equal",),
            refuse=dtype_refusals.complex_numbers)
 def ge(input: Array, other: Array | Number) -> Array:
-    """Whether input >= other, element by element.
+    """Test element by element whether input >= other.
 
     >>> torch.tensor([1, 2, 3]) >= 2
     tensor([False,  True,  True])
@@ -114,7 +114,7 @@ def ge(input: Array, other: Array | Number) -> Array:
 @pointwise(ref=lambda x: x != x, samples=unusual, promotion=Promotion.PREDICATE,
            differentiable=False, inplace=False)
 def isnan(input: Array) -> Array:
-    """Whether each element is not a number.
+    """Test each element for NaN.
 
     >>> torch.isnan(torch.tensor([1., float("nan")]))
     tensor([False,  True])
@@ -125,7 +125,7 @@ def isnan(input: Array) -> Array:
 @pointwise(ref=lambda x: np.abs(x) == np.inf, samples=unusual, promotion=Promotion.PREDICATE,
            differentiable=False, inplace=False)
 def isinf(input: Array) -> Array:
-    """Whether each element is infinite, in its real or imaginary part.
+    """Test each element for infinity, in its real or imaginary part.
 
     >>> torch.isinf(torch.tensor([1., float("inf"), -float("inf")]))
     tensor([False,  True,  True])
@@ -136,7 +136,7 @@ def isinf(input: Array) -> Array:
 @pointwise(ref=lambda x: np.abs(x) < np.inf, samples=unusual, promotion=Promotion.PREDICATE,
            differentiable=False, inplace=False)
 def isfinite(input: Array) -> Array:
-    """Whether each element is neither infinite nor NaN.
+    """Test whether each element is finite, neither infinite nor NaN.
 
     >>> torch.isfinite(torch.tensor([1., float("inf")]))
     tensor([ True, False])
@@ -153,7 +153,7 @@ _no_complex = dtype_refusals.Refusal(
 @pointwise(ref=lambda x: x == np.inf, samples=unusual, promotion=Promotion.PREDICATE,
            differentiable=False, inplace=False, refuse=_no_complex)
 def isposinf(input: Array) -> Array:
-    """Whether each element is +infinity; RuntimeError for complex input.
+    """Test each element for +infinity; RuntimeError for complex input.
 
     >>> torch.isposinf(torch.tensor([1., float("inf"), -float("inf")]))
     tensor([False,  True, False])
@@ -164,7 +164,7 @@ def isposinf(input: Array) -> Array:
 @pointwise(ref=lambda x: x == -np.inf, samples=unusual, promotion=Promotion.PREDICATE,
            differentiable=False, inplace=False, refuse=_no_complex)
 def isneginf(input: Array) -> Array:
-    """Whether each element is -infinity; RuntimeError for complex input.
+    """Test each element for -infinity; RuntimeError for complex input.
 
     >>> torch.isneginf(torch.tensor([1., float("inf"), -float("inf")]))
     tensor([False, False,  True])
@@ -175,7 +175,7 @@ def isneginf(input: Array) -> Array:
 @pointwise(ref=lambda x: np.imag(x) == 0, samples=unusual, promotion=Promotion.PREDICATE,
            differentiable=False, inplace=False)
 def isreal(input: Array) -> Array:
-    """Whether each element's imaginary part is zero.
+    """Test whether the imaginary part of each element is zero.
 
     >>> torch.isreal(torch.tensor([1 + 1j, 2 + 0j]))
     tensor([False,  True])
@@ -214,7 +214,7 @@ def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
 def isclose(
     input: Array, other: Array, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Array:
-    """Whether |input - other| <= atol + rtol * |other|, element by element.
+    """Test element by element whether |input - other| <= atol + rtol * |other|.
 
     >>> torch.isclose(torch.tensor([1., 2.]), torch.tensor([1., 2.1]))
     tensor([ True, False])
@@ -227,7 +227,7 @@ def isclose(
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close: a bool.
+    """Return True if all elements of both tensors are close, as in `isclose`.
 
     >>> torch.allclose(torch.tensor([1., 2.]), torch.tensor([1., 2. + 1e-7]))
     True
@@ -241,7 +241,7 @@ def allclose(
 @answers_from_values
 @composite()
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether both have the same shape and elements: a bool.
+    """Return True if both tensors have the same shape and elements.
 
     >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1, 2]))
     True
@@ -262,7 +262,7 @@ def isin(
     elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False,
     out: Tensor | None = None
 ) -> Tensor:
-    """Whether each of `elements` is among `test_elements`; either may be a number.
+    """Test whether each of `elements` occurs in `test_elements`; either may be a number.
 
     >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2, 3]))
     tensor([False,  True,  True])

@@ -62,7 +62,7 @@ def _(g: Tensor) -> Tensor:
 
 @composite(expose=("torch",), explains=True)
 def real(input: Tensor) -> Tensor:
-    """The real parts, as a view; a real tensor itself.
+    """Return the real parts as a view; a real tensor is returned unchanged.
 
     >>> torch.real(torch.tensor([1 + 2j]))
     tensor([1.])
@@ -72,7 +72,7 @@ def real(input: Tensor) -> Tensor:
 
 @composite(expose=("torch",), explains=True)
 def imag(input: Tensor) -> Tensor:
-    """The imaginary parts, as a view; RuntimeError for real tensors.
+    """Return the imaginary parts as a view; RuntimeError for real tensors.
 
     >>> torch.imag(torch.tensor([1 + 2j]))
     tensor([2.])
@@ -102,7 +102,7 @@ _methods.imag = property(imag, _set_imag, doc="Like `imag`, a view.")
       ref=lambda x: np.stack([x.real, x.imag], -1), samples=complex_numbers, holomorphic=False,
       expose=("torch",))
 def view_as_real(input: Array) -> Array:
-    """Complex numbers seen as pairs of reals along a last axis.
+    """View complex numbers as (real, imaginary) pairs along a new last axis.
 
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
     tensor([[1., 2.]])
@@ -135,7 +135,7 @@ def _pairs_of_reals(rng: Rng) -> Iterator[Sample]:
       ref=lambda x: x[..., 0] + 1j * x[..., 1], samples=_pairs_of_reals, holomorphic=False,
       expose=("torch",))
 def view_as_complex(input: Array) -> Array:
-    """Pairs of reals along the last axis seen as complex numbers.
+    """View (real, imaginary) pairs along the last axis as complex numbers.
 
     >>> torch.view_as_complex(torch.tensor([[1., 2.]]))
     tensor([1.+2.j])
@@ -174,7 +174,7 @@ def pairs_of_one(rng: Rng) -> Iterator[Sample]:
 @pointwise(name="_conj", node="ConjPhysicalBackward0", ref=np.conj, samples=complex_numbers,
            holomorphic=False, expose=())
 def conjugate(input: Array) -> Array:
-    """The conjugate."""
+    """Complex conjugate."""
     return np.conjugate(input)
 
 
@@ -186,7 +186,7 @@ def _(g: Tensor) -> Tensor:
 @view(leading=True, name="_conj_view", node="ConjBackward0", ref=np.conj, samples=complex_numbers,
       holomorphic=False, expose=())
 def conjugate_view(input: Array) -> Array:
-    """The conjugate, on the same memory."""
+    """Complex conjugate, sharing memory with the input."""
     return toggled(input, True, False)
 
 
@@ -199,7 +199,7 @@ def _(g: Tensor) -> Tensor:
       name="_neg_view", node="NegViewBackward0", ref=np.negative, samples=pairs_of_one,
       expose=("torch", "Tensor"))
 def negative_view(input: Array) -> Array:
-    """The negative, on the same memory.
+    """Negation, sharing memory with the input.
 
     >>> torch._neg_view(torch.tensor([1.])).is_neg()
     True
@@ -214,7 +214,7 @@ def _(g: Tensor) -> Tensor:
 
 @composite(expose=("torch",))
 def resolve_conj(input: Tensor) -> Tensor:
-    """The tensor itself, or a copy where it is a conjugate view.
+    """Return the tensor itself, or a copy if it is a conjugate view.
 
     >>> torch.resolve_conj(torch.tensor([1 + 2j]).conj())
     tensor([1.-2.j])
@@ -224,7 +224,7 @@ def resolve_conj(input: Tensor) -> Tensor:
 
 @composite(expose=("torch",))
 def resolve_neg(input: Tensor) -> Tensor:
-    """The tensor itself, or a copy where it is a negative view.
+    """Return the tensor itself, or a copy if it is a negative view.
 
     >>> torch.resolve_neg(torch.tensor([1.]))
     tensor([1.])
@@ -234,7 +234,7 @@ def resolve_neg(input: Tensor) -> Tensor:
 
 @composite(explains=True)
 def conj(input: Tensor) -> Tensor:
-    """The conjugate, a view that is computed where it is read; a real tensor itself.
+    """Return a lazily conjugated view; a real tensor is returned unchanged.
 
     >>> torch.conj(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
@@ -248,7 +248,7 @@ def conj(input: Tensor) -> Tensor:
 
 @composite()
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The conjugate in memory of its own; a real tensor itself.
+    """Return the conjugate as a new tensor; a real tensor is returned unchanged.
 
     >>> torch.conj_physical(torch.tensor([1 + 2j]))
     tensor([1.-2.j])
@@ -284,7 +284,7 @@ def _real_angle(x: np.ndarray) -> np.ndarray:
 @opaque(layout=Layout.ITERATOR,
         leading=True, ref=np.angle, samples=complex_numbers, holomorphic=False)
 def angle(input: Array) -> Array:
-    """The angle in radians; for real numbers 0, or pi below 0.
+    """Argument of each element in radians; for reals, 0, or pi if negative.
 
     >>> torch.angle(torch.tensor([1j, -1 + 0j]))
     tensor([1.5708, 3.1416])
@@ -328,7 +328,7 @@ def _check_parts(first: np.ndarray, second: np.ndarray, kinds_wanted: str) -> No
 @opaque(leading=True, linear_in="real + imag", layout=Layout.ITERATOR,
         ref=lambda x, y: x + 1j * y, samples=pairs_nonzero, holomorphic=False, expose=("torch",))
 def complex(real: Array, imag: Array) -> Array:
-    """Complex numbers of their real and imaginary parts.
+    """Build complex numbers from real and imaginary parts.
 
     Args:
         real: The real parts, float32 or float64.
@@ -363,7 +363,7 @@ def _(g: Tensor, imag_shape: tuple[int, ...]) -> Tensor:
 
 @composite(autocast=Policy.FULL, expose=("torch",))
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Complex numbers of their magnitudes and angles.
+    """Build complex numbers from magnitudes and angles.
 
     Args:
         abs: The magnitudes, float32 or float64.

@@ -30,7 +30,7 @@ _trunc = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("d
 @pointwise(ref=lambda x, y: np.floor(x / y), samples=pairs_nonzero, node="NotImplemented",
            refuse=_floor)
 def floor_divide(input: Array | Number, other: Array | Number) -> Array:
-    """Quotient rounded down, floor(input / other); RuntimeError for an integer divided by 0.
+    """Divide and round down, floor(input / other); RuntimeError for integer division by 0.
 
     >>> torch.floor_divide(torch.tensor([5, -5]), 2)
     tensor([ 2, -3])
@@ -55,7 +55,7 @@ def _(g: Tensor) -> Tensor:
 @pointwise(name="_div_trunc", node="DivBackward2", ref=lambda x, y: np.trunc(x / y), expose=(),
            samples=pairs_nonzero, refuse=_trunc)
 def div_trunc(input: Array | Number, other: Array | Number) -> Array:
-    """input / other rounded towards zero."""
+    """input / other rounded toward zero."""
     _check_divisor(other)
     x: Any = input  # an array: numbers have been converted
     if x.dtype.kind == "f":
@@ -88,7 +88,7 @@ def div(
     input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None,
     out: Tensor | None = None
 ) -> Tensor:
-    """Quotient, input / other; `rounding_mode` "floor" or "trunc" rounds it.
+    """Divide element by element, input / other, optionally rounded ("floor" or "trunc").
 
     Returns:
         Tensor: Of the broadcast shape of both, in their promoted dtype; of integers the default
@@ -110,7 +110,7 @@ def div_(self: Tensor, other: Tensor | Number, *, rounding_mode: str | None = No
 
 @composite()
 def true_divide(input: Tensor | Number, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """Quotient, input / other; integers give the default floating dtype.
+    """Divide element by element, input / other; integers give the default floating dtype.
 
     Returns:
         Tensor: Of the broadcast shape of both, in their promoted dtype; of integers the default
@@ -134,7 +134,7 @@ def true_divide_(self: Tensor | Number, other: Any) -> Tensor:
 @pointwise(ref=lambda x, y: x - y * np.floor(x / y), samples=pairs_nonzero,
            refuse=dtype_refusals.complex_and_bool)
 def remainder(input: Array | Number, other: Array | Number) -> Array:
-    """What remains after rounding down: input - other * floor(input / other), of `other`'s sign.
+    """Remainder of floored division, input - other * floor(input / other), signed like `other`.
 
     >>> torch.remainder(torch.tensor([5., -5.]), 3)
     tensor([2., 1.])
@@ -160,7 +160,7 @@ def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
 @pointwise(ref=lambda x, y: x - y * np.trunc(x / y), samples=pairs_nonzero,
            refuse=dtype_refusals.complex_and_bool)
 def fmod(input: Array, other: Array | Number) -> Array:
-    """What remains after rounding towards zero, with the sign of `input`.
+    """Remainder of division truncated toward zero, signed like `input`.
 
     >>> torch.fmod(torch.tensor([5., -5.]), 3)
     tensor([ 2., -2.])

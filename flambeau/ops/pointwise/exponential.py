@@ -33,7 +33,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
 @pointwise(ref=lambda x: 2.0**x, samples=real_line, promotion=Promotion.FLOATING,
            aliases=("special.exp2",))
 def exp2(input: Array) -> Array:
-    """Power of two, 2**input.
+    """Base-2 exponential, 2**input.
 
     >>> torch.exp2(torch.tensor([0., 3.]))
     tensor([1., 8.])
@@ -49,7 +49,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.exp(x) - 1, samples=real_line, promotion=Promotion.FLOATING,
            ufunc=np.expm1, aliases=("special.expm1",))
 def expm1(input: Array) -> Array:
-    """e**input - 1, exact near 0 too.
+    """e**input - 1, accurate near 0.
 
     >>> torch.expm1(torch.tensor([0., 1.]))
     tensor([0.0000, 1.7183])
@@ -65,7 +65,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.log2(x) / np.log2(np.e), samples=positive,
            promotion=Promotion.FLOATING, ufunc=np.log)
 def log(input: Array) -> Array:
-    """Natural logarithm; -inf at 0 and NaN below.
+    """Natural logarithm; -inf at 0, NaN for negative input.
 
     >>> torch.log(torch.tensor([1., 10.]))
     tensor([0.0000, 2.3026])
@@ -81,7 +81,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.log(x) / np.log(2), samples=positive, promotion=Promotion.FLOATING,
            ufunc=np.log2)
 def log2(input: Array) -> Array:
-    """Logarithm to base 2.
+    """Base-2 logarithm.
 
     >>> torch.log2(torch.tensor([1., 8.]))
     tensor([0., 3.])
@@ -96,7 +96,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 @pointwise(ref=lambda x: np.log(x) / np.log(10), samples=positive, promotion=Promotion.FLOATING)
 def log10(input: Array) -> Array:
-    """Logarithm to base 10.
+    """Base-10 logarithm.
 
     >>> torch.log10(torch.tensor([1., 1000.]))
     tensor([0., 3.])
@@ -114,7 +114,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.log(1 + x), samples=positive, promotion=Promotion.FLOATING,
            ufunc=np.log1p, aliases=("special.log1p",))
 def log1p(input: Array) -> Array:
-    """log(1 + input), exact near 0 too.
+    """log(1 + input), accurate near 0.
 
     >>> torch.log1p(torch.tensor([0., 1.]))
     tensor([0.0000, 0.6931])

@@ -36,7 +36,7 @@ def _share(g: Tensor, first: Tensor, second: Tensor) -> Tensor:
 @pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,
            refuse=_real_only)
 def maximum(input: Array, other: Array) -> Array:
-    """The larger of both; NaN where either is NaN.
+    """Element-wise maximum; NaN if either element is NaN.
 
     >>> torch.maximum(torch.tensor([1., 5.]), torch.tensor([3., 2.]))
     tensor([3., 5.])
@@ -57,7 +57,7 @@ def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 @pointwise(ref=lambda x, y: np.where(x < y, x, y), samples=pairs, inplace=False,
            refuse=_real_only)
 def minimum(input: Array, other: Array) -> Array:
-    """The smaller of both; NaN where either is NaN.
+    """Element-wise minimum; NaN if either element is NaN.
 
     >>> torch.minimum(torch.tensor([1., 5.]), torch.tensor([3., 2.]))
     tensor([1., 2.])
@@ -78,7 +78,7 @@ def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 @pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,
            refuse=dtype_refusals.complex_numbers)
 def fmax(input: Array, other: Array) -> Array:
-    """The larger of both; the other one where one is NaN.
+    """Element-wise maximum; if one element is NaN, the other.
 
     >>> torch.fmax(torch.tensor([1., float("nan")]), torch.tensor([3., 2.]))
     tensor([3., 2.])
@@ -99,7 +99,7 @@ def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 @pointwise(ref=lambda x, y: np.where(x < y, x, y), samples=pairs, inplace=False,
            refuse=dtype_refusals.complex_numbers)
 def fmin(input: Array, other: Array) -> Array:
-    """The smaller of both; the other one where one is NaN.
+    """Element-wise minimum; if one element is NaN, the other.
 
     >>> torch.fmin(torch.tensor([1., float("nan")]), torch.tensor([3., 2.]))
     tensor([1., 2.])
@@ -139,7 +139,7 @@ def _clip(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
            ref=lambda x, min=-np.inf, max=np.inf: np.clip(x, min, max),
            samples=_numbers)
 def clamp_numbers(input: Array, min: Any = None, max: Any = None) -> Array:
-    """input clipped to [min, max]; NaN where a bound is NaN."""
+    """Clip input to [min, max]; NaN if a bound is NaN."""
     if input.dtype.kind != "f":
         min, max = (None if v is None else _bound(v, input.dtype) for v in (min, max))
     if input.size > MAX_NUMPY_COSTLY_ELEMENTS and input.__class__ is np.ndarray:
@@ -193,7 +193,7 @@ def _clip_ref(x: np.ndarray, low: np.ndarray | None, high: np.ndarray | None) ->
 @pointwise(name="_clamp_tensors", node="ClampBackward0", expose=(), refuse=_clamp_real,
            ref=_clip_ref, samples=_bounds)
 def clamp_tensors(input: Array, min: Array | None, max: Array | None) -> Array:
-    """input clipped between two tensors, either of which may be None."""
+    """Clip input between two tensors, either of which may be None."""
     return _clip(input, min, max)
 
 
@@ -261,7 +261,7 @@ def clamp(
     input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None, *,
     out: Tensor | None = None
 ) -> Tensor:
-    """input clipped to [min, max], which are numbers or tensors; either may be left out.
+    """Clip input to [min, max]; the bounds are numbers or tensors, and either may be omitted.
 
     >>> torch.clamp(torch.tensor([-1., 0.5, 2.]), 0, 1)
     tensor([0.0000, 0.5000, 1.0000])
@@ -292,7 +292,7 @@ def clamp_(
 
 @composite()
 def clamp_min(input: Tensor, min: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """The larger of input and min, a number or a tensor.
+    """Element-wise maximum of input and min, a number or a tensor.
 
     >>> torch.clamp_min(torch.tensor([-1., 2.]), 0)
     tensor([0., 2.])
@@ -308,7 +308,7 @@ def clamp_min_(self: Tensor, min: Tensor | Number) -> Tensor:
 
 @composite()
 def clamp_max(input: Tensor, max: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of input and max, a number or a tensor.
+    """Element-wise minimum of input and max, a number or a tensor.
 
     >>> torch.clamp_max(torch.tensor([-1., 2.]), 0)
     tensor([-1.,  0.])

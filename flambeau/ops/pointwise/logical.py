@@ -12,7 +12,7 @@ from .compare import ties, unusual
 @pointwise(ref=lambda x: x == 0, samples=unusual, promotion=Promotion.PREDICATE,
            differentiable=False, ufunc=np.logical_not)
 def logical_not(input: Array) -> Array:
-    """Whether each element is zero.
+    """Logical NOT; True for elements equal to zero.
 
     >>> torch.logical_not(torch.tensor([0., 2.]))
     tensor([ True, False])
@@ -23,7 +23,7 @@ def logical_not(input: Array) -> Array:
 @pointwise(ref=lambda x, y: (x != 0) & (y != 0), samples=ties, promotion=Promotion.PREDICATE,
            differentiable=False)
 def logical_and(input: Array, other: Array) -> Array:
-    """Whether both elements are nonzero.
+    """Logical AND; nonzero elements count as true.
 
     >>> torch.logical_and(torch.tensor([1, 0]), torch.tensor([2, 2]))
     tensor([ True, False])
@@ -34,7 +34,7 @@ def logical_and(input: Array, other: Array) -> Array:
 @pointwise(ref=lambda x, y: (x != 0) | (y != 0), samples=ties, promotion=Promotion.PREDICATE,
            differentiable=False)
 def logical_or(input: Array, other: Array) -> Array:
-    """Whether either element is nonzero.
+    """Logical OR; nonzero elements count as true.
 
     >>> torch.logical_or(torch.tensor([1, 0]), torch.tensor([0, 0]))
     tensor([ True, False])
@@ -45,7 +45,7 @@ def logical_or(input: Array, other: Array) -> Array:
 @pointwise(ref=lambda x, y: (x != 0) != (y != 0), samples=ties, promotion=Promotion.PREDICATE,
            differentiable=False)
 def logical_xor(input: Array, other: Array) -> Array:
-    """Whether exactly one of both elements is nonzero.
+    """Logical XOR; nonzero elements count as true.
 
     >>> torch.logical_xor(torch.tensor([1, 1]), torch.tensor([0, 3]))
     tensor([ True, False])

@@ -27,7 +27,7 @@ def _away_from_zero(rng: Rng) -> Iterator[Sample]:
 @pointwise(ref=lambda x: np.exp(np.log(x) / 2), samples=positive, promotion=Promotion.FLOATING,
            ufunc=np.sqrt)
 def sqrt(input: Array) -> Array:
-    """Square root; NaN below 0.
+    """Square root; NaN for negative input.
 
     >>> torch.sqrt(torch.tensor([4., 2.]))
     tensor([2.0000, 1.4142])
@@ -76,7 +76,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 @pointwise(ref=lambda x: x**-1, samples=_away_from_zero,
            promotion=Promotion.FLOATING)
 def reciprocal(input: Array) -> Array:
-    """One over input.
+    """Reciprocal, 1 / input.
 
     >>> torch.reciprocal(torch.tensor([4., -0.5]))
     tensor([ 0.2500, -2.0000])
@@ -114,7 +114,7 @@ def _raise_integers(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 @pointwise(name="_pow", node="PowBackward1", ref=np.power, samples=positive_pairs, expose=())
 def pow_tensor(input: Array | Number, exponent: Array | Number) -> Array:
-    """input**exponent, element by element."""
+    """Raise input to the power exponent, element by element."""
     return _raise_arrays(input, exponent)
 
 
@@ -168,7 +168,7 @@ def _number_samples(rng: Rng) -> Iterator[Sample]:
 @pointwise(name="_pow_number", node="PowBackward0", ref=np.power, expose=(), inplace=False,
            samples=_number_samples)
 def pow_scalar(input: Array, exponent: float) -> Array:
-    """input**exponent for a number as the exponent."""
+    """Raise input to a power given as a number."""
     if input.dtype.kind == "f":
         return blockwise(lambda x: _raise_to_number(x, exponent), input)
     return _raise_to_number(input, exponent)
@@ -221,7 +221,7 @@ def _check_integer_exponent(exponent: Any) -> None:
 
 @composite()
 def pow(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """input**exponent; either may be a number.
+    """Raise input to the power exponent; either may be a number.
 
     Args:
         input (Tensor or number): The base.
@@ -276,7 +276,7 @@ _methods.__ipow__ = python_in_place(pow_)
 
 @composite(aliases=())
 def float_power(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
-    """input**exponent computed in float64 (complex128 for complex numbers).
+    """Raise input to the power exponent in float64 (complex128 for complex numbers).
 
     Args:
         input (Tensor or number): The base.
@@ -307,7 +307,7 @@ def _float_power_dtype(operands: tuple) -> types.dtype:
 
 @composite(expose=("Tensor",))
 def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
-    """Raise to a power in place; the tensor must be float64 (complex128).
+    """`float_power` in place; the tensor must be float64 or complex128.
 
     >>> torch.tensor([2.], dtype=torch.float64).float_power_(3)
     tensor([8.], dtype=torch.float64)

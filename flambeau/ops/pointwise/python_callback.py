@@ -44,7 +44,7 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
-    """Replace each element by callable(element, the other tensor's element).
+    """Replace each element by callable(element, element of the other tensor).
 
     >>> torch.tensor([1., 2.]).map_(torch.tensor([3., 4.]), lambda a, b: a * b)
     tensor([3., 8.])

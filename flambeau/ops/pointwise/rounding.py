@@ -49,7 +49,7 @@ _rounded = dtype_refusals.Refusal(BOOL, COMPLEX, error=_refuse_rounding)
 @pointwise(ref=lambda x: -np.ceil(-x), samples=between_integers, refuse=_rounded,
            ufunc=np.floor)
 def floor(input: Array) -> Array:
-    """The greatest integer not above input.
+    """Round down to the nearest integer.
 
     >>> torch.floor(torch.tensor([1.5, -1.5]))
     tensor([ 1., -2.])
@@ -60,7 +60,7 @@ def floor(input: Array) -> Array:
 @pointwise(ref=lambda x: -np.floor(-x), samples=between_integers, refuse=_rounded,
            ufunc=np.ceil)
 def ceil(input: Array) -> Array:
-    """The least integer not below input.
+    """Round up to the nearest integer.
 
     >>> torch.ceil(torch.tensor([1.5, -1.5]))
     tensor([ 2., -1.])
@@ -71,7 +71,7 @@ def ceil(input: Array) -> Array:
 @pointwise(ref=lambda x: np.sign(x) * np.floor(np.abs(x)), samples=between_integers,
            refuse=_rounded, ufunc=np.trunc, aliases=("fix",))
 def trunc(input: Array) -> Array:
-    """input without its fraction.
+    """Round toward zero, dropping the fractional part.
 
     >>> torch.trunc(torch.tensor([1.5, -1.5]))
     tensor([ 1., -1.])
@@ -88,7 +88,7 @@ def _rounding_samples(rng: Rng) -> Iterator[Sample]:
 @pointwise(ref=lambda x, decimals=0: np.floor(x * 10.0**decimals + 0.5) / 10.0**decimals,
            samples=_rounding_samples, refuse=_rounded, aliases=("special.round",))
 def round(input: Array, *, decimals: int = 0) -> Array:
-    """input rounded to `decimals` places; halves go to the even neighbour.
+    """Round to `decimals` places; halves go to the even neighbor.
 
     >>> torch.round(torch.tensor([0.5, 1.5, -1.7]))
     tensor([ 0.,  2., -2.])
@@ -114,7 +114,7 @@ for _operator in (floor, ceil, trunc, round):
 @pointwise(ref=lambda x: np.sign(x) * (np.abs(x) % 1), samples=between_integers,
            refuse=dtype_refusals.integers)
 def frac(input: Array) -> Array:
-    """The fraction of input, with its sign: input - trunc(input).
+    """Fractional part, input - trunc(input), signed like input.
 
     >>> torch.frac(torch.tensor([1.5, -1.5]))
     tensor([ 0.5000, -0.5000])
@@ -133,7 +133,7 @@ def _(g: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.maximum(x, -x), samples=away_from_zero, aliases=("absolute",),
            holomorphic=False, refuse=dtype_refusals.bools)
 def abs(input: Array) -> Array:
-    """Absolute value; the magnitude of complex numbers.
+    """Absolute value; the magnitude for complex numbers.
 
     Returns:
         Tensor: Of the shape of `input` and its dtype, the real one for complex numbers.
@@ -163,7 +163,7 @@ _sign_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotImp
 
 @pointwise(ref=lambda x: (x > 0) * 1.0 - (x < 0), samples=away_from_zero, refuse=_sign_real)
 def sign(input: Array) -> Array:
-    """-1, 0 or 1; 0 for NaN.
+    """Sign of each element, -1, 0 or 1; 0 for NaN.
 
     >>> torch.sign(torch.tensor([2., -3., 0.]))
     tensor([ 1., -1.,  0.])
@@ -178,7 +178,7 @@ def _(g: Tensor) -> Tensor:
 
 @pointwise(ref=lambda x: x / np.abs(x), samples=away_from_zero, holomorphic=False)
 def sgn(input: Array) -> Array:
-    """The sign; for complex numbers input / |input|, and 0 at 0.
+    """Sign of each element; for complex numbers input / |input|, and 0 at 0.
 
     >>> torch.sgn(torch.tensor([3 + 4j, 0j]))
     tensor([0.6000+0.8000j, 0.0000+0.0000j])
@@ -203,7 +203,7 @@ _signbit_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: Not
 @pointwise(ref=lambda x: x < 0, samples=away_from_zero, promotion=Promotion.PREDICATE,
            differentiable=False, inplace=False, refuse=_signbit_real)
 def signbit(input: Array) -> Array:
-    """Whether the sign bit is set: below 0, and -0.
+    """Test whether the sign bit is set, as for negative numbers and -0.
 
     >>> torch.signbit(torch.tensor([1., -0.]))
     tensor([False,  True])
@@ -214,7 +214,7 @@ def signbit(input: Array) -> Array:
 @pointwise(ref=lambda x, y: np.abs(x) * np.sign(y), samples=pairs_nonzero, ufunc=np.copysign,
            promotion=Promotion.FLOATING, refuse=dtype_refusals.complex_numbers)
 def copysign(input: Array, other: Array | Number) -> Array:
-    """The magnitude of input with the sign of other.
+    """Return numbers with the magnitude of input and the sign of other.
 
     >>> torch.copysign(torch.tensor([1., 2.]), torch.tensor([-0., 3.]))
     tensor([-1.,  2.])
@@ -262,7 +262,7 @@ def _replace(x: np.ndarray, nan: float, high: float, low: float) -> np.ndarray:
 def nan_to_num(
     input: Array, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Array:
-    """NaN replaced by `nan`, infinities by the given numbers or the dtype's largest.
+    """Replace NaN by `nan` and infinities by the given numbers or the dtype's limits.
 
     >>> torch.nan_to_num(torch.tensor([1., float("nan"), float("inf")]), posinf=9.)
     tensor([1., 0., 9.])
@@ -285,7 +285,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 @pointwise(ref=np.nextafter, samples=pairs_nonzero, promotion=Promotion.NONE)
 def nextafter(input: Array, other: Array) -> Array:
-    """The next floating-point number from input towards other.
+    """Next floating-point number after input in the direction of other.
 
     >>> torch.nextafter(torch.tensor([1.]), torch.tensor([2.])) == 1 + 2**-23
     tensor([True])
@@ -312,7 +312,7 @@ _Frexp = return_type("frexp", "mantissa", "exponent")
 @opaque(leading=True, layout=Layout.ITERATOR,
         ref=np.frexp, samples=away_from_zero, result_type=_Frexp, constant_outputs=(1,))
 def frexp(input: Array) -> tuple[np.ndarray, ...]:
-    """(mantissa, exponent) with input = mantissa * 2**exponent and 0.5 <= |mantissa| < 1.
+    """Decompose input as mantissa * 2**exponent, with 0.5 <= |mantissa| < 1.
 
     >>> torch.frexp(torch.tensor([6.])).exponent
     tensor([3], dtype=torch.int32)
@@ -332,7 +332,7 @@ def _(gs: tuple[Tensor, None], input: Tensor, ys: tuple[Tensor, ...]) -> Tensor:
 
 @composite()
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """input * 2**other.
+    """Multiply by a power of two, input * 2**other.
 
     >>> torch.ldexp(torch.tensor([1., 3.]), torch.tensor([1, 2]))
     tensor([ 2., 12.])
@@ -366,7 +366,7 @@ def _same_dtype(operator: Any, operands: Any, common: Any) -> None:
 
 @pointwise(ref=np.heaviside, samples=pairs_nonzero, node="NotImplemented", refuse=_same_dtype)
 def heaviside(input: Array, values: Array) -> Array:
-    """0 below 0, 1 above, and `values` at 0.
+    """Heaviside step function: 0 below 0, 1 above, and `values` at 0.
 
     >>> torch.heaviside(torch.tensor([-1., 0., 2.]), torch.tensor([0.5]))
     tensor([0.0000, 0.5000, 1.0000])

@@ -29,7 +29,7 @@ def _choices(rng: Rng) -> Iterator[Sample]:
 @pointwise(name="_where", node="WhereBackward0", ref=np.where, samples=_choices, expose=(),
            inplace=False, promotion=Promotion.NONE)
 def select(condition: Array, input: Array | Number, other: Array | Number) -> Array:
-    """input where the condition holds, else other; either may be a number."""
+    """Choose input where the condition holds, else other; either may be a number."""
     if condition.dtype.kind != "b":
         condition = _as_condition(condition)
     kind = getattr(input, "dtype", None)
@@ -75,7 +75,7 @@ def where(
     condition: Tensor, input: Tensor | None = None, other: Tensor | Number | None = None, *,
     out: Tensor | None = None, self: Tensor | None = None
 ) -> Tensor:
-    """input where condition holds, else other; with a condition alone, the places where it holds.
+    """Choose input where condition holds, else other; with condition alone, find True indices.
 
     `input` and `other` broadcast and may be numbers.
 
@@ -98,7 +98,7 @@ def where(
 
 @composite(name="Tensor.where", expose=())
 def _method(self: Tensor, condition: Tensor, other: Tensor) -> Tensor:
-    """self where condition holds, else other.
+    """Choose self where condition holds, else other.
 
     >>> torch.tensor([1, 2]).where(torch.tensor([True, False]), torch.tensor(0))
     tensor([1, 0])

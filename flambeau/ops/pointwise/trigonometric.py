@@ -24,7 +24,7 @@ def above_one(rng: Rng) -> Iterator[Sample]:
 @pointwise(ref=lambda x: np.exp(1j * x).imag, samples=real_line,
            promotion=Promotion.FLOATING, ufunc=np.sin)
 def sin(input: Array) -> Array:
-    """Sine of an angle in radians.
+    """Sine of angles in radians.
 
     >>> torch.sin(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8415])
@@ -40,7 +40,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.exp(1j * x).real, samples=real_line,
            promotion=Promotion.FLOATING, ufunc=np.cos)
 def cos(input: Array) -> Array:
-    """Cosine of an angle in radians.
+    """Cosine of angles in radians.
 
     >>> torch.cos(torch.tensor([0., 1.]))
     tensor([1.0000, 0.5403])
@@ -56,7 +56,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.sin(x) / np.cos(x), samples=unit_interval,
            promotion=Promotion.FLOATING, ufunc=np.tan)
 def tan(input: Array) -> Array:
-    """Tangent of an angle in radians.
+    """Tangent of angles in radians.
 
     >>> torch.tan(torch.tensor([0., 1.]))
     tensor([0.0000, 1.5574])
@@ -168,7 +168,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.log(x + np.sqrt(x * x - 1)), samples=above_one,
            promotion=Promotion.FLOATING, ufunc=np.arccosh, aliases=("arccosh",))
 def acosh(input: Array) -> Array:
-    """Inverse hyperbolic cosine; NaN below 1.
+    """Inverse hyperbolic cosine; NaN for input below 1.
 
     >>> torch.acosh(torch.tensor([1., 2.]))
     tensor([0.0000, 1.3170])
@@ -184,7 +184,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.log((1 + x) / (1 - x)) / 2, samples=unit_interval,
            promotion=Promotion.FLOATING, ufunc=np.arctanh, aliases=("arctanh",))
 def atanh(input: Array) -> Array:
-    """Inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond.
+    """Inverse hyperbolic tangent; infinite at -1 and 1, NaN outside.
 
     >>> torch.atanh(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.5493])
@@ -201,7 +201,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
            promotion=Promotion.FLOATING, ufunc=np.tanh,
            aliases=("nn.functional.tanh",))
 def tanh(input: Array) -> Array:
-    """Hyperbolic tangent, in (-1, 1).
+    """Hyperbolic tangent, in [-1, 1].
 
     >>> torch.tanh(torch.tensor([0., 1.]))
     tensor([0.0000, 0.7616])
@@ -222,7 +222,7 @@ def _tanh_slope(grad: np.ndarray, output: np.ndarray) -> np.ndarray:
 
 @pointwise(ref=lambda g, y: g * (1 - y**2), samples=pairs_nonzero, expose=(), inplace=False)
 def tanh_backward(grad: Array, output: Array) -> Array:
-    """The cotangent of tanh's input from its output, grad * (1 - output**2)."""
+    """Cotangent of tanh's input, computed from its output: grad * (1 - output**2)."""
     return blockwise(_tanh_slope, grad, output)
 
 
@@ -243,7 +243,7 @@ def _(g: Tensor, grad: Tensor, output: Tensor) -> Tensor:
            promotion=Promotion.FLOATING, refuse=dtype_refusals.complex_numbers,
            ufunc=np.arctan2)
 def atan2(input: Array, other: Array) -> Array:
-    """The angle of the point (other, input), in (-pi, pi].
+    """Angle of the point (other, input) in radians, in [-pi, pi].
 
     >>> torch.atan2(torch.tensor([1., -1.]), torch.tensor([-1., -1.]))
     tensor([ 2.3562, -2.3562])
@@ -264,7 +264,7 @@ def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 @pointwise(ref=np.sinc, samples=real_line, promotion=Promotion.FLOATING,
            aliases=("special.sinc",))
 def sinc(input: Array) -> Array:
-    """sin(pi * input) / (pi * input), and 1 at 0.
+    """Normalized sinc, sin(pi * input) / (pi * input); 1 at 0.
 
     >>> torch.sinc(torch.tensor([0., 0.5]))
     tensor([1.0000, 0.6366])
@@ -286,7 +286,7 @@ def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
 @pointwise(ref=lambda x: x * np.pi / 180, samples=real_line, promotion=Promotion.FLOATING,
            refuse=dtype_refusals.complex_numbers)
 def deg2rad(input: Array) -> Array:
-    """Degrees in radians, input * pi / 180.
+    """Convert degrees to radians, input * pi / 180.
 
     >>> torch.deg2rad(torch.tensor([180.]))
     tensor([3.1416])
@@ -302,7 +302,7 @@ def _(g: Tensor) -> Tensor:
 @pointwise(ref=lambda x: x * 180 / np.pi, samples=real_line, promotion=Promotion.FLOATING,
            refuse=dtype_refusals.complex_numbers)
 def rad2deg(input: Array) -> Array:
-    """Radians in degrees, input * 180 / pi.
+    """Convert radians to degrees, input * 180 / pi.
 
     >>> torch.rad2deg(torch.tensor([3.1416]))
     tensor([180.0004])

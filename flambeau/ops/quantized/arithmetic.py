@@ -21,7 +21,7 @@ _functional = PUBLIC["nn.functional"]
 
 
 def requantize(values: Tensor, like: Any, scale: Any, zero_point: Any) -> Tensor:
-    """Float32 numbers as integers of a tensor's dtype."""
+    """Quantize float32 numbers to integers of a tensor's dtype."""
     quantizer = PerTensor(like.dtype, float(scale), int(zero_point))
     return quantized(quantizer.quantize(values.detach()._array), quantizer)
 
@@ -101,7 +101,7 @@ add_scalar, add_scalar_relu, mul_scalar, mul_scalar_relu = add, add_relu, mul, m
 
 
 def matmul(qa: Any, qb: Any, scale: Any, zero_point: Any) -> Tensor:
-    """The product of two matrices, or of stacks of them."""
+    """Multiply two matrices, or stacks of them."""
     if qa.ndim != qb.ndim:
         raise RuntimeError("MatMul operands should have the same dimensionality. "
                            f"({qa.ndim} and {qb.ndim} provided)")
@@ -121,12 +121,12 @@ def _concatenate(tensors: Any, dim: int, scale: Any, zero_point: Any, relu: bool
 
 
 def cat(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
-    """The tensors behind one another."""
+    """Concatenate tensors."""
     return _concatenate(tensors, dim, scale, zero_point, False)
 
 
 def cat_relu(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
-    """The tensors behind one another, then relu."""
+    """Concatenate tensors, then apply ReLU."""
     return _concatenate(tensors, dim, scale, zero_point, True)
 
 
@@ -146,19 +146,19 @@ def cat_relu_out(tensors: Any, dim: int, out: Any) -> Tensor:
 
 
 def relu6(qx: Any, inplace: bool = False) -> Tensor:
-    """Between 0 and 6, with the input's scale."""
+    """Clip to [0, 6], keeping the input's scale."""
     result = requantize(_functional["relu6"](dequantize(qx)), qx, qx.q_scale(), qx.q_zero_point())
     return _store(result, qx) if inplace else result
 
 
 def clamp(qx: Any, min: Any = None, max: Any = None) -> Tensor:
-    """Between two numbers, with the input's scale."""
+    """Clip between two numbers, keeping the input's scale."""
     values = dequantize(qx).clamp(min, max)
     return requantize(values, qx, qx.q_scale(), qx.q_zero_point())
 
 
 def threshold(qx: Any, threshold: float, value: float) -> Tensor:
-    """`value` where an element is not above the threshold."""
+    """Replace elements not above the threshold by `value`."""
     values = _functional["threshold"](dequantize(qx), threshold, value)
     return requantize(values, qx, qx.q_scale(), qx.q_zero_point())
 
@@ -178,7 +178,7 @@ def elu(
     self: Any, output_scale: Any, output_zero_point: Any, alpha: float = 1, scale: float = 1,
     input_scale: float = 1,
 ) -> Tensor:
-    """x above 0, below it alpha (exp(x) - 1)."""
+    """x if positive, else alpha (exp(x) - 1)."""
     x = dequantize(self)._array
     low = np.float32(alpha) * np.expm1(np.minimum(x, 0) * np.float32(input_scale))
     values = np.float32(scale) * np.where(x > 0, x, low)
@@ -186,33 +186,33 @@ def elu(
 
 
 def celu(self: Any, output_scale: Any, output_zero_point: Any, alpha: float = 1) -> Tensor:
-    """x above 0, below it alpha (exp(x / alpha) - 1)."""
+    """x if positive, else alpha (exp(x / alpha) - 1)."""
     return elu(self, output_scale, output_zero_point, alpha, 1, 1 / alpha)
 
 
 def leaky_relu(
     qx: Any, negative_slope: float, inplace: bool, output_scale: Any, output_zero_point: Any
 ) -> Tensor:
-    """x above 0, below it x times the slope."""
+    """x if positive, else x times the slope."""
     values = _functional["leaky_relu"](dequantize(qx), negative_slope)
     return requantize(values, qx, output_scale, output_zero_point)
 
 
 def prelu(qx: Any, weight: Any, output_scale: Any, output_zero_point: Any) -> Tensor:
-    """x above 0, below it x times a weight of each channel, which is quantized as well."""
+    """x if positive, else x times a quantized weight per channel."""
     values = _functional["prelu"](dequantize(qx), dequantize(weight))
     return requantize(values, qx, output_scale, output_zero_point)
 
 
 def softmax(qx: Any, dim: int, output_scale: Any, output_zero_point: Any) -> Tensor:
-    """The softmax along an axis."""
+    """Softmax along an axis."""
     return requantize(dequantize(qx).softmax(dim), qx, output_scale, output_zero_point)
 
 
 def dropout(
     self: Any, output_scale: Any, output_zero_point: Any, p: float = 0.5, training: bool = False
 ) -> Tensor:
-    """The tensor itself: quantized models do not train."""
+    """Return the tensor itself; quantized models do not train."""
     return self
 
 
@@ -223,7 +223,7 @@ def layer_norm(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, output_scale: Any,
     output_zero_point: Any,
 ) -> Tensor:
-    """Mean 0 and variance 1 over the last axes."""
+    """Normalize to mean 0 and variance 1 over the last axes."""
     values = _functional["layer_norm"](dequantize(input), normalized_shape, weight, bias, eps)
     return requantize(values, input, output_scale, output_zero_point)
 
@@ -232,7 +232,7 @@ def group_norm(
     qx: Any, num_groups: int, weight: Any, bias: Any, eps: float, output_scale: Any,
     output_zero_point: Any,
 ) -> Tensor:
-    """Mean 0 and variance 1 over each group of channels."""
+    """Normalize each group of channels to mean 0 and variance 1."""
     values = _functional["group_norm"](dequantize(qx), num_groups, weight, bias, eps)
     return requantize(values, qx, output_scale, output_zero_point)
 
@@ -240,7 +240,7 @@ def group_norm(
 def instance_norm(
     input: Any, weight: Any, bias: Any, eps: float, output_scale: Any, output_zero_point: Any
 ) -> Tensor:
-    """Mean 0 and variance 1 over each channel of each image."""
+    """Normalize each channel of each image to mean 0 and variance 1."""
     values = _functional["instance_norm"](
         dequantize(input), weight=weight, bias=bias, use_input_stats=True, eps=eps)
     return requantize(values, input, output_scale, output_zero_point)
@@ -326,7 +326,7 @@ def quantized_batch_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor,
     eps: float, output_scale: float, output_zero_point: int,
 ) -> Tensor:
-    """Each channel less `mean`, divided by its deviation, times `weight`, plus `bias`.
+    """Subtract `mean` per channel, divide by the deviation, scale and shift.
 
     >>> q = torch.quantize_per_tensor(torch.tensor([[1., 3.]]), 1.0, 0, torch.quint8)
     >>> zero, one = torch.zeros(2), torch.ones(2)

@@ -52,10 +52,10 @@ def _check_zero_point(zero_point: int, dtype: QuantizedDtype, name: str) -> None
 
 @public()
 def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:
-    """The float32 tensor as integers of a quantized dtype: round(input / scale + zero_point).
+    """Quantize a float32 tensor to integers: round(input / scale + zero_point).
 
     Rounds half to even and saturates. A list of tensors takes tensors of scales and zero points,
-    and gives a tuple. RuntimeError for another dtype or a zero point outside the integers.
+    and gives a tuple. RuntimeError for another dtype or a zero point out of the integers' range.
     https://pytorch.org/docs/stable/generated/torch.quantize_per_tensor.html
 
     >>> torch.quantize_per_tensor(torch.tensor([-1., 0.24]), 0.1, 10, torch.quint8)
@@ -78,9 +78,9 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> 
 
 @public()
 def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -> Tensor:
-    """As `quantize_per_tensor`, with the scale and zero point that span the tensor's values.
+    """Quantize a tensor with a scale and zero point chosen from its range.
 
-    `reduce_range`: the integers have one bit less. Of float16 the tensor in that dtype.
+    `reduce_range` uses one bit less. A float16 dtype casts to float16 instead.
     https://pytorch.org/docs/stable/generated/torch.quantize_per_tensor_dynamic.html
 
     >>> torch.quantize_per_tensor_dynamic(torch.tensor([0., 1.]), torch.quint8, False).int_repr()
@@ -127,7 +127,7 @@ def _per_channel(
 def quantize_per_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any
 ) -> Tensor:
-    """As `quantize_per_tensor`, with a scale and a zero point for each place along `axis`.
+    """Quantize a tensor with a scale and a zero point per index along `axis`.
 
     https://pytorch.org/docs/stable/generated/torch.quantize_per_channel.html
 
@@ -145,7 +145,7 @@ def quantize_per_channel(
 
 @public(spaces=("torch", "Tensor"), explains=True)
 def dequantize(input: Any) -> Any:
-    """The float32 numbers of a quantized tensor; other tensors as float32. A list gives a tuple.
+    """Return a quantized tensor as float32, other tensors cast to float32; lists give tuples.
 
     https://pytorch.org/docs/stable/generated/torch.dequantize.html
 
@@ -161,9 +161,9 @@ def dequantize(input: Any) -> Any:
 
 @public(spaces=("torch", "Tensor"), explains=True)
 def int_repr(input: Tensor) -> Tensor:
-    """The integers of a quantized tensor, as a tensor of its own memory.
+    """Return the integers of a quantized tensor as a new tensor.
 
-    Of a dtype of less than a byte those bytes, in one row.
+    Sub-byte dtypes give their packed bytes, in one row.
     https://pytorch.org/docs/stable/generated/torch.Tensor.int_repr.html
 
     >>> torch.quantize_per_tensor(torch.tensor([0.26]), 0.1, 5, torch.quint8).int_repr()
@@ -207,7 +207,7 @@ def _per_channel_of(input: Tensor, name: str) -> PerChannel:
 
 @public(spaces=("torch", "Tensor"), explains=True)
 def q_scale(input: Tensor) -> float:
-    """The scale of a tensor that is quantized as a whole.
+    """Return the scale of a per-tensor quantized tensor.
 
     >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 5, torch.quint8).q_scale()
     0.1
@@ -217,7 +217,7 @@ def q_scale(input: Tensor) -> float:
 
 @public(spaces=("torch", "Tensor"), explains=True)
 def q_zero_point(input: Tensor) -> int:
-    """The zero point of a tensor that is quantized as a whole.
+    """Return the zero point of a per-tensor quantized tensor.
 
     >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 5, torch.quint8).q_zero_point()
     5
@@ -227,7 +227,7 @@ def q_zero_point(input: Tensor) -> int:
 
 @public(spaces=("torch", "Tensor"), explains=True)
 def q_per_channel_scales(input: Tensor) -> Tensor:
-    """The scales of a tensor that is quantized by channel.
+    """Return the scales of a per-channel quantized tensor.
 
     >>> scales, zeros = torch.tensor([0.5, 0.25]), torch.tensor([0, 0])
     >>> x = torch.quantize_per_channel(torch.zeros(2, 3), scales, zeros, 0, torch.qint8)
@@ -239,7 +239,7 @@ def q_per_channel_scales(input: Tensor) -> Tensor:
 
 @public(spaces=("torch", "Tensor"), explains=True)
 def q_per_channel_zero_points(input: Tensor) -> Tensor:
-    """The zero points of a tensor that is quantized by channel.
+    """Return the zero points of a per-channel quantized tensor.
 
     >>> scales, zeros = torch.tensor([0.5, 0.25]), torch.tensor([0, 0])
     >>> x = torch.quantize_per_channel(torch.zeros(2, 3), scales, zeros, 0, torch.qint8)
@@ -251,7 +251,7 @@ def q_per_channel_zero_points(input: Tensor) -> Tensor:
 
 @public(spaces=("torch", "Tensor"), explains=True)
 def q_per_channel_axis(input: Tensor) -> int:
-    """Along which axis the channels of a tensor lie that is quantized by channel.
+    """Return the channel axis of a per-channel quantized tensor.
 
     >>> scales, zeros = torch.tensor([0.5, 0.25]), torch.tensor([0, 0])
     >>> x = torch.quantize_per_channel(torch.zeros(2, 3), scales, zeros, 0, torch.qint8)
@@ -262,7 +262,7 @@ def q_per_channel_axis(input: Tensor) -> int:
 
 
 def qscheme(self: Tensor) -> Any:
-    """The quantization scheme of a quantized tensor.
+    """Return the quantization scheme of a quantized tensor.
 
     >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 5, torch.quint8).qscheme()
     torch.per_tensor_affine
@@ -284,7 +284,7 @@ def _codes_dtype(input: Tensor) -> QuantizedDtype:
 
 @public()
 def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> Tensor:
-    """A quantized tensor of the integers of a uint8, int8 or int32 tensor."""
+    """Wrap the integers of a uint8, int8 or int32 tensor as a quantized tensor."""
     quantizer = PerTensor(_codes_dtype(input), float(scale), int(zero_point))
     return quantized(input._array.copy("K"), quantizer)
 
@@ -293,14 +293,14 @@ def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: i
 def _make_per_channel_quantized_tensor(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int
 ) -> Tensor:
-    """A quantized tensor of the integers of a uint8, int8 or int32 tensor, by channel."""
+    """Wrap the integers of a uint8, int8 or int32 tensor, quantized by channel."""
     dtype = _codes_dtype(input)
     quantizer = _per_channel(dtype, scale, zero_point, axis, input._array.shape)
     return quantized(input._array.copy("K"), quantizer)
 
 
 def quantized_tensor_on(memory: Tensor, size: Any, dtype: QuantizedDtype, *parts: Any) -> Tensor:
-    """Return a quantized tensor that shares the memory of its integers, as loaded from a file.
+    """Return a quantized tensor sharing the memory of its integers, as loaded from a file.
 
     `parts`: a scale and a zero point, or scales, zero points and an axis. Integers smaller than a
     byte are packed into a vector of bytes.
@@ -325,7 +325,7 @@ def _empty(size: Any, quantizer: Quantizer) -> Tensor:
 def _empty_affine_quantized(
     *size: Any, scale: float = 1.0, zero_point: int = 0, dtype: Any = None, **ignored: Any
 ) -> Tensor:
-    """A quantized tensor of any numbers."""
+    """Return an uninitialized quantized tensor."""
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     return _empty(shape, PerTensor(_check_dtype(dtype), float(scale), int(zero_point)))
 
@@ -334,7 +334,7 @@ def _empty_affine_quantized(
 def _empty_per_channel_affine_quantized(
     *size: Any, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any = None, **ignored: Any
 ) -> Tensor:
-    """A tensor of any numbers, quantized by channel."""
+    """Return an uninitialized tensor, quantized by channel."""
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
     return _empty(shape, _per_channel(_check_dtype(dtype), scales, zero_points, axis,
                                       tuple(shape)))
@@ -342,13 +342,13 @@ def _empty_per_channel_affine_quantized(
 
 @public()
 def empty_quantized(size: Any, qtensor: Tensor, **ignored: Any) -> Tensor:
-    """A quantized tensor of any numbers with another one's quantizer."""
+    """Return an uninitialized quantized tensor with another tensor's quantizer."""
     return _empty(size, _array(qtensor, "empty_quantized").quantizer)
 
 
 @public()
 def _choose_qparams_per_tensor(input: Tensor, reduce_range: bool = False) -> tuple[float, int]:
-    """The scale and zero point of uint8 that span a tensor's values."""
+    """Return the scale and uint8 zero point that span a tensor's values."""
     values = input._array
     return choose_parameters(float(values.min()), float(values.max()),
                              *quantization_range(quint8, reduce_range))

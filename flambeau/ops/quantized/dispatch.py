@@ -42,7 +42,7 @@ def implements(*names: str) -> Callable[[Callable], Callable]:
 
 
 def is_quantized_call(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a quantized tensor is among the arguments, or in a list among them."""
+    """Test whether the arguments, or lists among them, contain a quantized tensor."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, QuantizedTensor):
             return True

@@ -17,7 +17,7 @@ from ..core.registry import Declared, composite, opaque
 
 
 def codes_before_saturation(x: Any, scale: Any, zero_point: Any) -> Any:
-    """The integers before saturation, as numbers; what is no number becomes the least one.
+    """Return the integers before saturation, as numbers; NaN becomes the least one.
 
     A floating zero point is added before rounding, a whole one after it.
     """
@@ -43,7 +43,7 @@ def _check_range(quant_min: int, quant_max: int) -> None:
 def representable(
     input: Array, scale: Any, zero_point: Any, quant_min: int, quant_max: int
 ) -> Array:
-    """Where input is not saturated: there its gradient passes."""
+    """Return a mask of the input that is not saturated, where its gradient passes."""
     codes = codes_before_saturation(input, scale, zero_point)
     return (codes >= quant_min) & (codes <= quant_max)
 
@@ -79,11 +79,11 @@ by_channel = _declare("_fake_quantize_by_channel",
 def fake_quantize_per_tensor_affine(
     input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
 ) -> Tensor:
-    """input rounded to the numbers that quantized integers stand for.
+    """Round input to the values representable after quantization.
 
-    Gradients pass where it is not saturated.
-    `scale` and `zero_point` are numbers, or tensors of one. RuntimeError where the zero point does
-    not lie between `quant_min` and `quant_max`.
+    Gradients pass where the input is not saturated.
+    `scale` and `zero_point` are numbers, or one-element tensors. RuntimeError if the zero point is
+    not between `quant_min` and `quant_max`.
     https://pytorch.org/docs/stable/generated/torch.fake_quantize_per_tensor_affine.html
 
     >>> torch.fake_quantize_per_tensor_affine(torch.tensor([0.26, 9.]), 0.1, 0, 0, 15)
@@ -102,7 +102,7 @@ def fake_quantize_per_tensor_affine(
 def fake_quantize_per_channel_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    """As `fake_quantize_per_tensor_affine`, with a scale for each place along `axis`.
+    """`fake_quantize_per_tensor_affine` with one scale per index along `axis`.
 
     https://pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
 

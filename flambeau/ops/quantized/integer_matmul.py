@@ -15,7 +15,7 @@ _EXACT_DEPTH = (1 << 24) // (255 * 128)  # sums of that many products are exact 
 
 
 def multiply_integers(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The int32 product of (m, k) and (k, n) matrices of 8-bit integers."""
+    """Return the int32 product of (m, k) and (k, n) matrices of 8-bit integers."""
     depth = a.shape[1]
     if depth <= _EXACT_DEPTH:
         result: np.ndarray = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.int32)
@@ -29,7 +29,7 @@ def multiply_integers(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def multiply_int8(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The int32 product of two int8 matrices, by a kernel where they are large.
+    """Return the int32 product of two int8 matrices, by a kernel if they are large.
 
     The kernel's rows are unsigned: 128 more, which the sums of the columns undo.
     """

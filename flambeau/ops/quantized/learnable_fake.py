@@ -123,9 +123,9 @@ def _fake_quantize_learnable_per_tensor_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int,
     grad_factor: float = 1.0,
 ) -> Any:
-    """As `fake_quantize_per_tensor_affine`, with gradients of the scale and the zero point.
+    """`fake_quantize_per_tensor_affine`, differentiable in the scale and zero point.
 
-    `grad_factor`: what those two gradients are multiplied with.
+    `grad_factor` multiplies those two gradients.
 
     >>> scale, zero = torch.tensor([0.1], requires_grad=True), torch.tensor([0.])
     >>> x = torch.tensor([0.26, 9.])
@@ -141,7 +141,7 @@ def _fake_quantize_learnable_per_channel_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int,
     grad_factor: float = 1.0,
 ) -> Any:
-    """As `_fake_quantize_learnable_per_tensor_affine`, of each place along `axis` by itself.
+    """`_fake_quantize_learnable_per_tensor_affine` for each index along `axis`.
 
     >>> scales, zeros = torch.tensor([0.1, 0.5]), torch.zeros(2)
     >>> x = torch.tensor([[0.26], [0.26]])
@@ -186,11 +186,11 @@ def fused_moving_avg_obs_fake_quant(
     quant_min: int, quant_max: int, ch_axis: int, per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> Any:
-    """Observe a tensor's extremes, choose the scale and the zero point by them, and round it.
+    """Observe a tensor's range, update scale and zero point, and fake-quantize it.
 
-    `running_min`, `running_max`, `scale` and `zero_point` are written. `observer_on` and
-    `fake_quant_on` are tensors of one number; where the second is 0 the result is a copy.
-    `per_row_fake_quant`: each place along `ch_axis` by itself.
+    Updates `running_min`, `running_max`, `scale` and `zero_point`. `observer_on` and
+    `fake_quant_on` are one-element tensors; if the second is 0 the result is a copy.
+    `per_row_fake_quant`: quantize each index along `ch_axis` separately.
 
     >>> low, high = torch.tensor(float("inf")), torch.tensor(float("-inf"))
     >>> scale, zero, on = torch.ones(1), torch.zeros(1, dtype=torch.int32), torch.tensor(1)

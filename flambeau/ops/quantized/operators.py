@@ -71,7 +71,7 @@ for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
 
 @implements("pad")
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
-    """More elements around: a number's integer, or those that are there."""
+    """Pad with the quantized value of a number, or with the existing elements."""
     quantizer = _per_tensor(input, "pad")
     codes = wrap(input._array.codes.astype(np.float64))  # holds all integers
     if mode == "constant":
@@ -84,7 +84,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tens
 
 @implements("relu")
 def relu(input: Any, inplace: bool = False) -> Tensor:
-    """Negative elements become the zero point."""
+    """Replace negative elements by the zero point."""
     codes = np.maximum(input._array.codes, _per_tensor(input, "relu").zero_point)
     if not inplace:
         return quantized(codes.astype(input._array.codes.dtype), input._array.quantizer)
@@ -94,7 +94,7 @@ def relu(input: Any, inplace: bool = False) -> Tensor:
 
 @implements("relu_")
 def relu_(input: Any) -> Tensor:
-    """Negative elements become the zero point, in place."""
+    """Replace negative elements by the zero point, in place."""
     return relu(input, True)
 
 
@@ -168,7 +168,7 @@ _declare_fixed_range("hardsigmoid")
 
 @implements("cat", "concat")
 def cat(tensors: Any, dim: int = 0) -> Tensor:
-    """The tensors behind one another, with the first one's quantizer."""
+    """Concatenate tensors, with the quantizer of the first."""
     quantizer = _per_tensor(tensors[0], "cat")
     parts = [x._array.codes if x._array.quantizer.same(quantizer)
              else quantizer.quantize(x._array.values()) for x in tensors]
@@ -177,13 +177,13 @@ def cat(tensors: Any, dim: int = 0) -> Tensor:
 
 @implements("stack")
 def stack(tensors: Any, dim: int = 0) -> Tensor:
-    """The tensors along a new axis, with the first one's quantizer."""
+    """Stack tensors along a new axis, with the quantizer of the first."""
     return cat([x.unsqueeze(dim) for x in tensors], dim)
 
 
 @implements("equal")
 def equal(input: Any, other: Any) -> bool:
-    """Whether both have one shape, one quantizer and the same integers."""
+    """Test whether both have the same shape, quantizer and integers."""
     a, b = input._array, getattr(other, "_array", None)
     return isinstance(a, QuantizedArray) and isinstance(b, QuantizedArray) \
         and a.quantizer.same(b.quantizer) and np.array_equal(a.codes, b.codes)

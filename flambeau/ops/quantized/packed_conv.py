@@ -73,7 +73,7 @@ class ConvPackedParams:
         return scales.reshape(-1, *[1] * self.rank)
 
     def unpack(self) -> tuple[Tensor, Tensor | None]:
-        """The weights and the bias as tensors."""
+        """Return the weights and the bias as tensors."""
         bias = None if self.bias is None else wrap(self.bias)
         return quantized(self.codes, self.quantizer), bias
 
@@ -101,8 +101,10 @@ class ConvPackedParams:
     def static(
         self, x: Any, scale: float, zero_point: int, relu: bool, accumulated: Any = None
     ) -> Tensor:
-        """The quint8 result of a quint8 tensor, under a given scale and zero point; what is
-        accumulated is added."""
+        """Return the quint8 result of a quint8 tensor, under a given scale and zero point.
+
+        `accumulated` is added before rounding.
+        """
         if not isinstance(x, QuantizedTensor) or x.dtype is not quint8:
             raise RuntimeError("quantized::conv expects the input to be quint8")
         quantizer: Any = x._array.quantizer
@@ -120,8 +122,11 @@ class ConvPackedParams:
         return quantized(result.astype(np.uint8), PerTensor(quint8, scale, zero_point))
 
     def dynamic(self, x: Tensor, reduce_range: bool) -> Tensor:
-        """The float32 result of a float32 tensor; both are rounded to the integers that span the
-        input, as in PyTorch: results beyond its span are cut off."""
+        """Return the float32 result of a float32 tensor, computed in integers.
+
+        Input and result are rounded to the integers that span the input, as in PyTorch; results
+        beyond that span are cut off.
+        """
         values = np.ascontiguousarray(x.detach()._array, np.float32)
         span = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
         scale, zero = choose_parameters(*span, *quantization_range(quint8, reduce_range))
@@ -170,14 +175,14 @@ conv_transpose1d_prepack, conv_transpose2d_prepack, conv_transpose3d_prepack = m
 def conv2d(
     qx: Any, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int
 ) -> Tensor:
-    """A convolution of a quint8 tensor, under a given scale and zero point."""
+    """Convolve a quint8 tensor, with the given output scale and zero point."""
     return packed_weight.static(qx, output_scale, output_zero_point, False)
 
 
 def conv2d_relu(
     qx: Any, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int
 ) -> Tensor:
-    """`conv2d`, then relu."""
+    """`conv2d` followed by ReLU."""
     return packed_weight.static(qx, output_scale, output_zero_point, True)
 
 
@@ -193,19 +198,19 @@ def conv2d_add_relu(
     qx: Any, qaccum: Any, packed_weight: ConvPackedParams, output_scale: float,
     output_zero_point: int,
 ) -> Tensor:
-    """`conv2d_add`, then relu."""
+    """`conv2d_add` followed by ReLU."""
     return packed_weight.static(qx, output_scale, output_zero_point, True, qaccum)
 
 
 def conv2d_dynamic(
     qx: Tensor, packed_weight: ConvPackedParams, reduce_range: bool = False
 ) -> Tensor:
-    """A convolution of a float32 tensor, which is quantized by the span of its values."""
+    """Convolve a float32 tensor, quantized by the range of its values."""
     return packed_weight.dynamic(qx, reduce_range)
 
 
 def conv2d_unpack(packed_weights: ConvPackedParams) -> tuple[Tensor, Tensor | None]:
-    """The weights and the bias of packed ones."""
+    """Return the weights and the bias of packed parameters."""
     return packed_weights.unpack()
 
 

@@ -184,7 +184,7 @@ def linear_prepack_fp16(W: Tensor, B: Tensor | None = None) -> LinearPackedParam
 
 
 def linear_unpack(W_prepack: Packed) -> tuple[Tensor, Tensor | None]:
-    """The weights and the bias of packed ones."""
+    """Return the weights and the bias of packed parameters."""
     return W_prepack.unpack()
 
 
@@ -192,7 +192,7 @@ linear_unpack_fp16 = linear_unpack
 
 
 def linear_dynamic(X: Tensor, W_prepack: Packed, reduce_range: bool = False) -> Tensor:
-    """x w^T + b in 8-bit integers; x is float32 and quantized by the span of its values."""
+    """Compute x w^T + b in 8-bit integers; float32 x is quantized by its range."""
     if X.dtype.name != "float32":
         raise RuntimeError("quantized::linear_dynamic (fbgemm): data type of input should be "
                            "float.")
@@ -203,7 +203,7 @@ linear_dynamic_fp16 = linear_dynamic
 
 
 def linear_relu_dynamic(X: Tensor, W_prepack: Packed, reduce_range: bool = False) -> Tensor:
-    """`linear_dynamic`, then relu."""
+    """`linear_dynamic` followed by ReLU."""
     y = W_prepack.dynamic(X._array, reduce_range)
     return wrap(np.maximum(y, 0, out=y))
 
@@ -211,14 +211,14 @@ def linear_relu_dynamic(X: Tensor, W_prepack: Packed, reduce_range: bool = False
 def linear(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
-    """x w^T + b of quint8, under a given scale and zero point."""
+    """Compute x w^T + b of quint8 x, with the given output scale and zero point."""
     return W_prepack.static(X, Y_scale_i, Y_zero_point_i, False)
 
 
 def linear_relu(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
-    """`linear`, then relu."""
+    """`linear` followed by ReLU."""
     return W_prepack.static(X, Y_scale_i, Y_zero_point_i, True)
 
 
@@ -226,7 +226,7 @@ def linear_leaky_relu(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int,
     negative_slope: float,
 ) -> Tensor:
-    """`linear`, then a leaky ReLU, rounded once."""
+    """`linear` followed by a leaky ReLU, rounded once."""
     slope = np.float32(negative_slope)
     return W_prepack.activated(
         X, Y_scale_i, Y_zero_point_i, lambda y: np.where(y > 0, y, y * slope))
@@ -235,14 +235,14 @@ def linear_leaky_relu(
 def linear_tanh(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
-    """`linear`, then tanh, rounded once."""
+    """`linear` followed by tanh, rounded once."""
     return W_prepack.activated(X, Y_scale_i, Y_zero_point_i, np.tanh)
 
 
 def linear_with_input_q_dq_qweight_dq_output_fp32(
     X: Tensor, X_scale: float, X_zero_point: int, W_prepack: LinearPackedParams
 ) -> Tensor:
-    """x w^T + b of float32, which is rounded to quint8 for the product."""
+    """Compute x w^T + b of float32 x, rounded to quint8 for the product."""
     quantizer = PerTensor(quint8, float(X_scale), int(X_zero_point))
     codes: Any = quantized(quantizer.quantize(X._array), quantizer)
     total, multiplier = W_prepack._static_sums(codes)
@@ -252,7 +252,7 @@ def linear_with_input_q_dq_qweight_dq_output_fp32(
 def linear_with_input_q_dq_qweight_dq_relu_output_fp32(
     X: Tensor, X_scale: float, X_zero_point: int, W_prepack: LinearPackedParams
 ) -> Tensor:
-    """`linear_with_input_q_dq_qweight_dq_output_fp32`, then relu."""
+    """`linear_with_input_q_dq_qweight_dq_output_fp32` followed by ReLU."""
     y = linear_with_input_q_dq_qweight_dq_output_fp32(X, X_scale, X_zero_point, W_prepack)
     return wrap(np.maximum(y._array, 0))
 
@@ -262,10 +262,10 @@ def _linear_fp16(X: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def linear_dynamic_fp16_unpacked_weight(X: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`linear_dynamic_fp16` of weights that are packed at each call."""
+    """`linear_dynamic_fp16`, packing the weights on each call."""
     return _linear_fp16(X, weight, bias)
 
 
 def linear_relu_dynamic_fp16(X: Tensor, W_prepack: Packed) -> Tensor:
-    """`linear_dynamic_fp16`, then relu."""
+    """`linear_dynamic_fp16` followed by ReLU."""
     return linear_relu_dynamic(X, W_prepack)

@@ -22,7 +22,7 @@ _functional = PUBLIC["nn.functional"]
 
 
 class EmbeddingPackedParams:
-    """A table that was quantized by row, in quint8 or quint4x2."""
+    """A table quantized by row, in quint8 or quint4x2."""
 
     def __init__(self, weight: Any) -> None:
         if not isinstance(weight, QuantizedTensor) or weight.dtype not in (quint8, quint4x2):
@@ -35,7 +35,7 @@ class EmbeddingPackedParams:
         self.count = weight.shape[0]
 
     def unpack(self) -> Tensor:
-        """The table as a quantized tensor."""
+        """Return the table as a quantized tensor."""
         return wrap_quantized(self.array)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
@@ -53,12 +53,12 @@ class EmbeddingPackedParams:
 
 
 def embedding_bag_prepack(weight: Tensor) -> EmbeddingPackedParams:
-    """A table that was quantized by row, ready to be looked up in."""
+    """Pack a table quantized by row for lookup."""
     return EmbeddingPackedParams(weight)
 
 
 def embedding_bag_unpack(W_prepack: EmbeddingPackedParams) -> Tensor:
-    """The quantized table of a packed one."""
+    """Return the quantized table of packed parameters."""
     return W_prepack.unpack()
 
 
@@ -66,7 +66,7 @@ def embedding_bag_unpack(W_prepack: EmbeddingPackedParams) -> Tensor:
 
 
 def embedding_bag_byte_prepack(weight: Tensor) -> Tensor:
-    """Rows of 8-bit integers, each with its step and least value as float32."""
+    """Quantize rows to 8 bits, each followed by its float32 step and least value."""
     values = weight.detach()._array.astype(np.float32)
     low, high = (f(axis=-1, keepdims=True) for f in (values.min, values.max))
     span = high - low
@@ -76,7 +76,7 @@ def embedding_bag_byte_prepack(weight: Tensor) -> Tensor:
 
 
 def embedding_bag_byte_unpack(weight: Tensor) -> Tensor:
-    """The float32 numbers of rows of bytes."""
+    """Return rows of bytes as float32 numbers."""
     return wrap(_byte_rows(weight._array))
 
 
@@ -188,7 +188,7 @@ embedding_bag_2bit_rowwise_offsets = _declare_bag(lambda w, i: _narrow_rows(w._a
 def embedding_byte(
     weight: EmbeddingPackedParams, indices: Tensor, pruned_weights: bool = False
 ) -> Tensor:
-    """The rows of a packed table, as float32."""
+    """Look up rows of a packed table, as float32."""
     rows, places = _looked_up(indices, weight.rows, False, None)
     return _functional["embedding"](places, rows)
 

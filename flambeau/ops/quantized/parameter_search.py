@@ -36,10 +36,10 @@ def _loss(row: np.ndarray, low: np.float32, high: np.float32, bit_width: int) ->
 def choose_qparams_optimized(
     input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int
 ) -> tuple[Tensor, Tensor]:
-    """The greatest and the least value to quantize a row of float32 numbers between.
+    """Return the greatest and least value between which to quantize a float32 row.
 
-    A greedy search narrows the range by steps of a `n_bins`th, by at most the share `ratio` of it,
-    and keeps the narrowest whose error cannot be made less by one more step.
+    A greedy search narrows the range in steps of 1 / `n_bins`, by at most the fraction `ratio`,
+    and keeps the range of least error that a single step cannot improve.
 
     >>> x = torch.tensor([0., 1., 15.])
     >>> torch.choose_qparams_optimized(x, 3, 200, 0.16, 4)
@@ -68,7 +68,7 @@ def choose_qparams_optimized(
 
 @public()
 def _saturate_weight_to_fp16(weight: Tensor) -> Tensor:
-    """The weight with what float16 does not reach moved to its greatest numbers.
+    """Clip the weight to the finite range of float16.
 
     >>> torch._saturate_weight_to_fp16(torch.tensor([1., -1e6]))
     tensor([ 1.0000e+00, -6.5504e+04])

@@ -34,23 +34,23 @@ class CellParams:
         CellParams.__init__(self, packed_ih, packed_hh, bool(reduce_range))
 
     def from_input(self, x: np.ndarray) -> np.ndarray:
-        """The product of the input with its weights."""
+        """Multiply the input by its weights."""
         return self.packed_ih.dynamic(x, self.reduce_range)
 
     def from_hidden(self, h: np.ndarray) -> np.ndarray:
-        """The product of the hidden state with its weights."""
+        """Multiply the hidden state by its weights."""
         return self.packed_hh.dynamic(h, self.reduce_range)
 
 
 def make_quantized_cell_params_dynamic(
     w_ih: Packed, w_hh: Packed, bias_ih: Any, bias_hh: Any, reduce_range: bool = False
 ) -> CellParams:
-    """The weights of a layer in 8-bit integers."""
+    """Pack the weights of a layer in 8-bit integers."""
     return CellParams(w_ih, w_hh, reduce_range)
 
 
 def make_quantized_cell_params_fp16(w_ih: Packed, w_hh: Packed) -> CellParams:
-    """The weights of a layer in float16."""
+    """Pack the weights of a layer in float16."""
     return CellParams(w_ih, w_hh, False)
 
 
@@ -157,10 +157,10 @@ def _run(
 
 @public()
 def quantized_lstm(input: Any, *args: Any, dtype: Any = None, use_dynamic: bool = False) -> Any:
-    """An LSTM whose weights are packed: (output, h, c).
+    """Run an LSTM with packed weights and return (output, h, c).
 
-    `(input, (h, c), params, bias, layers, dropout, train, bidirectional, batch_first)`, or with
-    `batch_sizes` behind `input` for packed sequences, without `batch_first`.
+    `(input, (h, c), params, bias, layers, dropout, train, bidirectional, batch_first)`, or for
+    packed sequences `batch_sizes` after `input` and no `batch_first`.
     """
     batch_sizes, args = _split(args)
     hx, params, *settings = args
@@ -170,7 +170,7 @@ def quantized_lstm(input: Any, *args: Any, dtype: Any = None, use_dynamic: bool 
 
 @public()
 def quantized_gru(input: Any, *args: Any, dtype: Any = None, use_dynamic: bool = False) -> Any:
-    """A GRU whose weights are packed: (output, h). Arguments as for `quantized_lstm`."""
+    """Run a GRU with packed weights and return (output, h); called like `quantized_lstm`."""
     batch_sizes, args = _split(args)
     hx, params, *settings = args
     settings = settings if batch_sizes is None else [*settings, False]

@@ -16,12 +16,12 @@ from .dispatch import implements
 
 
 def codes_of(x: Any) -> Tensor:
-    """The integers of a quantized tensor, as a tensor on the same memory."""
+    """Return the integers of a quantized tensor as a tensor sharing its memory."""
     return wrap(x._array.codes)
 
 
 def rewrapped(result: Any, quantizer: Quantizer) -> Any:
-    """Tensors of integers as quantized ones."""
+    """Wrap tensors of integers as quantized tensors."""
     return map_leaves(lambda codes: quantized(codes._array, quantizer), result)
 
 
@@ -94,21 +94,21 @@ def _part_quantizer(quantizer: Quantizer, dim: int, index: Any) -> Quantizer:
 
 @implements("select")
 def select(self: Any, dim: int, index: int) -> Tensor:
-    """The elements at one place along an axis."""
+    """Select one index along an axis."""
     codes = codes_of(self).select(dim, index)
     axis = dim % self.ndim
     return quantized(codes._array, _part_quantizer(self._array.quantizer, axis, index))
 
 
 def cut(self: Any, dim: int, span: slice) -> Tensor:
-    """The elements at some places along an axis."""
+    """Select some indices along an axis."""
     codes = codes_of(self)[(slice(None),) * dim + (span,)]
     return quantized(codes._array, _part_quantizer(self._array.quantizer, dim, span))
 
 
 @implements("narrow")
 def narrow(self: Any, dim: int, start: Any, length: int) -> Tensor:
-    """`length` places along an axis from `start` on."""
+    """Select `length` indices along an axis, beginning at `start`."""
     codes_of(self).narrow(dim, start, length)  # says what is wrong with them
     axis, first = dim % self.ndim, int(start)
     first += self.shape[axis] if first < 0 else 0
@@ -117,7 +117,7 @@ def narrow(self: Any, dim: int, start: Any, length: int) -> Tensor:
 
 @implements("unbind")
 def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """The parts at each place along an axis."""
+    """Return the slices along an axis."""
     return tuple(select(self, dim, i) for i in range(self.shape[dim]))
 
 
@@ -142,7 +142,7 @@ _declare_cut("chunk")
 
 @implements("unsqueeze")
 def unsqueeze(self: Any, dim: int) -> Tensor:
-    """One more axis."""
+    """Insert an axis of length 1."""
     codes = codes_of(self).unsqueeze(dim)
     quantizer = self._array.quantizer
     if isinstance(quantizer, PerChannel):
@@ -153,7 +153,7 @@ def unsqueeze(self: Any, dim: int) -> Tensor:
 
 @implements("squeeze")
 def squeeze(self: Any, *dims: Any, dim: Any = None) -> Tensor:
-    """Without its axes of length 1, or without some of them; never without the channels' axis."""
+    """Remove axes of length 1, all or the given ones; never the channel axis."""
     named = dims[0] if dims else dim
     codes = codes_of(self).squeeze() if named is None else codes_of(self).squeeze(named)
     quantizer = self._array.quantizer
@@ -173,7 +173,7 @@ def _squeezed(shape: tuple[int, ...], dims: Any) -> list[int]:
 
 
 def is_basic(index: Any) -> bool:
-    """Whether an index takes a view: it has neither tensors nor lists."""
+    """Test whether an index gives a view, having no tensors or lists."""
     return all(item is None or item is Ellipsis or isinstance(item, slice)
                or (isinstance(item, int) and not isinstance(item, bool))
                for item in (index if isinstance(index, tuple) else (index,)))
@@ -205,7 +205,7 @@ def __getitem__(self: Any, index: Any) -> Tensor:
 
 @implements("to")
 def to(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Itself, or a copy in another order of memory. RuntimeError for a dtype: call dequantize()."""
+    """Return itself, or a copy in another memory format; RuntimeError for a dtype."""
     if any(hasattr(a, "is_floating_point") and not isinstance(a, Tensor) and a is not self.dtype
            for a in (*args, *kwargs.values())):
         error = RuntimeError("Creation of quantized tensor requires quantized dtype like "
@@ -220,13 +220,13 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Tensor:
 
 @implements("float", "half", "double", "bfloat16", "int", "long")
 def refuse_cast(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """RuntimeError: `dequantize()` gives float32 numbers."""
+    """Raise RuntimeError: `dequantize()` gives float32 numbers."""
     return to(self, wrap(self._array.values()).dtype)
 
 
 @implements("empty_like")
 def empty_like(self: Any, *, dtype: Any = None, **ignored: Any) -> Tensor:
-    """A tensor of any numbers of the same shape, with the same quantizer."""
+    """Return an uninitialized tensor of the same shape and quantizer."""
     if dtype is not None and dtype is not self.dtype:
         raise RuntimeError(
             "It is currently not supported to specify a dtype that doesn't match the input "

@@ -23,7 +23,7 @@ def _int8_samples(rng: Rng) -> Iterator[Sample]:
 @opaque(name="_weight_int8pack_mm", expose=("torch",), differentiable=False,
         samples=_int8_samples, ref=lambda x, w, s: (x @ w.T.astype(np.float64)) * s)
 def weight_int8pack_mm(self: Array, mat2: Array, scales: Array) -> Array:
-    """The product of rows (m, k) with int8 weights (n, k) that have a scale a column.
+    """Multiply rows (m, k) by int8 weights (n, k) with one scale per output column.
 
     >>> w = torch.ones(2, 3, dtype=torch.int8)
     >>> torch._weight_int8pack_mm(torch.ones(1, 3), w, torch.tensor([1., 0.5]))
@@ -41,7 +41,7 @@ def weight_int8pack_mm(self: Array, mat2: Array, scales: Array) -> Array:
         samples=lambda rng: iter([((rng.integers(0, 16, (32, 8)).astype(np.int32), 2), {})]),
         ref=lambda w, tiles: (w[:, 1::2] << 4 | w[:, ::2]).astype(np.uint8))
 def pack_int4(self: Array, innerKTiles: int) -> Array:
-    """Weights (n, k) of integers from 0 to 15, two to a byte: (n, k / 2) of uint8.
+    """Pack weights (n, k) of integers 0 to 15, two per byte: (n, k / 2) of uint8.
 
     >>> w = torch.tensor([[1, 2, 3, 4]], dtype=torch.int32)
     >>> torch._convert_weight_to_int4pack_for_cpu(w, 2)
@@ -79,10 +79,11 @@ def _int4_samples(rng: Rng) -> Iterator[Sample]:
 @opaque(name="_weight_int4pack_mm_for_cpu", expose=("torch",), differentiable=False,
         samples=_int4_samples, ref=lambda x, w, g, p: x @ _int4_weights(w, g, p).T)
 def weight_int4pack_mm(self: Array, mat2: Array, qGroupSize: int, qScaleAndZeros: Array) -> Array:
-    """The product of rows (m, k) with packed weights of 4 bits (n, k / 2).
+    """Multiply rows (m, k) by packed 4-bit weights (n, k / 2).
 
-    `qScaleAndZeros` (k / group, n, 2): of each group of `qGroupSize` steps of the depth its scale
-    and what its middle, 8, stands for. RuntimeError for groups other than of 32, 64, 128 or 256.
+    `qScaleAndZeros` (k / group, n, 2) holds, for each group of `qGroupSize` steps of the depth, the
+    scale and the value that the midpoint, 8, represents. RuntimeError for groups other than 32, 64,
+    128 or 256.
 
     >>> w = torch.full((1, 32), 0x99, dtype=torch.uint8)
     >>> parameters = torch.tensor([[[0.5, 0.]], [[1., 0.]]])

@@ -17,9 +17,9 @@ from .views import codes_of, is_basic
 
 @implements("copy_")
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Tensor:
-    """Put numbers in: quantized, where `src` is a float32 or another quantized tensor.
+    """Write a float32 or another quantized tensor in place, quantizing it.
 
-    RuntimeError for another shape, and where one of them is not laid out in order.
+    RuntimeError for a different shape, or if either tensor is not contiguous.
     """
     if not isinstance(self, QuantizedTensor):
         raise RuntimeError(
@@ -50,7 +50,7 @@ def _both_lie(a: Tensor, b: Tensor, **order: Any) -> bool:
 
 @implements("fill_")
 def fill_(self: Any, value: Any) -> Tensor:
-    """Every element becomes the number."""
+    """Set every element to the number."""
     array = self._array
     number = np.float32(value.item() if isinstance(value, Tensor) else value)
     array.write(array.quantizer.quantize(np.full(array.shape, number)))
@@ -67,7 +67,7 @@ def _per_tensor(x: Any, name: str) -> PerTensor:
 
 @implements("masked_fill_")
 def masked_fill_(self: Any, mask: Tensor, value: Any) -> Tensor:
-    """The elements where the mask is true become the number."""
+    """Set the elements where the mask is true to the number."""
     number = np.array([value.item() if isinstance(value, Tensor) else value], np.float32)
     code = _per_tensor(self, "masked_fill__quantized_cpu").quantize(number)[0]
     codes = codes_of(self)
@@ -78,13 +78,13 @@ def masked_fill_(self: Any, mask: Tensor, value: Any) -> Tensor:
 
 @implements("masked_fill")
 def masked_fill(self: Any, mask: Tensor, value: Any) -> Tensor:
-    """As `masked_fill_`, of a copy."""
+    """Return a copy filled as by `masked_fill_`."""
     return masked_fill_(self.clone(), mask, value)
 
 
 @implements("index_put_")
 def index_put_(self: Any, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """The elements that the indices name become the numbers."""
+    """Write values at the given indices."""
     if isinstance(values, QuantizedTensor):
         raise RuntimeError("Value argument for quantized input_put should not be quantized")
     quantizer = _per_tensor(self, "index_put")
@@ -99,7 +99,7 @@ def index_put_(self: Any, indices: Any, values: Tensor, accumulate: bool = False
 
 @implements("index_put")
 def index_put(self: Any, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """As `index_put_`, of a copy."""
+    """Return a copy written as by `index_put_`."""
     return index_put_(self.clone(), indices, values, accumulate)
 
 

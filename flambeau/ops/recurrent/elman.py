@@ -53,7 +53,7 @@ def rnn_layer(
     x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
     b_hh: Array | None = None, sizes: Any = (), reverse: bool = False, relu: bool = False,
 ) -> tuple[Array, Array]:
-    """(h of every row, last h): x (rows, input), h (batch, hidden)."""
+    """Return (h of every row, last h) for x (rows, input) and h (batch, hidden)."""
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps = Steps(sizes, reverse)
@@ -119,7 +119,7 @@ def rnn_adjoint(
     g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
     sizes: Any, reverse: bool, relu: bool, needs: Any,
 ) -> tuple[Array | None, ...]:
-    """The cotangents of x, h, w_ih, w_hh and a bias."""
+    """Return the cotangents of x, h, w_ih, w_hh and a bias."""
     kind, inside = x.dtype, compute_dtype(x.dtype)
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)

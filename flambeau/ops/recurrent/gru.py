@@ -76,7 +76,7 @@ def gru_layer(
     x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
     b_hh: Array | None = None, sizes: Any = (), reverse: bool = False, keep: bool = True
 ) -> tuple[Array, ...]:
-    """(h of every row, last h, and for backward: the gates, W_hn h + b_hn).
+    """Return (h of every row, last h, and for backward: the gates, W_hn h + b_hn).
 
     x (rows, input), h (batch, hidden).
     """
@@ -189,7 +189,7 @@ def gru_adjoint(
     g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
     gates: Array, inner: Array, sizes: Any, reverse: bool, needs: Any
 ) -> tuple[Array | None, ...]:
-    """The cotangents of x, h, w_ih, w_hh, b_ih and b_hh."""
+    """Return the cotangents of x, h, w_ih, w_hh, b_ih and b_hh."""
     kind, inside = x.dtype, gates.dtype
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps, width = Steps(sizes, reverse), h.shape[1]
@@ -260,11 +260,11 @@ _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train
 
 @composite(expose=("torch",))
 def gru(*args: Any, **kwargs: Any) -> Any:
-    """(output, h) of a GRU.
+    """Run a GRU over a sequence and return (output, h).
 
     gru(input, h, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or
-    gru(data, batch_sizes, h, params, ..., bidirectional) for a packed sequence. `params` lists for
-    each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh. RuntimeError where shapes do
+    gru(data, batch_sizes, h, params, ..., bidirectional) for a packed sequence. `params` lists, for
+    each layer and direction, w_ih, w_hh and, with biases, b_ih, b_hh. RuntimeError if shapes do
     not fit. Cho et al., 2014.
 
     >>> params = [torch.zeros(24, 4), torch.zeros(24, 8)]  # w_ih, w_hh
@@ -286,7 +286,7 @@ def gru_cell(
     input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
     b_hh: Tensor | None = None
 ) -> Any:
-    """h after one step of a GRU: input (batch, features), hx (batch, hidden).
+    """Return h after one GRU step: input (batch, features), hx (batch, hidden).
 
     >>> h = torch.ones(2, 8)
     >>> torch.gru_cell(torch.zeros(2, 4), h, torch.zeros(24, 4), torch.zeros(24, 8))[0, :2]

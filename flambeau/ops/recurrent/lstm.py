@@ -74,7 +74,7 @@ def lstm_layer(
     b_hh: Array | None = None, w_hr: Array | None = None, sizes: Any = (), reverse: bool = False,
     keep: bool = True
 ) -> tuple[Array, ...]:
-    """(h of every row, last h, last c, and for backward: gates, c, h before projection).
+    """Return (h of every row, last h, last c, and for backward: gates, c, h unprojected).
 
     x (rows, input), h (batch, hidden or proj), c (batch, hidden).
     """
@@ -197,7 +197,7 @@ def lstm_adjoint(
     w_ih: Array, w_hh: Array, w_hr: Array | None, y: Array, gates: Array, cells: Array,
     whole: Array | None, sizes: Any, reverse: bool, needs: Any
 ) -> tuple[Array | None, ...]:
-    """The cotangents of x, h, c, w_ih, w_hh, a bias and w_hr."""
+    """Return the cotangents of x, h, c, w_ih, w_hh, a bias and w_hr."""
     kind, inside = x.dtype, gates.dtype
     g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y = _cast(
         inside, g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y
@@ -281,12 +281,12 @@ _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train
 
 @composite(autocast=Policy.LOWER, expose=("torch",))
 def lstm(*args: Any, **kwargs: Any) -> Any:
-    """(output, h, c) of an LSTM.
+    """Run an LSTM over a sequence and return (output, h, c).
 
     lstm(input, (h, c), params, has_biases, num_layers, dropout, train, bidirectional, batch_first),
     or lstm(data, batch_sizes, (h, c), params, ..., bidirectional) for a packed sequence. `params`
-    lists for each layer and direction w_ih, w_hh, b_ih, b_hh, w_hr, without those there are not.
-    RuntimeError where shapes do not fit. Hochreiter and Schmidhuber, 1997.
+    lists, for each layer and direction, w_ih, w_hh, b_ih, b_hh, w_hr, omitting absent ones.
+    RuntimeError if shapes do not fit. Hochreiter and Schmidhuber, 1997.
 
     >>> params = [torch.zeros(32, 4), torch.zeros(32, 8)]  # w_ih, w_hh
     >>> x, state = torch.zeros(5, 2, 4), (torch.zeros(1, 2, 8), torch.zeros(1, 2, 8))
@@ -311,10 +311,10 @@ def lstm_cell(
     input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
     b_hh: Tensor | None = None
 ) -> Any:
-    """(h, c) after one step of an LSTM.
+    """Return (h, c) after one LSTM step.
 
-    input (batch, features), hx a pair (h, c), each (batch, hidden). RuntimeError where shapes do
-    not fit.
+    input (batch, features), hx a pair (h, c), each (batch, hidden). RuntimeError if shapes do not
+    fit.
 
     Args:
         hx (pair of Tensors): h and c, each (batch, hidden).

@@ -73,7 +73,7 @@ class _Call:
 
 @native_route
 def present(inputs: dict[str, Array | None]) -> dict[str, Array]:
-    """Those that there are."""
+    """Return the items that are not None."""
     return {name: array for name, array in inputs.items() if array is not None}
 
 

@@ -20,7 +20,7 @@ from ..view.join import cat, stack
 
 
 class Steps:
-    """The time steps of a sequence: `sizes[t]` rows each, walked backward where `reverse`."""
+    """The time steps of a sequence: `sizes[t]` rows each, walked backward if `reverse`."""
 
     __slots__ = ("batch", "dense", "rows", "windows")
 
@@ -35,7 +35,7 @@ class Steps:
         self.windows = windows[::-1] if reverse else windows
 
     def previous(self, states: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """For each row the state before its step; `first` is the state before all steps."""
+        """Return the state before each row's step; `first` is the state before all steps."""
         result = np.empty_like(states)
         if self.dense and self.rows:
             n = self.batch
@@ -52,7 +52,7 @@ class Steps:
 
 
 def total_bias(b_ih: np.ndarray | None, b_hh: np.ndarray | None) -> np.ndarray | None:
-    """The biases that there are, added up."""
+    """Return the sum of the biases that are present."""
     return b_hh if b_ih is None else b_ih if b_hh is None else b_ih + b_hh
 
 
@@ -60,7 +60,7 @@ def add_biases(
     gates: np.ndarray, b_ih: np.ndarray | None, b_hh: np.ndarray | None,
     factor: np.ndarray | None = None,
 ) -> None:
-    """Add the biases that there are, times `factor`, to every row."""
+    """Add the biases that are present, times `factor`, to every row."""
     bias = total_bias(b_ih, b_hh)
     if bias is not None:
         gates += bias if factor is None else bias * factor
@@ -148,7 +148,7 @@ def run_layers(
 def group_layers(
     params: Sequence[Tensor], each: int, count: int, name: str
 ) -> list[Sequence[Tensor]]:
-    """The parameters of each layer and direction; RuntimeError when their number is wrong."""
+    """Return the parameters of each layer and direction; RuntimeError if miscounted."""
     if len(params) != each * count:
         raise RuntimeError(
             f"{name}: got an incorrect number of RNN parameters: {len(params)}, expected "
@@ -160,7 +160,7 @@ def group_layers(
 def check_states(
     name: str, states: Sequence[Tensor], count: int, batch: int, widths: Sequence[int], x: Tensor
 ) -> None:
-    """RuntimeError unless each state is (count, batch, width), of the dtype of the input."""
+    """Raise RuntimeError unless each state is (count, batch, width) of the input's dtype."""
     for state, width in zip(states, widths, strict=True):
         if state._array.ndim != 3 or state._array.shape[0] < count:
             raise RuntimeError(
@@ -210,7 +210,7 @@ def run_stack(
 
 
 def overload(args: tuple, kwargs: dict, names: tuple[str, ...], name: str) -> tuple[dict, Any]:
-    """The arguments by name, and batch_sizes where the packed form was called."""
+    """Return the arguments by name, and batch_sizes if the packed form was called."""
     packed = "batch_sizes" in kwargs or "data" in kwargs or (
         len(args) > 2 and isinstance(args[1], Tensor) and not isinstance(args[2], bool)
         and len(args) + len(kwargs) == len(names) and not isinstance(args[3], bool)
@@ -234,7 +234,7 @@ def overload(args: tuple, kwargs: dict, names: tuple[str, ...], name: str) -> tu
 def check_cell(
     x: Tensor, states: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor
 ) -> None:
-    """RuntimeError where a cell's input or states do not fit its weights."""
+    """Raise RuntimeError if a cell's input or states do not fit its weights."""
     if x._array.ndim != 2:
         raise IndexError(
             f"Dimension out of range: a cell's input must be (batch, features), got {list(x.shape)}"

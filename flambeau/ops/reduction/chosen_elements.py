@@ -8,7 +8,7 @@ from ...tensor.tensor import Tensor
 
 
 def along_axis(g: Tensor, where: Tensor, shape: tuple[int, ...], dim: int, keepdim: bool) -> Tensor:
-    """A cotangent put back at the indices that an operator chose along an axis."""
+    """Scatter a cotangent back to the indices that an operator chose along an axis."""
     if not shape:
         return g
     if not keepdim:
@@ -17,7 +17,7 @@ def along_axis(g: Tensor, where: Tensor, shape: tuple[int, ...], dim: int, keepd
 
 
 def chosen_along(t: Any, where: Any, dim: Any, keepdim: Any) -> Any:
-    """The tangent's elements at the indices that an operator chose along an axis."""
+    """Gather the tangent at the indices that an operator chose along an axis."""
     if not t.dim():
         return t
     return t.gather(dim, where) if keepdim else t.gather(dim, where.unsqueeze(dim)).squeeze(dim)
@@ -27,7 +27,7 @@ def put_back(
     gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int,
     keepdim: bool
 ) -> Tensor:
-    """The vjp of an operator with `keepdim` that gives (values, indices)."""
+    """The vjp of an operator with `keepdim` that returns (values, indices)."""
     return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
 
 

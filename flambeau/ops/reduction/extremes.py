@@ -23,7 +23,7 @@ from .reduce import Dims, axes_of, round_to, spread
 
 
 def needs_elements(input: Array, dim: Dims, name: str) -> None:
-    """Raise IndexError or RuntimeError where an extreme of no elements is asked for."""
+    """Raise IndexError or RuntimeError if an extreme of no elements is requested."""
     axes = canonical_dims(dim, input.ndim) if dim is not None and dim != () else ()
     for axis in axes:
         if input.ndim and input.shape[axis] == 0:
@@ -91,7 +91,7 @@ amin = _declare_extreme(
 def aminmax(
     input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None
 ) -> Any:
-    """The smallest and the largest element, of all or along an axis.
+    """Return the minimum and maximum, over all elements or along an axis.
 
     >>> torch.aminmax(torch.tensor([[3, 1], [5, 2]]), dim=1)
     torch.return_types.aminmax(

@@ -22,7 +22,7 @@ from .reduce import axes_of
 def hash_tensor(
     input: Array, dim: int | Sequence[int] = (), *, keepdim: bool = False, mode: int = 0
 ) -> Array:
-    """The exclusive or of all elements over the axes `dim`, each taken as 64 bits.
+    """Return the XOR of all elements over the axes `dim`, each taken as 64 bits.
 
     >>> torch.hash_tensor(torch.tensor([1, 2, 7]))
     tensor(4, dtype=torch.uint64)

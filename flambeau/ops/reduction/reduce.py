@@ -42,7 +42,7 @@ def axes_of(dim: Dims, ndim: int) -> tuple[int, ...] | None:
 
 
 def count_along(shape: Sequence[int], dim: Dims) -> int:
-    """Return how many elements are reduced to one."""
+    """Return the number of elements reduced to one."""
     axes = axes_of(dim, len(shape))
     return math.prod(shape if axes is None else [shape[axis] for axis in axes])
 
@@ -92,7 +92,7 @@ def spread(g: Tensor, shape: Sequence[int], dim: Dims, keepdim: bool) -> Tensor:
 def sum(
     input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None
 ) -> Array:
-    """Sum over the axes `dim`, all of them by default.
+    """Sum over the axes `dim`, by default all of them.
 
     >>> torch.tensor([[1., 2.], [3., 4.]]).sum(0)
     tensor([4., 6.])
@@ -116,7 +116,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: Dims, keepdim: bool) -> Tens
 
 @composite(explains=True)
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
-    """The tensor summed over the axes along which `size` was expanded to its shape.
+    """Sum over the axes along which `size` would broadcast to the tensor's shape.
 
     >>> torch.ones(2, 3).sum_to_size(1, 3)
     tensor([[2., 2., 2.]])
@@ -148,7 +148,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 def mean(
     input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None
 ) -> Array:
-    """Mean over the axes `dim`, all of them by default.
+    """Arithmetic mean over the axes `dim`, by default all of them.
 
     >>> torch.tensor([1., 2., 6.]).mean()
     tensor(3.)
@@ -198,7 +198,7 @@ def nansum(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None,
     out: Tensor | None = None
 ) -> Tensor:
-    """Sum over the axes `dim`, NaN counting as zero.
+    """Sum over the axes `dim`, treating NaN as zero.
 
     >>> torch.nansum(torch.tensor([1., float("nan"), 3.]))
     tensor(4.)
@@ -215,7 +215,7 @@ def nanmean(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None,
     out: Tensor | None = None
 ) -> Tensor:
-    """Mean over the axes `dim` of the elements that are not NaN.
+    """Mean over the axes `dim`, ignoring NaN.
 
     >>> torch.nanmean(torch.tensor([1., float("nan"), 3.]))
     tensor(2.)
@@ -269,7 +269,7 @@ any, all = _declare_test("any", np.logical_or), _declare_test("all", np.logical_
         samples=lambda rng: iter([((rng.integers(0, 2, (3, 4)),), {}),
                                   ((rng.integers(0, 2, (3, 4)),), {"dim": 1})]))
 def count_nonzero(input: Array, dim: Dims = None) -> Array:
-    """How many elements are not zero.
+    """Count the nonzero elements, in total or along axes.
 
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
     tensor([1, 2])
@@ -296,7 +296,7 @@ def _differ_from_0(x: Array) -> Array:
 def prod(
     input: Array, dim: int | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
 ) -> Array:
-    """Product of the elements, of all or along an axis.
+    """Product of all elements, or along an axis.
 
     >>> torch.prod(torch.tensor([[1, 2], [3, 4]]), dim=1)
     tensor([ 2, 12])
@@ -319,7 +319,7 @@ def _(g: Tensor, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 
 
 def multiply_others(x: Tensor, dim: int) -> Tensor:
-    """Return, for each element, the product of the others along an axis. Correct for zeros too."""
+    """Return, for each element, the product of the others along an axis; handles zeros."""
     n = x.shape[dim]
     if not n:
         return x * x

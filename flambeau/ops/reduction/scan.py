@@ -26,7 +26,7 @@ from .reduce import round_to, sum_dtype
 @opaque(extents_follow=True, kernel="cumsum_out_cpu",
         linear_in="input", ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
 def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
-    """Sums of the elements so far along an axis.
+    """Cumulative sum along an axis.
 
     >>> torch.tensor([1, 2, 3]).cumsum(0)
     tensor([1, 3, 6])
@@ -50,7 +50,7 @@ def _(g: Tensor, dim: int) -> Tensor:
 @opaque(ref=lambda x, dim: np.cumprod(x, dim), samples=scans, inplace=True,
         kernel="cumprod_out_cpu")
 def cumprod(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
-    """Products of the elements so far along an axis.
+    """Cumulative product along an axis.
 
     >>> torch.cumprod(torch.tensor([1, 2, 3, 4]), dim=0)
     tensor([ 1,  2,  6, 24])
@@ -136,7 +136,7 @@ def _logcumsumexp_ref(x: np.ndarray, dim: int) -> np.ndarray:
 
 @opaque(ref=_logcumsumexp_ref, samples=scans, kernel="logcumsumexp_out_cpu")
 def logcumsumexp(input: Array, dim: int) -> Array:
-    """log of the sums of exp of the elements so far along an axis.
+    """Logarithm of the cumulative sum of exp(input) along an axis.
 
     >>> torch.logcumsumexp(torch.tensor([1000., 1000.]), 0)
     tensor([1000.0000, 1000.6932])
@@ -204,7 +204,7 @@ def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
     append: Tensor | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Differences of neighbours along an axis, n times.
+    """n-th difference of neighboring elements along an axis.
 
     >>> torch.diff(torch.tensor([1, 4, 9, 16]))
     tensor([3, 5, 7])
@@ -254,7 +254,7 @@ def _trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
 def trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1
 ) -> Tensor:
-    """The integral by trapezoids along an axis, over points `x` or steps of `dx`.
+    """Integrate along an axis by the trapezoidal rule, with points `x` or spacing `dx`.
 
     >>> torch.trapezoid(torch.tensor([0., 2., 4.]))
     tensor(4.)
@@ -269,7 +269,7 @@ def trapezoid(
 def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Number | None = None, dim: int = -1
 ) -> Tensor:
-    """The integrals so far, by trapezoids, along an axis.
+    """Cumulative integral along an axis by the trapezoidal rule.
 
     >>> torch.cumulative_trapezoid(torch.tensor([0., 2., 4.]))
     tensor([1., 4.])

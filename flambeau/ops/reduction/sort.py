@@ -108,7 +108,7 @@ def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = False, *,
     out: Tensor | Sequence[Tensor] | None = None
 ) -> Any:
-    """The values sorted along an axis, and their indices.
+    """Sort along an axis; return the sorted values and their indices.
 
     >>> torch.tensor([3, 1, 2]).sort().indices
     tensor([1, 2, 0])
@@ -123,9 +123,9 @@ def argsort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *,
     out: Tensor | None = None
 ) -> Tensor:
-    """The indices that sort along an axis.
+    """Return the indices that sort the tensor along an axis.
 
-    Equal elements keep their order if `stable`; `descending` puts the largest first.
+    `stable` keeps equal elements in their original order; `descending` puts the largest first.
 
     >>> torch.argsort(torch.tensor([30, 10, 20]))
     tensor([1, 2, 0])
@@ -136,7 +136,7 @@ def argsort(
 
 @composite()
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The values sorted along the first axis.
+    """Sort along the first axis.
 
     >>> torch.msort(torch.tensor([[3, 1], [2, 4]]))
     tensor([[2, 1],
@@ -154,7 +154,7 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def topk(
     input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Array, Array]:
-    """The k largest (or smallest) values along an axis, in order, and their indices.
+    """Return the k largest (or smallest) values along an axis, sorted, and their indices.
 
     >>> torch.topk(torch.tensor([30, 10, 20]), 2)
     torch.return_types.topk(
@@ -203,7 +203,7 @@ def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | Non
         ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))
 def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:
-    """The k-th smallest value along an axis, counted from 1, and its index.
+    """Return the k-th smallest value along an axis and its index; k counts from 1.
 
     Args:
         k: Which of them, counted from 1.
@@ -342,7 +342,7 @@ median, nanmedian = _median("median", False), _median("nanmedian", True)
         samples=lambda rng: iter([((np.array([[1, 2, 2], [3, 1, 3], [4, 0, 0]]),), {}),
                                   ((np.array([[1.0, 2, 4], [1.5, 3, 5]]), 0), {})]))
 def mode(input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:
-    """The most frequent value along an axis (the smallest of several), and where it is last.
+    """Return the most frequent value along an axis (smallest if tied) and its last index.
 
     >>> torch.mode(torch.tensor([3, 1, 3, 2]))
     torch.return_types.mode(
@@ -450,7 +450,7 @@ def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
     side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:
-    """Where each value would be put into sorted rows.
+    """Return the indices at which to insert values into sorted rows.
 
     Args:
         input (Tensor or number): The values to place, (..., m).
@@ -495,9 +495,9 @@ def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The bucket, between boundaries, of each value.
+    """Return the index of the bucket that each value falls into.
 
-    `right`: the edge itself belongs to the bucket on its right.
+    `right`: a value equal to a boundary belongs to the bucket on its right.
 
     Args:
         input (Tensor or number): The values to place, of any shape.
@@ -518,7 +518,7 @@ def bucketize(
 @shape_depends_on_values
 @public(spaces=("torch", "Tensor"), explains=True)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each non-negative integer occurs, or the sum of the weights of each.
+    """Count occurrences of each non-negative integer, or sum the weights of each.
 
     Args:
         input: Integers, not negative, (n,).
@@ -546,9 +546,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 @public(spaces=("torch", "Tensor"), explains=True)
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
           out: Tensor | None = None) -> Tensor:
-    """How many elements fall into each of `bins` equal intervals from min to max.
+    """Count the elements in each of `bins` equal-width bins from min to max.
 
-    The least and the greatest element where min and max are equal, as they are by default.
+    If min and max are equal (the default), the range is that of the data.
 
     >>> torch.histc(torch.tensor([0., 1., 1., 4.]), bins=4)
     tensor([1., 2., 0., 1.])

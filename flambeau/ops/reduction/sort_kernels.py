@@ -25,8 +25,11 @@ _NARROW = 1 << 31
 
 
 def small_order(x: Array, descending: bool) -> Array | None:
-    """The order of rows where keys are not needed to find it: short ones, whose order is stable in
-    PyTorch too, and few elements that differ. None for others, and for NaN where it comes first."""
+    """Return the order of rows that can be sorted without keys, else None.
+
+    Covers short rows, whose order is stable in PyTorch too, and a few distinct elements; not NaN
+    where it comes first.
+    """
     short = x.shape[-1] <= MAX_INSERTION_SORT_LENGTH
     if x.dtype.kind not in "biuf" or x.itemsize == 2 \
             or not (short or x.size <= MAX_KEYS_SORTED_WHOLE):
@@ -166,7 +169,7 @@ def _rank_as_quickselect(keys: Array, rank: int) -> Array:
 
 
 def gather_elements(x: Array, where: Array) -> Array:
-    """Elements by their numbers along the last axis."""
+    """Gather elements by index along the last axis."""
     result = take(x, x.ndim - 1, where)
     return _along_rows(x, where) if result is None else result
 
@@ -205,7 +208,7 @@ def _has_many_ties(k: Array) -> bool:
 
 
 def sort_numbers(k: Array, stable: bool) -> Array:
-    """The numbers of the elements of rows of keys, in their order."""
+    """Return the indices that sort each row of keys."""
     n = k.shape[1]
     if n <= MAX_INSERTION_SORT_LENGTH:
         return np.argsort(k, -1, kind="stable")
@@ -218,7 +221,7 @@ def sort_numbers(k: Array, stable: bool) -> Array:
 
 
 def least_numbers(k: Array, count: int) -> Array:
-    """The numbers of the least elements of rows of keys, in order."""
+    """Return the indices of the least elements of each row of keys, sorted."""
     n = k.shape[1]
     if count == 0:
         return np.zeros((len(k), 0), np.int64)
@@ -256,10 +259,10 @@ def _smallest(k: Array, count: int) -> tuple[Array, Array]:
 
 
 def rank_numbers(k: Array, rank: int, first: bool) -> Array:
-    """The number of the element of a rank in each row of keys.
+    """Return the index of the element of a given rank in each row of keys.
 
-    Of equal ones, `first`: that whose place has the rank in a stable order; else what PyTorch's
-    quickselect comes to.
+    Among equal elements, `first` picks the one that a stable sort puts at the rank, else the one
+    that PyTorch's quickselect arrives at.
     """
     if not first and k.size <= MAX_SELECTED_TIE_ELEMENTS and _has_many_ties(k):
         return _rank_as_quickselect(k, rank)
@@ -279,7 +282,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
 
 
 def commonest_numbers(k: Array) -> Array:
-    """Where each row's most frequent key, the least of several, comes last."""
+    """Return the last index of each row's most frequent key, the least if tied."""
     rows, n = k.shape
     exact = n > MAX_INSERTION_SORT_LENGTH and k.size <= MAX_SELECTED_TIE_ELEMENTS
     if exact and _has_many_ties(k):

@@ -54,7 +54,7 @@ def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None,
     aweights: Tensor | None = None
 ) -> Tensor:
-    """The covariances of variables, the rows of input, observed in its columns.
+    """Covariance matrix of variables in rows, observed in columns.
 
     Args:
         input: Variables in rows, observations in columns, (n, k) or (k,).
@@ -99,7 +99,7 @@ def cov(
 
 @composite(explains=True)
 def corrcoef(input: Tensor) -> Tensor:
-    """The correlations of variables, the rows of input, observed in its columns.
+    """Matrix of correlation coefficients of variables in rows, observed in columns.
 
     Args:
         input: Variables in rows, observations in columns, (n, k) or (k,).
@@ -185,7 +185,7 @@ def histogram(
     input: Array, bins: Array | Number, *, range: Any = None, weight: Array | None = None,
     density: bool = False
 ) -> tuple[Array, Array]:
-    """How many elements fall into each bin, and the bins' edges.
+    """Return the count, or the density, of each bin and the bin edges.
 
     >>> torch.histogram(torch.tensor([1., 2., 1.]), bins=2, range=(0., 2.)).hist
     tensor([0., 3.])
@@ -221,7 +221,7 @@ def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
     density: bool = False, *, out: Any = None
 ) -> Any:
-    """How many points, the rows of input, fall into each cell of a grid, and the grid's edges.
+    """Return a multidimensional histogram of points in rows, and the edges along each axis.
 
     Args:
         input: The points, (count, axes).
@@ -316,7 +316,7 @@ def gradient(
     input: Tensor, *, spacing: Any = None, dim: int | Sequence[int] | None = None,
     edge_order: int = 1
 ) -> Any:
-    """Estimates of the derivative along each axis: a tuple of tensors like input.
+    """Estimate the derivative along each axis; return a tuple of tensors shaped like input.
 
     >>> torch.gradient(torch.tensor([1., 4., 9.]))
     (tensor([3., 4., 5.]),)

@@ -69,10 +69,10 @@ def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The different values, or slices of an axis, in order.
+    """Return the sorted unique values of a tensor, or unique slices along an axis.
 
-    With `return_inverse` also where each element is among them, with `return_counts` how often each
-    comes.
+    `return_inverse` adds the index of each element among them, `return_counts` the number of its
+    occurrences.
 
     >>> torch.unique(torch.tensor([3, 1, 3]), return_inverse=True, return_counts=True)
     (tensor([1, 3]), tensor([1, 0, 1]), tensor([1, 2]))
@@ -108,7 +108,7 @@ def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The first of each run of equal values, or of equal slices of an axis.
+    """Collapse each run of equal values, or equal slices along an axis, to its first.
 
     >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 2, 1]))
     tensor([1, 2, 1])

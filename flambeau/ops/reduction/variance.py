@@ -125,7 +125,7 @@ def var(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
     correction: float | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """Variance over the axes `dim`; the count less `correction` (1) divides.
+    """Variance over the axes `dim`, with divisor n - correction (default 1).
 
     >>> torch.var(torch.tensor([1., 3.])), torch.var(torch.tensor([1., 3.]), correction=0)
     (tensor(2.), tensor(1.))
@@ -139,7 +139,7 @@ def std(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
     correction: float | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """Standard deviation over the axes `dim`; the count less `correction` (1) divides.
+    """Standard deviation over the axes `dim`, with divisor n - correction (default 1).
 
     >>> torch.std(torch.tensor([1., 3.])), torch.std(torch.tensor([1., 3.]), correction=0)
     (tensor(1.4142), tensor(1.))
@@ -154,7 +154,7 @@ def var_mean(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
     correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Variance and mean over the axes `dim`.
+    """Return the variance and the mean over the axes `dim`.
 
     >>> torch.var_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
     (tensor([2., 0.]), tensor([2., 2.]))
@@ -168,7 +168,7 @@ def std_mean(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
     correction: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean over the axes `dim`.
+    """Return the standard deviation and the mean over the axes `dim`.
 
     >>> torch.std_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
     (tensor([1.4142, 0.0000]), tensor([2., 2.]))

@@ -33,7 +33,7 @@ def _sample_vectors(rng: Rng) -> Iterator[Sample]:
 
 
 def check_floating(input: Array, name: str) -> None:
-    """RuntimeError for what is neither floating point nor complex."""
+    """Raise RuntimeError for a dtype that is neither floating point nor complex."""
     kind = FROM_NUMPY[input.dtype]
     if not (kind.is_floating_point or kind.is_complex):
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got "
@@ -41,7 +41,7 @@ def check_floating(input: Array, name: str) -> None:
 
 
 def check_norm_dtype(input: Array, dtype: Any, name: str) -> None:
-    """RuntimeError for a `dtype` in which the norm of `input` cannot be computed."""
+    """Raise RuntimeError for a `dtype` in which the norm of `input` cannot be computed."""
     if dtype is None:
         return
     kind = FROM_NUMPY[input.dtype]
@@ -180,9 +180,9 @@ def vector_norm(
     x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *,
     dtype: Dtype | None = None, out: Any = None
 ) -> Tensor:
-    """The norm of the elements along `dim`, or of all of them: (sum |x|^ord)^(1/ord).
+    """Vector norm along `dim`, or of all elements: (sum |x|^ord)^(1/ord).
 
-    `ord` may be 0 (how many are not zero), inf (the largest magnitude) and -inf (the smallest).
+    `ord` may also be 0 (count of nonzeros), inf (largest magnitude) or -inf (smallest).
 
     >>> torch.linalg.vector_norm(torch.tensor([3., 4.]))
     tensor(5.)
@@ -198,7 +198,7 @@ def powsum(
     x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *,
     dtype: Dtype | None = None, out: Any = None
 ) -> Tensor:
-    """The sum of |x|^ord along `dim`, or over all elements: a vector norm without its root.
+    """Sum of |x|^ord along `dim`, or over all elements; a vector norm before its root.
 
     >>> torch.linalg._powsum(torch.tensor([3., 4.]))
     tensor(25.)
@@ -264,7 +264,7 @@ def matrix_norm(
     A: Tensor, ord: float | str = "fro", dim: int | Sequence[int] = (-2, -1), keepdim: bool = False,
     *, dtype: Dtype | None = None, out: Any = None
 ) -> Tensor:
-    """The norm of matrices: 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.
+    """Matrix norm of order 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.
 
     Args:
         dim (tuple of ints): The axes of the rows and columns.
@@ -293,7 +293,7 @@ def linalg_norm(
     A: Tensor, ord: float | str | None = None, dim: int | None = None, keepdim: bool = False, *,
     out: Any = None, dtype: Dtype | None = None
 ) -> Tensor:
-    """A vector norm, or a matrix norm where `ord` and the number of axes ask for one.
+    """Vector norm, or matrix norm if `ord` and the number of axes call for one.
 
     >>> x = torch.tensor([[3., 0.], [0., 4.]])
     >>> torch.linalg.norm(x), torch.linalg.norm(x, "nuc"), torch.linalg.norm(x, 1, dim=0)
@@ -323,7 +323,7 @@ def norm(
     input: Tensor, p: float | str = "fro", dim: Any = None, keepdim: bool = False, out: Any = None,
     dtype: Dtype | None = None
 ) -> Any:
-    """The norm along `dim`, or of all elements: 'fro' (2), 'nuc', or any number as in vector_norm.
+    """Norm along `dim`, or of all elements: 'fro' (2), 'nuc', or a number as in vector_norm.
 
     >>> torch.tensor([3., 4.]).norm()
     tensor(5.)
@@ -342,7 +342,7 @@ def nuclear_norm(
     input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *,
     out: Tensor | None = None
 ) -> Tensor:
-    """The sum of a matrix's singular values.
+    """Nuclear norm of a matrix, the sum of its singular values.
 
     >>> torch.nuclear_norm(torch.diag(torch.tensor([3., -4.])))
     tensor(7.)
@@ -354,7 +354,7 @@ def nuclear_norm(
 def frobenius_norm(
     input: Tensor, dim: int | Sequence[int], keepdim: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """The square root of the sum of squares along `dim`.
+    """Frobenius norm along `dim`, the square root of the sum of squares.
 
     >>> torch.frobenius_norm(torch.tensor([[3., 4.], [6., 8.]]), dim=1)
     tensor([ 5., 10.])
@@ -364,7 +364,7 @@ def frobenius_norm(
 
 @composite(expose=("torch",), explains=True)
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """The norms of the slices along `dim`, of one element otherwise; of the whole for -1.
+    """Norm over every axis except `dim`, which is kept; -1 reduces all axes.
 
     Args:
         dim (int): The axis to keep. -1: none.

@@ -44,7 +44,7 @@ def schemas(name: str) -> dict[str, Schema]:
 
 
 def find_overload(name: str, args: Any, kwargs: dict[str, Any], first: str = "") -> Schema | None:
-    """Return the first schema that a call's values fit; `first`: the overload to try before others.
+    """Return the first schema that a call's values fit, trying overload `first` before others.
     """
     known = schemas(name)
     ordered = ([known[first]] if first in known else []) + list(known.values())

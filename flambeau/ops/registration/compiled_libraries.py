@@ -26,7 +26,7 @@ loaded_libraries: set[str] = set()
 
 
 def load_library(path: Any) -> None:
-    """Register the operators of a library that flambeau has in Python; OSError for any other.
+    """Register a library's operators that flambeau implements in Python; OSError for others.
 
     >>> torch.ops.load_library("operators.so")
     Traceback (most recent call last):
@@ -52,7 +52,7 @@ def _reason(file: Path) -> OSError:
 
 
 def register(family: Any) -> None:
-    """Define a family's operators in the namespace that it names."""
+    """Define a family's operators in the namespace it names."""
     for function in family.OPERATORS:
         operator = custom.define(family.NAMESPACE, schema_of(function.operator))
         operator.kernels["CPU"] = function
@@ -63,7 +63,7 @@ def register(family: Any) -> None:
 
 
 def schema_of(operator: Operator) -> str:
-    """The schema that the annotations of an operator's body say.
+    """Return the schema given by the annotations of an operator's body.
 
     >>> from flambeau.ops.registration.compiled_libraries import schema_of
     >>> from flambeau.ops.detection import nms

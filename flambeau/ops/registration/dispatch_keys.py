@@ -68,19 +68,19 @@ class DispatchKeySet:
         return self._of(self._keys - other._keys)
 
     def add(self, key: Any) -> DispatchKeySet:
-        """The set with one more key."""
+        """Return the set with one more key."""
         return self._of(self._keys | {key})
 
     def remove(self, key: Any) -> DispatchKeySet:
-        """The set without a key."""
+        """Return the set without a key."""
         return self._of(self._keys - {key})
 
     def has(self, key: Any) -> bool:
-        """Whether the key is in the set."""
+        """Return whether the key is in the set."""
         return key in self._keys
 
     def highestPriorityTypeId(self) -> Any:
-        """The key that a call would be dispatched to first; Undefined for the empty set."""
+        """Return the key that a call dispatches to first; Undefined for the empty set."""
         return max(self._keys, key=int, default=DispatchKey.Undefined)
 
     def __eq__(self, other: object) -> bool:

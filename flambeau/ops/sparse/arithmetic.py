@@ -208,26 +208,28 @@ def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: A
 
 @implements("add", "__add__")
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
-    """input + alpha * other: dense where `input` is. A compressed input plus a dense tensor is
-    alpha * input + other, as in PyTorch."""
+    """Return input + alpha * other, dense if `input` is.
+
+    A compressed input plus a dense tensor is alpha * input + other, as in PyTorch.
+    """
     return _sum_of("add", _add, input, other, alpha, out)
 
 
 @implements("sub", "subtract", "__sub__")
 def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
-    """input - alpha * other: dense where `input` is."""
+    """Return input - alpha * other, dense if `input` is."""
     return _sum_of("sub", _sub, input, other, alpha, out)
 
 
 @implements("__radd__")
 def radd(self: Tensor, other: Any) -> Tensor:
-    """other + self."""
+    """Return other + self."""
     return add(other, self)
 
 
 @implements("__rsub__", "rsub")
 def rsub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """other - self."""
+    """Return other - self."""
     return sub(other, self, alpha=alpha)
 
 
@@ -307,7 +309,7 @@ def _mul_gradient(g: Tensor, factor: Any, shape: tuple[int, ...]) -> Tensor:
 
 @implements("mul", "multiply", "__mul__", "__rmul__")
 def mul(input: Any, other: Any, *, out: Any = None) -> Tensor:
-    """input * other, stored where a sparse factor is."""
+    """Return input * other, stored where a sparse factor is."""
     if not isinstance(input, SparseTensor) and not isinstance(other, SparseTensor):
         return input * other
     input, other = _common(input, other)
@@ -347,7 +349,7 @@ def _(input_t: Any, other_t: Any, input: Any, other: Any, rounding_mode: Any) ->
 
 @implements("div", "divide", "true_divide", "__truediv__")
 def div(input: Any, other: Any, *, rounding_mode: Any = None, out: Any = None) -> Tensor:
-    """input / other, for a number or a dense tensor without axes."""
+    """Return input / other, for a number or a 0-dim dense tensor."""
     if not isinstance(input, SparseTensor) or (isinstance(other, Tensor) and (
             other.dim() or isinstance(other, SparseTensor))):
         raise RuntimeError(
@@ -364,7 +366,7 @@ def div(input: Any, other: Any, *, rounding_mode: Any = None, out: Any = None) -
 
 @implements("floor_divide", "__floordiv__")
 def floor_divide(input: Any, other: Any, *, out: Any = None) -> Tensor:
-    """The quotient rounded down."""
+    """Divide and round down."""
     return div(input, other, rounding_mode="floor", out=out)
 
 

@@ -21,7 +21,7 @@ from .masked_arrays import values_at, values_at_pattern
 
 
 def as_values(values: Any, dtype: Any) -> Tensor:
-    """The values as a tensor, of another dtype where one is given."""
+    """Return the values as a tensor, cast to a dtype if one is given."""
     if not isinstance(values, Tensor):
         return PUBLIC["torch"]["tensor"](values, dtype=dtype)
     return values if dtype is None else values.to(as_dtype(dtype))
@@ -96,7 +96,7 @@ def _empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool) 
 
 
 def empty_coo(shape: tuple[int, ...], kind: np.dtype, sparse_dim: int | None = None) -> CooArray:
-    """A coordinate array without values."""
+    """Return a coordinate array without values."""
     sparse = len(shape) if sparse_dim is None else sparse_dim
     values = np.empty((0, *shape[sparse:]), kind)
     return CooArray(np.empty((sparse, 0), np.int64), values, shape, True)
@@ -129,7 +129,7 @@ def _coo_shape(indices: np.ndarray, values: np.ndarray, size: Any) -> tuple[int,
 
 
 def empty_of_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Tensor:
-    """A sparse tensor of any layout without values; blocks are single values."""
+    """Return a sparse tensor without values in any layout; blocks are single values."""
     if form is layouts.sparse_coo:
         return wrap_sparse(empty_coo(shape, kind))
     if form not in COMPRESSED:
@@ -146,7 +146,10 @@ def empty_of_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Ten
 
 
 def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tensor:
-    """A gradient of a table (rows, width): `g` (n, width) at n indices, none at `padding_idx`."""
+    """Return a table's gradient: `g` (n, width) added at n indices, except at `padding_idx`.
+
+    The table is (rows, width).
+    """
     flat = indices.reshape(-1)
     if padding_idx >= 0:
         valid = np.flatnonzero(flat != padding_idx)
@@ -157,7 +160,7 @@ def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tens
 
 def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None,
              check_pinning: Any = None) -> None:
-    """RuntimeError for the first invariant that does not hold of the parts of a tensor."""
+    """Raise RuntimeError for the first invariant violated by the parts of a tensor."""
     if kind == "coo":
         indices, values, size = args[:3]
         _coo_shape(as_indices(indices), values._array, size)
@@ -172,7 +175,7 @@ def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None
 def validate_indices(
     is_crow: bool, compressed_idx: Tensor, plain_idx: Tensor, cdim: int, dim: int, nnz: int,
 ) -> None:
-    """RuntimeError for the first invariant that does not hold of compressed indices."""
+    """Raise RuntimeError for the first invariant violated by compressed indices."""
     form = layouts.sparse_csr if is_crow else layouts.sparse_csc
     values = np.empty(plain_idx._array.shape, bool)
     batch = compressed_idx._array.shape[:-1]
@@ -185,7 +188,7 @@ def with_dims(
     nnz: int, dense_dim: int, size: Any, blocksize: Any, index_dtype: Any, *, dtype: Any = None,
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:
-    """A compressed tensor of so many values, all of whose parts are zero."""
+    """Return a compressed tensor of a given number of values, with all parts zero."""
     shape, block = tuple(size), tuple(blocksize)
     batch = shape[: len(shape) - dense_dim - 2]
     line = len(batch) + (0 if COMPRESSED[layout][0] else 1)
@@ -218,7 +221,7 @@ def _(
 
 @sparse_operator(linear_in="input")
 def masked_values(input: Array, pattern: Any) -> Array:
-    """The values that `input` has at the places of a compressed pattern."""
+    """Return the values of `input` at the positions of a compressed pattern."""
     return values_at_pattern(input, pattern)
 
 
@@ -297,7 +300,7 @@ sparse_bsc_tensor = of_layout(
 def spdiags(
     diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None
 ) -> Tensor:
-    """A matrix whose diagonals are the rows of `diagonals`, at `offsets` from the main one."""
+    """Build a matrix from the rows of `diagonals`, placed at `offsets` from the main diagonal."""
     rows = np.atleast_2d(diagonals._array)
     where = np.atleast_1d(offsets._array)
     if len(shape) != 2:

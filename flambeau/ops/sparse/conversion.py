@@ -21,7 +21,7 @@ from .masking import _masked
 
 
 def coo(x: Tensor, subject: str) -> CooArray:
-    """The coordinates of a tensor; RuntimeError, naming the method, for another layout."""
+    """Return the coordinates of a tensor; RuntimeError, naming the method, for other layouts."""
     array: Any = x._array
     if not isinstance(array, CooArray):
         raise RuntimeError(
@@ -45,13 +45,13 @@ def _(g: Any) -> Any:
 
 @implements("coalesce")
 def coalesce(self: Tensor) -> Tensor:
-    """The same tensor with sorted indices, each place once; itself where it is so already."""
+    """Sort the indices and merge duplicates; a coalesced tensor is returned unchanged."""
     return self if coo(self, "coalesce").coalesced else _coalesce(self)
 
 
 @implements("is_coalesced")
 def is_coalesced(self: Tensor) -> bool:
-    """Whether the indices are sorted and none occurs twice."""
+    """Test whether the indices are sorted and unique."""
     return coo(self, "is_coalesced").coalesced
 
 
@@ -63,19 +63,19 @@ def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
 
 @implements("_indices")
 def _indices(self: Tensor) -> Tensor:
-    """The indices (sparse axes, nnz), coalesced or not."""
+    """Return the indices (sparse axes, nnz), coalesced or not."""
     return wrap(coo(self, "_indices").indices)
 
 
 @implements("_values")
 def _values(self: Tensor) -> Tensor:
-    """The values, coalesced or not, without history."""
+    """Return the values, coalesced or not, detached from the graph."""
     return wrap(coo(self, "_values").values)
 
 
 @implements("indices")
 def indices(self: Tensor) -> Tensor:
-    """The indices of a coalesced tensor."""
+    """Return the indices of a coalesced tensor."""
     if not coo(self, "indices").coalesced:
         raise RuntimeError(
             "Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
@@ -84,7 +84,7 @@ def indices(self: Tensor) -> Tensor:
 
 @implements("values")
 def values(self: Tensor) -> Tensor:
-    """The values of a coalesced or compressed tensor, with history."""
+    """Return the values of a coalesced or compressed tensor, differentiably."""
     array: Any = self._array
     if isinstance(array, CooArray) and not array.coalesced:
         raise RuntimeError(
@@ -103,7 +103,7 @@ def _(g: Any, input: Any) -> Any:
 
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
-    """A tensor of the layout and places of `x`, with other values, through which gradients go."""
+    """Return a tensor with the pattern of `x` and other values, differentiably."""
     a: Any = x._array
     if isinstance(a, CooArray):
         shape = a.shape[: a.sparse_dim] + tuple(values.shape[1:])
@@ -114,21 +114,21 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
 
 @implements("_nnz")
 def _nnz(self: Tensor) -> int:
-    """How many values are stored; of a batch, in each matrix."""
+    """Return the number of stored values, per matrix for a batch."""
     array: Any = self._array
     return int(array.nnz)
 
 
 @implements("sparse_dim", "_dimI")
 def sparse_dim(self: Tensor) -> int:
-    """How many axes are sparse."""
+    """Return the number of sparse axes."""
     array: Any = self._array
     return array.sparse_dim if isinstance(array, CooArray) else 2
 
 
 @implements("dense_dim", "_dimV")
 def dense_dim(self: Tensor) -> int:
-    """How many axes are dense."""
+    """Return the number of dense axes."""
     array: Any = self._array
     return array.values.ndim - 1 if isinstance(array, CooArray) else array.dense_dim
 
@@ -178,7 +178,7 @@ def _(g: Any, input: Any, masked_grad: Any) -> Any:
 
 @implements("to_dense")
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
-    """The dense tensor."""
+    """Convert to a dense tensor."""
     kind = None if dtype is None else as_dtype(dtype).numpy
     return _to_dense(self, kind, masked_grad)
 
@@ -214,7 +214,7 @@ def convert(
     x: Tensor, form: layout, sparse_dim: int | None = None, block: Any = None,
     dense_dim: int | None = None,
 ) -> Tensor:
-    """A tensor in another layout, with its history."""
+    """Convert a tensor to another layout, differentiably."""
     if form is strided:
         return x.to_dense()
     array: Any = x._array
@@ -265,7 +265,7 @@ for _name, _function in TO_LAYOUT.items():
 
 @sparse_operator("clone", node="CloneBackward0", linear_in="input")
 def clone(input: Array, *, memory_format: Any = None) -> Array:
-    """A copy of indices and values."""
+    """Copy the indices and values."""
     return _copy(input, input.values.copy())  # type: ignore[attr-defined]
 
 
@@ -293,7 +293,7 @@ def _(g: Any, input_dtype: Any) -> Any:
 
 @implements("to")
 def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
-    """The tensor in another dtype; itself where nothing changes."""
+    """Cast to another dtype; a tensor that already has it is returned unchanged."""
     probe = wrap(np.empty(0, self._array.dtype))
     if args and isinstance(args[0], Tensor):  # may be sparse: only its dtype matters
         args = (args[0].dtype, *args[1:])
@@ -322,13 +322,13 @@ for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "lo
 @implements("cpu", "contiguous", "pin_memory", "resolve_conj", "resolve_neg", "positive",
             "share_memory_")
 def itself(self: Tensor, *args: Any, **named: Any) -> Tensor:
-    """The tensor itself: it is there already."""
+    """Return the tensor unchanged."""
     return self
 
 
 @implements("type")
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **named: Any) -> Any:
-    """The name of the tensor's legacy type, or the tensor in another one."""
+    """Return the name of the tensor's legacy type, or convert the tensor to another."""
     if dtype is None:
         probe: Any = wrap(np.empty(0, self._array.dtype))
         return probe.type().replace("torch.", "torch.sparse.")
@@ -340,7 +340,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **named: 
 
 @implements("detach")
 def detach(self: Tensor) -> Tensor:
-    """The same values without history."""
+    """Return the same values, detached from the graph."""
     return self._alias()
 
 
@@ -372,7 +372,7 @@ def _check_compressed_copy(self: Tensor, src: Tensor) -> None:
 
 @implements("copy_")
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Take over the places and values of another sparse tensor."""
+    """Copy the indices and values of another sparse tensor."""
     from .dispatch import write_over
 
     if any(isinstance(x._array, CompressedArray) for x in (self, src)):

@@ -13,7 +13,7 @@ _BLOCKED = (layouts.sparse_bsr, layouts.sparse_bsc)
 
 
 def check_sparse_dim(x: Tensor, sparse_dim: int) -> None:
-    """RuntimeError for a number of sparse axes that a COO tensor of these elements cannot have."""
+    """Raise RuntimeError for a number of sparse axes that a COO tensor cannot have."""
     if x.layout is strided:
         rank = x.dim()
         if rank and sparse_dim == 0:
@@ -33,7 +33,7 @@ def check_sparse_dim(x: Tensor, sparse_dim: int) -> None:
 
 
 def check_conversion(x: Tensor, form: layout, blocksize: Any, dense_dim: int | None) -> None:
-    """RuntimeError for a conversion, or options of it, that PyTorch does not support."""
+    """Raise RuntimeError for a conversion, or options of it, unsupported by PyTorch."""
     source = x.layout
     prefix = "to_sparse" if source is form else "dense_to_sparse" if source is strided else \
         "sparse_coo_to_sparse" if source is sparse_coo else "sparse_compressed_to_sparse"

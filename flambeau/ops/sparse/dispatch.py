@@ -63,8 +63,8 @@ def sparse_operator(
 ) -> Callable[[Callable], Declared]:
     """Declare an operator on sparse arrays: a body on arrays, dense and sparse, and its vjps.
 
-    `names`: the public names that it implements. `like`: the dense operator whose vjps and node it
-    has, where they hold for sparse cotangents as well. `linear_in`: as of dense operators.
+    `names`: the public names it implements. `like`: the dense operator whose vjps and node it
+    shares, if they also hold for sparse cotangents. `linear_in`: as for dense operators.
     """
 
     def decorate(body: Callable) -> Any:
@@ -140,7 +140,7 @@ def _check_tangent_rule(operator: Operator) -> None:
 
 
 def write_over(self: Tensor, y: Tensor) -> Tensor:
-    """Put a result into a tensor in place, with its history."""
+    """Write a result into a tensor in place, with its history."""
     check_writable(self, "out")
     if isinstance(self, SparseTensor) == isinstance(y, SparseTensor):
         if y._array.dtype != self._array.dtype:
@@ -190,7 +190,7 @@ def in_place(name: str, coalesced: bool = False) -> None:
 
 
 def is_sparse_call(args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether a sparse tensor is among the arguments, or in a list among them."""
+    """Test whether the arguments, or lists among them, contain a sparse tensor."""
     for value in (*args, *kwargs.values()):
         if value.__class__ is SparseTensor or isinstance(value, SparseTensor):
             return True
@@ -200,7 +200,7 @@ def is_sparse_call(args: tuple, kwargs: dict[str, Any]) -> bool:
 
 
 def hand_over(name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """The sparse implementation's result; NotImplementedError where there is none."""
+    """Return the sparse implementation's result; NotImplementedError if there is none."""
     function = SPARSE.get(name)
     if function is None:
         refuse(name, args)
@@ -208,7 +208,7 @@ def hand_over(name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def refuse(name: str, args: tuple) -> Any:
-    """NotImplementedError, as PyTorch words it."""
+    """Raise NotImplementedError, with PyTorch's message."""
     compressed = any(
         isinstance(v, SparseTensor) and layout_name(v.layout) != "Sparse" for v in args
     )
@@ -271,12 +271,12 @@ _DO_NOT_FAIL = frozenset(("is_same_size",))
 
 
 def array_of(x: Any) -> Any:
-    """A tensor's array; a number as it is."""
+    """Return a tensor's array; return a number unchanged."""
     return x._array if isinstance(x, Tensor) else x
 
 
 def is_sparse_array(x: Any) -> bool:
-    """Whether an operand of a body is sparse."""
+    """Return whether an operand of a body is sparse."""
     return isinstance(x, SparseArray)
 
 

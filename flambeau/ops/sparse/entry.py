@@ -24,12 +24,12 @@ def _home(module: str, name: str) -> Any:
 
 
 def sparse_coo_tensor(*args: Any, **named: Any) -> Tensor:
-    """A tensor of `values` (nnz, *dense axes) at `indices` (sparse axes, nnz), zero elsewhere.
+    """Build a tensor from `values` (nnz, *dense axes) at `indices` (sparse axes, nnz).
 
     `sparse_coo_tensor(indices, values, size=None, *, dtype=None, requires_grad=False,
-    check_invariants=None, is_coalesced=None)`, or `sparse_coo_tensor(size)` for none. Values at
-    one place add up. Without `size`, the largest index says how long each axis is. RuntimeError
-    where the numbers of axes or values do not fit.
+    check_invariants=None, is_coalesced=None)`, or `sparse_coo_tensor(size)` for an empty one.
+    Values at the same index add up. `size` defaults to the largest index plus 1 along each axis.
+    RuntimeError if the numbers of axes or values do not fit.
     https://pytorch.org/docs/stable/generated/torch.sparse_coo_tensor.html
 
     >>> torch.sparse_coo_tensor([[0, 1], [2, 0]], [3., 4.], (2, 3))
@@ -42,7 +42,7 @@ def sparse_coo_tensor(*args: Any, **named: Any) -> Tensor:
 
 
 def sparse_compressed_tensor(*args: Any, **named: Any) -> Tensor:
-    """A matrix in one of the compressed layouts, or a batch of them.
+    """Build a matrix, or a batch of matrices, in a compressed layout.
 
     `sparse_compressed_tensor(compressed_indices, plain_indices, values, size=None, *, layout,
     dtype=None, requires_grad=False, check_invariants=None)`. RuntimeError for another layout.
@@ -88,9 +88,9 @@ def to_sparse(
     self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None,
     dense_dim: int | None = None,
 ) -> Tensor:
-    """A sparse tensor of the same elements, in COO layout unless another is asked for.
+    """Convert to a sparse tensor, in COO layout by default.
 
-    `sparse_dim`: how many leading axes are sparse. `blocksize`: of the blocked layouts.
+    `sparse_dim`: the number of leading sparse axes. `blocksize`: for the blocked layouts.
     https://pytorch.org/docs/stable/generated/torch.Tensor.to_sparse.html
 
     >>> torch.tensor([0., 5.]).to_sparse()
@@ -120,7 +120,7 @@ for _form in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bs
 
 
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
-    """The values of this tensor at the places of the sparse tensor `mask`.
+    """Select the values at the stored positions of the sparse tensor `mask`.
 
     https://pytorch.org/docs/stable/generated/torch.Tensor.sparse_mask.html
 
@@ -148,7 +148,7 @@ for _name in ("ccol_indices", "row_indices"):
 
 
 def values(self: Tensor) -> Tensor:
-    """RuntimeError: only sparse tensors store values apart."""
+    """Raise RuntimeError: only sparse tensors store values separately."""
     raise RuntimeError("values expected sparse tensor layout but got Strided")
 
 
@@ -186,12 +186,12 @@ for _name, _same in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "sspaddmm")):
 
 
 def empty_of_layout(*args: Any) -> Tensor:
-    """A sparse tensor of a shape, dtype and layout without values."""
+    """Return a sparse tensor of a shape, dtype and layout without values."""
     return _home("construction", "empty_of_layout")(*args)
 
 
 def rows_at(*args: Any) -> Tensor:
-    """The sparse gradient of a table whose rows were looked up."""
+    """Return the sparse gradient of a table whose rows were looked up."""
     return _home("construction", "rows_at")(*args)
 
 
@@ -235,7 +235,7 @@ publish(_validate_compressed_sparse_indices, ("_validate_compressed_sparse_indic
 publish(_sparse_compressed_tensor_with_dims, ("_sparse_compressed_tensor_with_dims",), ("aten",))
 publish(empty_of_layout, ("empty_of_layout",), ("sparse",))
 def masked_reduction(*args: Any) -> Tensor:
-    """A reduction of torch.masked on a sparse tensor."""
+    """Apply a reduction of torch.masked to a sparse tensor."""
     return _home("masked_reductions", "masked_reduction")(*args)
 
 

@@ -13,7 +13,7 @@ from ...tensor.tensor import Tensor, wrap
 
 
 def add_up(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Sums of the runs of rows that begin at `starts`; of bools, whether any is true."""
+    """Sum the runs of rows that begin at `starts`; for bools, whether any is true."""
     if values.dtype.kind == "b":
         return np.logical_or.reduceat(values, starts, 0)
     if values.dtype.kind == "V" or values.dtype == np.float16:
@@ -22,7 +22,7 @@ def add_up(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def coalesce(a: CooArray) -> CooArray:
-    """The same array with sorted indices, each place once."""
+    """Sort the indices and merge duplicates."""
     if a.coalesced:
         return a
     if a.nnz < 2:
@@ -44,7 +44,7 @@ def coalesce(a: CooArray) -> CooArray:
 
 
 def coo_to_dense(a: CooArray) -> np.ndarray:
-    """The dense array: values at one place added up."""
+    """Return the dense array; values at the same index add up."""
     a = coalesce(a)
     sparse, dense = a.shape[: a.sparse_dim], a.shape[a.sparse_dim :]
     result = np.zeros((math.prod(sparse), *dense), a.dtype)
@@ -56,7 +56,7 @@ def coo_to_dense(a: CooArray) -> np.ndarray:
 
 
 def dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
-    """The places, along the first axes, at which an array is not zero everywhere."""
+    """Return the positions, along the first axes, at which an array is not all zero."""
     if array.ndim == 0:
         there = int(bool(array != 0))
         return CooArray(np.empty((0, there), np.int64), array.reshape(1)[:there], (), True)
@@ -68,7 +68,7 @@ def dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
 
 
 def compressed_to_coo(a: CompressedArray) -> CooArray:
-    """Coordinates of every value: batches are sparse axes."""
+    """Return the coordinates of every value; batches become sparse axes."""
     batch, (height, width) = a.shape[: a.batch_dim], a.block
     count = math.prod(batch)
     pointers = a.matrices()[0].astype(np.int64)
@@ -102,19 +102,19 @@ def _drop_blocks(
 
 
 def to_coo(a: SparseArray, sparse_dim: int | None = None) -> CooArray:
-    """The array as coordinates."""
+    """Convert the array to coordinates."""
     return compressed_to_coo(a) if isinstance(a, CompressedArray) else a  # type: ignore[return-value]
 
 
 def to_dense(a: SparseArray) -> np.ndarray:
-    """The dense array."""
+    """Convert the array to dense."""
     return coo_to_dense(to_coo(a))
 
 
 def compress(
     a: CooArray, form: layout, block: tuple[int, int] | None = None, index: Any = np.int64
 ) -> CompressedArray:
-    """Coordinates of a matrix, with or without dense axes, in a compressed layout."""
+    """Compress the coordinates of a matrix, with or without dense axes."""
     if a.sparse_dim != 2:
         raise RuntimeError(
             f"only tensors with two sparse dimensions convert to the {layout_name(form)} layout")
@@ -153,7 +153,7 @@ def dense_to_compressed(
     array: np.ndarray, form: layout, block: tuple[int, int] | None, dense_dim: int,
     index: Any = np.int64,
 ) -> CompressedArray:
-    """A matrix, or batches of matrices with equally many values, in a compressed layout."""
+    """Compress a matrix, or a batch of matrices with equally many values each."""
     batch_dim = array.ndim - 2 - dense_dim
     if batch_dim < 0:
         raise RuntimeError(
@@ -188,7 +188,7 @@ def dense_to_compressed(
 def convert_indices_from_coo_to_csr(
     input: Tensor, size: int, *, out_int32: bool = False, out: Any = None
 ) -> Tensor:
-    """Where each of `size` rows begins, of sorted row indices."""
+    """Compress sorted row indices to the start of each of `size` rows."""
     result = np.zeros(size + 1, np.int32 if out_int32 else np.int64)
     np.cumsum(np.bincount(input._array, minlength=size), out=result[1:])
     return wrap(result)
@@ -198,7 +198,7 @@ def convert_indices_from_csr_to_coo(
     crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False,
     out: Any = None,
 ) -> Tensor:
-    """The indices (2, nnz) of a matrix of compressed rows; of its transpose, if asked."""
+    """Expand compressed rows to indices (2, nnz), optionally transposed."""
     starts, plain = crow_indices._array, col_indices._array
     lines = np.repeat(np.arange(starts.size - 1), np.diff(starts))
     parts = [plain, lines] if transpose else [lines, plain]
@@ -227,7 +227,7 @@ def _each_matrix(a: CompressedArray, form: layout, block: Any) -> CompressedArra
 
 
 def to_layout(a: Any, form: layout, block: Any = None, dense_dim: int | None = None) -> Any:
-    """An array, dense or sparse, in another layout."""
+    """Convert a dense or sparse array to another layout."""
     if isinstance(a, np.ndarray):
         if form is sparse_coo:
             return dense_to_coo(a, a.ndim - (dense_dim or 0))

@@ -14,9 +14,9 @@ from .masked_arrays import apply_mask as masked_array
 
 
 def of_values(func: Callable, inputs: tuple, masked: bool) -> tuple[Callable, tuple]:
-    """A function of dense leaves, and these: the values of each sparse leaf.
+    """Return a function of dense leaves, and the leaves: the values of each sparse leaf.
 
-    `masked`: only at the places that are stored; else at all places, zeros being stored too.
+    `masked`: only at stored positions; else at all positions, with zeros stored too.
     """
     leaves: list[Any] = []
     patterns: list[Any] = []

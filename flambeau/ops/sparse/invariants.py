@@ -23,7 +23,7 @@ def _check(holds: Any, text: str) -> None:
 def check_coo(
     indices: np.ndarray, values: np.ndarray, shape: tuple[int, ...], coalesced: bool
 ) -> None:
-    """RuntimeError for an index outside of `shape`, or for indices that are not coalesced."""
+    """Raise RuntimeError for an index outside `shape`, or for uncoalesced indices."""
     for axis, (index, length) in enumerate(zip(indices, shape, strict=False)):
         if not index.size:
             continue
@@ -42,7 +42,7 @@ def check_coo(
 
 
 def check_compressed(a: CompressedArray) -> None:
-    """RuntimeError for the first invariant of a compressed layout that does not hold."""
+    """Raise RuntimeError for the first violated invariant of a compressed layout."""
     first, second = ("crow", "col") if a.by_row else ("ccol", "row")
     compressed_name, plain_name = f"{first}_indices", f"{second}_indices"
     _check_ranks(a, compressed_name, plain_name)

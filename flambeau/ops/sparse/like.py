@@ -26,7 +26,7 @@ def zeros_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
 ) -> Tensor:
-    """No values: in the layout of `input`, or the one asked for."""
+    """Return a sparse tensor without values, in the layout of `input` or a given one."""
     a: Any = input._array
     kind, form = _kind(input, dtype), layout or input.layout
     if form is sparse_coo:
@@ -72,7 +72,7 @@ def empty_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
 ) -> Tensor:
-    """Values that are not set: at the places of a compressed tensor, at none of a COO tensor."""
+    """Return uninitialized values: at a compressed tensor's positions, at none of a COO tensor."""
     a: Any = input._array
     form = layout or input.layout
     _check_same_layout(input, form)
@@ -129,7 +129,7 @@ _values_in_place("uniform_", "uniform_", compressed=False)
 
 @implements("new_zeros", "new_empty", "new")
 def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **named: Any) -> Tensor:
-    """A sparse tensor of the same layout and dtype without values."""
+    """Return a sparse tensor of the same layout and dtype without values."""
     from ..creation.creation import numpy_dtype, shape_of
 
     kind = self._array.dtype if dtype is None else numpy_dtype(dtype)

@@ -18,9 +18,9 @@ _UFUNCS = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 def masked_reduction(
     name: str, input: Tensor, axes: tuple[int, ...], keepdim: bool, dtype: Any, mask: Any
 ) -> Tensor:
-    """The sum, product, maximum or minimum over axes of the stored values where `mask` has some.
+    """Reduce the stored values under `mask` over axes: sum, product, maximum or minimum.
 
-    The result is sparse, whatever axes it is over. Of compressed rows, axes have to be kept.
+    The result is always sparse. Compressed rows require keepdim.
     """
     if mask is None and name != "sum":
         raise ValueError(f"masked {name} expects explicit mask for {input.layout} tensor input")

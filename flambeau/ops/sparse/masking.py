@@ -26,7 +26,7 @@ def _(g: Any, pattern: Any, input: Any) -> Any:
 
 @implements("sparse_mask")
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
-    """The values of this tensor at the places of `mask`, in the layout of `mask`."""
+    """Select the values at the positions of `mask`, in the layout of `mask`."""
     pattern: Any = mask._array
     if not isinstance(pattern, SparseArray):
         raise RuntimeError("sparse_mask(): the mask argument must be a sparse tensor, but got "

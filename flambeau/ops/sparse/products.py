@@ -18,7 +18,7 @@ from .masking import _masked
 
 
 def to_scipy(a: Any) -> Any:
-    """The matrix as SciPy's, with compressed rows, in a dtype that SciPy multiplies."""
+    """Return the matrix as SciPy CSR, in a dtype that SciPy multiplies."""
     import scipy.sparse
 
     values = a.values
@@ -34,7 +34,7 @@ def to_scipy(a: Any) -> Any:
 
 
 def from_scipy(matrix: Any, like: Any, kind: np.dtype) -> Any:
-    """A matrix of SciPy's in the layout of an operand."""
+    """Convert a SciPy matrix to the layout of an operand."""
     matrix = matrix.tocsr()
     matrix.sort_indices()
     form = like.layout
@@ -56,7 +56,7 @@ def _wide(a: np.ndarray) -> np.ndarray:
 
 
 def product(a: Any, b: Any) -> Any:
-    """The product of two matrices, at least one of them sparse: sparse when both are."""
+    """Multiply two matrices, at least one of them sparse; the result is sparse if both are."""
     if is_sparse_array(a) and is_sparse_array(b):
         return from_scipy(to_scipy(a) @ to_scipy(b), a, a.dtype)
     if _batch(a) or _batch(b):
@@ -151,7 +151,7 @@ def _gradient_at(g: Tensor, x: Tensor) -> Tensor:
 
 @implements("mm")
 def mm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) -> Tensor:
-    """The product of two matrices: sparse when both are."""
+    """Multiply two matrices; the result is sparse if both are."""
     _check_product("addmm", input, mat2)
     return _mm(input, mat2, out=out)
 
@@ -173,7 +173,7 @@ def _(g: Any, input: Any) -> Any:
 
 @implements("mv")
 def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
-    """A matrix times a vector."""
+    """Multiply a matrix by a vector."""
     if input.dim() != 2 or vec.dim() != 1:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got {vec.dim()}, {input.dim()}, {vec.dim()}")
@@ -189,7 +189,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None
 ) -> Tensor:
-    """beta * input + alpha * (mat @ vec)."""
+    """Return beta * input + alpha * (mat @ vec)."""
     product = mv(mat, vec) * alpha
     result = product if beta == 0 else product + input * beta
     return result if out is None else out.copy_(result)
@@ -197,7 +197,7 @@ def addmv(
 
 @implements("bmm")
 def bmm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) -> Tensor:
-    """Products of batches of matrices."""
+    """Multiply batches of matrices."""
     if input.dim() != 3 or mat2.dim() != 3:
         raise RuntimeError("bmm_sparse: Tensor 'self' must have 3 dimensions")
     if input.shape[0] != mat2.shape[0] or input.shape[2] != mat2.shape[1]:
@@ -208,7 +208,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) 
 
 @implements("matmul", "__matmul__")
 def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """The product by the operands' ranks: of vectors, matrices and batches."""
+    """Multiply vectors, matrices or batches, according to the operands' ranks."""
     ranks = input.dim(), other.dim()
     if ranks == (2, 2):
         return mm(input, other, out=out)
@@ -227,14 +227,14 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
 
 @implements("linear")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias, for a sparse weight."""
+    """Return input @ weight.T + bias, for a sparse weight."""
     result = matmul(input, weight.t())
     return result if bias is None else result + bias
 
 
 @implements("__rmatmul__")
 def rmatmul(self: Tensor, other: Tensor) -> Tensor:
-    """other @ self."""
+    """Return other @ self."""
     return matmul(other, self)
 
 
@@ -306,7 +306,7 @@ for _operator in (_addmm_dense, _sparse_addmm):
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None
 ) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """Return beta * input + alpha * (mat1 @ mat2)."""
     _check_product("addmm", mat1, mat2)
     if isinstance(input, SparseTensor):
         if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
@@ -326,13 +326,13 @@ in_place("addmm")
 def sparse_addmm(
     mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0
 ) -> Tensor:
-    """torch.sparse.addmm: addmm whose gradient of a sparse `mat1` has its places."""
+    """`addmm` whose gradient with respect to a sparse `mat1` keeps its sparsity pattern."""
     _check_product("addmm", mat1, mat2)
     return _sparse_addmm(mat, mat1, mat2, beta, alpha)
 
 
 def sparse_mm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """mm whose gradient of a sparse operand has its places."""
+    """`mm` whose gradient with respect to a sparse operand keeps its sparsity pattern."""
     if isinstance(mat1, SparseTensor) and isinstance(mat2, SparseTensor):
         _check_product("mm", mat1, mat2)
         return _sparse_sparse(mat1, mat2)
@@ -357,7 +357,7 @@ def _as_coo(matrix: np.ndarray, rows: np.ndarray) -> CooArray:
 def sspaddmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None
 ) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2), sparse, of sparse `input` and `mat1`."""
+    """Return sparse beta * input + alpha * (mat1 @ mat2), for sparse `input` and `mat1`."""
     _check_product("sspaddmm", mat1, mat2)
     a: Any = mat1._array
     full = product(a, mat2._array)
@@ -368,7 +368,7 @@ def sspaddmm(
 
 @implements("smm")
 def smm(input: Tensor, mat: Tensor) -> Tensor:
-    """The product of a sparse and a dense matrix as a sparse one."""
+    """Return the product of a sparse and a dense matrix as a sparse matrix."""
     from .construction import empty_coo
 
     zero = wrap_sparse(empty_coo((input.shape[0], mat.shape[1]), input._array.dtype))
@@ -377,7 +377,7 @@ def smm(input: Tensor, mat: Tensor) -> Tensor:
 
 @implements("hspmm")
 def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
-    """The product of a sparse and a dense matrix: sparse rows, dense columns."""
+    """Multiply a sparse by a dense matrix; the result has sparse rows and dense columns."""
     _check_product("hspmm", mat1, mat2)
     a: Any = mat1._array
     rows = np.unique(a.indices[0])
@@ -404,7 +404,7 @@ def _(g: Any, input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
 def sampled_addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None
 ) -> Tensor:
-    """alpha * (mat1 @ mat2) at the places of `input`, plus beta * input."""
+    """Return alpha * (mat1 @ mat2) at the positions of `input`, plus beta * input."""
     if not isinstance(input, SparseTensor) or input.layout is not sparse_csr:
         raise RuntimeError(
             "Expected self to have sparse csr layout, but got " + str(input.layout).removeprefix(

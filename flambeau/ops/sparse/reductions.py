@@ -127,7 +127,7 @@ def _(g: Any, axes: Any, keepdim: Any) -> Any:
 @implements("sum")
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
          out: Any = None) -> Tensor:
-    """The sum of all elements, or over axes."""
+    """Sum over all elements, or over axes."""
     x = input if dtype is None else input.to(as_dtype(dtype))
     every = dim is None or (not isinstance(dim, int) and len(dim) == 0)
     if isinstance(x._array, CompressedArray):
@@ -154,7 +154,7 @@ def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 
 def sparse_sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
-    """torch.sparse.sum: its gradient has the places of `input`."""
+    """`torch.sparse.sum`, whose gradient keeps the sparsity pattern of `input`."""
     if not isinstance(input, SparseTensor):
         return input.sum() if dim is None else input.sum(dim)
     x = input if dtype is None else input.to(as_dtype(dtype))
@@ -172,7 +172,7 @@ def sparse_sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
 
 @implements("any")
 def any_(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
-    """Whether any stored value is true."""
+    """Test whether any stored value is nonzero."""
     if dim is not None:
         refuse("any.out", (input,))
     return coalesce(input)._values().any() if input.is_sparse else input.values().any()
@@ -181,7 +181,7 @@ def any_(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = No
 @implements("norm")
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None,
          out: Any = None) -> Tensor:
-    """The norm of all elements."""
+    """Norm of all elements."""
     if keepdim:
         raise RuntimeError("norm_sparse currently does not support keepdim=True")
     every = dim is None or (not isinstance(dim, int) and not len(dim))
@@ -312,14 +312,14 @@ _TYPES = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "ui
 @implements("_sparse_softmax")
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, _stacklevel: int = 3,
             out: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) over the stored values along `dim`."""
+    """Softmax over the stored values along `dim`, exp(x) / sum(exp(x))."""
     return _check("softmax", _softmax, input, dim, dtype)
 
 
 @implements("_sparse_log_softmax")
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, _stacklevel: int = 3,
                 out: Any = None) -> Tensor:
-    """The logarithm of `softmax`."""
+    """Logarithm of `softmax`."""
     return _check("log_softmax", _log_softmax, input, dim, dtype)
 
 

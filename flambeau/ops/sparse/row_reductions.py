@@ -15,7 +15,7 @@ _REDUCTIONS = ("sum", "mean", "amax", "amin")
 
 
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
-    """torch.sparse.mm: mm whose gradient of a sparse operand has its places."""
+    """`torch.sparse.mm`, whose gradient for a sparse operand keeps its sparsity pattern."""
     return sparse_mm(mat1, mat2) if reduce is None else _reduce_product(mat1, mat2, reduce)
 
 

@@ -109,14 +109,14 @@ def _(g: Any, order: Any) -> Any:
 
 @implements("transpose", "swapaxes", "swapdims")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two axes exchanged, both sparse or both dense."""
+    """Swap two axes, both sparse or both dense."""
     rank = input.dim()
     return _transpose(input, _axis(dim0, rank), _axis(dim1, rank))
 
 
 @implements("t")
 def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix."""
+    """Transpose a matrix."""
     if input.dim() > 2 or (input.is_sparse and input.dense_dim()):
         raise RuntimeError(
             "t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got "
@@ -126,7 +126,7 @@ def t(input: Tensor) -> Tensor:
 
 @implements("permute")
 def permute(input: Tensor, *axes_: Any, dims: Any = None) -> Tensor:
-    """The axes in another order, sparse ones among themselves."""
+    """Reorder the axes, sparse ones only among themselves."""
     dims = axes_ if dims is None else (dims,)
     order = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if len(order) != input.dim():
@@ -197,7 +197,7 @@ def _shifted(input: Array, dim: Any, start: Any, shape: Any) -> Array:
 
 @implements("narrow_copy", "narrow")
 def narrow_copy(input: Tensor, dim: int, start: Any, length: int, *, out: Any = None) -> Tensor:
-    """The part of an axis from `start` on."""
+    """Copy `length` indices of an axis, beginning at `start`."""
     axis = _axis(dim, input.dim())
     n, start = input.shape[axis], int(start)
     if not -n <= start <= n:
@@ -252,7 +252,7 @@ def _(g: Any, input: Any, dim: Any, index: Any) -> Any:
 
 @implements("select")
 def select(input: Tensor, dim: int, index: Any) -> Tensor:
-    """The slice at one index of an axis, which goes."""
+    """Select one index of an axis, which is removed."""
     rank = input.dim()
     if rank == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -266,14 +266,14 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
 
 @implements("unbind")
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The slices along an axis."""
+    """Return the slices along an axis."""
     axis = _axis(dim, input.dim())
     return tuple(select(input, axis, i) for i in range(input.shape[axis]))
 
 
 @implements("__iter__")
 def iterate(self: Tensor) -> Any:
-    """The slices along the first axis."""
+    """Iterate over the slices along the first axis."""
     if not self.dim():
         raise TypeError("iteration over a 0-d tensor")
     return iter(unbind(self))
@@ -281,7 +281,7 @@ def iterate(self: Tensor) -> Any:
 
 @implements("__getitem__")
 def getitem(self: Tensor, key: Any) -> Tensor:
-    """Integers, slices of step 1, None and tensors of indices, axis by axis."""
+    """Index axis by axis with integers, slices of step 1, None or index tensors."""
     keys = key if isinstance(key, tuple) else (key,)
     axis, result = 0, self
     skipped = self.dim() - sum(k is not None and k is not Ellipsis for k in keys)
@@ -353,7 +353,7 @@ def _index_added(input: Array, dim: Any, index: np.ndarray, shape: Any) -> Array
 
 @implements("index_select")
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> Tensor:
-    """The slices at the indices, in their order."""
+    """Select slices at the given indices, in that order."""
     if not input.dim():
         raise IndexError("index_select() cannot be applied to a 0-dim tensor.")
     axis = _axis(dim, input.dim())
@@ -390,7 +390,7 @@ def _(g: Any, dim: Any) -> Any:
 
 @implements("unsqueeze")
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """A new axis of length 1 at `dim`."""
+    """Insert an axis of length 1 at `dim`."""
     if isinstance(input._array, CompressedArray):
         refuse("unsqueeze", (input,))
     return _unsqueeze(input, _axis(dim, input.dim() + 1))
@@ -452,7 +452,7 @@ def _(g: Any, tensors_shape: Any, dim: Any) -> Any:
 
 @implements("cat", "concat", "concatenate")
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
-    """Sparse tensors joined along an axis."""
+    """Concatenate sparse tensors along an axis."""
     for i, x in enumerate(tensors):
         if not isinstance(x._array, CooArray):
             if isinstance(x._array, CompressedArray):
@@ -478,7 +478,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
 
 @implements("stack")
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
-    """Sparse tensors along a new axis."""
+    """Stack sparse tensors along a new axis."""
     return cat([unsqueeze(x, dim) for x in tensors], dim, out=out)
 
 
@@ -487,13 +487,13 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor
 
 @implements("equal")
 def equal(input: Tensor, other: Tensor) -> bool:
-    """NotImplementedError, as in PyTorch."""
+    """Raise NotImplementedError, as in PyTorch."""
     return refuse("equal", (input, other))
 
 
 @implements("zero_")
 def zero_(self: Tensor) -> Tensor:
-    """Forget all values."""
+    """Set all values to zero; a COO tensor drops them."""
     from ...autograd.inplace import bump
     from .like import zeros_like
 
@@ -508,7 +508,7 @@ def zero_(self: Tensor) -> Tensor:
 
 @implements("resize_")
 def resize_(self: Tensor, *size: Any, **named: Any) -> Tensor:
-    """Another shape of a compressed matrix: rows that are added are empty, others keep theirs."""
+    """Resize a compressed matrix; new rows are empty, existing rows keep their values."""
     a: Any = self._array
     shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     if not isinstance(a, CompressedArray) or a.blocked or not a.by_row:
@@ -537,13 +537,13 @@ def resize_(self: Tensor, *size: Any, **named: Any) -> Tensor:
 
 @implements("__setitem__")
 def setitem(self: Tensor, key: Any, value: Any) -> None:
-    """TypeError: places of sparse tensors are not written one by one."""
+    """Raise TypeError: elements of sparse tensors cannot be assigned."""
     raise TypeError("Cannot assign to a sparse tensor")
 
 
 @implements("sparse_resize_")
 def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
-    """Another shape, with as many sparse and dense axes."""
+    """Resize in place, keeping the numbers of sparse and dense axes."""
     a: Any = self._array
     shape = tuple(int(n) for n in size)
     if len(shape) != sparse_dim + dense_dim:
@@ -566,13 +566,13 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
 
 @implements("resize_as_")
 def resize_as_(self: Tensor, other: Tensor, **named: Any) -> Tensor:
-    """The shape of another sparse tensor, without values."""
+    """Resize to the shape of another sparse tensor and drop all values."""
     a: Any = other._array
     return sparse_resize_(self, a.shape, a.sparse_dim, a.ndim - a.sparse_dim)
 
 
 def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
-    """Another shape, without values."""
+    """Resize in place and drop all values."""
     from .construction import empty_coo
 
     shape = tuple(int(n) for n in size)

@@ -63,7 +63,7 @@ def _gradient(g: Tensor, input: Tensor, function: Any) -> Tensor:
 
 
 def on_values(a: Any, function: Any, coalesces: bool = True) -> Any:
-    """The array with a function of tensors applied to its values."""
+    """Apply a function of tensors to the array's values."""
     if coalesces and isinstance(a, CooArray):
         a = formats.coalesce(a)
     return a.like(function(wrap(a.values))._array)
@@ -77,7 +77,7 @@ _declare("neg", "negative", "__neg__", coalesces=False)
 
 @sparse_operator("relu", node="ReluBackward0")
 def relu(input: Array) -> Array:
-    """The values, negative ones replaced by zero."""
+    """Replace negative values by zero."""
     return on_values(input, lambda values: values.relu())
 
 
@@ -93,7 +93,7 @@ def _(input_t: Any, input: Any) -> Any:
 
 @sparse_operator("round", node="RoundBackward0")
 def round_(input: Array, *, decimals: int = 0) -> Array:
-    """The nearest integers, or numbers of so many decimals."""
+    """Round the values to integers, or to `decimals` places."""
     return on_values(input, lambda values: values.round(decimals=decimals))
 
 
@@ -111,7 +111,7 @@ def _(input_t: Any) -> Any:
 def nan_to_num(
     input: Array, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Array:
-    """The values with NaN and infinities replaced."""
+    """Replace NaN and infinities among the values."""
     replace = wrap(input.values).nan_to_num  # type: ignore[attr-defined]
     return on_values(input, lambda _: replace(nan, posinf, neginf), False)
 
@@ -140,7 +140,7 @@ def _scale_by_slope(x: Tensor, input: Tensor, exponent: Any) -> Tensor:
 
 @implements("pow", "__pow__")
 def pow_(input: Tensor, exponent: Any, *, out: Any = None) -> Tensor:
-    """The values to a power that is a number other than zero."""
+    """Raise the values to a nonzero power."""
     if isinstance(exponent, Tensor):
         if exponent.dim():
             raise NotImplementedError(
@@ -156,7 +156,7 @@ def pow_(input: Tensor, exponent: Any, *, out: Any = None) -> Tensor:
 
 @implements("square")
 def square(input: Tensor, *, out: Any = None) -> Tensor:
-    """The squares."""
+    """Square the values."""
     return pow_(input, 2, out=out)
 
 
@@ -197,7 +197,7 @@ def _(g: Any, input_dtype: Any) -> Any:
 
 @implements("conj", "conj_physical")
 def conj(input: Tensor, *, out: Any = None) -> Tensor:
-    """The complex conjugate; the tensor itself where it is real."""
+    """Complex conjugate; a real tensor is returned unchanged."""
     if not input.is_complex():
         return input if out is None else write_over(out, input)
     return _conj(input, out=out)
@@ -216,7 +216,7 @@ _methods.H = property(lambda self: conj(self.t()))
 
 @implements("angle")
 def angle(input: Tensor, *, out: Any = None) -> Tensor:
-    """The angle of the stored values."""
+    """Argument of the stored values."""
     return on_values_of(input, "angle")
 
 

@@ -169,7 +169,7 @@ def _declare_average(n: int) -> Any:
 @opaque(linear_in="g", layout=Layout.FREE, name="_added_at", expose=(), ref=None, samples=None,
         examples=("g", "places"))
 def added_at(g: Array, places: Array, spatial: Any) -> Array:
-    """g added up at flat indices of images of the shape `spatial`."""
+    """Sum g into images of shape `spatial` at flat indices."""
     n, size = len(spatial), int(np.prod(spatial))
     images = int(np.prod(g.shape[:-n]))
     if not g.size:
@@ -192,7 +192,7 @@ def _(g: Tensor, places: Tensor, spatial: Any) -> Tensor:
 @opaque(linear_in="input", layout=Layout.FREE, name="_taken_at", expose=(), ref=None, samples=None,
         examples=("input", "places"))
 def taken_at(input: Array, places: Array, n: int) -> Array:
-    """The elements at flat indices of images, which are the last n axes."""
+    """Gather the elements of images, the last n axes, at flat indices."""
     if not places.size:
         return np.zeros(places.shape, input.dtype)
     flat = input.reshape(*input.shape[:-n], -1)

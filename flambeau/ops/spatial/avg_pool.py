@@ -246,7 +246,7 @@ def avg_pool1d(
     input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None,
     padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True
 ) -> Tensor:
-    """Mean of each window of an input (batch, c, length) or (c, length).
+    """Average each window of an input (batch, c, length) or (c, length).
 
     >>> torch.avg_pool1d(torch.tensor([[1., 3., 5., 7.]]), 2)
     tensor([[2., 6.]])
@@ -259,10 +259,10 @@ def avg_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: Any = None
 ) -> Tensor:
-    """Mean of each window of an input (batch, c, h, w) or (c, h, w).
+    """Average each window of an input (batch, c, h, w) or (c, h, w).
 
-    The stride is the kernel's size where none is given. `count_include_pad` counts padding as
-    zeros, `divisor_override` divides the sums instead of the windows' sizes.
+    The stride defaults to the kernel size. `count_include_pad` includes the zero padding in the
+    divisor; `divisor_override` replaces the window size as the divisor.
 
     >>> torch.nn.functional.avg_pool2d(torch.arange(16.).reshape(1, 4, 4), 2)
     tensor([[[ 2.5000,  4.5000],
@@ -277,7 +277,7 @@ def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: Any = None
 ) -> Tensor:
-    """Mean of each window of an input (batch, c, d, h, w) or (c, d, h, w).
+    """Average each window of an input (batch, c, d, h, w) or (c, d, h, w).
 
     >>> torch.nn.functional.avg_pool3d(torch.arange(8.).reshape(1, 2, 2, 2), 2)
     tensor([[[[3.5000]]]])

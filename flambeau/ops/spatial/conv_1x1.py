@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_pointwise(window: Window, groups: int, *images: Array) -> bool:
-    """Whether a convolution is a product, and its images lie as that reads them."""
+    """Return whether a convolution is a matrix product on its images' memory layout."""
     return (
         groups == 1 and window.dense and prod(window.kernel) == 1
         and not any(lo or hi for lo, hi in window.padding)
@@ -28,7 +28,7 @@ def is_pointwise(window: Window, groups: int, *images: Array) -> bool:
 
 
 def forward(x: Array, w: Array, bias: Array | None) -> Array:
-    """The convolution of x (n, c, ...) with w (o, c, 1, ...)."""
+    """Convolve x (n, c, ...) with w (o, c, 1, ...)."""
     y = _by_image(w.reshape(w.shape[:2]), _flat(x))
     if bias is not None:
         y += bias[:, None]
@@ -36,12 +36,12 @@ def forward(x: Array, w: Array, bias: Array | None) -> Array:
 
 
 def backward_data(g: Array, w: Array) -> Array:
-    """The cotangent of the input."""
+    """Return the cotangent of the input."""
     return _by_image(w.reshape(w.shape[:2]).T, _flat(g)).reshape(len(g), w.shape[1], *g.shape[2:])
 
 
 def backward_weight(x: Array, g: Array) -> Array:
-    """The cotangent of the weight: a product for each image, or one where pixels are few."""
+    """Return the cotangent of the weight: one product per image, or one in all for few pixels."""
     x, g, ones = _flat(x), _flat(g), (1,) * (x.ndim - 2)
     pixels, channels, outputs = x.shape[2], x.shape[1], g.shape[1]
     if pixels * (channels + outputs) < channels * outputs:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 class Convolution(NamedTuple):
-    """A direction, the shapes of x, the weight and y, and what makes them one convolution.
+    """A direction, the shapes of x, weight and y, and the settings of a convolution.
 
-    `last`: whether each of them has its channels innermost in memory.
+    `last`: whether each of them has channels innermost in memory.
     """
 
     direction: str  # "forward", "data" or "weight"
@@ -56,23 +56,22 @@ class Convolution(NamedTuple):
 
     @property
     def multiplications(self) -> int:
-        """How many there are."""
+        """The number of multiplications."""
         return prod(self.y) * prod(self.weight[1:])
 
     @property
     def unusual(self) -> bool:
-        """Whether a kernel for all shapes is far from the best, whatever the sizes."""
+        """Whether a kernel for all shapes is far from the best at every size."""
         return self.groups > 1 or any(self.last)
 
     @property
     def square(self) -> bool:
-        """Whether its windows are those of Winograd's algorithm."""
+        """Whether the windows are those of Winograd's algorithm."""
         window = self.window
         return window.dense and window.kernel == (3, 3) and window.dilation == (1, 1)
 
     def geometry(self) -> Geometry:
-        """The geometry that its kernels are built from: a single spatial axis is the second of
-        two."""
+        """The geometry that kernels are built from; a single spatial axis comes second."""
         from ...native.kernels.conv_static import Geometry, strides_of
         from ...native.loop_ir.ir import Type
 
@@ -91,7 +90,7 @@ class Convolution(NamedTuple):
 
 
 def run_kernel_for(conv: Convolution, arrays: Sequence[Array]) -> bool:
-    """Run a convolution on arrays, of which the last is its result; False where no kernel is.
+    """Run a convolution on arrays, the last of which is its result; False without a kernel.
 
     They are x, weight, bias, y, or gy, weight, gx, or x, gy, gw.
     """

@@ -37,7 +37,7 @@ def _lay_out(depthwise: bool, *arrays: Array) -> list[tuple[Array, bool]]:
 
 
 def lay_out(x: Array) -> tuple[Array, bool]:
-    """An image with rows or channels innermost in memory, and whether it is channels."""
+    """Return an image with rows or channels innermost in memory, and whether it is channels."""
     if x.flags.c_contiguous:
         return x, False
     if x.ndim == 4 and x.transpose(0, 2, 3, 1).flags.c_contiguous:
@@ -46,7 +46,7 @@ def lay_out(x: Array) -> tuple[Array, bool]:
 
 
 def empty(shape: Sequence[int], dtype: np.dtype, last: bool) -> Array:
-    """An image whose channels are innermost in memory where `last`."""
+    """Return an uninitialized image, with channels innermost in memory if `last`."""
     if not last:
         return np.empty(shape, dtype)
     n, c, h, w = shape
@@ -54,7 +54,7 @@ def empty(shape: Sequence[int], dtype: np.dtype, last: bool) -> Array:
 
 
 def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int) -> Array | None:
-    """The convolution of x with w."""
+    """Convolve x with w."""
     shape = (x.shape[0], w.shape[0], *window.output(x.shape[2:]))
     depthwise = groups > 1 and w.shape[1] == 1
     if not _fits(x, w, window, prod(shape) * prod(w.shape[1:]), depthwise):
@@ -73,7 +73,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, groups: int
                   ) -> Array | None:
-    """The gradient of the input, whose spatial axes have the lengths `spatial`."""
+    """Return the cotangent of the input, whose spatial axes have the lengths `spatial`."""
     depthwise = groups > 1 and w.shape[1] == 1
     if not _fits(g, w, window, g.size * prod(w.shape[1:]), depthwise):
         return None
@@ -90,7 +90,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
 
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | None:
-    """The gradient of the weight."""
+    """Return the cotangent of the weight."""
     shape = (g.shape[1], x.shape[1] // groups, *window.kernel)
     depthwise = groups > 1 and shape[1] == 1
     if not _fits(x, g, window, g.size * prod(shape[1:]), depthwise):

@@ -19,7 +19,7 @@ from . import conv_1x1, conv_native
 
 
 class Window(NamedTuple):
-    """How a convolution moves over its input: one entry for each spatial axis."""
+    """How a convolution moves over its input; one entry per spatial axis."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -27,7 +27,7 @@ class Window(NamedTuple):
     dilation: tuple[int, ...]
 
     def output(self, spatial: Sequence[int]) -> tuple[int, ...]:
-        """The lengths of the output's spatial axes."""
+        """Return the lengths of the output's spatial axes."""
         return tuple([
             (n + lo + hi - d * (k - 1) - 1) // s + 1
             for n, k, s, (lo, hi), d in zip(spatial, *self, strict=True)
@@ -35,12 +35,12 @@ class Window(NamedTuple):
 
     @property
     def dense(self) -> bool:
-        """Whether every stride is 1."""
+        """Return whether every stride is 1."""
         return all(s == 1 for s in self.stride)
 
 
 def pad(x: Array, padding: Sequence[tuple[int, int]], channels_last: bool = False) -> Array:
-    """x with zeros around its spatial axes, contiguous."""
+    """Return x with zeros around its spatial axes, contiguous."""
     if not any(lo or hi for lo, hi in padding):
         return np.ascontiguousarray(x)
     pads = ((0, 0), *padding, (0, 0)) if channels_last else ((0, 0), (0, 0), *padding)
@@ -51,7 +51,7 @@ def pad(x: Array, padding: Sequence[tuple[int, int]], channels_last: bool = Fals
 
 
 class Block(NamedTuple):
-    """Some rows of some images' outputs: few enough for their columns to stay in cache."""
+    """Rows of several images' outputs, few enough for their columns to stay in cache."""
 
     image: int
     end_image: int
@@ -60,16 +60,16 @@ class Block(NamedTuple):
 
     @property
     def images(self) -> int:
-        """How many images it has."""
+        """The number of images."""
         return self.end_image - self.image
 
     @property
     def rows(self) -> int:
-        """How many output rows of each."""
+        """The number of output rows per image."""
         return self.end_row - self.row
 
     def cut(self, y: Array, channel: int, channels: int) -> Array:
-        """The block of y (image, channel, row, ...), as a view."""
+        """Return a view of the block of y (image, channel, row, ...)."""
         return y[self.image : self.end_image, channel : channel + channels, self.row : self.end_row]
 
 
@@ -160,7 +160,7 @@ class _Columns:
 
 
 def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int) -> Array:
-    """The convolution of x (n, c, ...) with w (o, c / groups, ...)."""
+    """Convolve x (n, c, ...) with w (o, c / groups, ...)."""
     if conv_1x1.is_pointwise(window, groups, x):
         return conv_1x1.forward(x, w, bias)
     result = conv_native.forward(x, w, bias, window, groups)
@@ -257,7 +257,7 @@ def _convolve_depthwise(
 
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
-    """The cotangent of the weight, from the input and the output's cotangent."""
+    """Return the cotangent of the weight, given the input and the output's cotangent."""
     if conv_1x1.is_pointwise(window, groups, x, g):
         return conv_1x1.backward_weight(x, g)
     native = conv_native.backward_weight(x, g, window, groups)
@@ -311,7 +311,7 @@ def _correlate_depthwise(x: Array, g: Array, window: Window, groups: int) -> Arr
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
                   groups: int) -> Array:
-    """The cotangent of the input, from the output's cotangent and the weight."""
+    """Return the cotangent of the input, given the output's cotangent and the weight."""
     if conv_1x1.is_pointwise(window, groups, g) and tuple(spatial) == g.shape[2:]:
         return conv_1x1.backward_data(g, w)
     native = conv_native.backward_data(g, w, spatial, window, groups)
@@ -364,14 +364,14 @@ def _scatter(target: Array, g: Array, w: Array, window: Window, groups: int) -> 
 
 
 def is_channels_last(x: Array) -> bool:
-    """Whether the channels of (n, c, h, w) are innermost in memory, and not the rows too."""
+    """Return whether (n, c, h, w) has channels, but not rows too, innermost in memory."""
     if x.flags.c_contiguous or x.ndim != 4:
         return False
     return x.transpose(0, 2, 3, 1).flags.c_contiguous
 
 
 def forward_channels_last(x: Array, w: Array, bias: Array | None, window: Window) -> Array:
-    """The convolution of x, channels innermost in memory, giving a result laid out the same."""
+    """Convolve channels-last x; the result has the same layout."""
     result = conv_native.forward(x, w, bias, window, 1)
     if result is not None:
         return result

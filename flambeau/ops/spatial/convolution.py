@@ -83,7 +83,7 @@ def _reference(
 def convolution_op(
     input: Array, weight: Array, bias: Array | None, window: Window, groups: int
 ) -> Array:
-    """Sum over windows of the input, weighted: input (n, c, ...), weight (o, c / groups, ...)."""
+    """Weighted sum over input windows: input (n, c, ...), weight (o, c / groups, ...)."""
     if input.__class__ is MetaArray:
         shape = (input.shape[0], weight.shape[0], *window.output(input.shape[2:]))
         return meta_array(shape, input.dtype)
@@ -180,7 +180,7 @@ def _reference_of_transposed(
 def transposed_op(
     input: Array, weight: Array, bias: Array | None, spatial: Any, window: Window, groups: int
 ) -> Array:
-    """The cotangent of a convolution's input, whose spatial axes had the lengths `spatial`."""
+    """Cotangent of a convolution's input, whose spatial axes have the lengths `spatial`."""
     if input.__class__ is MetaArray:
         return meta_array((input.shape[0], weight.shape[1] * groups, *spatial), input.dtype)
     y = _compute(backward_data, (input, weight), spatial, window, groups)
@@ -246,7 +246,7 @@ def _weight_images(rng: Rng) -> Iterator[Sample]:
         name="_convolution_weight", node="ConvolutionBackwardBackward0", expose=(),
         ref=_weight_reference, samples=_weight_images)
 def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array:
-    """The cotangent of a convolution's weight, from its input and its output's cotangent."""
+    """Cotangent of a convolution's weight, given its input and its output's cotangent."""
     return _compute(backward_weight, (input, output), window, groups)
 
 
@@ -492,7 +492,7 @@ def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: Any = 0, dilation: int | Sequence[int] = 1, groups: int = 1
 ) -> Tensor:
-    """Convolution over one axis.
+    """Convolve over one axis.
 
     input (n, c, length) or (c, length), weight (o, c / groups, kernel), bias (o,).
 
@@ -507,11 +507,10 @@ def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: Any = 0, dilation: int | Sequence[int] = 1, groups: int = 1
 ) -> Tensor:
-    """Convolution over two axes.
+    """Convolve over two axes.
 
-    input (n, c, h, w) or (c, h, w), weight (o, c / groups, kh, kw), bias (o,); padding a number,
-    one for each axis, 'same' or 'valid'. The result is (n, o, h', w'), with channels innermost in
-    memory where the input's were.
+    input (n, c, h, w) or (c, h, w), weight (o, c / groups, kh, kw), bias (o,); padding is a number,
+    one per axis, 'same' or 'valid'. Return (n, o, h', w'), channels-last in memory if the input is.
 
     >>> torch.conv2d(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
     tensor([[[[4.]]]])
@@ -524,7 +523,7 @@ def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: Any = 0, dilation: int | Sequence[int] = 1, groups: int = 1
 ) -> Tensor:
-    """Convolution over three axes.
+    """Convolve over three axes.
 
     input (n, c, d, h, w) or (c, d, h, w), weight (o, c / groups, kd, kh, kw), bias (o,).
 
@@ -540,7 +539,7 @@ def conv_transpose1d(
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
     dilation: int | Sequence[int] = 1
 ) -> Tensor:
-    """Transposed convolution over one axis: weight (c, o / groups, kernel).
+    """Apply a transposed convolution over one axis: weight (c, o / groups, kernel).
 
     Args:
         weight: The kernels, (c, o / groups, kernel).
@@ -597,7 +596,7 @@ def convolution(
     padding: Sequence[int], dilation: Sequence[int], transposed: bool,
     output_padding: Sequence[int], groups: int
 ) -> Tensor:
-    """Convolution or its transpose over as many axes as the weight has beyond two.
+    """Convolve, or convolve transposed, over all axes of the weight beyond the first two.
 
     >>> x, weight = torch.ones(1, 2, 5), torch.ones(3, 2, 2)
     >>> torch.convolution(x, weight, None, [1], [0], [1], False, [0], 1).shape
@@ -612,7 +611,7 @@ def convolution(
 
 @composite(autocast=Policy.LOWER, expose=_SPACES)
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """Convolution over time: input (time, batch, c), weight (kernel, c, o), bias (o,).
+    """Convolve over time: input (time, batch, c), weight (kernel, c, o), bias (o,).
 
     Args:
         input: The input, (time, batch, c).
@@ -632,7 +631,7 @@ def convolution_backward(
     stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], transposed: bool,
     output_padding: Sequence[int], groups: int, output_mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The cotangents of convolution's input, weight and bias; None for those that are masked out.
+    """Return the cotangents of input, weight and bias; None for those masked out.
 
     >>> x, weight, g = torch.ones(1, 1, 3), torch.ones(1, 1, 2), torch.ones(1, 1, 2)
     >>> settings = [1], [0], [1], False, [0], 1

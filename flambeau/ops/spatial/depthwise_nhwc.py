@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def fits(x: Array, w_shape: Sequence[int], groups: int) -> bool:
-    """Whether channels are innermost, and each gives one."""
+    """Return whether channels are innermost, with one output channel each."""
     return (
         x.ndim == 4 and w_shape[0] == groups and not x.flags.c_contiguous
         and x.transpose(0, 2, 3, 1).flags.c_contiguous
@@ -68,19 +68,19 @@ def _windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array 
 
 
 def forward(x: Array, w: Array, bias: Array | None, window: Window) -> Array | None:
-    """The convolution."""
+    """Convolve."""
     spatial = (x.shape[2], x.shape[3])
     return _windows(x, w, bias, _tables(window, spatial, x.shape[1], False))
 
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window) -> Array | None:
-    """The gradient of the input."""
+    """Return the cotangent of the input."""
     t = _tables(window, (spatial[0], spatial[1]), g.shape[1], True)
     return _windows(g, w, None, t)
 
 
 def backward_weight(x: Array, g: Array, window: Window) -> Array | None:
-    """The gradient of the weight."""
+    """Return the cotangent of the weight."""
     c, t = x.shape[1], _tables(window, (x.shape[2], x.shape[3]), x.shape[1], False)
     function = None if t is None else kernels.DEPTHWISE_WEIGHT.address(x.dtype)
     if function is None or t is None:

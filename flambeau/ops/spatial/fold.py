@@ -48,7 +48,7 @@ def _reference(x: np.ndarray, window: Any) -> np.ndarray:
 @opaque(linear_in="input", layout=Layout.FREE, examples=("input",),
         name="_im2col", node="Im2ColBackward0", expose=(), ref=_reference, samples=_samples)
 def im2col(input: Array, window: Window) -> Array:
-    """Windows of images (n, c, h, w) as columns (n, c * kh * kw, positions)."""
+    """Extract windows of images (n, c, h, w) as columns (n, c * kh * kw, positions)."""
     h, w = window.output(input.shape[2:])
     x = pad(input, window.padding)
     s, (dh, dw), (sh, sw) = x.strides, window.dilation, window.stride
@@ -66,7 +66,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], window: Window) -> Tensor:
 @opaque(linear_in="input", layout=Layout.FREE, examples=("input",),
         name="_col2im", node="Col2ImBackward0", expose=(), ref=None, samples=None)
 def col2im(input: Array, spatial: Any, window: Window) -> Array:
-    """Columns (n, c * kh * kw, positions) added up where their windows lie."""
+    """Sum columns (n, c * kh * kw, positions) into images where their windows lie."""
     h, w = window.output(spatial)
     (top, bottom), (left, right) = window.padding
     kh, kw = window.kernel
@@ -94,7 +94,7 @@ def _words(window: Window) -> str:
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """Windows of images as columns: (n, c, h, w) becomes (n, c * kh * kw, positions).
+    """Extract image windows as columns: (n, c, h, w) becomes (n, c * kh * kw, positions).
 
     >>> torch.nn.functional.unfold(torch.arange(4.).reshape(1, 1, 2, 2), (1, 2))
     tensor([[[0., 2.],
@@ -123,7 +123,7 @@ def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     stride: Any = 1
 ) -> Tensor:
-    """Columns summed back into images: (n, c * kh * kw, positions) becomes (n, c, h, w).
+    """Sum columns back into images: (n, c * kh * kw, positions) becomes (n, c, h, w).
 
     Args:
         input: Columns, (n, c * kh * kw, positions) or without n.

@@ -82,7 +82,7 @@ def _run_over_points(
 
 @native_route
 def sample(input: Array, grid: Array, mode: str, padding: str, align: bool) -> Array | None:
-    """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
+    """Sample input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
     if not _fits(input, grid):
         return None
     y = np.empty((*input.shape[:2], *grid.shape[1:-1]), input.dtype)
@@ -94,7 +94,7 @@ def sample(input: Array, grid: Array, mode: str, padding: str, align: bool) -> A
 def points_adjoint(
     g: Array, input: Array, grid: Array, mode: str, padding: str, align: bool
 ) -> Array | None:
-    """The cotangent of the grid."""
+    """Return the cotangent of the grid."""
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None
     result = np.empty(grid.shape, grid.dtype)
@@ -106,7 +106,7 @@ def points_adjoint(
 def image_adjoint(
     g: Array, input: Array, grid: Array, mode: str, padding: str, align: bool
 ) -> Array | None:
-    """The cotangent of the input."""
+    """Return the cotangent of the input."""
     (n, c, *sizes), axes = input.shape, grid.shape[-1]
     if not _fits(input, grid) or g.dtype != input.dtype:
         return None

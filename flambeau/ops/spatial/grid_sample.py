@@ -206,7 +206,7 @@ def _points_adjoint(
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """grid_sample with its modes as numbers, in the order in which it lists them.
+    """`grid_sample` with its modes given as numbers: 0, 1, 2 in the order of its docs.
 
     Args:
         padding_mode (int): What lies outside: 0: zeros, 1: border, 2: reflection.
@@ -272,12 +272,12 @@ def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None
 ) -> Tensor:
-    """input (n, c, [d,] h, w) at the points of grid (n, [d',] h', w', 2 or 3).
+    """Sample input (n, c, [d,] h, w) at the points of grid (n, [d',] h', w', 2 or 3).
 
-    A point is (x, y[, z]) with -1 and 1 at the borders: of the pixels, or with `align_corners` of
-    their centres. mode: "bilinear", "nearest", "bicubic"; padding_mode, for points outside:
-    "zeros", "border", "reflection". ValueError for other modes, RuntimeError where shapes do not
-    fit.
+    A point is (x, y[, z]), with -1 and 1 at the outer edges of the border pixels, or at their
+    centers with `align_corners`. mode: "bilinear", "nearest", "bicubic"; padding_mode, for points
+    outside: "zeros", "border", "reflection". ValueError for other modes, RuntimeError if shapes
+    do not fit.
 
     >>> image = torch.tensor([[[[1., 3.]]]])
     >>> torch.nn.functional.grid_sample(image, torch.zeros(1, 1, 1, 2), align_corners=True)
@@ -315,7 +315,7 @@ def _axis(n: int, align: bool) -> np.ndarray:
 
 @composite(expose=("torch",))
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """affine_grid without its checks.
+    """`affine_grid` without its checks.
 
     >>> torch.affine_grid_generator(torch.eye(2, 3)[None], [1, 1, 1, 2], False)
     tensor([[[[-0.5000,  0.0000],
@@ -339,10 +339,10 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
 
 @composite(expose=("nn.functional",), explains=True)
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The points that affine maps `theta` (n, 2, 3) send the pixels of images of `size` to.
+    """Return the sampling grid of affine maps `theta` (n, 2, 3) for images of `size`.
 
-    size (n, c, h, w): grid (n, h, w, 2) for grid_sample; theta (n, 3, 4) and (n, c, d, h, w) give
-    (n, d, h, w, 3). ValueError where shapes do not fit.
+    size (n, c, h, w) gives grid (n, h, w, 2) for grid_sample; theta (n, 3, 4) and (n, c, d, h, w)
+    give (n, d, h, w, 3). ValueError if shapes do not fit.
 
     >>> grid = torch.nn.functional.affine_grid(torch.eye(2, 3)[None], (1, 1, 2, 2), True)
     >>> grid[0, 0]  # the first row of pixels, as (x, y)

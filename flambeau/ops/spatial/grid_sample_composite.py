@@ -35,7 +35,7 @@ def _samples(rng: Rng) -> Iterator[Sample]:
         name="_pixels", node="GridSamplerBackward0", expose=(), samples=_samples,
         ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))
 def pixels(input: Array, places: Array) -> Array:
-    """input (n, c, pixels) at places (n, points): (n, c, points)."""
+    """Gather input (n, c, pixels) at positions (n, points): (n, c, points)."""
     y = pixels_taken(input, places)
     return np.take_along_axis(input, places[:, None, :], 2) if y is None else y
 
@@ -86,7 +86,7 @@ def _reflect(x: np.ndarray, size: int, align: bool) -> tuple[np.ndarray, np.ndar
 def place_points(
     x: np.ndarray, size: int, padding: int, align: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(coordinates after padding, their derivative by what they were)."""
+    """Return (coordinates after padding, their derivative in the original ones)."""
     slope = np.ones_like(x)
     if padding == REFLECTION:
         x, slope = _reflect(x, size, align)
@@ -176,7 +176,7 @@ def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor
 def by_parts(
     input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool
 ) -> Tensor:
-    """Samples in recorded operators."""
+    """Sample in recorded operators."""
     sizes = input._array.shape[2:]
     image = _Image(input, grid._array.shape[1:-1])
     # The grid's last axis lists x, y, z; axes are d, h, w.

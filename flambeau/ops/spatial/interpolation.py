@@ -28,7 +28,7 @@ ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/shape_o
 
 
 class Taps(NamedTuple):
-    """For each of `out` places along an axis: input places (taps, out), ascending, and weights."""
+    """For each of `out` places along an axis: ascending input places (taps, out), and weights."""
 
     axis: int
     places: np.ndarray
@@ -69,7 +69,7 @@ def _linear(n: int, out: int, align: bool, factor: float | None, kind: Any) -> t
 
 
 def cubic_weights(t: Any, a: float = -0.75) -> tuple:
-    """The weights of the four neighbours at distance t beyond the second (Keys, 1981)."""
+    """Return the weights of four neighbors at distance t beyond the second (Keys, 1981)."""
 
     def inner(x: Any) -> Any:
         return ((a + 2) * x - (a + 3)) * x * x + 1
@@ -81,7 +81,7 @@ def cubic_weights(t: Any, a: float = -0.75) -> tuple:
 
 
 def cubic_slopes(t: Any, a: float = -0.75) -> tuple:
-    """The derivatives of `cubic_weights` by t."""
+    """Return the derivatives of `cubic_weights` in t."""
 
     def inner(x: Any) -> Any:
         return (3 * (a + 2) * x - 2 * (a + 3)) * x
@@ -242,7 +242,7 @@ def _reference(x: np.ndarray, taps: tuple[Taps, ...]) -> np.ndarray:
 @opaque(linear_in="input", layout=Layout.CHANNELS_LAST, examples=("input",),
         name="_resampled", node="UpsampleBackward0", expose=(), ref=_reference, samples=_samples)
 def resampled(input: Array, taps: Any) -> Array:
-    """The tensor resampled along axes, one after the other."""
+    """Resample the tensor along axes, one after another."""
     if input.__class__ is MetaArray:
         shape = list(input.shape)
         for t in taps:
@@ -296,12 +296,12 @@ def interpolate(
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
     antialias: bool = False
 ) -> Tensor:
-    """The input (n, c, [d, [h,]] w) at another `size`, or `scale_factor` times as large.
+    """Resize input (n, c, [d, [h,]] w) to `size` or by `scale_factor`.
 
     mode: "nearest" (as OpenCV), "nearest-exact" (as PIL), "linear" for 3D, "bilinear", "bicubic"
-    and "lanczos" for 4D, "trilinear" for 5D input, "area". `align_corners`: the corners' centres
-    coincide, rather than their edges. `antialias`: filters before it samples less. ValueError and
-    NotImplementedError, as PyTorch has them, for arguments that do not fit.
+    and "lanczos" for 4D, "trilinear" for 5D input, "area". `align_corners` aligns the centers of
+    the corner pixels instead of their edges. `antialias` low-pass filters when downsampling.
+    ValueError and NotImplementedError, as in PyTorch, for invalid arguments.
 
     >>> torch.nn.functional.interpolate(torch.tensor([[[1., 2.]]]), scale_factor=2)
     tensor([[[1., 1., 2., 2.]]])
@@ -426,7 +426,7 @@ def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: Any = None
 ) -> Tensor:
-    """The old name of `interpolate`.
+    """Deprecated name of `interpolate`.
 
     >>> torch.nn.functional.upsample(torch.tensor([[[1., 2.]]]), scale_factor=2)
     tensor([[[1., 1., 2., 2.]]])
@@ -437,7 +437,7 @@ def upsample(
 
 @composite(expose=("nn.functional",))
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode "nearest".
+    """Call `interpolate` with mode "nearest".
 
     >>> torch.nn.functional.upsample_nearest(torch.tensor([[[1., 2.]]]), scale_factor=2)
     tensor([[[1., 1., 2., 2.]]])
@@ -448,7 +448,7 @@ def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) 
 
 @composite(expose=("nn.functional",))
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode "bilinear" and aligned corners.
+    """Call `interpolate` with mode "bilinear" and aligned corners.
 
     >>> torch.nn.functional.upsample_bilinear(torch.tensor([[[[1., 2.]]]]), size=(1, 3))
     tensor([[[[1.0000, 1.5000, 2.0000]]]])
@@ -462,7 +462,7 @@ def _upsample_bilinear2d_aa(
     input: Tensor, output_size: Any, align_corners: bool, scales_h: Any = None,
     scales_w: Any = None, *, scale_factors: Any = None
 ) -> Tensor:
-    """Images at another size, filtered before they are sampled less.
+    """Resize images bilinearly, with antialiasing when downsampling.
 
     >>> torch.ops.aten._upsample_bilinear2d_aa(torch.ones(1, 1, 4, 4), (2, 2), False).shape
     torch.Size([1, 1, 2, 2])

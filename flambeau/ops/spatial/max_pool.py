@@ -230,7 +230,7 @@ def max_pool2d_with_indices_backward(
     grad_output: Tensor, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool, indices: Tensor
 ) -> Tensor:
-    """The cotangent of max_pool2d's input: each window's goes to the place of its maximum.
+    """Return the cotangent of max_pool2d's input, from each window's to its maximum.
 
     >>> x = torch.tensor([[[1., 3.], [2., 0.]]])
     >>> y, at = torch.nn.functional.max_pool2d(x, 2, return_indices=True)

@@ -66,7 +66,7 @@ def _cut_into_blocks(images: int, elements_per_image: int) -> Iterator[slice]:
 
 
 def find_maxima(input: Array, window: Window) -> Array:
-    """The largest element of each window."""
+    """Return the largest element of each window."""
     n = len(window.kernel)
     spatial = input.shape[-n:]
     native = pool_native.maxima(input, n, windows, window, spatial)
@@ -104,7 +104,7 @@ def _max_along(
 
 
 def find_maxima_and_indices(input: Array, window: Window) -> tuple[Array, Array]:
-    """The largest element of each window, and its index in the flattened image."""
+    """Return the largest element of each window and its index in the flattened image."""
     n = len(window.kernel)
     spatial = input.shape[-n:]
     native = pool_native.places(input, n, windows, window, spatial)
@@ -146,7 +146,7 @@ def _index_first_elements(
 
 
 def scatter_to_maxima(g: Array, input: Array, maxima: Array, window: Window) -> Array:
-    """Add each window's cotangent at the place of its maximum."""
+    """Add each window's cotangent at the position of its maximum."""
     n = len(window.kernel)
     spatial, output = input.shape[-n:], maxima.shape[-n:]
     native = pool_native.maxima_backward(g, input, maxima, n, windows, window, spatial)
@@ -199,7 +199,7 @@ def _scatter_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> A
 
 
 def gather_tangent(t: Array, input: Array, window: Window) -> Array:
-    """Take the elements of t at the places of the windows' maxima, before these are known."""
+    """Gather the elements of t at the positions of the windows' maxima, not yet known."""
     n = len(window.kernel)
     spatial = input.shape[-n:]
     native = pool_native.maxima_with_tangents(input, t, n, windows, window, spatial)
@@ -214,8 +214,10 @@ def gather_tangent(t: Array, input: Array, window: Window) -> Array:
 def find_maxima_with_tangents(
     input: Array, input_t: Array, window: Window
 ) -> tuple[Array, Array] | None:
-    """The maxima, laid out as by `find_maxima`, and input_t's elements at their places, in one
-    pass; None without a kernel."""
+    """Return the maxima and input_t's elements there, in one pass; None without a kernel.
+
+    Layout as in `find_maxima`.
+    """
     n = len(window.kernel)
     if not input.flags.c_contiguous:
         return None
@@ -224,7 +226,7 @@ def find_maxima_with_tangents(
 
 
 def gather_at_maxima(u: Array, input: Array, maxima: Array, window: Window) -> Array:
-    """Take the elements of u at the places of the windows' maxima."""
+    """Gather the elements of u at the positions of the windows' maxima."""
     n = len(window.kernel)
     spatial, output = input.shape[-n:], maxima.shape[-n:]
     values = _pad(u.reshape(-1, *spatial), window)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Reach(NamedTuple):
-    """Windows along an axis of `length` elements: they may begin before it and end behind."""
+    """Windows along an axis of `length` elements; they may extend beyond both ends."""
 
     length: int
     starts: Array
@@ -32,7 +32,7 @@ class Reach(NamedTuple):
 
     @property
     def indices(self) -> Array:
-        """The elements of each window (windows, most of one); -1 for what is not there."""
+        """Return the elements of each window (windows, largest window); -1 for missing ones."""
         j = np.arange(int(self.counts.max()))
         at = self.starts[:, None] + j * self.apart
         good = (j < self.counts[:, None]) & (at >= 0) & (at < self.length)
@@ -40,7 +40,7 @@ class Reach(NamedTuple):
 
     @property
     def step(self) -> int | None:
-        """How far windows of one size are apart: 1 or 2, else None."""
+        """The distance between windows of equal size: 1 or 2, else None."""
         steps = np.diff(self.starts)
         if (self.counts != self.counts[0]).any() or (len(steps) and (steps != steps[0]).any()):
             return None
@@ -63,7 +63,7 @@ class Rows(NamedTuple):
 
     @property
     def form(self) -> tuple[int, int, int]:
-        """How many blocks there are, their columns, and room for these."""
+        """The number of blocks, their columns, and the room for them."""
         return (self.blocks, self.block, self.tables[2].shape[1])
 
 
@@ -82,7 +82,7 @@ class Pixels(NamedTuple):
 
 
 def windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
-    """The windows of a pooling."""
+    """Return the windows of a pooling."""
     return tuple([
         Reach(n, np.arange(m) * s - lo, np.full(m, k), d)
         for n, m, k, s, (lo, _), d in zip(spatial, window.output(spatial), *window, strict=True)
@@ -90,7 +90,7 @@ def windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
 
 
 def turn_tables(reach: Reach) -> Reach:
-    """For each element of the axis, the windows that it is in."""
+    """For each element of the axis, return the windows that contain it."""
     starts, counts = reach.starts, reach.counts
     at = np.arange(reach.length)
     if reach.step == 1:
@@ -101,7 +101,7 @@ def turn_tables(reach: Reach) -> Reach:
 
 
 def evenly(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
-    """Adaptive windows."""
+    """Return adaptive windows."""
     result = []
     for n, m in zip(spatial, output, strict=True):
         i = np.arange(m)
@@ -123,9 +123,9 @@ def _combine(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
 
 
 def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
-    """Tables for rows innermost; None where windows are too many to be held.
+    """Return tables for rows innermost; None if there are too many windows to hold.
 
-    For `maxima`, a row of padding is the first of the window's once more.
+    For `maxima`, padding repeats the window's first row.
     """
     *outer, last = axes
     rows = _combine(outer, [item.length for item in outer])
@@ -171,7 +171,7 @@ def _blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
 
 
 def pixels_of(axes: Sequence[Reach]) -> Pixels | None:
-    """Tables for channels innermost; None where windows are too large."""
+    """Return tables for channels innermost; None if windows are too large."""
     *outer, last = axes
     rows = _combine(outer, [item.length for item in outer])
     columns = np.ascontiguousarray(last.indices, np.int64)
@@ -186,7 +186,7 @@ def pixels_of(axes: Sequence[Reach]) -> Pixels | None:
 def load_tables(
     last: bool, maxima: bool, axes: Callable, *settings: object
 ) -> Rows | Pixels | None:
-    """The tables of `axes(settings)`, made once; `last`: for channels innermost."""
+    """Return the tables of `axes(settings)`, cached; `last`: for channels innermost."""
     result = axes(*settings)
     return pixels_of(result) if last else rows_of(result, maxima)
 

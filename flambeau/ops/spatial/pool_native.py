@@ -74,7 +74,7 @@ def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ..
 
 @native_route
 def pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
-    """The sizes of a kernel for channels innermost, of x's shape."""
+    """Return the sizes of a channels-last kernel for x's shape."""
     images, channels, *spatial = shape
     rows, columns, pixels = prod(t.output[:-1]), t.output[-1], prod(spatial)
     return (
@@ -133,7 +133,7 @@ class _Call:
 
 
 def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
-    """Maxima of windows, laid out as x is."""
+    """Return the maxima of windows, in x's layout."""
     if not _fits(x) or not (call := _Call(x, n, True, axes, settings)) or not call.tables.whole:
         return None
     function = call.function(kernels.POOL_MAXIMA, kernels.POOL_MAXIMA_NHWC)
@@ -145,7 +145,7 @@ def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
 
 
 def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, Array] | None:
-    """Maxima of windows, and their places in the flattened image; None where one is NaN too."""
+    """Return the maxima of windows and their flat image indices; None if one is NaN."""
     if not _fits(x):
         return None
     call = _Call(x, n, True, axes, settings, last=False)
@@ -164,7 +164,7 @@ def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, 
 def maxima_with_tangents(
     x: Array, t: Array, n: int, axes: Callable, *settings: object
 ) -> tuple[Array, Array] | None:
-    """Maxima of windows, and the elements of t at their places, rows innermost."""
+    """Return the maxima of windows and the elements of t at their positions, rows innermost."""
     if not _fits(x) or t.dtype != x.dtype:
         return None
     call = _Call(x, n, True, axes, settings, last=False)
@@ -180,7 +180,7 @@ def maxima_with_tangents(
 
 def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *settings: object
                     ) -> Array | None:
-    """The windows' cotangents at the places of their maxima."""
+    """Return the windows' cotangents at the positions of their maxima."""
     if not _fits(x) or g.dtype != x.dtype:
         return None
     call = _Call(x, n, True, axes, settings)
@@ -197,9 +197,9 @@ def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *setti
 
 def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settings: object
          ) -> Array | None:
-    """Sums of windows over the product of `counts(settings)`, numbers for each axis.
+    """Return sums of windows divided by the product of `counts(settings)`, one number per axis.
 
-    `count`: how many elements the result has.
+    `count`: the number of elements of the result.
     """
     if not _fits(x, count) or not (call := _Call(x, n, False, axes, settings)):
         return None

@@ -12,7 +12,7 @@ _NUMBERS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 
 def each(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
-    """A setting for each of n axes, from one number or a list of 1 or n."""
+    """Return a setting for each of n axes, from one number or a list of 1 or n."""
     if value.__class__ is int:
         return (value,) * n
     values = tuple(int(v) for v in value) if hasattr(value, "__iter__") else (int(value),)
@@ -26,7 +26,7 @@ def each(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
 
 
 def key_of(value: Any) -> Any:
-    """A setting that can be looked up: lists become tuples."""
+    """Return a setting as a hashable key: lists become tuples."""
     return value if value.__class__ is int or value is None else (
         tuple(value) if hasattr(value, "__iter__") else value)
 
@@ -74,7 +74,7 @@ def pooling_window(
     name: str, n: int, shape: tuple, kernel: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool,
 ) -> Window:
-    """The window of a pooling over the last n axes of `shape`; RuntimeError where it cannot be."""
+    """Return the pooling window over the last n axes of `shape`; RuntimeError if invalid."""
     kernel = each(kernel, n, name, "kernel_size")
     empty = stride is None or (isinstance(stride, tuple) and not stride)
     stride = kernel if empty else each(stride, n, name, "stride")

@@ -28,7 +28,7 @@ def _fits(x: Array, size: int) -> bool:
 def along_axis(
     x: Array, axis: int, places: Array, weights: Array | None, whole: bool
 ) -> Array | None:
-    """x resampled: places and weights (taps, out), places below 0 none unless `whole`."""
+    """Resample x: positions and weights (taps, out); negative positions are none unless `whole`."""
     taps, count = places.shape
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     if taps > MAX_RESAMPLING_TAPS or not _fits(x, prod(shape)):
@@ -57,7 +57,7 @@ def along_axis(
 
 @native_route
 def pixels_taken(x: Array, places: Array) -> Array | None:
-    """x (n, c, pixels) at places (n, points), which lie inside: (n, c, points)."""
+    """Gather x (n, c, pixels) at positions (n, points), all in range: (n, c, points)."""
     n, channels, size = x.shape
     count = places.shape[1]
     if places.dtype != np.int64 or not _fits(x, n * channels * count):

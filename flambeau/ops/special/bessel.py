@@ -69,7 +69,7 @@ def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, refuse=dtype_refusals.complex_numbers)
 def i0e(input: Array) -> Array:
-    """exp(-|input|) * i0(input).
+    """Exponentially scaled i0, exp(-|input|) * i0(input).
 
     >>> torch.special.i0e(torch.tensor([0., 1.]))
     tensor([1.0000, 0.4658])
@@ -87,7 +87,7 @@ def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, refuse=dtype_refusals.complex_numbers)
 def i1e(input: Array) -> Array:
-    """exp(-|input|) * i1(input).
+    """Exponentially scaled i1, exp(-|input|) * i1(input).
 
     >>> torch.special.i1e(torch.tensor([0., 1.]))
     tensor([0.0000, 0.2079])
@@ -143,7 +143,7 @@ def bessel_j1(input: Array) -> Array:
            expose=("special",), inplace=False, differentiable=False,
            refuse=dtype_refusals.complex_numbers)
 def bessel_y0(input: Array) -> Array:
-    """Bessel function of the second kind, order 0; NaN below 0.
+    """Bessel function of the second kind, order 0; NaN for negative input.
 
     >>> torch.special.bessel_y0(torch.tensor([1., 2.]))
     tensor([0.0883, 0.5104])
@@ -155,7 +155,7 @@ def bessel_y0(input: Array) -> Array:
            expose=("special",), inplace=False, differentiable=False,
            refuse=dtype_refusals.complex_numbers)
 def bessel_y1(input: Array) -> Array:
-    """Bessel function of the second kind, order 1; NaN below 0.
+    """Bessel function of the second kind, order 1; NaN for negative input.
 
     >>> torch.special.bessel_y1(torch.tensor([1., 2.]))
     tensor([-0.7812, -0.1070])
@@ -216,7 +216,7 @@ def modified_bessel_k1(input: Array) -> Array:
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def scaled_modified_bessel_k0(input: Array) -> Array:
-    """exp(input) * modified_bessel_k0(input).
+    """Exponentially scaled K0, exp(input) * modified_bessel_k0(input).
 
     >>> torch.special.scaled_modified_bessel_k0(torch.tensor([1., 2.]))
     tensor([1.1445, 0.8416])
@@ -229,7 +229,7 @@ def scaled_modified_bessel_k0(input: Array) -> Array:
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def scaled_modified_bessel_k1(input: Array) -> Array:
-    """exp(input) * modified_bessel_k1(input).
+    """Exponentially scaled K1, exp(input) * modified_bessel_k1(input).
 
     >>> torch.special.scaled_modified_bessel_k1(torch.tensor([1., 2.]))
     tensor([1.6362, 1.0335])

@@ -19,7 +19,7 @@ from ..pointwise.selection import select
 @pointwise(ref=lambda x, y: x * np.log(y), samples=positive_pairs, promotion=Promotion.FLOATING,
            aliases=("special.xlogy",), refuse=dtype_refusals.complex_numbers)
 def xlogy(input: Array | Number, other: Array | Number) -> Array:
-    """input * log(other); 0 where input is 0, unless other is NaN.
+    """Return input * log(other); 0 where input is 0, unless other is NaN.
 
     >>> torch.xlogy(torch.tensor([0., 2.]), torch.tensor([0., 1.]))
     tensor([0., 0.])
@@ -41,7 +41,7 @@ def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
 @pointwise(ref=lambda x, y: x * np.log(1 + y), samples=positive_pairs, expose=("special",),
            promotion=Promotion.FLOATING, inplace=False, refuse=dtype_refusals.complex_numbers)
 def xlog1py(input: Array | Number, other: Array | Number) -> Array:
-    """input * log1p(other); 0 where input is 0, unless other is NaN.
+    """Return input * log1p(other); 0 where input is 0, unless other is NaN.
 
     >>> torch.special.xlog1py(torch.tensor([0., 2.]), torch.tensor([-1., 0.]))
     tensor([0., 0.])
@@ -63,7 +63,7 @@ def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
 @pointwise(ref=lambda x: -x * np.log(x), samples=positive, promotion=Promotion.FLOATING,
            expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
 def entr(input: Array) -> Array:
-    """-input * log(input); 0 at 0 and -inf below.
+    """Entropy term, -input * log(input); 0 at 0, -inf for negative input.
 
     >>> torch.special.entr(torch.tensor([0., 0.5, -1.]))
     tensor([0.0000, 0.3466,   -inf])
@@ -93,7 +93,7 @@ def _logit_ref(p: np.ndarray, eps: float | None = None) -> np.ndarray:
 @pointwise(ref=_logit_ref, samples=_odds, promotion=Promotion.FLOATING, aliases=("special.logit",),
            refuse=dtype_refusals.complex_numbers)
 def logit(input: Array, eps: float | None = None) -> Array:
-    """Logarithm of the odds, log(input / (1 - input)); input is first clipped to [eps, 1 - eps].
+    """Log-odds, log(input / (1 - input)); `eps` clips input to [eps, 1 - eps] first.
 
     >>> torch.logit(torch.tensor([0.5, 0.9]))
     tensor([0.0000, 2.1972])

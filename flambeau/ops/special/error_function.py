@@ -37,7 +37,7 @@ _P = tuple(np.asarray(c, FLOAT32) for c in (
 
 
 def erf_block(x: np.ndarray) -> np.ndarray:
-    """erf of a small float32 array, within 4 units of rounding."""
+    """Compute erf of a small float32 array, within 4 ulp."""
     z = np.multiply(x, x)
     y = np.multiply(z, _P[0])
     for c in _P[1:-1]:
@@ -49,7 +49,7 @@ def erf_block(x: np.ndarray) -> np.ndarray:
 
 
 def erf_of(x: np.ndarray) -> np.ndarray:
-    """erf of a float32 or float64 array."""
+    """Compute erf of a float32 or float64 array."""
     if x.dtype == FLOAT32 and x.size > MAX_SCIPY_ERF_ELEMENTS:
         return blockwise(erf_block, x)
     if hasattr(x, "erf"):  # one element of a formula
@@ -60,7 +60,7 @@ def erf_of(x: np.ndarray) -> np.ndarray:
 
 
 def gauss(x: Tensor) -> Tensor:
-    """exp(-x^2) of a tensor."""
+    """Compute exp(-x^2) of a tensor."""
     return (-x * x).exp()
 
 
@@ -84,7 +84,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
            promotion=Promotion.FLOATING, aliases=("special.erfc",),
            refuse=dtype_refusals.complex_numbers)
 def erfc(input: Array) -> Array:
-    """Complementary error function, 1 - erf(input), exact for large input too.
+    """Complementary error function, 1 - erf(input), accurate for large input.
 
     >>> torch.erfc(torch.tensor([0., 1.]))
     tensor([1.0000, 0.1573])
@@ -129,7 +129,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 
 def erfinv_of_single(input: Array) -> Array:
-    """erfinv of float32, to 1.2 units in the last place: polynomials are worked out in float64."""
+    """Compute erfinv of float32 to 1.2 ulp, evaluating polynomials in float64."""
     w = -np.log((1 - input) * (1 + input))  # infinite at the ends, NaN beyond
     root = np.sqrt(w)
     center, tail = (_polynomial(terms, at.astype(FLOAT64) - middle) for terms, at, middle in (
@@ -141,7 +141,7 @@ def erfinv_of_single(input: Array) -> Array:
 @pointwise(ref=_inverse_erf, samples=unit_interval, promotion=Promotion.FLOATING,
            aliases=("special.erfinv",), refuse=dtype_refusals.complex_numbers)
 def erfinv(input: Array) -> Array:
-    """The number whose erf is input; infinite at -1 and 1, NaN beyond.
+    """Inverse error function; infinite at -1 and 1, NaN outside.
 
     >>> torch.erfinv(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.4769])
@@ -194,7 +194,7 @@ def _normal(x: np.ndarray) -> np.ndarray:
 @pointwise(ref=_normal, samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, refuse=dtype_refusals.complex_numbers)
 def ndtr(input: Array) -> Array:
-    """Area under the standard normal density up to input.
+    """Standard normal cumulative distribution function.
 
     >>> torch.special.ndtr(torch.tensor([0., 1.96]))
     tensor([0.5000, 0.9750])
@@ -216,7 +216,7 @@ def _normal_quantile(p: np.ndarray) -> np.ndarray:
 @pointwise(ref=_normal_quantile, samples=_probabilities, promotion=Promotion.FLOATING,
            expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
 def ndtri(input: Array) -> Array:
-    """The number up to which the area under the standard normal density is input.
+    """Quantile function of the standard normal distribution, the inverse of `ndtr`.
 
     >>> torch.special.ndtri(torch.tensor([0.5, 0.975]))
     tensor([0.0000, 1.9600])
@@ -234,7 +234,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
 @pointwise(ref=lambda x: np.log(_normal(x)), samples=real_line, promotion=Promotion.FLOATING,
            expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
 def log_ndtr(input: Array) -> Array:
-    """Logarithm of the area under the standard normal density up to input.
+    """Logarithm of the standard normal cumulative distribution function.
 
     >>> torch.special.log_ndtr(torch.tensor([0., -20.]))
     tensor([  -0.6931, -203.9172])

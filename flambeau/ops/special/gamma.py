@@ -48,7 +48,7 @@ def _digamma_ref(x: np.ndarray) -> np.ndarray:
 @pointwise(ref=_digamma_ref, samples=positive, promotion=Promotion.FLOATING,
            aliases=("special.digamma", "special.psi"), refuse=dtype_refusals.complex_numbers)
 def digamma(input: Array) -> Array:
-    """Derivative of the logarithm of the gamma function.
+    """Digamma function, the derivative of log(gamma).
 
     >>> torch.digamma(torch.tensor([1., 2.]))
     tensor([-0.5772,  0.4228])
@@ -93,7 +93,7 @@ def _(g: Tensor, input: Tensor, n: int) -> Tensor:
 
 @composite(expose=("torch",))
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The n-th derivative of digamma at input; RuntimeError for negative n.
+    """Polygamma function, the n-th derivative of digamma; RuntimeError for negative n.
 
     >>> torch.polygamma(1, torch.tensor([1.]))
     tensor([1.6449])
@@ -123,7 +123,7 @@ publish(polygamma, ("polygamma",), ("special",))
 
 @composite(aliases=("special.multigammaln",), explains=True)
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
-    """Logarithm of the multivariate gamma function of dimension p; RuntimeError below (p - 1)/2.
+    """Logarithm of the p-dimensional gamma function; RuntimeError below (p - 1) / 2.
 
     Args:
         input: The input, above (p - 1) / 2.
@@ -167,7 +167,7 @@ def _refuse(operator: Any, operands: Any, common: Any) -> None:
 @pointwise(ref=_igamma_ref, samples=positive_pairs, refuse=_refuse, torch_kernel="igamma: input",
            aliases=("special.gammainc",))
 def igamma(input: Array, other: Array) -> Array:
-    """Regularised lower incomplete gamma function P(input, other); differentiable in `other`.
+    """Regularized lower incomplete gamma function P(input, other); differentiable in `other`.
 
     >>> torch.igamma(torch.tensor([1.]), torch.tensor([2.]))
     tensor([0.8647])
@@ -179,7 +179,7 @@ def igamma(input: Array, other: Array) -> Array:
            torch_kernel="igammac: input",
            aliases=("special.gammaincc",))
 def igammac(input: Array, other: Array) -> Array:
-    """Regularised upper incomplete gamma function 1 - P(input, other); differentiable in `other`.
+    """Regularized upper incomplete gamma function 1 - P(input, other); differentiable in `other`.
 
     >>> torch.igammac(torch.tensor([1.]), torch.tensor([2.]))
     tensor([0.1353])

@@ -82,7 +82,7 @@ _I1_FAR = (
 
 
 def of_single(formula: Callable, name: str, x: np.ndarray) -> np.ndarray:
-    """A formula on a large float32 array, where it is a kernel; SciPy's function on others."""
+    """Apply a formula to a large float32 array if a kernel exists, else SciPy's function."""
     if x.__class__ is np.ndarray and x.dtype is FLOAT32 and x.size > MAX_NUMPY_COSTLY_ELEMENTS \
             and (y := try_kernel(formula, x)) is not None:
         return y
@@ -102,8 +102,10 @@ def _sine(r: Any) -> Any:
 
 
 def lgamma_of_single(input: Any) -> Any:
-    """log |gamma|: a polynomial up to 2.5, Stirling's formula from 8 on, where the recurrence
-    brings what is between; reflected below 1 / 2."""
+    """log |gamma|: a polynomial up to 2.5, Stirling's formula from 8 on.
+
+    The recurrence covers the gap; arguments below 1 / 2 are reflected.
+    """
     x = input.astype(FLOAT64)
     below = x < 0.5
     a = np.where(below, 1 - x, x)
@@ -122,8 +124,10 @@ def lgamma_of_single(input: Any) -> Any:
 
 
 def digamma_of_single(input: Any) -> Any:
-    """lgamma's derivative: a series from 8 on, the recurrence up to there, reflected below 1 / 2;
-    infinite at 0 and NaN at the other poles."""
+    """lgamma's derivative: a series from 8 on, the recurrence below it.
+
+    Arguments below 1 / 2 are reflected; infinite at 0 and NaN at the other poles.
+    """
     x = input.astype(FLOAT64)
     below = x < 0.5
     a = np.where(below, 1 - x, x)
@@ -146,8 +150,10 @@ def digamma_of_single(input: Any) -> Any:
 
 
 def ndtr_of_single(input: Any) -> Any:
-    """The normal distribution's area, by erfc in float32; what rounding its argument loses is
-    multiplied by erfc's slope."""
+    """Normal distribution function by erfc in float32.
+
+    The rounding error of its argument is corrected by erfc's slope.
+    """
     exact = input.astype(FLOAT64) * -_ROOT_HALF
     x = exact.astype(FLOAT32)
     lost = np.where(abs(x) < 20, exact - x.astype(FLOAT64), 0.0).astype(FLOAT32)
@@ -171,22 +177,22 @@ def _scaled_i1(x: Any) -> Any:
 
 
 def i0e_of_single(input: Any) -> Any:
-    """The modified Bessel function of order 0, scaled by exp(-|x|)."""
+    """Modified Bessel function of order 0, scaled by exp(-|x|)."""
     return _scaled_i0(abs(input.astype(FLOAT64))).astype(FLOAT32)
 
 
 def i0_of_single(input: Any) -> Any:
-    """The modified Bessel function of order 0; NaN at infinity, as in PyTorch."""
+    """Modified Bessel function of order 0; NaN at infinity, as in PyTorch."""
     size = abs(input.astype(FLOAT64))
     return (np.exp(size) * _scaled_i0(size)).astype(FLOAT32)
 
 
 def i1e_of_single(input: Any) -> Any:
-    """The modified Bessel function of order 1, scaled by exp(-|x|)."""
+    """Modified Bessel function of order 1, scaled by exp(-|x|)."""
     return _scaled_i1(input.astype(FLOAT64)).astype(FLOAT32)
 
 
 def i1_of_single(input: Any) -> Any:
-    """The modified Bessel function of order 1; NaN at infinity, as in PyTorch."""
+    """Modified Bessel function of order 1; NaN at infinity, as in PyTorch."""
     x = input.astype(FLOAT64)
     return (np.exp(abs(x)) * _scaled_i1(x)).astype(FLOAT32)

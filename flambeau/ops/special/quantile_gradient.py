@@ -99,7 +99,7 @@ def _beta_samples(rng: Rng) -> Iterator[Sample]:
 
 @opaque(layout=Layout.FREE, ref=_gamma_reference, samples=_gamma_samples, second_order=False)
 def _standard_gamma_grad(input: Array, output: Array) -> Array:
-    """The derivative of gamma numbers `output` by their shape parameters `input`.
+    """Derivative of gamma samples `output` in their shape parameters `input`.
 
     >>> torch._standard_gamma_grad(torch.tensor([1.]), torch.tensor([0.6931]))
     tensor([0.9680])

@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def special(name: str) -> Callable:
-    """scipy.special's function of this name."""
+    """Return the scipy.special function of this name."""
     import scipy.special
 
     return getattr(scipy.special, name)

@@ -57,7 +57,7 @@ def _join_few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
         samples=lambda rng: iter([(([rng.normal(size=(2, 3)), rng.normal(size=(1, 3))],), {}),
                                   (([rng.normal(size=(2, 3))] * 2, 1), {})]), expose=("torch",))
 def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
-    """Tensors put one after another along an axis.
+    """Concatenate tensors along an existing axis.
 
     >>> torch.cat([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])
@@ -113,7 +113,7 @@ def _(
         samples=lambda rng: iter([(([rng.normal(size=(2, 3))] * 3, 1), {}),
                                   (([rng.normal(size=())] * 2,), {})]))
 def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
-    """Tensors of one shape put side by side along a new axis.
+    """Stack tensors of the same shape along a new axis.
 
     Args:
         dim: The place of the new axis.
@@ -171,7 +171,7 @@ def _each(function: Callable[..., Any], tensors: tuple) -> tuple[Tensor | None, 
 
 @composite(expose=("torch",), explains=True)
 def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Any:
-    """0-dim tensors with one axis; others as they are.
+    """Give 0-dim tensors one axis; return others unchanged.
 
     Args:
         tensors: The tensors.
@@ -184,7 +184,7 @@ def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Any:
 
 @composite(expose=("torch",), explains=True)
 def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Any:
-    """Tensors with at least two axes, new ones in front.
+    """Give tensors at least two axes, adding new ones in front.
 
     Args:
         tensors: The tensors.
@@ -202,7 +202,7 @@ def _volume(x: Tensor) -> Tensor:
 
 @composite(expose=("torch",), explains=True)
 def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Any:
-    """Tensors with at least three axes, as NumPy puts them.
+    """Give tensors at least three axes, placed as in NumPy.
 
     Args:
         tensors: The tensors.
@@ -257,7 +257,7 @@ column_stack = _declare_stack(
 
 @composite(expose=("torch",), explains=True)
 def block_diag(*tensors: Tensor) -> Tensor:
-    """Matrices along a diagonal of zeros.
+    """Build a block-diagonal matrix, zero outside the blocks.
 
     Args:
         tensors: The matrices; vectors count as rows.
@@ -294,7 +294,7 @@ def _unpack(tensors: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 @composite(expose=("torch",), explains=True)
 def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
-    """All the combinations of vectors' elements, a row each.
+    """Return every combination of the vectors' elements, one per row.
 
     Args:
         tensors: The vectors.
@@ -319,9 +319,9 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
 def meshgrid(
     *tensors: Tensor | Sequence[Tensor], indexing: str | None = None
 ) -> tuple[Tensor, ...]:
-    """Grids of coordinates from vectors.
+    """Build coordinate grids from vectors.
 
-    `indexing` "ij": the first vector runs along the first axis; "xy": along the second.
+    With `indexing` "ij" the first vector varies along the first axis, with "xy" along the second.
 
     Args:
         tensors: The vectors.
@@ -364,7 +364,7 @@ def meshgrid(
 
 @composite(expose=("torch",), explains=True)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All the combinations of r elements of a vector, a row each.
+    """Return every combination of r elements of a vector, one per row.
 
     Args:
         input: A vector, (n,).
@@ -391,7 +391,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 @composite(expose=("torch",), explains=True)
 def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Tensors expanded to their common shape.
+    """Expand tensors to their common broadcast shape.
 
     Args:
         tensors: The tensors to expand.
@@ -406,9 +406,9 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]
 
 @composite(expose=("torch",))
 def broadcast_shapes(*shapes: Any) -> Size:
-    """The common shape of tensors of these shapes.
+    """Return the shape that the given shapes broadcast to.
 
-    Raises RuntimeError where lengths differ and neither is 1.
+    Raises RuntimeError if lengths differ and neither is 1.
 
     >>> torch.broadcast_shapes((3, 1), (1, 4), (5, 1, 1))
     torch.Size([5, 3, 4])
@@ -434,7 +434,7 @@ def _flips(rng: Rng) -> Iterator[Sample]:
 @opaque(extents_follow=True, linear_in="input",
         layout=Layout.PRESERVE, ref=lambda x, *dims: np.flip(x, dims), samples=_flips)
 def flip(input: Array, *dims: Any) -> Array:
-    """Axes in reverse.
+    """Reverse the order of elements along axes.
 
     >>> torch.tensor([1, 2, 3]).flip(0)
     tensor([3, 2, 1])
@@ -453,7 +453,7 @@ def _(g: Tensor, dims: Sequence[int]) -> Tensor:
 
 @composite(explains=True)
 def fliplr(input: Tensor) -> Tensor:
-    """The second axis in reverse.
+    """Reverse the order of elements along the second axis.
 
     >>> torch.fliplr(torch.tensor([[1, 2], [3, 4]]))
     tensor([[2, 1],
@@ -466,7 +466,7 @@ def fliplr(input: Tensor) -> Tensor:
 
 @composite(explains=True)
 def flipud(input: Tensor) -> Tensor:
-    """The first axis in reverse.
+    """Reverse the order of elements along the first axis.
 
     >>> torch.flipud(torch.tensor([[1, 2], [3, 4]]))
     tensor([[3, 4],
@@ -484,7 +484,7 @@ def flipud(input: Tensor) -> Tensor:
 def roll(
     input: Array, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None
 ) -> Array:
-    """Elements moved along axes, those pushed out coming in on the other side.
+    """Shift elements along axes; those pushed off one end wrap around to the other.
 
     Args:
         dims: The axes. None: the flattened elements.
@@ -525,7 +525,7 @@ def _(g: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None) 
 
 @composite(explains=True)
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """A plane of two axes turned by k quarters.
+    """Rotate k times by 90 degrees in the plane of two axes.
 
     Args:
         dims: The two axes of the plane.
@@ -558,7 +558,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 2, 1), {}),
                                   ((rng.normal(size=3), 2, 2), {})]))
 def repeat(input: Array, *repeats: Any) -> Array:
-    """The tensor laid side by side along each axis, copied.
+    """Repeat the tensor along each axis, copying the data.
 
     Args:
         repeats (ints): How often to repeat along each axis; more of them make new axes in front.
@@ -592,7 +592,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], repeats: Sequence[int]) -> Tensor
 
 @composite(explains=True)
 def tile(input: Tensor, *dims_: Any, dims: Sequence[int] | None = None) -> Tensor:
-    """The tensor laid side by side, as NumPy's tile.
+    """Repeat the whole tensor along each axis, like NumPy's tile.
 
     Args:
         dims: How often to repeat along each axis.
@@ -613,7 +613,7 @@ def repeat_interleave(
     input: Tensor, repeats: Tensor | int | None = None, dim: int | None = None, *,
     output_size: int | None = None
 ) -> Tensor:
-    """Each element, or slice of an axis, repeated in place.
+    """Repeat each element, or each slice along an axis, consecutively.
 
     Args:
         dim: The axis to repeat along. None: the flattened elements.
@@ -655,11 +655,11 @@ def repeat_interleave(
 def _chunk_cat(
     tensors: Sequence[Tensor], dim: int, num_chunks: int, *, out: Tensor | None = None
 ) -> Tensor:
-    """Tensors cut into `num_chunks` pieces along an axis, and joined piece by piece.
+    """Split tensors into `num_chunks` pieces along an axis, and join them piece by piece.
 
-    The last piece is filled up with zeros. A piece is flattened from the axis on.
+    The last piece is padded with zeros, and pieces are flattened from the axis on.
 
-    RuntimeError for empty tensors, and where the axes before `dim` differ.
+    RuntimeError for empty tensors, or if the axes before `dim` differ.
 
     >>> torch._chunk_cat([torch.ones(3), torch.zeros(2)], 0, 2)
     tensor([[1., 1., 0.],

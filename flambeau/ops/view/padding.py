@@ -58,7 +58,7 @@ def _empty(input: Array, shape: tuple[int, ...]) -> Array:
                                            constant_values=value),
         samples=matrices(((2, 3), (1, 2, 0, 1), 0.5), ((2, 3), (0, 0, 1, 0))))
 def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Array:
-    """The tensor with `value` around it.
+    """Pad with `value`; negative amounts crop.
 
     >>> torch.constant_pad_nd(torch.ones(2), (1, 0))
     tensor([0., 1., 1.])
@@ -200,11 +200,12 @@ def _(g: Tensor, pad: Any, mode: str) -> Tensor:
 
 @composite(expose=("nn.functional",))
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
-    """The tensor with (before, after) elements more on each axis, listed from the last axis.
+    """Pad each axis by (before, after) elements, listed from the last axis.
 
-    `mode`: "constant" (with `value`, 0 by default), "reflect" (mirrored without the border),
-    "replicate" (the border repeated), "circular". Negative numbers crop. RuntimeError where the
-    padding does not fit, NotImplementedError for ranks that a mode does not know.
+    `mode` is "constant" (fill with `value`, 0 by default), "reflect" (mirror, border excluded),
+    "replicate" (repeat the border) or "circular" (wrap around). Negative amounts crop.
+    RuntimeError if the padding does not fit, NotImplementedError for a rank that the mode does not
+    support.
 
     >>> torch.nn.functional.pad(torch.tensor([[1., 2., 3.]]), (2, 1), mode="reflect")
     tensor([[3., 2., 1., 2., 3., 2.]])

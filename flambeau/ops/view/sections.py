@@ -20,7 +20,7 @@ from .slices import basic_index
 @view(ref=lambda x, dim=0: tuple(np.moveaxis(x, dim, 0)),
       samples=matrices(((3, 4),), ((3, 4), 1)))
 def unbind(input: Array, dim: int = 0) -> tuple[Array, ...]:
-    """The slices along an axis, as a tuple.
+    """Return a tuple of the slices along an axis.
 
     >>> torch.unbind(torch.tensor([[1, 2], [3, 4]]))
     (tensor([1, 2]), tensor([3, 4]))
@@ -42,7 +42,7 @@ def _(gs: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int, input_dtyp
       ref=lambda x, sizes, dim: tuple(np.split(x, np.cumsum(sizes)[:-1], dim)),
       samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))
 def split_sizes(input: Array, sizes: Any, dim: int) -> tuple[Array, ...]:
-    """Consecutive pieces of an axis, of the lengths given."""
+    """Split an axis into consecutive pieces of the given lengths."""
     head, at, result = (slice(None),) * dim, 0, []
     for n in sizes:
         index: Any = (*head, slice(at, at + n), Ellipsis)
@@ -77,7 +77,7 @@ def _join(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> 
 
 @composite(expose=("torch",))
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed.
+    """Split an axis into pieces of one length (the last may be shorter) or of listed lengths.
 
     >>> torch.split(torch.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
@@ -103,7 +103,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 
 def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed.
+    """Split an axis into pieces of one length (the last may be shorter) or of listed lengths.
 
     >>> torch.arange(5).split(split_size=2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
@@ -117,7 +117,7 @@ publish(_split, ("split",), ("Tensor",))  # the method has another name for its 
 
 @composite()
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of an axis, of the lengths listed.
+    """Split an axis into pieces of the listed lengths.
 
     >>> torch.split_with_sizes(torch.arange(5), [1, 4])
     (tensor([0]), tensor([1, 2, 3, 4]))
@@ -127,9 +127,9 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 @composite(numpy_names=True)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of an axis, of one length but for the last.
+    """Split an axis into at most `chunks` pieces of equal length; the last may be shorter.
 
-    Views of the tensor. There may be fewer than `chunks`.
+    Return views, possibly fewer than `chunks`.
 
     >>> torch.chunk(torch.arange(5), 2)
     (tensor([0, 1, 2]), tensor([3, 4]))
@@ -164,9 +164,9 @@ def tensor_split(
     input: Tensor, indices_or_sections: Any = None, dim: int = 0, *,
     indices: Sequence[int] | None = None, sections: int | None = None
 ) -> tuple[Tensor, ...]:
-    """Pieces of an axis: a number of nearly equal ones, or those between indices.
+    """Split an axis into a number of nearly equal pieces, or at given indices.
 
-    The number may be called `sections`, the indices `indices`.
+    The number may be passed as `sections`, the indices as `indices`.
 
     >>> torch.tensor_split(torch.arange(5), 2)
     (tensor([0, 1, 2]), tensor([3, 4]))

@@ -21,7 +21,7 @@ def _spatial(name: str, shape: tuple[int, ...], factor: int, word: str) -> None:
 
 @composite(expose=_BOTH, explains=True)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(..., c r r, h, w) as (..., c, h r, w r), r being upscale_factor.
+    """Rearrange (..., c r r, h, w) into (..., c, h r, w r), where r is upscale_factor.
 
     RuntimeError unless r squared divides the channels. Shi et al., 2016.
 
@@ -45,7 +45,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @composite(expose=_BOTH, explains=True)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., c, h r, w r) as (..., c r r, h, w): what pixel_shuffle does, undone.
+    """Rearrange (..., c, h r, w r) into (..., c r r, h, w), the inverse of pixel_shuffle.
 
     >>> torch.pixel_unshuffle(torch.zeros(1, 2, 6, 6), 2).shape
     torch.Size([1, 8, 3, 3])
@@ -67,7 +67,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 @composite(expose=_BOTH, aliases=("native_channel_shuffle",), explains=True)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels (n, c, ...) taken in turn from each of `groups` groups.
+    """Interleave the channels of (n, c, ...) across `groups` groups.
 
     >>> torch.channel_shuffle(torch.arange(4).view(1, 4, 1), 2).flatten()
     tensor([0, 2, 1, 3])

@@ -21,7 +21,7 @@ from ..core.sample_inputs import matrices
 @view(ref=lambda x, dim, index: np.take(x, index, dim),
       samples=matrices(((3, 4), 0, 1), ((3, 4), -1, -2)))
 def select(input: Array, dim: int, index: int) -> Array:
-    """The slice at one index of an axis, which disappears.
+    """Return a view at one index of an axis, which is removed.
 
     >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
     tensor([1, 3])
@@ -47,7 +47,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: int) -> Tensor:
 @view(name="_slice", node="SliceBackward0", expose=(), ref=lambda x, index: x[index],
       samples=lambda rng: iter([((rng.normal(size=(4, 5)), (slice(1, 3), None, Ellipsis, 2)), {})]))
 def basic_index(input: Array, index: Tensor) -> Array:
-    """A window by integers, slices, None and an ellipsis."""
+    """Return a view selected by integers, slices, None and an ellipsis."""
     return input[index]
 
 
@@ -86,9 +86,9 @@ def _(g: Tensor, index: Tensor) -> Tensor:
 
 @composite(explains=True)
 def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
-    """`length` indices of an axis, from `start`.
+    """Return a view of `length` indices along an axis, beginning at `start`.
 
-    A view. RuntimeError where the axis is shorter.
+    RuntimeError if they extend beyond the axis.
 
     >>> torch.narrow(torch.arange(5), 0, 1, 3)
     tensor([1, 2, 3])
@@ -118,9 +118,9 @@ def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
 @view(ref=lambda x, offset=0, dim1=0, dim2=1: np.diagonal(x, offset, dim1, dim2),
       samples=matrices(((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 1, 2)))
 def diagonal(input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
-    """The elements where two axes have one index, as the last axis.
+    """Return a view of a diagonal of two axes, placed on a new last axis.
 
-    The view shares memory: writing to it writes to the matrix.
+    Writing to the view writes to the original tensor.
 
     >>> torch.diagonal(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
@@ -147,7 +147,7 @@ def _on_diagonal(g: Array, shape: Any, offset: int, dim1: int, dim2: int) -> Arr
 def on_diagonal(
     values: np.ndarray, shape: Sequence[int], offset: int, dim1: int, dim2: int
 ) -> np.ndarray:
-    """Zero of a shape with values on a diagonal, through NumPy's window, which is read-only."""
+    """Return zeros of a shape with values on a diagonal, through NumPy's read-only view."""
     result = np.zeros(shape, values.dtype)
     target = result.diagonal(offset, dim1, dim2)
     target.flags.writeable = True

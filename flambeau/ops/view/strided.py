@@ -21,7 +21,7 @@ from ..core.sample_inputs import matrices
       ref=lambda x, axis, size, step: np.lib.stride_tricks.sliding_window_view(
           x, size, axis)[..., ::step, :])
 def unfold(input: Array, dimension: int, size: int, step: int) -> Array:
-    """Windows of `size` along an axis, every `step`, as a new last axis.
+    """Extract windows of `size` along an axis, every `step`, into a new last axis.
 
     Args:
         size (int): The length of a window.
@@ -91,7 +91,7 @@ def _(
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """A window on the tensor's storage with any shape, strides and offset, in elements.
+    """View the tensor's storage with a given shape, strides and offset, counted in elements.
 
     Args:
         size (tuple of ints): The shape of the result.
@@ -190,7 +190,7 @@ def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.nda
 def _new_zeros_with_same_feature_meta(
     self: Tensor, other: Tensor, *, self_num_batch_dims: int = 0
 ) -> Tensor:
-    """Zero that lie in memory as `other` does, behind the first axes of `self`: room for tangents.
+    """Return zeros laid out like `other`, behind the leading axes of `self`, for tangents.
 
     >>> x = torch.ones(2, 3).t()
     >>> torch.ops.aten._new_zeros_with_same_feature_meta(x, x).stride()

@@ -61,7 +61,7 @@ tril, triu = _triangle("tril", True), _triangle("triu", False)
 
 @composite(expose=("Tensor",))
 def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
-    """Set what is above a diagonal to zero, in place.
+    """Zero the elements above a diagonal, in place.
 
     >>> torch.ones(2, 2).tril_()
     tensor([[1., 0.],
@@ -72,7 +72,7 @@ def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
 
 @composite(expose=("Tensor",))
 def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
-    """Set what is below a diagonal to zero, in place.
+    """Zero the elements below a diagonal, in place.
 
     >>> torch.ones(2, 2).triu_()
     tensor([[1., 1.],
@@ -119,7 +119,7 @@ _triangle_indices("triu_indices", False)
 @opaque(linear_in="input", name="diag_embed", ref=lambda x, offset=0: np.diag(x, offset),
         samples=matrices(((3,),), ((3,), 1), ((3,), -2)))
 def diag_embed(input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
-    """Matrices of zeros with the last axis of `input` on a diagonal.
+    """Place the last axis of `input` on a diagonal of new matrices, zero elsewhere.
 
     >>> torch.diag_embed(torch.tensor([1, 2]))
     tensor([[1, 0],
@@ -150,7 +150,7 @@ def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
 
 @composite(explains=True)
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """A matrix with a vector on its diagonal, or the diagonal of a matrix.
+    """Return a matrix with a vector on its diagonal, or the diagonal of a matrix.
 
     >>> torch.diag(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
@@ -166,7 +166,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 
 @composite(explains=True)
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """A matrix with all the elements on its diagonal.
+    """Return a matrix with the flattened input on its diagonal.
 
     >>> torch.diagflat(torch.tensor([1, 2]), offset=1)
     tensor([[0, 1, 0],
@@ -179,7 +179,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 @opaque(autocast=Policy.FULL,
         linear_in="input", ref=np.trace, samples=matrices(((3, 3),), ((3, 4),)))
 def trace(input: Array) -> Array:
-    """The sum of a matrix's diagonal.
+    """Return the sum of the diagonal of a matrix.
 
     >>> torch.trace(torch.tensor([[1., 2.], [3., 4.]]))
     tensor(5.)
@@ -200,7 +200,7 @@ def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
 
 @composite(expose=("Tensor",), explains=True)
 def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
-    """Set the elements whose indices are all equal, in place; once more under it with `wrap`.
+    """Fill the main diagonal in place; `wrap` restarts it below in tall matrices.
 
     >>> torch.zeros(2, 2).fill_diagonal_(1)
     tensor([[1., 0.],

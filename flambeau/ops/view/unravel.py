@@ -16,7 +16,7 @@ from .sections import chunk, split, split_with_sizes
 
 @composite(expose=("torch",))
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, Tensor]:
-    """For each flat index the index along each axis of `shape`, a tensor an axis.
+    """Convert flat indices to one index tensor per axis of `shape`.
 
     >>> torch.unravel_index(torch.tensor([3, 5]), (2, 3))
     (tensor([1, 1]), tensor([0, 2]))
@@ -46,7 +46,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, Tensor]:
 
 @composite(explains=True)
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of an axis, as chunk gives them.
+    """Split an axis as `chunk` does.
 
     >>> torch.unsafe_chunk(torch.arange(3), 2)
     (tensor([0, 1]), tensor([2]))
@@ -56,7 +56,7 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
 
 @composite(explains=True)
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of an axis, as split gives them.
+    """Split an axis as `split` does.
 
     >>> torch.unsafe_split(torch.arange(3), 2)
     (tensor([0, 1]), tensor([2]))
@@ -68,7 +68,7 @@ def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor,
 def unsafe_split_with_sizes(
     input: Tensor, split_sizes: Sequence[int], dim: int = 0
 ) -> tuple[Tensor, ...]:
-    """Pieces of an axis, as split_with_sizes gives them.
+    """Split an axis as `split_with_sizes` does.
 
     >>> torch.unsafe_split_with_sizes(torch.arange(3), [1, 2])
     (tensor([0]), tensor([1, 2]))

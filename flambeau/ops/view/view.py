@@ -36,8 +36,7 @@ _SEQUENCES = (tuple, list)
 
 
 def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
-    """Return the shape with -1 inferred for `count` elements. Raises RuntimeError if it does not
-    fit."""
+    """Return the shape with -1 inferred for `count` elements; RuntimeError if it does not fit."""
     lengths = [n if n.__class__ is int else n.__index__() for n in shape]
     known, unknown = 1, None
     for i, n in enumerate(lengths):
@@ -109,9 +108,9 @@ def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
 @views_as(_view)
 @public("view", spaces=("Tensor",))
 def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None = None) -> Tensor:
-    """The same memory in another shape, or with its bytes read as another dtype.
+    """Return a view with another shape, or with its bytes read as another dtype.
 
-    A view: RuntimeError where the strides do not allow it; `reshape` copies then.
+    RuntimeError if the strides do not allow a view; `reshape` copies in that case.
 
     >>> torch.arange(6).view(2, -1)
     tensor([[0, 1, 2],
@@ -182,7 +181,7 @@ def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str)
 @views_as(_view)
 @composite()
 def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> Tensor:
-    """The same elements in another shape: a view where it can be, else a copy.
+    """Return the same elements in another shape, as a view if possible, else a copy.
 
     >>> torch.arange(4).reshape(2, 2)
     tensor([[0, 1],
@@ -205,7 +204,7 @@ def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> 
 
 @composite(expose=("Tensor",))
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor in the shape of `other`.
+    """View the tensor in the shape of `other`.
 
     >>> torch.arange(4).view_as(torch.zeros(2, 2))
     tensor([[0, 1],
@@ -220,7 +219,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 
 @composite(expose=("Tensor",))
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor reshaped as `other`.
+    """Reshape the tensor to the shape of `other`.
 
     >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
     tensor([[0, 1],
@@ -236,7 +235,7 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
 @views_as(_view)
 @composite()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """The axes from start_dim to end_dim as one.
+    """Merge the axes from start_dim to end_dim into one.
 
     >>> torch.zeros(2, 3, 4).flatten(1).shape
     torch.Size([2, 12])
@@ -261,7 +260,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 @views_as(_view)
 @composite(explains=True)
 def ravel(input: Tensor) -> Tensor:
-    """All the elements in one axis.
+    """Flatten the tensor to one axis.
 
     >>> torch.ravel(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 2, 3, 4])
@@ -272,7 +271,7 @@ def ravel(input: Tensor) -> Tensor:
 @views_as(_view)
 @composite(explains=True)
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """One axis as several.
+    """Split one axis into several.
 
     Args:
         dim (int): The axis to split; negative numbers count from the last.
@@ -302,9 +301,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
       samples=matrices(((3, 4), 0, 1), ((2, 3, 4), -1, 0)),
       aliases=("swapaxes", "swapdims"))
 def transpose(input: Array, dim0: int, dim1: int) -> Array:
-    """Two axes exchanged.
-
-    A view of the same memory.
+    """Return a view with two axes swapped.
 
     >>> x = torch.tensor([[1, 2], [3, 4]])
     >>> torch.transpose(x, 0, 1)
@@ -333,7 +330,7 @@ def _(g: Tensor, dim0: int, dim1: int) -> Tensor:
 
 @view(ref=lambda x: x.T, samples=matrices(((3, 4),), ((5,),), ((),)))
 def t(input: Array) -> Array:
-    """A matrix transposed; vectors stay as they are.
+    """Transpose a matrix; vectors are returned unchanged.
 
     >>> torch.t(torch.tensor([[1, 2, 3]]))
     tensor([[1],
@@ -364,7 +361,7 @@ def _(g: Tensor) -> Tensor:
 @view(ref=lambda x, *dims: x.transpose(dims),
       samples=matrices(((3, 4), 1, 0), ((2, 3, 4), 2, 0, 1)))
 def permute(input: Array, *dims: Any) -> Array:
-    """The axes in another order.
+    """Return a view with the axes reordered.
 
     >>> torch.zeros(2, 3, 5).permute(2, 0, 1).shape
     torch.Size([5, 2, 3])
@@ -398,7 +395,7 @@ def _(g: Tensor, dims: Sequence[int]) -> Tensor:
 
 @composite(aliases=("moveaxis",), explains=True)
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """The axes `source` at the places `destination`; the others keep their order.
+    """Move the axes `source` to the positions `destination`; the others keep their order.
 
     >>> torch.movedim(torch.zeros(2, 3, 4), 0, -1).shape
     torch.Size([3, 4, 2])
@@ -442,9 +439,7 @@ def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
 
 @composite(numpy_names=True)
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """Axes of length 1 left out: all of them, or those of `dim` that have it.
-
-    A view of the same memory.
+    """Return a view without axes of length 1: all of them, or only those listed in `dim`.
 
     Args:
         dim: The axes to leave out, where their length is 1. None: all such axes.
@@ -459,7 +454,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
 
 @view(ref=np.expand_dims, samples=matrices(((3, 4), 1), ((3,), -1), ((), 0)))
 def unsqueeze(input: Array, dim: int) -> Array:
-    """A new axis of length 1 at `dim`.
+    """Insert an axis of length 1 at `dim`.
 
     Args:
         dim (int): The place of the new axis; negative numbers count from the end.
@@ -494,7 +489,7 @@ def _(g: Tensor, dim: int) -> Tensor:
 @view(ref=lambda x, *size: np.broadcast_to(x, size),
       samples=matrices(((3, 1), 3, 4), ((4,), 2, 3, 4)))
 def expand(input: Array, *size: Any, implicit: bool = False) -> Array:
-    """Axes of length 1 repeated, and new ones put in front, without a copy.
+    """Repeat axes of length 1, and add leading axes, without copying.
 
     >>> torch.tensor([[1], [2]]).expand(2, 3)
     tensor([[1, 1, 1],
@@ -567,7 +562,7 @@ def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
 
 @composite(expose=("Tensor",))
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor expanded to the shape of `other`.
+    """Expand the tensor to the shape of `other`.
 
     >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 3))
     tensor([[1, 1, 1],
@@ -582,7 +577,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 @composite()
 def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
-    """The tensor expanded to a shape.
+    """Broadcast the tensor to a shape, without copying.
 
     >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
     tensor([[1, 2],
@@ -595,7 +590,7 @@ def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
 
 
 def _transpose(self: Tensor) -> Tensor:
-    """All axes reversed; for a matrix its transpose.
+    """Reverse all axes; for a matrix, transpose it.
 
     >>> torch.zeros(2, 3).T.shape
     torch.Size([3, 2])
@@ -605,7 +600,7 @@ def _transpose(self: Tensor) -> Tensor:
 
 
 def _matrix_transposed(self: Tensor) -> Tensor:
-    """The last two axes exchanged.
+    """Swap the last two axes.
 
     >>> torch.zeros(5, 2, 3).mT.shape
     torch.Size([5, 3, 2])
@@ -619,7 +614,7 @@ def _matrix_transposed(self: Tensor) -> Tensor:
 
 
 def _hermitian(self: Tensor) -> Tensor:
-    """A matrix transposed and conjugated.
+    """Transpose and conjugate a matrix.
 
     >>> torch.tensor([[1 + 2j, 3j]]).H
     tensor([[1.-2.j],
@@ -635,7 +630,7 @@ def _hermitian(self: Tensor) -> Tensor:
 
 @composite(explains=True)
 def adjoint(input: Tensor) -> Tensor:
-    """The last two axes exchanged, conjugated.
+    """Swap the last two axes and conjugate.
 
     >>> torch.adjoint(torch.tensor([[1 + 2j, 3j]]))
     tensor([[1.-2.j],

@@ -116,7 +116,7 @@ def _scatter(input: Tensor, src: Tensor, window: Callable[[Tensor], Tensor]) -> 
 
 @composite(explains=True)
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy of the tensor with `src` at one index of an axis.
+    """Return a copy with `src` written at one index of an axis.
 
     >>> torch.select_scatter(torch.zeros(2, 2), torch.ones(2), 0, 1)
     tensor([[0., 0.],
@@ -130,7 +130,7 @@ def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1
 ) -> Tensor:
-    """A copy of the tensor with `src` at a slice of an axis.
+    """Return a copy with `src` written to a slice of an axis.
 
     >>> torch.slice_scatter(torch.zeros(4), torch.ones(2), start=1, end=3)
     tensor([0., 1., 1., 0.])
@@ -142,7 +142,7 @@ def slice_scatter(
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
-    """A copy of the tensor with `src` on a diagonal.
+    """Return a copy with `src` written to a diagonal.
 
     >>> torch.diagonal_scatter(torch.zeros(2, 2), torch.tensor([1., 2.]))
     tensor([[1., 0.],
@@ -156,7 +156,7 @@ def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int],
     storage_offset: int | None = None
 ) -> Tensor:
-    """A copy of the tensor with `src` in a window of its memory.
+    """Return a copy with `src` written through a strided view of its memory.
 
     >>> torch.as_strided_scatter(torch.zeros(2, 2), torch.ones(2), (2,), (3,))
     tensor([[1., 0.],
