@@ -197,7 +197,7 @@ def add(
 
 @composite(expose=("Tensor",))
 def add_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
-    """Add alpha * other in place."""
+    """`add` in place: add alpha * other."""
     if old:
         return in_order(add_, "add_", (self, other, *old), {"alpha": alpha})
     if alpha.__class__ is int and alpha == 1:
@@ -226,7 +226,7 @@ def sub(
 
 @composite(expose=("Tensor",), aliases=("subtract_",))
 def sub_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
-    """Subtract alpha * other in place."""
+    """`sub` in place: subtract alpha * other."""
     if old:
         return in_order(sub_, "sub_", (self, other, *old), {"alpha": alpha})
     if alpha.__class__ is int and alpha == 1:

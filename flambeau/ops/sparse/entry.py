@@ -148,7 +148,7 @@ for _name in ("ccol_indices", "row_indices"):
 
 
 def values(self: Tensor) -> Tensor:
-    """Raise RuntimeError: only sparse tensors store values separately."""
+    """RuntimeError: only sparse tensors store values separately."""
     raise RuntimeError("values expected sparse tensor layout but got Strided")
 
 
