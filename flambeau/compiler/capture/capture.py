@@ -26,6 +26,7 @@ from ...tensor.sparse import Created
 from ...tensor.storage import version_of
 from ...ops.interception.code_patching import end_followed_call
 from ...tensor.tensor import wrap
+from ...tensor.windows.opaque_window import OpaqueWindow
 from .lazy_call import Deferred
 from .live_tensors import live_tensors
 from .escapes import backward_problem, finish, live_outputs
@@ -134,7 +135,7 @@ def capture(
     if not _capturing.acquire(blocking=False):
         return function(*args, **kwargs), None
     try:
-        if busy() or any(a.strides is None for a in arrays_in((args, kwargs))):  # sparse
+        if busy() or any(isinstance(a, OpaqueWindow) for a in arrays_in((args, kwargs))):
             return function(*args, **kwargs), None
         recorder = Recorder(values)
         recorder.counter = counter
@@ -297,7 +298,8 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     trace.argument_tensors = {id(t) for t in tensors_in((args, kwargs))}
     trace.existing_tensors = {id(t) for t in tensors} - trace.argument_tensors
     for i, array in enumerate(arrays_in((args, kwargs))):
-        storage = trace.storage_of(array)
+        known = trace.value_of(array)  # None, and a problem, for a window without dense memory
+        storage = None if known is None else trace.storages[known.storage]
         if storage is not None and not storage.name:
             storage.name = f"argument {i}"
             assert storage.owner is not None
