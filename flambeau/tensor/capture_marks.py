@@ -33,6 +33,12 @@ def peek(x: Tensor) -> np.ndarray:
     return x._array
 
 
+def may_write_arrays() -> bool:
+    """Return whether a function may write a new tensor's array itself, which is faster than
+    operators. False in a compiled step: captures see operators only."""
+    return True
+
+
 def holds(x: Tensor, condition: Callable[[np.ndarray], Any]) -> bool:
     """Return whether the values of x satisfy a condition; if not, the caller must raise an error.
 
@@ -45,3 +51,8 @@ def holds(x: Tensor, condition: Callable[[np.ndarray], Any]) -> bool:
 def all_hold(values: np.ndarray) -> Any:
     """Return whether all bools are True."""
     return np.all(values)
+
+
+def none_is_negative(values: np.ndarray) -> Any:
+    """Return whether no value is below zero; NaN and complex numbers are not."""
+    return values.dtype.kind == "c" or np.all(~(values < 0))

@@ -16,6 +16,7 @@ from ...native.foundation.public_names import class_of
 from ... import ops
 from ...autograd import is_grad_enabled
 from ...tensor import Tensor, dtypes, wrap
+from ...tensor.capture_marks import may_write_arrays
 
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
@@ -284,36 +285,40 @@ def pad_sequence(
             f"Expected padding_side to be one of left or right, but got {padding_side}."
         )
     lengths = np.array([s.shape[0] for s in sequences])
-    if is_grad_enabled() and any(s.requires_grad for s in sequences):
-        return _pad_differentiably(sequences, lengths, batch_first, padding_value, padding_side)
+    needs_history = is_grad_enabled() and any(s.requires_grad for s in sequences)
+    pad = _pad_by_operators if needs_history or not may_write_arrays() else _pad_array
+    try:
+        return pad(sequences, lengths, batch_first, padding_value, padding_side == "left")
+    except (RuntimeError, ValueError):
+        raise RuntimeError(
+            "pad_sequence: the sizes of the sequences must match in all dimensions but the first, "
+            f"got shapes {[tuple(s.shape) for s in sequences]}"
+        ) from None
+
+
+def _pad_array(
+    sequences: tuple[Tensor, ...], lengths: np.ndarray, batch_first: bool, padding_value: float,
+    at_left: bool,
+) -> Tensor:
+    """Write each sequence into a new array."""
     first = sequences[0]
     n, time = len(sequences), int(lengths.max())
     axes = (n, time) if batch_first else (time, n)
     padded = first.new_full((*axes, *first.shape[1:]), padding_value)
-    try:
-        for i, (sequence, length) in enumerate(zip(sequences, lengths.tolist(), strict=True)):
-            steps = slice(time - length, None) if padding_side == "left" else slice(length)
-            padded[(i, steps) if batch_first else (steps, i)] = sequence
-    except RuntimeError:
-        shapes = [tuple(s.shape) for s in sequences]
-        raise RuntimeError(
-            "pad_sequence: the sizes of the sequences must match in all dimensions but the first, "
-            f"got shapes {shapes}"
-        ) from None
+    rows = padded._array if batch_first else padded._array.swapaxes(0, 1)
+    for row, sequence, length in zip(rows, sequences, lengths, strict=True):
+        row[slice(time - length, None) if at_left else slice(length)] = sequence._array
     return padded
 
 
-def _pad_differentiably(
-    sequences: tuple[Tensor, ...],
-    lengths: np.ndarray,
-    batch_first: bool,
-    padding_value: float,
-    padding_side: str,
+def _pad_by_operators(
+    sequences: tuple[Tensor, ...], lengths: np.ndarray, batch_first: bool, padding_value: float,
+    at_left: bool,
 ) -> Tensor:
     """Concatenate all elements and put them in place: two operators for any number of sequences."""
     n, time = len(sequences), int(lengths.max())
     row, step = np.nonzero(np.arange(time) < lengths[:, None])  # in the order of the elements
-    if padding_side == "left":
+    if at_left:
         step += (time - lengths)[row]
     axes = (n, time) if batch_first else (time, n)
     positions = row * time + step if batch_first else step * n + row

@@ -11,7 +11,7 @@ from ...autograd.inplace import bump, check_writable
 from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...autograd.mode import MODE, no_grad
 from ...tensor import dtypes as types
-from ...tensor.capture_marks import holds
+from ...tensor.capture_marks import holds, none_is_negative
 from ...tensor.dtypes import as_dtype, dtype as Dtype
 from ...tensor.layout import contiguous_format
 from ...tensor.meta import MetaArray, meta_array
@@ -297,7 +297,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
     torch.Size([2, 3])
     """
     if isinstance(std, Tensor):
-        if not holds(std, _none_is_negative):
+        if not holds(std, none_is_negative):
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif not np.iscomplexobj(std) and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
@@ -356,10 +356,6 @@ def bernoulli(
     if MODE.grad and input.requires_grad:
         return _without_gradient(input, result)
     return result
-
-
-def _none_is_negative(values: np.ndarray) -> Any:
-    return values.dtype.kind == "c" or np.all(~(values < 0))
 
 
 def _check_probabilities(input: Tensor) -> None:

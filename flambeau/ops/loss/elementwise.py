@@ -14,7 +14,7 @@ from ...autograd.tangents import sum_terms, unless_missing
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...autograd.mode import MODE
 from ...native.foundation.user_frames import warn
-from ...tensor.capture_marks import holds
+from ...tensor.capture_marks import holds, none_is_negative
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
@@ -470,17 +470,13 @@ def poisson_nll_loss(
     return _poisson(input, target, log_input, full, eps, number)
 
 
-def _none_is_negative(values: np.ndarray) -> Any:
-    return np.all(np.logical_not(values < 0))  # NaN passes
-
-
 def _variance_of(input: Tensor, var: Any) -> Tensor:
     """The variance at a shape that broadcasts with the input; ValueError otherwise."""
     if isinstance(var, float):
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = var * input.new_ones(input.size())
-    elif not holds(var, _none_is_negative):
+    elif not holds(var, none_is_negative):
         raise ValueError("var has negative entry/entries")
     if var.size() == input.size():
         return var
