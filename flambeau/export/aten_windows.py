@@ -47,7 +47,7 @@ def _adaptive_max_pool(count: int) -> Callable[..., Any]:
     return call
 
 
-def _scattered(input: Any, indices: Any, size: Any) -> Any:
+def _scatter_flat(input: Any, indices: Any, size: Any) -> Any:
     """Scatter values by flat index into zero planes or volumes of the given size."""
     count = len(size)
     lead = list(input.shape[:-count])
@@ -60,11 +60,11 @@ def _scattered(input: Any, indices: Any, size: Any) -> Any:
 
 
 def _max_unpool2d(input: Any, indices: Any, output_size: Any) -> Any:
-    return _scattered(input, indices, output_size)
+    return _scatter_flat(input, indices, output_size)
 
 
 def _max_unpool3d(input: Any, indices: Any, output_size: Any, stride: Any, padding: Any) -> Any:
-    return _scattered(input, indices, output_size)
+    return _scatter_flat(input, indices, output_size)
 
 
 def _embedding_bag(weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False,
@@ -93,7 +93,7 @@ def _nearest_exact(input: Any, output_size: Any, *scales: Any, scale_factors: An
     return _functional("interpolate")(input, scale_factor=list(factors), mode="nearest-exact")
 
 
-def _antialiased(mode: str) -> Callable[..., Any]:
+def _upsample_antialiased(mode: str) -> Callable[..., Any]:
     def call(input: Any, output_size: Any, align_corners: bool, *scales: Any,
              scale_factors: Any = None) -> Any:
         factors = scales[0] if scales and isinstance(scales[0], (list, tuple)) else scale_factors
@@ -113,6 +113,6 @@ WINDOWS: dict[str, Callable[..., Any]] = {
     "max_unpool2d": _max_unpool2d, "max_unpool3d": _max_unpool3d,
     "embedding_bag": _embedding_bag, "ctc_loss": _ctc_loss,
     **{f"_upsample_nearest_exact{n}d": _nearest_exact for n in (1, 2, 3)},
-    "_upsample_bilinear2d_aa": _antialiased("bilinear"),
-    "_upsample_bicubic2d_aa": _antialiased("bicubic"),
+    "_upsample_bilinear2d_aa": _upsample_antialiased("bilinear"),
+    "_upsample_bicubic2d_aa": _upsample_antialiased("bicubic"),
 }

@@ -206,5 +206,7 @@ def _clamp_indices(graph: Graph, loose: set[int]) -> Graph:
 
 def unread_calls(graph: Graph, calls: list[Node]) -> list[Node]:
     """Return the eager calls that no output or write depends on. `calls`: a node of each."""
+    if not calls:
+        return []
     read = {id(node.group) for node in graph.nodes() if node.op is Op.CALL}
     return [call for call in calls if id(call.group) not in read]

@@ -375,7 +375,7 @@ def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
         difference = _compare_events(first, second, offset_shifts)
         if difference is not None:
             return difference, second.line
-    if a.layout != b.layout or not _is_equal(_returned(a), _returned(b), offset_shifts):
+    if a.layout != b.layout or not _is_equal(_list_returned(a), _list_returned(b), offset_shifts):
         return "it returns other objects, or views of other tensors, in some calls", ""
     if len(a.plain) != len(b.plain) or not all(map(same_plain, a.plain, b.plain)):
         return "it returns another number in each call", ""
@@ -409,7 +409,7 @@ def _no_leaf() -> None:
     """A reference to no leaf."""
 
 
-def _returned(trace: Trace) -> list[Any]:
+def _list_returned(trace: Trace) -> list[Any]:
     """Return the description of a trace's result, with ids of outside tensors."""
     entries = []
     for entry in trace.returned:

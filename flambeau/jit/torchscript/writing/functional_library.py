@@ -213,9 +213,9 @@ def signatures() -> dict[str, ast.arguments]:
 
 def definitions(names: set[str]) -> str:
     """Return the text of these functions, and of those that they call."""
-    wanted, left = set(names), list(names)
-    while left:
-        called = _CALLED.findall(_parsed()[left.pop()][1])
-        left += [name for name in called if name not in wanted]
+    wanted, unvisited = set(names), list(names)
+    while unvisited:
+        called = _CALLED.findall(_parsed()[unvisited.pop()][1])
+        unvisited += [name for name in called if name not in wanted]
         wanted.update(called)
     return "".join(text for name, (_, text) in _parsed().items() if name in wanted)

@@ -1,106 +1,54 @@
 """nn.functional in TorchScript: pooling, unpooling, folding, grid sampling, interpolation and
-embedding bags."""
+embedding bags. What differs only in the number of spatial axes is a template."""
 
 __all__ = ["WINDOWS"]
 
-WINDOWS = '''
-def adaptive_avg_pool1d(input: Tensor, output_size: List[int]) -> Tensor:
-  return torch.adaptive_avg_pool1d(input, output_size)
-def adaptive_avg_pool2d(input: Tensor, output_size: List[int]) -> Tensor:
-  return torch.adaptive_avg_pool2d(input, output_size)
-def max_pool1d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
-    padding: List[int]=[0], dilation: List[int]=[1], ceil_mode: bool=False,
+# {n}: the number of spatial axes. {zeros}, {ones}: a list of as many.
+_POOLING = '''
+def adaptive_avg_pool{n}d(input: Tensor, output_size: List[int]) -> Tensor:
+  return torch.adaptive_avg_pool{n}d(input, output_size)
+def max_pool{n}d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
+    padding: List[int]={zeros}, dilation: List[int]={ones}, ceil_mode: bool=False,
     return_indices: bool=False) -> Tensor:
   step = kernel_size
   if stride is not None:
     step = stride
-  return torch.max_pool1d(input, kernel_size, step, padding, dilation, ceil_mode)
-def max_pool2d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
-    padding: List[int]=[0, 0], dilation: List[int]=[1, 1], ceil_mode: bool=False,
-    return_indices: bool=False) -> Tensor:
+  return torch.max_pool{n}d(input, kernel_size, step, padding, dilation, ceil_mode)
+def max_pool{n}d_with_indices(input: Tensor, kernel_size: List[int],
+    stride: Optional[List[int]]=None, padding: List[int]={zeros}, dilation: List[int]={ones},
+    ceil_mode: bool=False, return_indices: bool=True) -> Tuple[Tensor, Tensor]:
   step = kernel_size
   if stride is not None:
     step = stride
-  return torch.max_pool2d(input, kernel_size, step, padding, dilation, ceil_mode)
+  y, indices = torch.max_pool{n}d_with_indices(input, kernel_size, step, padding, dilation,
+      ceil_mode)
+  return (y, indices)
+def adaptive_max_pool{n}d(input: Tensor, output_size: List[int],
+    return_indices: bool=False) -> Tensor:
+  y, _ = torch.adaptive_max_pool{n}d(input, output_size)
+  return y
+def adaptive_max_pool{n}d_with_indices(input: Tensor, output_size: List[int],
+    return_indices: bool=True) -> Tuple[Tensor, Tensor]:
+  y, indices = torch.adaptive_max_pool{n}d(input, output_size)
+  return (y, indices)
+'''
+_AVERAGE_WITH_DIVISOR = '''
+def avg_pool{n}d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
+    padding: List[int]={zeros}, ceil_mode: bool=False, count_include_pad: bool=True,
+    divisor_override: Optional[int]=None) -> Tensor:
+  step = kernel_size
+  if stride is not None:
+    step = stride
+  return torch.avg_pool{n}d(input, kernel_size, step, padding, ceil_mode, count_include_pad,
+      divisor_override)
+'''
+_FUNCTIONS = '''
 def avg_pool1d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
     padding: List[int]=[0], ceil_mode: bool=False, count_include_pad: bool=True) -> Tensor:
   step = kernel_size
   if stride is not None:
     step = stride
   return torch.avg_pool1d(input, kernel_size, step, padding, ceil_mode, count_include_pad)
-def avg_pool2d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
-    padding: List[int]=[0, 0], ceil_mode: bool=False, count_include_pad: bool=True,
-    divisor_override: Optional[int]=None) -> Tensor:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  return torch.avg_pool2d(input, kernel_size, step, padding, ceil_mode, count_include_pad,
-      divisor_override)
-def adaptive_avg_pool3d(input: Tensor, output_size: List[int]) -> Tensor:
-  return torch.adaptive_avg_pool3d(input, output_size)
-def max_pool3d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
-    padding: List[int]=[0, 0, 0], dilation: List[int]=[1, 1, 1], ceil_mode: bool=False,
-    return_indices: bool=False) -> Tensor:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  return torch.max_pool3d(input, kernel_size, step, padding, dilation, ceil_mode)
-def avg_pool3d(input: Tensor, kernel_size: List[int], stride: Optional[List[int]]=None,
-    padding: List[int]=[0, 0, 0], ceil_mode: bool=False, count_include_pad: bool=True,
-    divisor_override: Optional[int]=None) -> Tensor:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  return torch.avg_pool3d(input, kernel_size, step, padding, ceil_mode, count_include_pad,
-      divisor_override)
-def max_pool1d_with_indices(input: Tensor, kernel_size: List[int],
-    stride: Optional[List[int]]=None, padding: List[int]=[0], dilation: List[int]=[1],
-    ceil_mode: bool=False, return_indices: bool=True) -> Tuple[Tensor, Tensor]:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  y, indices = torch.max_pool1d_with_indices(input, kernel_size, step, padding, dilation, ceil_mode)
-  return (y, indices)
-def adaptive_max_pool1d(input: Tensor, output_size: List[int],
-    return_indices: bool=False) -> Tensor:
-  y, _ = torch.adaptive_max_pool1d(input, output_size)
-  return y
-def adaptive_max_pool1d_with_indices(input: Tensor, output_size: List[int],
-    return_indices: bool=True) -> Tuple[Tensor, Tensor]:
-  y, indices = torch.adaptive_max_pool1d(input, output_size)
-  return (y, indices)
-def max_pool2d_with_indices(input: Tensor, kernel_size: List[int],
-    stride: Optional[List[int]]=None, padding: List[int]=[0, 0], dilation: List[int]=[1, 1],
-    ceil_mode: bool=False, return_indices: bool=True) -> Tuple[Tensor, Tensor]:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  y, indices = torch.max_pool2d_with_indices(input, kernel_size, step, padding, dilation, ceil_mode)
-  return (y, indices)
-def adaptive_max_pool2d(input: Tensor, output_size: List[int],
-    return_indices: bool=False) -> Tensor:
-  y, _ = torch.adaptive_max_pool2d(input, output_size)
-  return y
-def adaptive_max_pool2d_with_indices(input: Tensor, output_size: List[int],
-    return_indices: bool=True) -> Tuple[Tensor, Tensor]:
-  y, indices = torch.adaptive_max_pool2d(input, output_size)
-  return (y, indices)
-def max_pool3d_with_indices(input: Tensor, kernel_size: List[int],
-    stride: Optional[List[int]]=None, padding: List[int]=[0, 0, 0], dilation: List[int]=[1, 1, 1],
-    ceil_mode: bool=False, return_indices: bool=True) -> Tuple[Tensor, Tensor]:
-  step = kernel_size
-  if stride is not None:
-    step = stride
-  y, indices = torch.max_pool3d_with_indices(input, kernel_size, step, padding, dilation, ceil_mode)
-  return (y, indices)
-def adaptive_max_pool3d(input: Tensor, output_size: List[int],
-    return_indices: bool=False) -> Tensor:
-  y, _ = torch.adaptive_max_pool3d(input, output_size)
-  return y
-def adaptive_max_pool3d_with_indices(input: Tensor, output_size: List[int],
-    return_indices: bool=True) -> Tuple[Tensor, Tensor]:
-  y, indices = torch.adaptive_max_pool3d(input, output_size)
-  return (y, indices)
 def _unpooled_size(input: Tensor, kernel_size: List[int], stride: List[int], padding: List[int],
     output_size: Optional[List[int]]) -> List[int]:
   count = torch.len(kernel_size)
@@ -273,3 +221,15 @@ def interpolate(input: Tensor, size: Optional[List[int]]=None,
     return torch.adaptive_avg_pool3d(input, unchecked_cast(List[int], sizes))
   return torch.upsample_trilinear3d(input, sizes, corners, factors)
 '''
+
+
+def _for_axes(template: str, n: int) -> str:
+    zeros, ones = (str([number] * n) for number in (0, 1))
+    return template.format(n=n, zeros=zeros, ones=ones)
+
+
+WINDOWS = "".join([
+    *(_for_axes(_POOLING, n) for n in (1, 2, 3)),
+    *(_for_axes(_AVERAGE_WITH_DIVISOR, n) for n in (2, 3)),
+    _FUNCTIONS,
+])
