@@ -302,9 +302,10 @@ def test_full_backward_hook_and_second_derivatives(torch, nn):
     assert (first.item(), second.item()) == (54.0, 36.0)
 
 
-def test_global_hooks_are_those_of_the_module_of_modules(torch):
+def test_global_hooks_are_those_of_the_module_of_modules(torch, monkeypatch):
     """`torch.nn.modules.module._global_*`: what libraries save, clear and set again."""
     home, calls = torch.nn.modules.module, []  # reads and writes by attribute
+    monkeypatch.setattr(home, "_global_forward_hooks", home._global_forward_hooks)  # restored
     handle = home.register_module_forward_hook(lambda *args: calls.append("hook"))
     assert list(home._global_forward_hooks) == [handle.id]
     saved = dict(home._global_forward_hooks)
