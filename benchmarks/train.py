@@ -30,7 +30,7 @@ ROWS = {
     "trainer, 5 handlers": ("us", 1e6, "the same with five functions at each step's end"),
     "compiled, none": ("us", 1e6, "a compiled step, over a loop by hand around the same"),
     "compiled, 5 handlers": ("us", 1e6, "the same with five functions at each step's end"),
-    "mnist, nothing kept": ("s", 1.0, "the next row where no machine code was kept from before"),
+    "mnist, empty cache": ("s", 1.0, "the next row with an empty cache of machine code"),
     "mnist, first epoch": ("s", 1.0, "the network of examples/mnist.py: 10,000 images, then the "
                            "2,000 of the test; compiling included"),
     "mnist, later epoch": ("s", 1.0, "each of those that follow"),
@@ -52,7 +52,7 @@ def measure(python: str, engine: str, *options: str, **variables: str) -> dict[s
     return json.loads(run.stdout.splitlines()[-1])
 
 
-def nothing_kept() -> float:
+def train_with_empty_cache() -> float:
     """flambeau's first epoch where every kernel has to be made."""
     with tempfile.TemporaryDirectory() as folder:
         times = measure(sys.executable, "flambeau", "1", "--digits", FLAMBEAU_CACHE_DIR=folder)
@@ -99,7 +99,7 @@ def main() -> None:
         for engine, rows in samples.items()
     }
     if args.epochs:
-        results["flambeau"]["mnist, nothing kept"] = nothing_kept()
+        results["flambeau"]["mnist, empty cache"] = train_with_empty_cache()
     print(table(results))
     if args.json:
         Path(args.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
