@@ -29,7 +29,7 @@ def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Pr
         return _of_tensor(facts, s.call, p, name)
     if p.value is UNKNOWN:
         if p.type is None:
-            raise NotProvedError(f"it reads .{name} of an object that nobody knows")
+            raise NotProvedError(f"it reads .{name} of an object of unknown origin")
         return Provenance(Kind.METHOD, getattr(p.type, name, UNKNOWN), name, items=[p])
     if p.kind is Kind.OPAQUE:
         raise NotProvedError(
@@ -50,7 +50,7 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
     x = p.value
     if x is not UNKNOWN and not hasattr(type(x), name):
         if name in getattr(x, "__dict__", ()):
-            raise NotProvedError(f"it reads .{name}, which somebody added to a tensor")
+            raise NotProvedError(f"it reads .{name}, an attribute added to a tensor")
         facts.guard_lookup(type(x), name)
         key = (id(x), "absent", name)
         if p.path and key not in facts.reads:
@@ -74,12 +74,12 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
 def _of_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
     """Return the provenance of a tensor's private attribute, which trainers read."""
     if p.value is UNKNOWN:
-        raise NotProvedError(f"it reads .{name} of a tensor that nobody knows")
+        raise NotProvedError(f"it reads .{name} of a tensor of unknown origin")
     value = getattr(p.value, name, None)
     if p.path and is_plain(value):
         return facts.read((id(p.value), name), f"{p.path}.{name}", value)
     if name == "_base":
-        raise NotProvedError("it reads _base of a tensor, which no guard looks at")
+        raise NotProvedError("it reads _base of a tensor, which no guard covers")
     return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.fresh(value)
 
 
@@ -125,7 +125,7 @@ def load_super_attribute(facts: Facts, x: Any, name: str) -> Provenance:
 def _of_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
     x, kind = p.value, type(p.value)
     if kind not in PURE_TYPES and not finds_attributes_as_usual(kind):
-        raise NotProvedError(f"a {kind.__name__} looks up its attributes in a way of its own")
+        raise NotProvedError(f"{kind.__name__} customizes attribute lookup")
     on_class = next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), _MISSING)
     own = getattr(x, "__dict__", {})
     facts.guard_lookup(kind, "__getattribute__")
@@ -188,7 +188,7 @@ def _found_on_class(facts: Facts, p: Provenance, name: str, raw: Any) -> Provena
         return _of_descriptor(facts, p, name, raw)
     is_computed = isinstance(raw, types.GetSetDescriptorType)
     if is_computed and kind.__module__ not in ("builtins", "numpy") and name != "__dict__":
-        raise NotProvedError(f"it reads {kind.__name__}.{name}, which C computes")
+        raise NotProvedError(f"it reads {kind.__name__}.{name}, which C code computes")
     value = getattr(x, name)
     if p.kind is Kind.PLAIN:
         facts.need(p)

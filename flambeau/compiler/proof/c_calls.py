@@ -49,7 +49,7 @@ def check_callback(p: Provenance) -> None:
         return
     is_object = isinstance(x, (type, Module, Tensor)) or p.kind is Kind.FRESH
     if p.kind is Kind.METHOD or not (is_object or callable_in_python(x)):
-        raise NotProvedError("it hands a C function to C code")
+        raise NotProvedError("it passes a C function to C code")
 
 
 def callable_in_python(x: Any) -> bool:
@@ -75,7 +75,7 @@ def invoke(
         return _by_name(facts, s, function, args)
     if function is next:
         if args[0].kind is not Kind.FRESH:
-            raise NotProvedError("next() advances an iterator from outside")
+            raise NotProvedError("next() advances an iterator from outside the step")
         return Provenance(Kind.PLAIN, tainted=args[0].tainted)
     if isinstance(function, _C_METHODS):
         return _method(facts, call, function, args)
@@ -100,7 +100,7 @@ def _method(
         for p in args[1:]:
             guard_content(facts, p)
             if name in ("format", "format_map") and p.kind not in (Kind.PLAIN, Kind.NUMBER):
-                raise NotProvedError("format() may read attributes of what it is given")
+                raise NotProvedError("format() may read attributes of its arguments")
         if call.takes_tensors:
             return Provenance(Kind.FRESH, tainted=call.tainted)
         known = kind if kind in (str, bytes) and name not in ("split", "find") else None
@@ -124,7 +124,8 @@ def _write_container(
         is_new = all(p.kind in (Kind.TENSOR, Kind.NUMBER, Kind.FRESH, Kind.PLAIN) for p in args[1:])
         if not appends or not is_new or (id(owner.value), "length") in facts.reads:
             raise NotProvedError(
-                f"{function.__qualname__} writes to a {type(owner.value).__name__} from outside"
+                f"{function.__qualname__} writes to a {type(owner.value).__name__} "
+                "from outside the step"
             )
         _note_appended(facts, owner, function, args[1])
         call.keeps_slot = True
@@ -161,7 +162,7 @@ def _read_container(
     if owner.kind is Kind.OUTSIDE and is_get:
         key = args[1].value
         if not is_plain(key) or args[1].tainted:
-            raise NotProvedError("it looks up a key that nobody knows")
+            raise NotProvedError("it looks up a key of unknown origin")
         if key in owner.value:
             path = f"{facts.path_of(owner)}[{key!r}]"
             p = facts.read((id(owner.value), key), path, owner.value[key])
@@ -173,7 +174,7 @@ def _read_container(
     if owner.kind is Kind.OUTSIDE:
         guard_content(facts, owner)
     elif owner.kind not in (Kind.FRESH, Kind.ARGUMENT):
-        raise NotProvedError(f"{name}() of an object that nobody knows")
+        raise NotProvedError(f"{name}() of an object of unknown origin")
     elif is_get and owner.value is not UNKNOWN and args[1].kind is Kind.PLAIN and (
         args[1].value is not UNKNOWN and name != "__contains__"
     ):
@@ -209,13 +210,13 @@ def _pure_function(
     slot = call.slot
     assert slot is not None
     if function is iter and len(operands) > 1:
-        raise NotProvedError("iter() calls what it is given")
+        raise NotProvedError("iter() calls its argument")
     if function not in (isinstance, issubclass, callable):
         for p in operands:
             check_callback(p)
             is_outside = p.kind is Kind.OUTSIDE
             if p.kind is Kind.OPAQUE or (is_outside and hasattr(type(p.value), "__next__")):
-                raise NotProvedError(f"{function.__name__}() of an object that nobody knows")
+                raise NotProvedError(f"{function.__name__}() of an object of unknown origin")
             guard_content(facts, p, only_length=function is len)
     if function is iter:
         slot = call.slot = Provenance(Kind.FRESH, tainted=call.tainted)

@@ -41,7 +41,7 @@ def _returned(facts: Facts, call: CallState, value: Any, name: str) -> Provenanc
     """Return the provenance of a library function's result."""
     name = call.attribute or name
     if call.takes_optimizer and value is not None and not isinstance(value, Tensor):
-        raise NotProvedError(f"{name}() gives settings of an optimizer, which no guard looks at")
+        raise NotProvedError(f"{name}() returns settings of an optimizer, which no guard covers")
     p = facts.identify(value, call.tainted, call.created)
     plain_number = isinstance(value, (int, float, complex, str, bytes, tuple))
     if p.kind is Kind.PLAIN and call.takes_tensors and name not in OF_LAYOUT and plain_number:

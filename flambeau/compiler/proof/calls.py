@@ -46,13 +46,13 @@ def invoke(
     if callee.kind is Kind.OPAQUE:
         raise NotProvedError(f"it calls a {type(value).__name__} from code that is not watched")
     if callee.kind is Kind.PLAIN:
-        raise NotProvedError("it calls something that nobody knows")
+        raise NotProvedError("it calls an object of unknown origin")
     if callee.code is not None:  # a function that the step created
         return _python(facts, s.call, callee, callee.code, None, args, named)
     if args and args[0].kind is Kind.NUMBER and value is UNKNOWN:
         return Provenance(Kind.NUMBER)
     if value is UNKNOWN:
-        raise NotProvedError("it calls something that nobody knows")
+        raise NotProvedError("it calls an object of unknown origin")
     if isinstance(value, types.MethodType):
         method = Provenance(
             Kind.METHOD, value.__func__, callee.path, items=[_receiver(facts, value.__self__)]
@@ -207,19 +207,19 @@ def _library(
     """Call a library function, if the library declares what it reads and writes."""
     name = getattr(function, "__name__", "")
     if not is_declared(function, file):
-        raise NotProvedError(f"{name}() changes what later calls see, or reads what no guard does")
+        raise NotProvedError(f"{name}() changes or reads state that no guard covers")
     call.performed = is_performed(function)
     if call.performed:
         _note_performed(facts, args[0].value)
     elif args and isinstance(args[0].value, LRScheduler):
-        raise NotProvedError(f"{name}() reads a scheduler's state, which no guard does")
+        raise NotProvedError(f"{name}() reads a scheduler's state, which no guard covers")
     for p in [*args, *named.values()]:
         facts.need(p)
         c_calls.check_callback(p)
         if p.tainted and p.kind is not Kind.FRESH:
             raise depends_on_values(f"{name}() gets a number that")
         if p.tainted:
-            raise NotProvedError(f"{name}() gets numbers that depend on a tensor's values")
+            raise NotProvedError(f"{name}() takes numbers that depend on a tensor's values")
         if p.kind is not Kind.OUTSIDE:
             continue
         if isinstance(p.value, Optimizer):
@@ -247,13 +247,13 @@ def _class(
         return _super(frame, args)
     if kind is type and len(args) == 1:
         if args[0].value is UNKNOWN:
-            raise NotProvedError("type() of an object that nobody knows")
+            raise NotProvedError("type() of an object of unknown origin")
         owner = type(args[0].value)
         if args[0].kind is Kind.OUTSIDE:
             facts.guard_type(args[0])
         return Provenance(Kind.OUTSIDE, owner, facts.constant(owner))
     if kind is filter:
-        raise NotProvedError("filter() decides by what C code sees")
+        raise NotProvedError("filter() branches on values inside C code")
     if kind in PURE_TYPES:
         return _pure_type(facts, call, kind, args, named)
     if issubclass(kind, BaseException):
@@ -292,9 +292,9 @@ def _pure_type(
         c_calls.check_callback(p)
         guard_content(facts, p)
         if p.kind is Kind.OPAQUE:
-            raise NotProvedError(f"{kind.__name__}() of an object that nobody knows")
+            raise NotProvedError(f"{kind.__name__}() of an object of unknown origin")
         if p.kind is Kind.OUTSIDE and hasattr(type(p.value), "__next__"):
-            raise NotProvedError(f"{kind.__name__}() advances an iterator from outside")
+            raise NotProvedError(f"{kind.__name__}() advances an iterator from outside the step")
     call.keeps_slot = True
     assert call.slot is not None
     if kind in NUMBER_TYPES:
@@ -312,7 +312,7 @@ def _named_tuple(
     constructor = kind.__new__
     generated = getattr(constructor, "__globals__", {}).get("__name__", "")
     if not str(generated).startswith("namedtuple_"):
-        raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
+        raise NotProvedError(f"{kind.__name__} customizes how its instances are created")
     refuse_finalizer(facts, kind)
     facts.guard_class(kind, "__new__")
     fields = dict(zip(kind._fields, args, strict=False)) | named
@@ -339,9 +339,9 @@ def _instance(
     constructor: Any = kind.__new__
     tainted = s.call.tainted
     if constructor is not object.__new__ or type(kind) not in (type, abc.ABCMeta):
-        raise NotProvedError(f"{kind.__name__} creates its objects in a way of its own")
+        raise NotProvedError(f"{kind.__name__} customizes how its instances are created")
     if not isinstance(init, types.FunctionType) and init is not vars(object)["__init__"]:
-        raise NotProvedError(f"{kind.__name__} is a class whose code is not watched")
+        raise NotProvedError(f"{kind.__name__} is a class whose constructor is not watched")
     refuse_finalizer(facts, kind)
     facts.guard_lookup(kind, "__init__", "__new__")
     created = Provenance(Kind.FRESH, tainted=tainted)
@@ -454,7 +454,7 @@ def _bind_cells(
         x = find_function(frame)
     x = getattr(x, "__func__", x)  # unwrap a method
     if x is None or getattr(x, "__code__", None) is not code:
-        raise NotProvedError(f"nobody knows which function {code.co_name} is")
+        raise NotProvedError(f"the function object that runs {code.co_name} is unknown")
     for name, cell in zip(code.co_freevars, x.__closure__, strict=True):
         path = f"{facts.constant(cell)}.cell_contents"
         shadow.cells[name] = Variable(None, path, cell)

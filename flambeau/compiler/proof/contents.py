@@ -24,7 +24,7 @@ def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> Non
     """Guard the contents of an object that the step, or C code on its behalf, iterates over."""
     x = p.value
     if p.kind is Kind.ARGUMENT and isinstance(x, np.ndarray):
-        raise NotProvedError("it reads numbers out of a NumPy array that is an argument")
+        raise NotProvedError("it reads elements of a NumPy array argument")
     if p.kind is not Kind.OUTSIDE:
         guard_if_container(facts, *(p.items or ()))
         return
@@ -35,7 +35,7 @@ def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> Non
     elif x.__class__ in (*_SEQUENCES, *_MAPPINGS, *_SETS) or _is_plain_tuple(x):
         _guard_container(facts, p, only_length)
     elif not callable(x) and not _is_opaque_truth(x, only_length):
-        raise NotProvedError(f"it reads what a {type(x).__name__} holds")
+        raise NotProvedError(f"it reads the contents of a {type(x).__name__}")
 
 
 def guard_if_container(facts: Facts, *operands: Provenance) -> None:
@@ -74,7 +74,7 @@ def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
     x, path = p.value, facts.path_of(p)
     key = (id(x), "length")
     if key in facts.writes:
-        raise NotProvedError("it looks at a list that it appends to")
+        raise NotProvedError("it reads a list that it appends to")
     if key not in facts.reads:
         facts.reads[key] = p
         facts.guard(path, Test.LENGTH, len(x))
@@ -82,16 +82,16 @@ def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
         return
     facts.reads[id(x), "content"] = p
     if len(facts.proof.guards) > MAX_GUARDS:
-        raise NotProvedError(f"it goes through more than {MAX_GUARDS} entries of containers")
+        raise NotProvedError(f"it iterates over more than {MAX_GUARDS} container entries")
     if isinstance(x, _SETS):
         if not all(map(is_plain, x)):
-            raise NotProvedError("it goes through a set of objects")
+            raise NotProvedError("it iterates over a set of objects")
         facts.proof.constants["tuple"] = tuple
         facts.guard(f"tuple({path})", Test.VALUE, tuple(x))  # equal sets may differ in order
         return
     if isinstance(x, dict):
         if not all(map(is_plain, x)):
-            raise NotProvedError("it goes through a dictionary whose keys are objects")
+            raise NotProvedError("it iterates over a dictionary whose keys are objects")
         if x:
             facts.proof.constants["tuple"] = tuple
             facts.guard(f"tuple({path})", Test.VALUE, tuple(x))
@@ -112,7 +112,7 @@ _SEARCHED = (list, tuple, dict, set, frozenset)
 def refuse_tensors(*operands: Provenance) -> None:
     """Refuse to search containers for tensors: no guard covers tensors' identity there."""
     if any(map(_holds_tensor, operands)):
-        raise NotProvedError("it asks whether a container holds a tensor")
+        raise NotProvedError("it tests whether a container holds a tensor")
 
 
 def _holds_tensor(p: Provenance) -> bool:

@@ -60,7 +60,7 @@ def get_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     facts.need(p)
     is_iterator = p.kind is Kind.OUTSIDE and hasattr(type(p.value), "__next__")
     if p.kind in (Kind.OPAQUE, Kind.NUMBER) or is_iterator:
-        raise NotProvedError("it goes through an iterator or an object that nobody knows")
+        raise NotProvedError("it iterates over an object of unknown origin")
     guard_content(facts, p)
     iterator = Provenance(Kind.FRESH, tainted=p.tainted)
     s.stack.append(iterator)
@@ -71,7 +71,7 @@ def get_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def advance_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     iterator = s.stack[-1]
     if iterator.kind is Kind.OUTSIDE:
-        raise NotProvedError("it advances an iterator from outside")
+        raise NotProvedError("it advances an iterator from outside the step")
     item = Provenance(Kind.PLAIN, tainted=iterator.tainted)
     s.call = CallState(item, runs_code=True, keeps_slot=True)
     ends = loop_ends(s.instructions, i.argval)
@@ -202,7 +202,7 @@ def call_with_stars(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         s.stack.append(invoke(facts, frame, s, callee, args.items, {}))
         return
     if args.tainted or (named is not None and named.tainted):
-        raise NotProvedError("it hands on numbers of tensors by * or **")
+        raise NotProvedError("it passes numbers from tensors through * or **")
     positional = args.items or [Provenance(Kind.FRESH, type=tuple)]
     result = invoke(facts, frame, s, callee, positional, {})
     if s.call is not None and s.call.bind is not None:

@@ -128,7 +128,7 @@ def _find_unseen_write(facts: Facts, store: Store, path: str) -> str:
     if p is None or p.tainted or p.value is UNKNOWN:
         return facts.proof.depends_on(path)
     if not same_plain(store.read_now(), p.value):
-        return f"{facts.proof.describe(path)} changed during the call, nobody knows how"
+        return f"{facts.proof.describe(path)} changed during the call in an unknown way"
     return ""
 
 

@@ -45,7 +45,7 @@ def store(
     if target.kind is Kind.ARGUMENT:
         raise NotProvedError(CHANGES_ARGUMENT)
     if target.kind is not Kind.OUTSIDE:
-        raise NotProvedError(f"it writes {text} of an object that nobody knows")
+        raise NotProvedError(f"it writes {text} of an object of unknown origin")
     facts.need(target)
     _check_target(facts, target.value, key, text, item)
     owner = target.value.__dict__ if isinstance(target.value, types.ModuleType) else target.value
@@ -65,9 +65,9 @@ def _check_target(facts: Facts, x: Any, key: Any, text: str, item: bool) -> None
     kind = type(x)
     if item:
         if kind not in (list, dict, OrderedDict):
-            raise NotProvedError(f"it writes an entry of a {kind.__name__} from outside")
+            raise NotProvedError(f"it writes an entry of a {kind.__name__} from outside the step")
         if not is_plain(key):
-            raise NotProvedError("it writes under a key that nobody knows")
+            raise NotProvedError("it writes to a key of unknown origin")
         return
     on_class = next((c.__dict__[key] for c in kind.__mro__ if key in c.__dict__), None)
     setter: Any = kind.__setattr__
@@ -75,7 +75,7 @@ def _check_target(facts: Facts, x: Any, key: Any, text: str, item: bool) -> None
     if not usual or hasattr(type(on_class), "__set__"):
         raise NotProvedError(f"writing {kind.__name__}{text} runs code")
     if isinstance(x, Module) and any(key in x.__dict__[name] for name in _MEMBERS):
-        raise NotProvedError(f"it gives a module another member {key}")
+        raise NotProvedError(f"it replaces the member {key} of a module")
     if not isinstance(x, types.ModuleType):
         facts.guard_lookup(kind, "__setattr__", key)
 
@@ -102,7 +102,7 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
         facts.need(value)
     elif value.kind not in (Kind.TENSOR, Kind.FRESH):
         where = facts.proof.describe(path)
-        raise NotProvedError(f"it puts an object that nobody knows into {where}")
+        raise NotProvedError(f"it stores an object of unknown origin in {where}")
     facts.writes[key] = value
     if was_needed and before is not None and before.value is not value.value:
         raise NotProvedError(facts.proof.depends_on(path))

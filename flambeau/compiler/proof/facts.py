@@ -49,7 +49,7 @@ class Facts(Guarding):
     def read(self, key: Any, path: str, x: Any) -> Provenance:
         """Return the provenance of the object at an outside place; guard that it stays the same."""
         if (key[0], "length") in self.writes:
-            raise NotProvedError("it looks at a list that it appends to")
+            raise NotProvedError("it reads a list that it appends to")
         if key[0] in self.performed:
             raise NotProvedError(f"it reads {self.proof.describe(path)} after a scheduler's step")
         earlier = self.writes.get(key) or self.reads.get(key)
@@ -57,7 +57,7 @@ class Facts(Guarding):
             same = earlier.value is x or earlier.value is UNKNOWN
             if not same and not (is_plain(x) and earlier.value == x):
                 name = self.proof.describe(path)
-                raise NotProvedError(f"{name} changed during the call, nobody knows how")
+                raise NotProvedError(f"{name} changed during the call in an unknown way")
             return earlier
         if is_plain(x):
             guard = self.guard(path, Test.VALUE, x, needed=False)
@@ -253,5 +253,5 @@ def _is_of_known(known: dict[int, Provenance], x: Any) -> bool:
 def refuse_finalizer(facts: Facts, kind: type) -> None:
     """Refuse a class with `__del__`, which runs at a time that no opcode shows."""
     if any("__del__" in c.__dict__ for c in kind.__mro__):
-        raise NotProvedError(f"{kind.__name__} runs code when its object dies")
+        raise NotProvedError(f"{kind.__name__} runs code when an instance is destroyed")
     facts.guard_lookup(kind, "__del__")

@@ -164,7 +164,7 @@ def unpack_sequence(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     if p.kind is Kind.OUTSIDE:
         guard_content(facts, p)
     elif p.kind not in (Kind.PLAIN, Kind.FRESH, Kind.ARGUMENT):
-        raise NotProvedError("it unpacks what nobody knows")
+        raise NotProvedError("it unpacks an object of unknown origin")
     facts.need(p)
     parts = [load_entry(facts, s, p, Provenance(Kind.PLAIN, at)) for at in range(i.arg)]
     s.stack += parts[::-1]
@@ -174,7 +174,7 @@ def unpack_sequence(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def unpack_with_star(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     p = s.stack.pop()
     if p.kind in (Kind.OPAQUE, Kind.NUMBER):
-        raise NotProvedError("it unpacks what nobody knows")
+        raise NotProvedError("it unpacks an object of unknown origin")
     guard_content(facts, p)
     facts.need(p)
     kind = Kind.TENSOR if p.kind is Kind.TENSOR else Kind.PLAIN
@@ -189,7 +189,7 @@ def delete(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     operands = s.pop(2 if i.opname == "DELETE_SUBSCR" else 1)
     facts.need(*operands)
     if operands[0].kind is not Kind.FRESH:
-        raise NotProvedError("it deletes a part of an object from outside")
+        raise NotProvedError("it deletes part of an object from outside the step")
     operands[0].parts = None
 
 
@@ -225,7 +225,8 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         s.stack.append(_compute(a, b, symbol))
         return
     if symbol.endswith("=") and a.kind in (Kind.OUTSIDE, Kind.ARGUMENT):
-        raise NotProvedError(f"{symbol} may write to a {type(a.value).__name__} from outside")
+        kind = type(a.value).__name__
+        raise NotProvedError(f"{symbol} may write to a {kind} from outside the step")
     result = apply_operator(facts, s, [a, b], symbol)
     if _joins_containers(a, b, symbol, result):
         s.stack.append(result)
@@ -334,7 +335,7 @@ def is_same_object(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def _guard_sameness(facts: Facts, a: Provenance, b: Provenance) -> None:
     """Guard whether two outside tensors are the same object; refuse argument containers."""
     if Kind.ARGUMENT in (a.kind, b.kind) and Kind.PLAIN not in (a.kind, b.kind):
-        raise NotProvedError("it asks whether an argument is the same object as another")
+        raise NotProvedError("it tests whether two arguments are the same object")
     if a.kind is b.kind is Kind.TENSOR and a.path and b.path:
         facts.guard(f"({a.path} is {b.path})", Test.IDENTITY, a.value is b.value)
 

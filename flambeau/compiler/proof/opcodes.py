@@ -41,7 +41,7 @@ def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
     if p.kind in (Kind.NUMBER, Kind.TENSOR) or (p.tainted and p.kind is Kind.PLAIN):
         raise depends_on_values("what it does")
     if p.kind is Kind.OPAQUE:
-        raise NotProvedError("what it does depends on an object that nobody knows")
+        raise NotProvedError("its result depends on an object of unknown origin")
     if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT):
         _guard_truth(facts, p)
 
@@ -68,7 +68,7 @@ def apply_operator(
     slot = Provenance(Kind.PLAIN, tainted=tainted)
     if any(p.kind is Kind.TENSOR for p in operands):
         if any(p.kind is Kind.OUTSIDE for p in operands):
-            raise NotProvedError(f"{symbol} of a tensor and an object from outside")
+            raise NotProvedError(f"{symbol} of a tensor and an object from outside the step")
         if tainted:
             raise depends_on_values("an operator gets a number that")
         slot = Provenance(Kind.TENSOR)

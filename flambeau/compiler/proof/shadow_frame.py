@@ -92,7 +92,7 @@ class ShadowFrame:
                 del self.stack[entry.depth :]
                 self.stack += [exception_slot() for _ in range(entry.lasti + 1)]
                 return
-        raise NotProvedError("control went another way than the watcher expects")
+        raise NotProvedError("control flow differs from what the watcher predicted")
 
     def cleans_up(self) -> bool:
         """Whether user code handles an exception raised at the last instruction, as it would if a

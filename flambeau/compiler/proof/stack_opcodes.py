@@ -122,7 +122,7 @@ def load_cell_content(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     if variable.cell is not None and x is not UNKNOWN:
         variable.content = facts.read((id(variable.cell), ""), variable.path, x)
     if variable.content is None:
-        raise NotProvedError(f"{i.argval} is a variable that nobody knows")
+        raise NotProvedError(f"the variable {i.argval} has an unknown origin")
     if x is not UNKNOWN:
         variable.content = facts.resolve(variable.content, x)
     s.stack.append(variable.content)
@@ -235,7 +235,7 @@ def add_to_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     if i.opname.endswith(("EXTEND", "UPDATE", "MERGE")):
         for p in operands:
             if p.kind is Kind.OPAQUE or (p.kind is Kind.OUTSIDE and hasattr(p.value, "__next__")):
-                raise NotProvedError("it takes apart what nobody knows")
+                raise NotProvedError("it unpacks an object of unknown origin")
             guard_content(facts, p)
     target = s.stack[-i.arg]
     target.tainted |= any(p.tainted for p in operands)

@@ -34,7 +34,7 @@ class Store:
         now, p = self.read_now(), self.values[-1] if self.values else None
         if self.place.key is None:
             if len(now) != len(self.values):
-                raise NotProvedError(f"it changes {self.path} in ways that nobody knows")
+                raise NotProvedError(f"it changes {self.path} in an unknown way")
             return [replace_numbers(x, p, is_strict)
                     for x, p in zip(now, self.values, strict=True)]
         if self.adds_up:
@@ -60,7 +60,7 @@ class Store:
 def _sum(total: Any, amounts: list[Any]) -> Any:
     for amount in amounts:
         if amount.__class__ not in (Read, int, float):
-            raise NotProvedError("it counts by what nobody knows")
+            raise NotProvedError("it adds a number of unknown origin")
         total = Read("+", total, amount)
     return total
 

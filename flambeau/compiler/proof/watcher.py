@@ -188,7 +188,7 @@ class Watcher:
             return None
         name = frame.f_code.co_name
         if name in UNGUARDED and not self.proof.refusals:
-            self._refuse_at(frame.f_back, f"it reads {name} of a tensor, which no guard looks at")
+            self._refuse_at(frame.f_back, f"it reads {name} of a tensor, which no guard covers")
             return None
         if name in READS_VALUES and above.call.name != name:
             above.call.taints = True

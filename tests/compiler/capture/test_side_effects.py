@@ -266,7 +266,7 @@ def test_programs_count(step: Any, count: Callable) -> None:
 
 @pytest.mark.parametrize(("step", "why", "count"), [
     (count_of_class, "runs code", lambda: Meter.total),
-    (take_away, "list.pop writes to a list from outside", lambda: 20 - len(METER.history)),
+    (take_away, "list.pop writes to a list from outside the step", lambda: 20 - len(METER.history)),
 ])
 def test_other_changes_keep_the_step_s_python(step: Any, why: str, count: Callable) -> None:
     if step is take_away:

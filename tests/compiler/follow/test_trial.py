@@ -68,7 +68,7 @@ def test_a_step_too_small_to_gain_is_eager_after_its_trial() -> None:
     assert counts == list(range(40))
     text = compiled.explain()
     assert "stays eager: following its calls does not pay, as a followed call takes" in text
-    assert "on every call, because list.append writes to a list from outside" in text
+    assert "on every call, because list.append writes to a list from outside the step" in text
 
 
 def test_where_it_pays_calls_are_followed(monkeypatch) -> None:
@@ -133,6 +133,6 @@ def test_an_argument_that_is_another_at_each_call_is_followed() -> None:
 def test_fullgraph_raises_where_python_cannot_be_skipped() -> None:
     step, _ = counting()
     compiled = torch.compile(step, mode="now", fullgraph=True)
-    with pytest.raises(RuntimeError, match="list.append writes to a list from outside"):
+    with pytest.raises(RuntimeError, match="list.append writes to a list from outside the step"):
         for _ in range(4):
             compiled(torch.ones(4))
