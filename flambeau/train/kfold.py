@@ -30,7 +30,7 @@ class KFold:
 
     def __init__(self, k: int = 5, *, shuffle: bool = True, seed: int = 0) -> None:
         if k < 2:
-            raise ValueError(f"KFold: there are at least 2 parts, not {k}")
+            raise ValueError(f"KFold: k must be at least 2, not {k}")
         self.k, self.shuffle, self.seed = k, shuffle, seed
 
     def split(
@@ -144,7 +144,7 @@ def cross_validate(
     (3, ['loss', 'valid_loss'])
     """
     if not callable(make):
-        raise TypeError("cross_validate takes a function that makes a trainer, not a "
+        raise TypeError("cross_validate takes a function that creates a trainer, not a "
                         f"{type(make).__name__}: every fold begins with a new one")
     if is_loader(data):
         raise TypeError("cross_validate takes a dataset or arrays: a loader cannot be split")
@@ -163,8 +163,9 @@ def cross_validate(
             manual_seed(seed + number)
         trainer = make(number) if _takes_one(make) else make()
         if any(trainer.net is other.net for other in folds.trainers if other.net is not None):
-            raise ValueError(f"cross_validate: in fold {number} make gave the net of another fold, "
-                             "which has seen this one's validation: make a new one")
+            raise ValueError(f"cross_validate: in fold {number} make returned the network of "
+                             "another "
+                             "fold, which has seen this fold's validation data: create a new one")
         if resume is not None:
             options["resume"] = Path(resume) / f"fold-{number}"
         rows = trainer.fit(Subset(whole, training), Subset(whole, validation), epochs, **options)

@@ -227,7 +227,7 @@ class Trainer(Loop):
             data, valid = (data, valid), None
         if validation_split is not None:
             if valid is not None:
-                raise ValueError("give valid or validation_split, not both")
+                raise ValueError("pass valid or validation_split, not both")
             data, valid = set_aside(data, validation_split)
         if fast:
             limit, epochs = 1, 1
@@ -245,7 +245,7 @@ class Trainer(Loop):
         callbacks = listed(callbacks)
         attached = [*callbacks, *(handle.function for handle in self.handlers.handles)]
         if validate_every is not None and self._valid_data is None:
-            raise ValueError("validate_every needs data to validate with: valid=...")
+            raise ValueError("validate_every needs validation data: valid=...")
         from .callbacks.fit_options import callbacks_of_options
 
         callbacks += callbacks_of_options(attached, progress, max_steps, validate_every)
@@ -414,7 +414,7 @@ class Trainer(Loop):
             except TypeError as error:
                 if several:
                     error.add_note(f"predict took all {len(data)} arrays for inputs of the net: "
-                                   "predict(x) leaves the target out")
+                                   "predict(x) takes no target")
                 raise
         if not outputs:
             raise ValueError("predict: there were no batches")

@@ -33,7 +33,7 @@ def generator(run):
      (EarlyStopping("loss"), "list of callbacks, got EarlyStopping"),
      (None, "list of callbacks, got NoneType"),
      ([generator(None)], "give the generator function generator itself"),
-     ([None], "NoneType is no callback"), ([EarlyStopping], "is a class: use EarlyStopping")],
+     ([None], "NoneType is not a callback"), ([EarlyStopping], "is a class: use EarlyStopping")],
 )
 def test_callbacks(callbacks, message):
     with pytest.raises(TypeError, match=message):
@@ -62,7 +62,7 @@ def test_a_step_of_ones_own_takes_a_single_array():
 def test_sizes():
     with pytest.raises(ValueError, match="batch_size"):
         make_trainer().fit((X, Y), batch_size=0)
-    with pytest.raises(ValueError, match="clip_norm is above 0, got -1"):
+    with pytest.raises(ValueError, match="clip_norm must be positive, got -1"):
         make_trainer(clip_norm=-1)
     with pytest.raises(ValueError, match="ReLU has no trainable parameters"):
         Trainer(nn.ReLU(), "sgd", "mse")
@@ -160,7 +160,7 @@ def test_a_folder_that_is_a_file(tmp_path, resume):
      lambda t: t.fit((X, Y), (X.numpy(),))],
 )
 def test_arrays_without_a_target(work):
-    with pytest.raises(ValueError, match=r"(evaluate|valid): arrays are given .* \(x, y\)"):
+    with pytest.raises(ValueError, match=r"(evaluate|valid): pass arrays as .* \(x, y\)"):
         work(make_trainer())
 
 
@@ -203,7 +203,7 @@ def test_a_schedule_of_another_optimiser():
     trainer = make_trainer()
     other = torch.optim.SGD(trainer.net.parameters(), lr=0.1)
     for schedule in (Schedule(StepLR(other, 1)), Schedule(lambda optimizer: StepLR(other, 1))):
-        with pytest.raises(ValueError, match="the StepLR is of an optimiser that is not the run's"):
+        with pytest.raises(ValueError, match="the StepLR belongs to another optimizer"):
             trainer.fit((X, Y), callbacks=[schedule])
     assert trainer.state.step == 0
 
@@ -230,13 +230,13 @@ def test_the_state_of_another_optimiser():
 
 
 def test_kinds_of_progress():
-    with pytest.raises(ValueError, match="progress is one of .*, not 'tqmd'"):
+    with pytest.raises(ValueError, match="progress must be one of .*, not 'tqmd'"):
         Progress("tqmd")
 
 
 @pytest.mark.parametrize("every", ["runs", 0, 1.5, True])
 def test_every_of_loggers(every):
-    with pytest.raises(ValueError, match="CSVLogger: every counts steps, from 1 on, not"):
+    with pytest.raises(ValueError, match="CSVLogger: every must be at least 1 step, not"):
         CSVLogger("log.csv", every)
 
 

@@ -67,7 +67,7 @@ def test_which_way_is_better():
     assert watched("reward", [1, 2, 3], EarlyStopping("reward", 1, mode="max")) == 3
     with pytest.raises(ValueError, match="'reward' is better is not known"):
         watched("reward", [1, 2, 3], EarlyStopping("reward", 1))
-    with pytest.raises(ValueError, match="mode is"):
+    with pytest.raises(ValueError, match="mode must be"):
         EarlyStopping(mode="higher")
 
     class Odd(type(make(metrics="mae").metrics["mae"])):
@@ -159,11 +159,11 @@ def test_plateau():
 
 
 def test_bad_schedules():
-    with pytest.raises(ValueError, match="when is 'epoch', 'step' or an event"):
+    with pytest.raises(ValueError, match="when must be 'epoch', 'step' or an event"):
         Schedule(lambda o: o, "batch")
     with pytest.raises(TypeError, match="takes a scheduler"):
         Schedule(3)
-    with pytest.raises(TypeError, match="gave SGD, no scheduler"):
+    with pytest.raises(TypeError, match="returned SGD, no scheduler"):
         fit(make(), callbacks=[Schedule(lambda o: o)])
 
 
@@ -197,7 +197,7 @@ def test_lr_finder_puts_everything_back():
     assert len(finding.rates) < 60  # it diverged
     assert finding.suggestion is None or 1e-3 < finding.suggestion < 10
     assert "learning rate" in finding.plot().svg()
-    with pytest.raises(ValueError, match="rates rise"):
+    with pytest.raises(ValueError, match="expected 0 < low < high"):
         LRFinder(low=1, high=0.1)
 
 
@@ -297,7 +297,7 @@ def test_freeze():
     assert [p.requires_grad for p in trainer.net.parameters()] == [True, True, True, False]
     with pytest.raises(ValueError, match=r"no parameter is called 'o'.*There are: 0, 1, 2, 0\.w"):
         fit(trainer, callbacks=[Freeze("o")])
-    with pytest.raises(ValueError, match="start before until"):
+    with pytest.raises(ValueError, match="expected 1 <= start < until"):
         Freeze("0", start=3, until=3)
     with pytest.raises(TypeError, match="takes names"):
         Freeze(0)

@@ -424,7 +424,7 @@ def test_a_number_that_is_never_there(tmp_path):
     "options", [{"best": 0}, {"steps": 0}, {"epochs": 1.5}, {"minutes": 0}, {"mode": "most"}]
 )
 def test_bad_options(options, tmp_path):
-    with pytest.raises(ValueError, match="Checkpoint:|mode is"):
+    with pytest.raises(ValueError, match="Checkpoint:|mode must be"):
         Checkpoint(tmp_path, monitor="loss", **options)
 
 
@@ -468,5 +468,5 @@ def test_a_url_is_a_folder_that_fsspec_knows() -> None:
     assert [row["loss"] for row in history] == [row["loss"] for row in whole]
     resumed.save("memory://checkpoints/other.pt")
     make().load("memory://checkpoints/other.pt")
-    with pytest.raises(ValueError, match="plot=True needs a folder of this machine"):
+    with pytest.raises(ValueError, match="plot=True needs a local folder"):
         Checkpoint(url, plot=True)

@@ -123,5 +123,5 @@ def test_events_of_ones_own():
 def test_the_filter_may_have_ignites_name():
     event = epoch.end(event_filter=lambda run, n: n % 2 == 1, after=1)
     assert [n for n in range(1, 8) if event.predicate(None, n)] == [3, 5, 7]
-    with pytest.raises(TypeError, match="filtered by a function"):
+    with pytest.raises(TypeError, match="filter must be a function"):
         epoch.end(event_filter=3)

@@ -104,7 +104,7 @@ def test_validation_every_few_steps() -> None:
     assert [loss is None for loss in losses] == [True, False, False, False, False]
     assert losses[1] != losses[3]
     assert run.net.training
-    with pytest.raises(ValueError, match="needs data to validate with"):
+    with pytest.raises(ValueError, match="needs validation data"):
         trainer().fit((X, Y), validate_every=2)
 
 

@@ -83,7 +83,7 @@ def test_a_fold_goes_on_where_it_was(tmp_path):
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="at least 2 parts"):
+    with pytest.raises(ValueError, match="must be at least 2"):
         KFold(1)
     with pytest.raises(ValueError, match="3 samples make no 5 folds"):
         list(KFold(5).split(3))
@@ -95,13 +95,13 @@ def test_bad_input():
         list(KFold(2).split(4, groups=[1, 1, 1, 1], labels=[1, 1, 1, 1]))
     with pytest.raises(TypeError, match="a loader cannot be split"):
         cross_validate(make, [(X, Y)])
-    with pytest.raises(TypeError, match="a function that makes a trainer, not a Trainer"):
+    with pytest.raises(TypeError, match="a function that creates a trainer, not a Trainer"):
         cross_validate(make(), (X, Y))
 
 
 def test_every_fold_has_a_net_of_its_own():
     shared, net = make(), nn.Linear(3, 2)
-    with pytest.raises(ValueError, match="make gave the net of another fold"):
+    with pytest.raises(ValueError, match="make returned the network of another fold"):
         cross_validate(lambda: shared, (X, Y), 2)
-    with pytest.raises(ValueError, match="make gave the net of another fold"):
+    with pytest.raises(ValueError, match="make returned the network of another fold"):
         cross_validate(lambda: Trainer(net, "sgd", "cross_entropy", compile=False), (X, Y), 2)

@@ -217,7 +217,7 @@ def test_loggers_close_when_the_run_fails(tmp_path):
     with pytest.raises(ZeroDivisionError):
         run.run([1])
     assert noted.calls == ["open", "ZeroDivisionError('division by zero')", "close"]
-    with pytest.raises(ValueError, match="every counts steps, from 1 on"):
+    with pytest.raises(ValueError, match="every must be at least 1 step"):
         Logger(every=0)
 
 

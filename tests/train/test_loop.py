@@ -28,7 +28,7 @@ def test_step_with_and_without_the_run():
 
     third.run([4])
     assert third.state.output == -4
-    with pytest.raises(RuntimeError, match="there is no step"):
+    with pytest.raises(RuntimeError, match="the loop has no step"):
         Loop().run([1])
     with pytest.raises(TypeError, match="a step takes"):
         Loop(lambda: None)
@@ -54,10 +54,11 @@ def test_no_batches():
         loop.run([])
     with pytest.raises(ValueError, match="there were no batches"):
         loop.run(x for x in ())
-    with pytest.raises(ValueError, match="epoch 2: there were no batches: an iterator serves once"):
+    with pytest.raises(ValueError, match="epoch 2: there were no batches: an iterator can be "
+                                         "consumed only once"):
         loop.run(iter([1, 2]), epochs=2)
     for epochs in (-1, 1.5, True):
-        with pytest.raises(ValueError, match="epochs is a whole number"):
+        with pytest.raises(ValueError, match="epochs must be a non-negative integer"):
             loop.run([1], epochs=epochs)
     assert loop.run([1], epochs=0) == []
 
@@ -112,7 +113,7 @@ def test_callbacks_of_one_run():
 
 def test_one_run_at_a_time():
     loop = Loop(lambda run, batch: run.run([1]))
-    with pytest.raises(RuntimeError, match="under way"):
+    with pytest.raises(RuntimeError, match="already running"):
         loop.run([0])
 
 

@@ -85,7 +85,7 @@ def test_methods_that_are_none():
     loop = Loop(lambda batch: None)
     with pytest.raises(ValueError, match=r"C\.on_epoch_ends names no event.*'on_epoch_end'"):
         loop.use(type("C", (), {"on_epoch_ends": lambda self: None})())
-    with pytest.raises(TypeError, match="is no callback"):
+    with pytest.raises(TypeError, match="is not a callback"):
         loop.use(object())
     with pytest.raises(TypeError, match="is a class"):
         loop.use(Loop)

@@ -118,7 +118,7 @@ def test_what_fits(monkeypatch):
     assert type(bar_for(None, stream)) is TerminalBar
     monkeypatch.setenv("TERM", "dumb")
     assert type(bar_for(None, stream)) is LogLines
-    with pytest.raises(ValueError, match="is one of log"):
+    with pytest.raises(ValueError, match="must be one of log"):
         bar_for("fancy", stream)
 
 

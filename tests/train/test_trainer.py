@@ -159,7 +159,7 @@ def test_gradients_accumulate():
         large.train_on_batch(X[10:15], Y[10:15])
     assert updates == [2, 3, 5, 6]
     assert torch.allclose(weights(small), weights(large), atol=1e-6)
-    with pytest.raises(ValueError, match="accumulate counts batches"):
+    with pytest.raises(ValueError, match="accumulate must be at least 1 batch"):
         make(accumulate=0)
 
 
@@ -184,7 +184,7 @@ def test_precision(precision):
     assert set(seen) == {getattr(torch, str(precision).removeprefix("torch."))}
     assert rows[-1]["loss"] < rows[0]["loss"]
     assert trainer.net[0].weight.dtype is torch.float32
-    with pytest.raises(ValueError, match="precision is"):
+    with pytest.raises(ValueError, match="precision must be"):
         make(precision="int8")
 
 
@@ -465,7 +465,7 @@ def test_nothing_to_train():
         Trainer(net, make().optimizer, "mse").fit((X, Y))
     other = make()
     other.optimizer = torch.optim.SGD(make().net.parameters(), lr=0.1)
-    unchanged(other, "none of the optimiser's parameters belongs to trainer.net")
+    unchanged(other, "none of the optimizer's parameters belongs to trainer.net")
 
 
 def test_loss_that_is_no_scalar():
@@ -488,7 +488,7 @@ def test_parts_that_are_missing_or_wrong():
             trainer.fit((X, Y))
     with pytest.raises(TypeError, match=r"net is a flambeau\.nn\.Module"):
         Trainer(lambda x: x)
-    with pytest.raises(ValueError, match=r"no optimiser 'adm'.*'adam'"):
+    with pytest.raises(ValueError, match=r"no optimizer 'adm'.*'adam'"):
         Trainer(net, "adm")
     with pytest.raises(TypeError, match="optimizer is"):
         Trainer(net, 0.1)

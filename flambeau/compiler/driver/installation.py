@@ -154,5 +154,5 @@ class Installer:
             text = write_explanation(self.specializations, self.fallback, level)
             print(text, file=sys.stderr)
         if pending.bindings.calls and self.policy.is_strict:
-            raise RuntimeError(f"fullgraph=True, but these run as they are: "
+            raise RuntimeError(f"fullgraph=True, but these operators run eagerly: "
                                f"{'; '.join(pending.bindings.calls)}")

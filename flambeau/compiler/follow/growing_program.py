@@ -87,11 +87,11 @@ class GrowingProgram:
         first = programs[0]
         for program in programs:
             if not program.are_wholes or program.target_storages != first.target_storages:
-                raise NoCommonForm("results that are no whole arrays")
+                raise NoCommonForm("results that are views of larger arrays")
             if program.flags:
-                raise NoCommonForm("values that are checked")
+                raise NoCommonForm("value checks")
             if program.graph.writes or len(program.graph.sources) != len(first.graph.sources):
-                raise NoCommonForm("writes, or other arguments")
+                raise NoCommonForm("writes, or different arguments")
             if [c.bound.size for c in program.bindings.checks] != \
                     [c.bound.size for c in first.bindings.checks]:
                 raise NoCommonForm("indices whose bounds depend on the length")

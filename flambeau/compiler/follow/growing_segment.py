@@ -159,7 +159,7 @@ def _lengths(segments: Sequence[Segment]) -> list[int]:
         for extents in zip(*shapes, strict=True):
             if len({*extents}) == len(extents):
                 return [*extents]
-    raise NoCommonForm("no extent of an argument that differs")
+    raise NoCommonForm("no argument extent changes")
 
 
 class _Common:
@@ -178,7 +178,7 @@ class _Common:
                 or first.kind not in (OPERATOR, WRITE, CONSTANT, EMPTY):
             raise NoCommonForm("other events")
         if any(not _same_array(e.array, first.array) for e in events):
-            raise NoCommonForm("other constants")
+            raise NoCommonForm("different constants")
         result = {}
         for name in ("args", "kwargs", "results"):
             form = self.common([getattr(e, name) for e in events])
@@ -186,7 +186,7 @@ class _Common:
                 result[name] = form
         operator = first.operator
         if result and operator is not None and not operator.extents_follow:
-            raise NoCommonForm(f"{operator.name} gives extents by a rule of its own")
+            raise NoCommonForm(f"{operator.name} computes extents in an unsupported way")
         return result
 
     def memory(self, memories: Sequence[Memory], is_outside: bool) -> dict[str, Form]:
@@ -197,7 +197,7 @@ class _Common:
                for m in memories):
             raise NoCommonForm("other memory")
         if (first.kind != INTERNAL or is_outside) and any(m.written for m in memories):
-            raise NoCommonForm("writes to memory from outside")
+            raise NoCommonForm("writes to memory from outside the step")
         result = {}
         for name in ("whole", "first"):
             form = self.common([getattr(m, name) for m in memories])
@@ -209,16 +209,16 @@ class _Common:
         """Return source for composite calls whose plain arguments depend on the length."""
         first = every[0]
         if any(calls.keys() != first.keys() for calls in every):
-            raise NoCommonForm("other functions")
+            raise NoCommonForm("different functions")
         result = {}
         for at, here in first.items():
             several = [calls[at] for calls in every]
             if any(len(calls) != len(here) for calls in several):
-                raise NoCommonForm("other functions")
+                raise NoCommonForm("different functions")
             parts = []
             for entries in zip(*several, strict=True):
                 if any(hook is not entries[0][0] for hook, _ in entries):
-                    raise NoCommonForm("other functions")
+                    raise NoCommonForm("different functions")
                 parts.append((entries[0][0], self.common([key for _, key in entries])))
             if any(isinstance(form, Form) for _, form in parts):
                 text = ", ".join(f"({self._text(hook)}, {self._text(key)})" for hook, key in parts)
@@ -230,7 +230,7 @@ class _Common:
         first = items[0]
         kind = first.__class__
         if any(item.__class__ is not kind for item in items):
-            raise NoCommonForm("other arguments")
+            raise NoCommonForm("different arguments")
         if kind is Value:
             return self._value(items)
         if kind is int:
@@ -239,7 +239,7 @@ class _Common:
             return self._several(items, kind)
         if kind is dict:
             if any([*item] != [*first] for item in items):
-                raise NoCommonForm("other arguments")
+                raise NoCommonForm("different arguments")
             form = self._several([tuple(item.values()) for item in items], tuple)
             if not isinstance(form, Form):
                 return first
@@ -248,7 +248,7 @@ class _Common:
             form = self._several([(s.start, s.stop, s.step) for s in items], tuple)
             return Form(f"slice(*{form.text})") if isinstance(form, Form) else first
         if any(item is not first and not _same(item, first) for item in items):
-            raise NoCommonForm("other arguments")
+            raise NoCommonForm("different arguments")
         return first
 
     def _number(self, items: Sequence[int], degree: int) -> Any:
@@ -261,7 +261,7 @@ class _Common:
 
     def _several(self, items: Sequence[Any], kind: type) -> Any:
         if len({len(item) for item in items}) > 1:
-            raise NoCommonForm("another number of arguments")
+            raise NoCommonForm("a different number of arguments")
         parts = [self.common(each) for each in zip(*items, strict=True)]
         forms = [(i, part) for i, part in enumerate(parts) if isinstance(part, Form)]
         if not forms:
@@ -281,7 +281,7 @@ class _Common:
             return first
         if any(v.storage != first.storage or v.dtype != first.dtype
                or len(v.shape) != len(first.shape) for v in items):
-            raise NoCommonForm("other windows")
+            raise NoCommonForm("different windows")
         offset = fit(self.lengths, [v.offset for v in items])
         shape = [fit(self.lengths, each, 1) for each in zip(*(v.shape for v in items), strict=True)]
         strides = [fit(self.lengths, each)
@@ -289,7 +289,7 @@ class _Common:
         for k, extent in enumerate(shape):
             if isinstance(extent, Polynomial):
                 if extent.slope < 1 or min(v.shape[k] for v in items) < MIN_EXTENT:
-                    raise NoCommonForm("extents that shrink, or of one")
+                    raise NoCommonForm("extents that shrink or equal one")
                 self.least = max(self.least, -((extent.base - MIN_EXTENT) // extent.slope))
         text = (f"Value({first.storage}, {_source(offset)}, {_sources(shape)}, "
                 f"{_sources(strides)}, {self.source.name(first.dtype)})")

@@ -116,7 +116,7 @@ class SegmentRecorder(Recorder):
     def add(self, kind: str, **parts: Any) -> Event:
         """Append an event."""
         if kind in (CALL, WINDOW):
-            self.problem(f"{getattr(parts.get('function'), '__name__', kind)} is called as it is")
+            self.problem(f"{getattr(parts.get('function'), '__name__', kind)} is called eagerly")
         return super().add(kind, **parts)
 
     def result(self, operator: Operator, refs: tuple, bound: tuple, result: Any) -> None:

@@ -132,7 +132,7 @@ def add_operator(graph: Functionalization, event: Event) -> None:
             result: Any = lower(operator, args, {})
         result = result if isinstance(result, tuple) else (result,)
         if len(result) != len(event.results) + len(targets):
-            raise NotLowered(operator, "lowered to another number of results")
+            raise NotLowered(operator, "lowered to a different number of results")
         for value, node in zip((*event.results, *targets), result, strict=True):
             _check(operator, value, node)
         graph.require(required)

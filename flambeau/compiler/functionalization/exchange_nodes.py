@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def add_exchange(graph: Functionalization, event: Event) -> None:
     """Pack the tensors into flat arrays, exchange these, and unpack the results."""
     if graph.trace.backward is not None:
-        raise Unfit("it communicates with other processes, and returns a tensor through which "
-                    "backward goes on", event.line)
+        raise Unfit("it communicates with other processes and returns a tensor that requires grad",
+                    event.line)
     exchange, scale = event.function, event.kwargs["scale"]
     flat = [
         concat([_scaled(reshape(graph.read(w), (w.size,)), scale) for w in group], 0)

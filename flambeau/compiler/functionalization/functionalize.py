@@ -75,8 +75,7 @@ class Functionalization:
                     self.indexing += iterate_indexing(results, self.met)
             line = ""
             if self.calls_complex and not self.has_kernels:
-                raise Unfit("all its operators are of complex numbers, and a program would only "
-                            "call them as they are")
+                raise Unfit("all its operators are complex, which a program would call eagerly")
             self.bindings.result = ReturnedValues(self).bind_value(self.trace.result)
             self.bindings.effects = self.trace.effects
             self.bindings.callbacks = self._host_calls()
@@ -98,7 +97,7 @@ class Functionalization:
         """Return the calls to make after the run: schedulers, after their optimizers."""
         for call in self.trace.host_calls:
             if call.updates < count_updates(self.trace, call.optimiser):
-                raise Unfit("a scheduler steps before its optimiser does", call.line)
+                raise Unfit("a scheduler steps before its optimizer", call.line)
         return [call.function for call in self.trace.host_calls]
 
     def _check_values(self, graph: Graph) -> Graph:
@@ -160,7 +159,7 @@ class Functionalization:
             end = start + sum((n - 1) * s for n, s in region.axes) + region.dtype.itemsize
             if start <= low and high <= end:
                 return region
-        raise Untraceable("a window lies outside of the memory that is known")
+        raise Untraceable("a view reaches beyond known memory")
 
     def read(self, window: Value) -> Node:
         """Return the current value of a window; complex numbers as pairs."""
@@ -230,10 +229,10 @@ class Functionalization:
                 self.bindings.grads.append((leaf, None))
                 continue
             if grad.requires_grad:
-                raise Untraceable("a gradient is itself part of a graph")
+                raise Untraceable("a gradient requires grad")
             value = self.trace.value_of(grad._array)
             if value is None or self.trace.storages[value.storage].external:
-                raise Untraceable("a .grad is set to a tensor from outside")
+                raise Untraceable("it sets a .grad to a tensor from outside the step")
             node = self.read(value)
             order = memory_order(value.strides)
             version = self.bindings.grad_versions[len(self.bindings.grads)] = version_of(grad)

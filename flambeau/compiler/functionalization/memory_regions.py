@@ -74,12 +74,12 @@ class Region:
             return
         if window.dtype != self.dtype:
             if window.dtype.itemsize != self.dtype.itemsize:
-                raise Untraceable("memory is written as elements of another size")
+                raise Untraceable("memory is written with a different element size")
             node = bitcast(cast(node, type_of(window.dtype)), type_of(self.dtype))
         node = broadcast_to(cast(node, type_of(self.dtype)), window.shape)
         self.written = True
         if any(s == 0 and n > 1 for n, s in zip(window.shape, window.strides, strict=True)):
-            raise Untraceable("a window whose elements overlap is written")
+            raise Untraceable("it writes to a view whose elements overlap")
         if self._covers_all(window):
             self.node = reshape_node(node, self.shape)
             return
@@ -108,7 +108,7 @@ class Region:
 
     def _read_as(self, window: Value) -> Node:
         if window.dtype.itemsize != self.dtype.itemsize:
-            raise Untraceable("memory is read as elements of another size")
+            raise Untraceable("memory is read with a different element size")
         same = Value(window.storage, window.offset, window.shape, window.strides, self.dtype)
         return bitcast(self.read(same), type_of(window.dtype))
 
@@ -120,7 +120,7 @@ class Region:
         there = window_offsets(window.shape, window.strides, window.offset)
         result = np.searchsorted(here, there)
         if not np.array_equal(here[np.minimum(result, here.size - 1)], there):
-            raise Untraceable("a window goes past the memory that is known")
+            raise Untraceable("a view reaches beyond known memory")
         return result
 
     def _gather(self, window: Value) -> Node:
@@ -262,7 +262,7 @@ def _make_region(windows: list[Value], low: int, high: int, owner: Value | None)
     if len(distinct) == 1 and axes is not None:
         return Region(first.storage, low, axes, first.dtype)  # with gaps between its elements
     if (high - low) % item:
-        raise Untraceable("memory is seen as elements of different sizes")
+        raise Untraceable("memory is viewed with different element sizes")
     return Region(first.storage, low, (((high - low) // item, item),), first.dtype)
 
 

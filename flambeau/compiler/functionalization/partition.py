@@ -48,7 +48,7 @@ class _Split:
         shapes = []
         gradients = (*backward.cotangents, *backward.arrays)
         if any(g is not None and g.dtype.kind == "c" for g in gradients):
-            raise Untraceable("gradients of complex numbers go in or out of it")
+            raise Untraceable("complex gradients enter or leave it")
         for k, (y, g) in enumerate(zip(backward.outputs, backward.cotangents, strict=True)):
             self._add_cotangent(k, g)
             shapes.append((y._array.shape, y._array.dtype))

@@ -67,12 +67,12 @@ class ReturnedValues:
             return bind.ReturnedConstant(entry.outside)
         window = entry.window
         if window is None:
-            raise Untraceable("it returns a tensor on memory that no operator made")
+            raise Untraceable("it returns a tensor whose memory no operator created")
         source = None if entry.source is None else self._bind_tensor(entry.source)
         if not self.graph.trace.storages[window.storage].external:
             memory: Any = self._bind_output(position, window)
         elif entry.requires_grad and not entry.is_leaf:
-            raise Untraceable("it returns a view that is part of the graph")
+            raise Untraceable("it returns a view that requires grad")
         else:
             memory = self._bind_outside_memory(position, window)
         backward = self.graph.trace.backward
@@ -157,7 +157,7 @@ class ReturnedValues:
         if 0 not in region.shape and strides != row_major_byte_strides(
             region.shape, region.dtype.itemsize
         ):
-            raise Untraceable("it returns views of one memory that leave gaps")
+            raise Untraceable("it returns views that cover their memory with gaps")
         owned = array.base is None and array.flags.c_contiguous and array.size == math.prod(
             region.shape)
         if self.crowds[id(region)] < 0:

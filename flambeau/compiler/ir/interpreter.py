@@ -35,7 +35,7 @@ def type_of(dtype: np.dtype) -> Type:
     try:
         return Type(dtype.name)
     except ValueError:
-        raise TypeError(f"the compiler has no elements of dtype {dtype.name}") from None
+        raise TypeError(f"the compiler does not support dtype {dtype.name}") from None
 
 
 def evaluate(graph: Graph, sources: Sequence[Any]) -> tuple[list[Array], list[tuple[int, Array]]]:

@@ -37,7 +37,7 @@ def lower(operator: Operator, args: tuple, kwargs: dict) -> Node | tuple[Node | 
     NotLowered.
     """
     if operator.kind is Kind.COMPOSITE:
-        raise NotLowered(operator, "is made of other operators")
+        raise NotLowered(operator, "is composed of other operators")
     try:
         result, symbols = run_on_symbols(operator, args, kwargs)
         if any(x.written for x in symbols):

@@ -35,7 +35,7 @@ def lowering(*names: str) -> Callable[[Callable], Callable]:
         for name in names:
             operator = OPERATORS.get(name)
             if operator is None:
-                raise TypeError(f"there is no operator {name} to lower")
+                raise TypeError(f"unknown operator {name} to lower")
             if operator in EXPLICIT:
                 raise TypeError(f"operator {name} has two lowerings")
             EXPLICIT[operator] = function

@@ -189,8 +189,7 @@ class BackwardRunner:
         scale = max((max_magnitude(y._array) for y in expected if y._array.size), default=0.0)
         if not all(agree(x._array, y._array, scale) for x, y in zip(result, expected, strict=True)):
             raise RuntimeError(
-                "a compiled function cannot be differentiated twice: what it computes has changed "
-                "since it was called"
+                "a compiled function cannot be differentiated twice: it has changed since the call"
             )
         return result
 

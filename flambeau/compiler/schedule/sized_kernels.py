@@ -51,7 +51,7 @@ class CommonTasks:
         self._memories: dict[tuple[int, ...], Allocation] = {}
         self._plans = plans  # kept alive, as ids of its parts are keys
         if len({len(tasks) for tasks in plans}) > 1:
-            raise NoCommonForm("another number of kernels at some lengths")
+            raise NoCommonForm("a number of kernels that differs between lengths")
         self.tasks = [self._task(tasks) for tasks in zip(*plans, strict=True)]
 
     def work(self, k: int, length: int) -> int:
@@ -62,12 +62,12 @@ class CommonTasks:
     def _task(self, tasks: Sequence[Task]) -> SizedTask:
         kernels = [task.kernel for task in tasks]
         if None in kernels:
-            raise NoCommonForm(f"{tasks[0].name} is called as it is")
+            raise NoCommonForm(f"{tasks[0].name} is called eagerly")
         common = _CommonKernel(self.lengths, self.capacity)
         kernel = common.merge(kernels)
         self.is_bounded = self.is_bounded or common.is_bounded
         if len({len(task.memories) for task in tasks}) > 1:
-            raise NoCommonForm("kernels of other buffers")
+            raise NoCommonForm("kernels of different buffers")
         memories = [self._memory(each)
                     for each in zip(*(task.memories for task in tasks), strict=True)]
         starts = [fit(self.lengths, each)
@@ -85,14 +85,14 @@ class CommonTasks:
         first = memories[0]
         if any((m.home, m.type, m.index) != (first.home, first.type, first.index)
                for m in memories):
-            raise NoCommonForm("kernels on other memory")
+            raise NoCommonForm("kernels on different memory")
         if first.home is Home.CONSTANT and any(
             m.value.shape != first.value.shape or (m.value != first.value).any() for m in memories
         ):
             raise NoCommonForm("numbers that depend on the length")
         size = fit(self.lengths, [m.elements for m in memories])
         if isinstance(size, Polynomial) and min(size.slope, size.square) < 0:
-            raise NoCommonForm("memory that is smaller in longer steps")
+            raise NoCommonForm("memory that shrinks as the length grows")
         result = Allocation(first.home, first.type, first.elements, first.index, first.value,
                             first.name)
         self._memories[key], self.elements[id(result)] = result, size
@@ -121,17 +121,17 @@ class _CommonKernel:
         first = items[0]
         kind = first.__class__
         if any(item.__class__ is not kind for item in items):
-            raise NoCommonForm("statements of another kind at some lengths")
+            raise NoCommonForm("statements that differ between lengths")
         if kind is list or kind is tuple:
             if len({len(item) for item in items}) > 1:
-                raise NoCommonForm("another number of statements at some lengths")
+                raise NoCommonForm("a number of statements that differs between lengths")
             return kind([self._any(each, may_vary) for each in zip(*items, strict=True)])
         if kind is int and may_vary:
             return self._extent(items)
         if is_dataclass(first) and not isinstance(first, Enum):
             return self._node(items)
         if any(item != first for item in items) and kind is not str:  # names may differ
-            raise NoCommonForm(f"{first!r} and others, by the length")
+            raise NoCommonForm(f"{first!r} and others, depending on the length")
         return first
 
     def _extent(self, items: Sequence[int]) -> int | Size:
@@ -176,7 +176,7 @@ class _CommonKernel:
         first = items[0]
         if any((b.type, b.aliased, b.parts) != (first.type, first.aliased, first.parts)
                or (b.local is None) != (first.local is None) for b in items):
-            raise NoCommonForm("kernels of other buffers")
+            raise NoCommonForm("kernels of different buffers")
         local = first.local
         if local is not None:
             form = fit(self.lengths, [b.local or 0 for b in items])

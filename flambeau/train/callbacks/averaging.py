@@ -135,7 +135,8 @@ class SWA(Averaging):
         self, start: int | float = 0.75, *, every: int = 1, evaluate: bool = True, name: str = "SWA"
     ) -> None:
         if start <= 0:
-            raise ValueError(f"SWA: start is an epoch from 1 on, or a share of all, not {start}")
+            raise ValueError(f"SWA: start must be an epoch (from 1) or a fraction of all epochs, "
+                             f"not {start}")
         super().__init__(None, evaluate, name)
         self.start, self.every = start, every
 

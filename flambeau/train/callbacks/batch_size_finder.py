@@ -78,7 +78,7 @@ class BatchSizeFinder:
         self, *, low: int = 1, high: int = 65536, steps: int = 3, share: float = 0.8
     ) -> None:
         if not 1 <= low <= high:
-            raise ValueError(f"BatchSizeFinder: sizes rise from low, at least 1, to high; got "
+            raise ValueError(f"BatchSizeFinder: expected 1 <= low <= high, got "
                              f"{low}, {high}")
         psutil_for("BatchSizeFinder")
         self.low, self.high, self.steps, self.share = low, high, steps, share

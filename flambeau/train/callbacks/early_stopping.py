@@ -42,7 +42,7 @@ class EarlyStopping:
         name: str = "EarlyStopping",
     ) -> None:
         if patience < 1:
-            raise ValueError(f"EarlyStopping: patience counts epochs, from 1 on, not {patience}")
+            raise ValueError(f"EarlyStopping: patience must be at least 1 epoch, not {patience}")
         self.monitor, self.patience, self.name = monitor, patience, name
         self.restore_best = restore_best
         self._monitor = Monitor(monitor, mode, min_delta)

@@ -80,7 +80,7 @@ class Freeze(Holding):
         if not names or not all(isinstance(name, str) for name in names):
             raise TypeError("Freeze takes names of modules or parameters: Freeze('encoder', ...)")
         if start < 1 or (until is not None and until <= start):
-            raise ValueError(f"Freeze: epochs count from 1 on, start before until; got {start}, "
+            raise ValueError(f"Freeze: expected 1 <= start < until, got {start}, "
                              f"{until}")
         super().__init__()
         self.names, self.start, self.until = names, start, until
@@ -117,7 +117,8 @@ class Unfreeze(Holding):
 
     def __init__(self, schedule: Mapping[int, str | tuple[str, ...] | list[str]]) -> None:
         if not schedule or min(schedule) < 1:
-            raise ValueError(f"Unfreeze takes names by epoch, from 1 on, not {schedule!r}")
+            raise ValueError(f"Unfreeze takes a dict from epochs (from 1) to names, not "
+                             f"{schedule!r}")
         super().__init__()
         self.schedule = {
             number: (names,) if isinstance(names, str) else tuple(names)

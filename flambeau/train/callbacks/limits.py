@@ -21,7 +21,7 @@ class StopAfterSteps:
 
     def __init__(self, steps: int) -> None:
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-            raise ValueError(f"max_steps is a number of steps from 1, got {steps!r}")
+            raise ValueError(f"max_steps must be at least 1, got {steps!r}")
         self.steps = steps
 
     def on_train_batch_end(self, run: Any) -> None:
@@ -40,7 +40,7 @@ class ValidateEvery:
 
     def __init__(self, steps: int) -> None:
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-            raise ValueError(f"validate_every is a number of steps from 1, got {steps!r}")
+            raise ValueError(f"validate_every must be at least 1 step, got {steps!r}")
         self.steps = steps
 
     def on_train_batch_end(self, run: Any) -> None:

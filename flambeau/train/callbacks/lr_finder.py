@@ -104,9 +104,9 @@ class LRFinder:
         diverges: float = 4.0,
     ) -> None:
         if not 0 < low < high:
-            raise ValueError(f"LRFinder: rates rise from low, above 0, to high; got {low}, {high}")
+            raise ValueError(f"LRFinder: expected 0 < low < high, got {low}, {high}")
         if steps < 3:
-            raise ValueError(f"LRFinder: a curve has at least 3 steps, not {steps}")
+            raise ValueError(f"LRFinder: a curve needs at least 3 steps, got {steps}")
         self.low, self.high, self.steps = low, high, steps
         self.smooth, self.diverges = smooth, diverges
 

@@ -47,14 +47,14 @@ class Schedule:
         name: str = "Schedule",
     ) -> None:
         if isinstance(when, str) and when not in _EACH:
-            raise ValueError(f"Schedule: when is 'epoch', 'step' or an event, not {when!r}")
+            raise ValueError(f"Schedule: when must be 'epoch', 'step' or an event, not {when!r}")
         if isinstance(scheduler, type):
             name = scheduler.__name__
             raise TypeError(f"Schedule takes a scheduler, not the class {name}: a function of the "
                             f"optimiser, lambda optimizer: {name}(optimizer, ...)")
         if not isinstance(scheduler, LRScheduler) and not callable(scheduler):
-            raise TypeError("Schedule takes a scheduler, or a function of the optimiser that makes "
-                            f"one, not {type(scheduler).__name__}")
+            raise TypeError("Schedule takes a scheduler or a function from an optimizer to a "
+                            f"scheduler, not {type(scheduler).__name__}")
         self.when, self.name, self.monitor = when, name, monitor
         self.make = None if isinstance(scheduler, LRScheduler) else scheduler
         self.scheduler: Any = scheduler if isinstance(scheduler, LRScheduler) else None
@@ -67,7 +67,7 @@ class Schedule:
 
     def _check(self) -> None:
         if isinstance(self.scheduler, ReduceLROnPlateau) and self.monitor is None:
-            raise ValueError("ReduceLROnPlateau looks at a number: Schedule(..., "
+            raise ValueError("ReduceLROnPlateau needs a value to monitor: Schedule(..., "
                              "monitor='valid_loss')")
 
     def on_run_start(self, run: Any) -> None:
@@ -77,8 +77,8 @@ class Schedule:
             self._check()
         stored = list((getattr(run, "optimizers", None) or {}).values())
         if stored and all(self.scheduler.optimizer is not item for item in stored):
-            raise ValueError(f"Schedule: the {type(self.scheduler).__name__} is of an optimiser "
-                             "that is not the run's: make it of trainer.optimizer")
+            raise ValueError(f"Schedule: the {type(self.scheduler).__name__} belongs to "
+                             "another optimizer: create it from trainer.optimizer")
         if run.state.resumed:
             self.scheduler.optimizer._opt_called = True  # in the process before
         when = self.when
@@ -102,7 +102,8 @@ class Schedule:
                     group["lr"] = group.get("initial_lr", group["lr"])
         result = self.make(optimizer, run) if _wants_run(self.make) else self.make(optimizer)
         if not isinstance(result, LRScheduler):
-            raise TypeError(f"Schedule: the function gave {type(result).__name__}, no scheduler")
+            raise TypeError(f"Schedule: the function returned {type(result).__name__}, no "
+                            "scheduler")
         if resumed:
             if self._loaded is not None:
                 result.load_state_dict(self._loaded)

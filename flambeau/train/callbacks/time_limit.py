@@ -32,7 +32,8 @@ def seconds_of(limit: float | str | datetime.timedelta) -> float:
             return float(sum(part * 60**i for i, part in enumerate(reversed(parts))))
         result = _PART.findall(words)
         if not result or _PART.sub("", words):
-            raise ValueError(f"a time limit is seconds, '1h30m' or '1:30:00', not {limit!r}")
+            raise ValueError(f"a time limit must be a number of seconds, '1h30m' or '1:30:00', "
+                             f"not {limit!r}")
         return float(sum(float(number) * _UNITS[unit[0]] for number, unit in result))
     return float(limit)
 
@@ -54,7 +55,7 @@ class TimeLimit:
     def __init__(self, limit: float | str | datetime.timedelta) -> None:
         self.seconds = seconds_of(limit)
         if self.seconds <= 0:
-            raise ValueError(f"a time limit is above 0, not {limit!r}")
+            raise ValueError(f"a time limit must be positive, not {limit!r}")
         self._deadline = 0.0
 
     def on_run_start(self) -> None:

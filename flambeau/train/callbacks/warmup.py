@@ -45,9 +45,10 @@ class Warmup:
         if (steps is None) == (epochs is None):
             raise ValueError("Warmup takes steps or epochs")
         if shape not in ("linear", "exponential"):
-            raise ValueError(f"Warmup: shape is 'linear' or 'exponential', not {shape!r}")
+            raise ValueError(f"Warmup: shape must be 'linear' or 'exponential', not {shape!r}")
         if not 0 <= start <= 1 or (shape == "exponential" and start == 0):
-            raise ValueError(f"Warmup: start is a share of the rate, up to 1, not {start}")
+            raise ValueError(f"Warmup: start must be a fraction of the rate between 0 and 1, not "
+                             f"{start}")
         self.steps, self.epochs, self.start = steps, epochs, start
         self.shape, self.name = shape, name
         self._rates: list[Any] | None = None  # without the factor, during warmup

@@ -67,8 +67,8 @@ class Writer:
             older = f"That of {self._written.get(path, 'an earlier run')} is still there, whole"
         warn(
             f"the checkpoint {path.as_posix()} of {label} was not written: "
-            f"{error.strerror or error} ({free_space(path.parent)}). {older}. The run goes on, and "
-            "tries again at the next",
+            f"{error.strerror or error} ({free_space(path.parent)}). {older}. The run continues "
+            "and tries again at the next",
             UserWarning,
         )
 

@@ -57,15 +57,15 @@ class Checkpoint:
     ) -> None:
         for key, value in (("best", best), ("epochs", epochs), ("steps", steps)):
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"Checkpoint: {key} is a number from 1 on, not {value!r}")
+                raise ValueError(f"Checkpoint: {key} must be at least 1, not {value!r}")
         if best > 1 and monitor is None:
             raise ValueError(f"Checkpoint: best={best} of what? monitor='valid_loss', for instance")
         if minutes is not None and minutes <= 0:
-            raise ValueError(f"Checkpoint: minutes is above 0, not {minutes}")
+            raise ValueError(f"Checkpoint: minutes must be positive, not {minutes}")
         self.folder, self.name, self.monitor, self.count = location_of(folder), name, monitor, best
         self.epochs, self.steps, self.minutes = epochs, steps, minutes
         if plot and is_remote(self.folder):
-            raise ValueError("Checkpoint: plot=True needs a folder of this machine: PlotCurves")
+            raise ValueError("Checkpoint: plot=True needs a local folder: PlotCurves")
         self.curves = PlotCurves(self.folder) if plot else None
         self._monitor = None if monitor is None else Monitor(monitor, mode)
         self._writer = Writer(background)
@@ -92,7 +92,7 @@ class Checkpoint:
         if `folder` cannot be a folder, which waiting for disk space does not mend."""
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(
-                f"{self.name}: '{self.folder}' is a file, but a folder for checkpoints is wanted"
+                f"{self.name}: '{self.folder}' is a file, but checkpoints need a folder"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         if not run.state.resumed:

@@ -97,12 +97,12 @@ class Resume:
             try:
                 state = read_state(path, self.weights_only)
                 if not isinstance(state, dict) or not {"run", "stage"} & set(state):
-                    raise ValueError("it is no checkpoint of a run")
+                    raise ValueError("it is not a checkpoint of a run")
             except pickle.UnpicklingError as error:
                 error.add_note(
-                    f"while resuming from {path}: what a callback persists is more than numbers, "
-                    "tensors and containers. Resume(path, weights_only=False) loads it, if you "
-                    "trust the file"
+                    f"while resuming from {path}: a callback persists objects other than "
+                    "numbers, tensors and containers. If you trust the file, "
+                    "Resume(path, weights_only=False) loads it"
                 )
                 raise
             except (OSError, RuntimeError, ValueError, EOFError) as error:

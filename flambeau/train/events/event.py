@@ -98,7 +98,7 @@ def counting(
 ) -> Predicate | None:
     """The predicate of the arguments of Event.__call__."""
     if predicate is not None and not callable(predicate):
-        raise TypeError(f"an event is filtered by a function (run, n), got {predicate!r}")
+        raise TypeError(f"an event filter must be a function (run, n), got {predicate!r}")
     for name, value in (("every", every), ("before", before), ("after", after)):
         if value is not None:
             _check(name, value, minimum=0 if name == "after" else 1)

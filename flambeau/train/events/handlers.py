@@ -124,11 +124,11 @@ class Handlers:
     ) -> Handle:
         """Have `function` called at an event, at several, or, a generator, through a scope."""
         if not callable(function):
-            raise TypeError(f"a handler is a function, got {type(function).__name__}")
+            raise TypeError(f"a handler must be a function, got {type(function).__name__}")
         if isinstance(function, type):
             raise TypeError(f"{function.__name__} is a class: attach {function.__name__}(...)")
         if inspect.iscoroutinefunction(function):
-            raise TypeError("a handler is called and must return; it cannot be a coroutine")
+            raise TypeError("a handler cannot be a coroutine: it must return when called")
         events = self._events(where, is_generator_callback(function), function)
         level = band_of(getattr(function, "band", Band.USER) if band is None else band)
         if handle is None:

@@ -66,7 +66,7 @@ class Hooks(MutableMapping[str, Callable[[HookState], Any]]):
         if name not in TNT:
             raise KeyError(f"there is no hook '{name}'{suggest(name, TNT)}")
         if not callable(function):
-            raise TypeError(f"hooks['{name}'] is a function of the state, got {function!r}")
+            raise TypeError(f"hooks['{name}'] must be a function of the state, got {function!r}")
         if name in self._set:
             del self[name]
         state = self._state

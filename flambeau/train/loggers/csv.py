@@ -22,7 +22,7 @@ class Table:
     def open(self, rows: list[dict[str, Any]]) -> None:
         """Start the file with the rows that there are already."""
         if self.path.is_dir():
-            raise IsADirectoryError(f"'{self.path}' is a folder, but a file for numbers is wanted")
+            raise IsADirectoryError(f"'{self.path}' is a folder, but the logger needs a file")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.rows = rows
         self.columns = list(dict.fromkeys(name for row in rows for name in row))

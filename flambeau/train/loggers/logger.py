@@ -25,7 +25,7 @@ class Logger:
     def __init__(self, every: int | None = None) -> None:
         if every is not None and (type(every) is not int or every < 1):
             who = type(self).__name__
-            raise ValueError(f"{who}: every counts steps, from 1 on, not {every!r}")
+            raise ValueError(f"{who}: every must be at least 1 step, not {every!r}")
         self.every = every
 
     def __call__(self, run: Any) -> Generator[Any, Any, None]:

@@ -17,9 +17,9 @@ from ..events.scope import run as run_scope
 def listed(callbacks: Any) -> list[Any]:
     """Return callbacks as a list. Raises TypeError for a single callback."""
     if callbacks is None or callable(callbacks) or not isinstance(callbacks, Iterable):
-        raise TypeError(f"callbacks is a list of callbacks, got {_shown(callbacks)}: [...]")
+        raise TypeError(f"callbacks must be a list of callbacks, got {_shown(callbacks)}: [...]")
     if isinstance(callbacks, types.GeneratorType):
-        raise TypeError("callbacks is a list of callbacks, got a generator")
+        raise TypeError("callbacks must be a list of callbacks, got a generator")
     return list(callbacks)
 
 
@@ -71,7 +71,7 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
                 f"{handle.title} is a function without an event: attach it with "
                 "run.on(epoch.end)(function), or make it a generator callback"
             )
-        raise TypeError(f"{handle.title} is no callback: it has no method on_epoch_end or the like")
+        raise TypeError(f"{handle.title} is not a callback: it has no method such as on_epoch_end")
     for name in methods:
         if name not in METHODS:
             raise ValueError(f"{handle.title}.{name} names no event{suggest(name, METHODS)}")

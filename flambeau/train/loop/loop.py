@@ -70,16 +70,17 @@ class Loop(Run):
         attached for this run only. Raises ValueError for data without a batch.
         """
         if self._body is None:
-            raise RuntimeError("there is no step: Loop(step), or @loop.step")
+            raise RuntimeError("the loop has no step: pass it as Loop(step) or decorate it with "
+                               "@loop.step")
         if length_of(data) == 0:
             raise ValueError("run: there are no batches")
         return self._run(data, epochs, callbacks)
 
     def _run(self, data: Any, epochs: int, callbacks: Iterable[Any]) -> History:
         if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 0:
-            raise ValueError(f"epochs is a whole number from 0 on, got {epochs!r}")
+            raise ValueError(f"epochs must be a non-negative integer, got {epochs!r}")
         if self._running:
-            raise RuntimeError("this run is under way: a second one needs a loop of its own")
+            raise RuntimeError("this loop is already running: use another loop for a second run")
         if self._position is None:
             self._forget()
         state = self.state
@@ -158,7 +159,7 @@ class Loop(Run):
             if not self._completed and self._stopping is None:
                 raise ValueError(
                     f"epoch {state.epoch}: there were no batches"
-                    + (": an iterator serves once, a list or a loader every epoch"
+                    + (": an iterator can be consumed only once; pass a list or a loader"
                        if iterator is data else "")
                 )
             self._trained()
@@ -182,7 +183,7 @@ class Loop(Run):
             if position["batches"] != length_of(data):
                 raise ValueError(
                     f"resuming in an epoch of {position['batches']} batches, but the data has "
-                    f"{length_of(data)}: it must be the same to go on in its middle"
+                    f"{length_of(data)}: it must be the same to resume in the middle of an epoch"
                 )
             self._order = position["order"]
             set_random_state(self._order, data)

@@ -102,7 +102,7 @@ class TopK(Metric):
         self, k: int = 5, *, ignore_index: int | None = None, name: str | None = None
     ) -> None:
         if k < 1:
-            raise ValueError(f"TopK: k is at least 1, not {k}")
+            raise ValueError(f"TopK: k must be at least 1, not {k}")
         self.k = k
         self.ignore_index = ignore_index
         self.name = name or f"top{k}"

@@ -51,7 +51,7 @@ class CohenKappa(_OfConfusion):
         ignore_index: int | None = None, name: str = "kappa",
     ) -> None:
         if weights not in _WEIGHTS:
-            raise ValueError(f"CohenKappa: weights is one of {_WEIGHTS}, not {weights!r}")
+            raise ValueError(f"CohenKappa: weights must be one of {_WEIGHTS}, not {weights!r}")
         self.weights = weights
         super().__init__(task=task, threshold=threshold, ignore_index=ignore_index, name=name)
 

@@ -56,7 +56,7 @@ class AUROC(Metric):
         self, average: str = "macro", *, task: str | None = None, name: str = "auroc"
     ) -> None:
         if average not in ("macro", "weighted", "none"):
-            raise ValueError(f"AUROC: average is macro, weighted or none, not {average!r}")
+            raise ValueError(f"AUROC: average must be macro, weighted or none, not {average!r}")
         check_task(task, "AUROC")
         self.name = name
         self.average = average
@@ -112,7 +112,8 @@ class AUROC(Metric):
     def _warn_of_nan(self, value: float) -> float:
         if value != value:
             warn(
-                f"{self.name}: a class is always there or never, or a score is NaN: no area",
+                f"{self.name}: the area is undefined: a class is always or never present, or a "
+                "score is NaN",
             )
         return value
 

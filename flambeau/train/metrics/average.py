@@ -120,9 +120,9 @@ class RunningAverage(Metric):
         name: str | None = None,
     ) -> None:
         if not 0 <= momentum < 1:
-            raise ValueError(f"RunningAverage: momentum is from 0 up to 1, not {momentum}")
+            raise ValueError(f"RunningAverage: momentum must be in [0, 1), not {momentum}")
         if window is not None and window < 1:
-            raise ValueError(f"RunningAverage: window is at least 1, not {window}")
+            raise ValueError(f"RunningAverage: window must be at least 1, not {window}")
         self.source = source
         self.momentum = momentum
         self.window = window

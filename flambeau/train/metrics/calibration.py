@@ -115,7 +115,7 @@ class CalibrationError(Metric):
 
     def __init__(self, bins: int = 15, *, name: str = "calibration_error") -> None:
         if bins < 1:
-            raise ValueError(f"CalibrationError: bins is a number from 1, not {bins}")
+            raise ValueError(f"CalibrationError: bins must be at least 1, not {bins}")
         self.bins, self.name = bins, name
         self.reset()
 

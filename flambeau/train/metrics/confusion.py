@@ -20,8 +20,8 @@ def confusion(predicted: np.ndarray, wanted: np.ndarray, classes: int) -> np.nda
         highest = max(int(predicted.max()), int(wanted.max()))
         if lowest < 0:
             raise ValueError(
-                f"confusion: a label is {lowest}; labels count from 0 (leave out what is not to "
-                "be counted with ignore_index)"
+                f"confusion: a label is {lowest}; labels start at 0 (exclude labels "
+                "with ignore_index)"
             )
         if classes and highest >= classes:
             raise ValueError(f"confusion: a label is {highest}, but there are {classes} classes")
@@ -59,10 +59,11 @@ class ConfusionMatrix(Metric):
         name: str = "confusion_matrix",
     ) -> None:
         if normalize not in NORMALIZED:
-            raise ValueError(f"ConfusionMatrix: normalize is one of {NORMALIZED}, not {normalize}")
+            raise ValueError(f"ConfusionMatrix: normalize must be one of {NORMALIZED}, not "
+                             f"{normalize}")
         if task == "multilabel":
-            raise ValueError("ConfusionMatrix: a multi-label sample has no one class; use one "
-                             "matrix a label")
+            raise ValueError("ConfusionMatrix: multi-label samples have several classes; use "
+                             "one matrix per label")
         self.name = name
         self.num_classes = num_classes
         self.normalize = normalize

@@ -17,7 +17,8 @@ class _ImageMetric(Metric):
 
     def __init__(self, data_range: float, name: str) -> None:
         if not data_range > 0:
-            raise ValueError(f"{type(self).__name__}: data_range is above 0, not {data_range}")
+            raise ValueError(f"{type(self).__name__}: data_range must be positive, not "
+                             f"{data_range}")
         self.data_range, self.name = data_range, name
         self.reset()
 
@@ -79,7 +80,7 @@ class SSIM(_ImageMetric):
 
     def _measure(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if min(a.shape[2:]) < self.window:
-            raise ValueError(f"SSIM: images are at least {self.window} wide and high")
+            raise ValueError(f"SSIM: images must be at least {self.window} wide and high")
         pixels = self.window**2
         unbiased = pixels / (pixels - 1)
         mean_a, mean_b = self._means(a), self._means(b)

@@ -27,7 +27,7 @@ def class_axis(output: np.ndarray, target: np.ndarray) -> int | None:
 def check_task(task: str | None, who: str) -> None:
     """Raise for an unknown task."""
     if task is not None and task not in TASKS:
-        raise ValueError(f"{who}: task is one of {', '.join(TASKS)} or None, not {task!r}")
+        raise ValueError(f"{who}: task must be one of {', '.join(TASKS)} or None, not {task!r}")
 
 
 class Labels:
@@ -124,8 +124,8 @@ class Labels:
         odd = wanted[(wanted != 0) & (wanted != 1) & (wanted != self.ignore_index)]
         if odd.size:
             raise ValueError(
-                f"{self.who}: the targets are {odd.flat[0]:.4g} and the like, but a class is 0 or "
-                "1; for real numbers take 'mae', 'mse' or 'r2'"
+                f"{self.who}: the targets are {odd.flat[0]:.4g} and the like, but classes are 0 or "
+                "1; for real numbers use 'mae', 'mse' or 'r2'"
             )
 
 

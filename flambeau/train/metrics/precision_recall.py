@@ -36,7 +36,8 @@ class _ByClass(Metric):
     ) -> None:
         who = type(self).__name__
         if average is not None and average not in AVERAGES:
-            raise ValueError(f"{who}: average is one of {', '.join(AVERAGES)}, not {average!r}")
+            raise ValueError(f"{who}: average must be one of {', '.join(AVERAGES)}, not "
+                             f"{average!r}")
         self.name = name or self.title
         self.average = average
         self._labels = Labels(who, task, threshold, ignore_index)
@@ -82,7 +83,7 @@ class _ByClass(Metric):
         if average == "binary":
             if len(ratios) != 2:
                 raise ValueError(
-                    f"{self.name}: average='binary' is for two classes, but there are "
+                    f"{self.name}: average='binary' needs two classes, but there are "
                     f"{len(ratios)}; choose micro, macro, weighted or none"
                 )
             return float(ratios[1])
@@ -143,7 +144,7 @@ class F1(_ByClass):
     def __init__(self, average: str | None = None, *, beta: float = 1.0, **options: Any) -> None:
         super().__init__(average, **options)
         if beta <= 0:
-            raise ValueError(f"F1: beta is above 0, not {beta}")
+            raise ValueError(f"F1: beta must be positive, not {beta}")
         self.beta = beta
 
     def _ratio(self, hits: Any, predicted: Any, actual: Any) -> np.ndarray:

@@ -95,7 +95,7 @@ class NDCG(Metric):
 
     def __init__(self, k: int | None = None, *, name: str | None = None) -> None:
         if k is not None and k < 1:
-            raise ValueError(f"NDCG: k is a number from 1, not {k}")
+            raise ValueError(f"NDCG: k must be at least 1, not {k}")
         self.k, self.name = k, name or ("ndcg" if k is None else f"ndcg@{k}")
         self.reset()
 

@@ -111,7 +111,7 @@ class R2(Metric):
 
     def __init__(self, *, average: str = "mean", name: str = "r2") -> None:
         if average not in ("mean", "none"):
-            raise ValueError(f"R2: average is mean or none, not {average!r}")
+            raise ValueError(f"R2: average must be mean or none, not {average!r}")
         self.average = average
         self.name = name
         self.reset()

@@ -99,7 +99,7 @@ class ROUGE(Metric):
 
     def __init__(self, kind: str = "rougeL", *, name: str | None = None) -> None:
         if not re.fullmatch(r"rouge([1-9]|L)", kind):
-            raise ValueError(f"ROUGE: kind is rouge1 to rouge9 or rougeL, not {kind!r}")
+            raise ValueError(f"ROUGE: kind must be rouge1 to rouge9 or rougeL, not {kind!r}")
         self.kind, self.name = kind, name or kind
         self.reset()
 

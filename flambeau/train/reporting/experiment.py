@@ -43,7 +43,7 @@ class Experiment:
     >>> Experiment("runs/first", {"lr": 0.2})
     Traceback (most recent call last):
         ...
-    ValueError: runs/first has another config: lr is 0.1 there, 0.2 here; take another folder
+    ValueError: runs/first has a different config: lr is 0.1 there, 0.2 here; use another folder
     """
 
     band = Band.IO
@@ -124,8 +124,8 @@ class Experiment:
             earlier = json.loads(path.read_text())
             if earlier != self.config:
                 raise ValueError(
-                    f"{self.folder.as_posix()} has another config: "
-                    f"{differences(earlier, self.config)}; take another folder"
+                    f"{self.folder.as_posix()} has a different config: "
+                    f"{differences(earlier, self.config)}; use another folder"
                 )
         else:
             write_json(path, self.config)

@@ -47,7 +47,7 @@ class Picture:
         except ImportError as error:
             raise ImportError(
                 "a PNG needs matplotlib, which is not installed: pip install matplotlib; "
-                ".svg and .html need nothing"
+                ".svg and .html need no package"
             ) from error
         columns = columns_of(len(self.panels))
         rows = -(-len(self.panels) // columns)
@@ -71,7 +71,7 @@ class Picture:
         elif path.suffix in (".png", ".pdf", ".jpg"):
             self.figure().savefig(fresh, format=path.suffix[1:], dpi=150)
         else:
-            raise ValueError(f"a picture is saved as .html, .svg or .png, not {path.name!r}")
+            raise ValueError(f"a plot can be saved as .html, .svg or .png, not {path.name!r}")
         os.replace(fresh, path)
         return path
 
@@ -89,7 +89,7 @@ def plot(run: Any, path: str | os.PathLike[str] | None = None) -> Picture:
     """
     history = run if isinstance(run, list) else run.history
     if not history:
-        raise ValueError("there is no epoch to plot yet")
+        raise ValueError("no epoch has finished yet")
     epochs = f"{len(history)} epoch{'s' if len(history) > 1 else ''}"
     picture = Picture(panels_of(history), f"Learning curves, {epochs}")
     if path is not None:
@@ -204,7 +204,7 @@ class PlotCurves:
         self, folder: str | os.PathLike[str], every: int = 1, name: str = "curves"
     ) -> None:
         if every < 1:
-            raise ValueError(f"PlotCurves: every is at least 1, not {every}")
+            raise ValueError(f"PlotCurves: every must be at least 1, not {every}")
         self.folder = Path(folder)
         self.every = every
         self.stem = name

@@ -102,7 +102,7 @@ KINDS: dict[str, type[LogLines]] = {
 def check_kind(kind: str | None) -> None:
     """Raise ValueError for an unknown kind of bar."""
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"progress is one of {', '.join(KINDS)} or None, not {kind!r}")
+        raise ValueError(f"progress must be one of {', '.join(KINDS)} or None, not {kind!r}")
 
 
 def bar_for(kind: str | None, stream: TextIO | None = None) -> LogLines:

@@ -32,7 +32,8 @@ def loader_of(
     if is_loader(data):
         if batch_size is not None or shuffle is not None:
             raise ValueError(
-                f"{who}: batch_size and shuffle are for datasets and arrays; a loader has its own"
+                f"{who}: batch_size and shuffle apply to datasets and arrays only; a loader has "
+                "its own"
             )
         if length_of(data) == 0:
             raise ValueError(f"{who}: the loader is empty: {_why_empty(data)}")
@@ -61,7 +62,7 @@ def check_paired(data: Any, who: str) -> None:
     """That arrays come with their target. Raises ValueError."""
     if is_arrays(data) and (not isinstance(data, tuple) or len(data) < 2):
         call = "fit(data, (x, y))" if who == "valid" else f"{who}((x, y), ...)"
-        raise ValueError(f"{who}: arrays are given as one tuple with the target (x, y): {call}")
+        raise ValueError(f"{who}: pass arrays as one tuple with the target (x, y): {call}")
 
 
 def is_loader(data: Any) -> bool:

@@ -41,17 +41,19 @@ def limit_batches(data: Any, limit: float | None) -> Any:
     if isinstance(limit, float) and 0 < limit <= 1:
         length = length_of(data)
         if length is None:
-            raise ValueError(f"limit={limit} is a share, but the data has no length: give a number")
+            raise ValueError(f"limit={limit} is a fraction, but the data has no length: pass a "
+                             "number of batches")
         limit = max(1, int(length * limit))
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise ValueError(f"limit is a number of batches from 1, or a share up to 1.0; got {limit}")
+        raise ValueError(f"limit must be a number of batches (at least 1) or a fraction up to "
+                         f"1.0, got {limit}")
     return FirstBatches(data, limit)
 
 
 def repeat_first_batches(data: Any, count: int) -> list[Any]:
     """The first `count` batches as a list, which every epoch goes through again."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ValueError(f"overfit is a number of batches from 1, got {count!r}")
+        raise ValueError(f"overfit must be at least 1 batch, got {count!r}")
     return list(islice(iter(data), count))
 
 
@@ -61,7 +63,7 @@ def set_aside(data: Any, share: float) -> tuple[Any, Any]:
     Raises ValueError for a share that leaves either part empty, TypeError for loaders and streams.
     """
     if not 0 < share < 1:
-        raise ValueError(f"validation_split is a share between 0 and 1, got {share!r}")
+        raise ValueError(f"validation_split must be between 0 and 1, got {share!r}")
     if is_arrays(data):
         arrays = data if isinstance(data, tuple) else (data,)
         cut = _cut(_samples(arrays[0]), share)
@@ -69,7 +71,7 @@ def set_aside(data: Any, share: float) -> tuple[Any, Any]:
         rest = tuple(_slice(part, slice(cut, None)) for part in arrays)
         return first, rest
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__") or isinstance(data, list):
-        raise TypeError("validation_split is for arrays and datasets; a loader cannot be split")
+        raise TypeError("validation_split needs arrays or a dataset; a loader cannot be split")
     cut = _cut(len(data), share)
     return Subset(data, range(cut)), Subset(data, range(cut, len(data)))
 

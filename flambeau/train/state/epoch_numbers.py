@@ -35,7 +35,7 @@ class Measures:
     def __init__(self, metrics: Any = None) -> None:
         self.group = metrics if isinstance(metrics, MetricGroup) else MetricGroup(metrics)
         if "loss" in self.group.metrics:
-            raise ValueError("'loss' is the loss itself: give the metric another name")
+            raise ValueError("'loss' is the name of the loss: rename the metric")
         self.metrics = len(self.group)
         self.sums: dict[str, float] = {}
         self.weights: dict[str, int] = {}

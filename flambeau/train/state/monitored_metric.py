@@ -47,9 +47,10 @@ class Monitor:
 
     def __init__(self, name: str, mode: str | None = None, min_delta: float = 0.0) -> None:
         if mode not in (None, "min", "max"):
-            raise ValueError(f"mode is 'min', 'max' or None{suggest(str(mode), ('min', 'max'))}")
+            raise ValueError(f"mode must be 'min', 'max' or "
+                             f"None{suggest(str(mode), ('min', 'max'))}")
         if min_delta < 0:
-            raise ValueError(f"min_delta is at least 0, not {min_delta}")
+            raise ValueError(f"min_delta must not be negative, got {min_delta}")
         self.name, self.mode, self.min_delta = name, mode, float(min_delta)
 
     def higher(self, run: Any) -> bool:

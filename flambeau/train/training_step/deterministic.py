@@ -86,8 +86,8 @@ class ExactStep:
         if result is MISS:
             self.kinds.plain.add(kind)
             if kind in self.kinds.compiled:
-                warn("the step was compiled when the run was saved, and cannot be now: it "
-                     "goes on, but the last bits may differ")
+                warn("the step was compiled when the run was saved but cannot be compiled now: "
+                     "the run continues, but the last bits may differ")
             return self.step(*batch)
         self.compiled_kinds.add(kind)
         self.kinds.compiled.add(kind)

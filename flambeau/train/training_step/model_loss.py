@@ -35,7 +35,7 @@ def output_loss(output: Any, target: Any) -> Tensor:
     if loss is None:
         raise ValueError(
             "training needs a loss: Trainer(net, optimizer, loss), a net whose output has one "
-            "(`output.loss`), or a step of your own (@trainer.step)"
+            "(`output.loss`), or a custom step (@trainer.step)"
         )
     return loss
 

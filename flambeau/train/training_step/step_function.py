@@ -49,8 +49,8 @@ def check_loss(loss: Any) -> None:
         )
     if not loss.requires_grad:
         raise ValueError(
-            "the loss does not require grad: it, or the net's output, was detached (detach(), "
-            "item(), numpy(), no_grad), or no parameter that is trained takes part in it"
+            "the loss does not require grad: it or the network's output was detached (detach(), "
+            "item(), numpy(), no_grad), or it depends on no trainable parameter"
         )
 
 

@@ -293,10 +293,10 @@ def _check_settings(
     accumulate: int, clip_norm: float | None, clip_value: float | None
 ) -> None:
     if not isinstance(accumulate, int) or accumulate < 1:
-        raise ValueError(f"accumulate counts batches, from 1 on; got {accumulate!r}")
+        raise ValueError(f"accumulate must be at least 1 batch, got {accumulate!r}")
     for name, limit in (("clip_norm", clip_norm), ("clip_value", clip_value)):
         if limit is not None and not limit > 0:
-            raise ValueError(f"{name} is above 0, got {limit!r}")
+            raise ValueError(f"{name} must be positive, got {limit!r}")
 
 
 def _parameters_of(optimizers: Iterable[Any]) -> Iterable[Any]:
@@ -317,7 +317,7 @@ def precision_of(precision: Any) -> Any:
     by_dtype = {dtypes.float32: "float32", dtypes.bfloat16: "bfloat16", dtypes.float16: "float16"}
     name = by_dtype.get(precision, precision) if isinstance(precision, dtypes.dtype) else precision
     if name not in names:
-        raise ValueError(f"precision is 'float32', 'bfloat16' or 'float16', got {precision!r}")
+        raise ValueError(f"precision must be 'float32', 'bfloat16' or 'float16', got {precision!r}")
     return names[name]
 
 

@@ -28,7 +28,7 @@ def optimizer_named(optimizer: Any, net: Any) -> Any:
                  if isinstance(kind, type) and issubclass(kind, Optimizer)}
         known.pop("optimizer", None)
         if optimizer.lower() not in known:
-            raise ValueError(f"there is no optimiser '{optimizer}'{suggest(optimizer, known)}")
+            raise ValueError(f"there is no optimizer '{optimizer}'{suggest(optimizer, known)}")
         if net is None:
             raise ValueError(f"optimizer '{optimizer}' needs a net")
         if not any(True for _ in net.parameters()):
@@ -44,7 +44,7 @@ def optimizer_named(optimizer: Any, net: Any) -> Any:
         name = optimizer.__name__
         raise TypeError(f"optimizer is the class {name}: give {name}(net.parameters(), ...)")
     raise TypeError(
-        f"optimizer is a flambeau.optim.Optimizer, a name or a dict of optimisers, got "
+        f"optimizer is a flambeau.optim.Optimizer, a name or a dict of optimizers, got "
         f"{type(optimizer).__name__}"
     )
 
@@ -89,8 +89,8 @@ def check_trainable(trainer: Trainer) -> None:
         if inspect.signature(type(optimizer).step).parameters["closure"].default is None:
             continue
         raise ValueError(
-            f"{type(optimizer).__name__} evaluates the loss several times a step: write a step of "
-            "your own (@trainer.step), with optimizer.step(closure)"
+            f"{type(optimizer).__name__} evaluates the loss several times per step: write a "
+            "custom step (@trainer.step) with optimizer.step(closure)"
         )
     parameters = list(trainer.net.parameters())
     if not any(parameter.requires_grad for parameter in parameters):
@@ -103,6 +103,6 @@ def check_trainable(trainer: Trainer) -> None:
         if any(id(p) in trained for group in optimizer.param_groups for p in group["params"]):
             return
     raise ValueError(
-        f"none of the optimiser's parameters belongs to trainer.net ({type(trainer.net).__name__})"
-        ": make the optimiser of net.parameters()"
+        f"none of the optimizer's parameters belongs to trainer.net ({type(trainer.net).__name__})"
+        ": create the optimizer from net.parameters()"
     )

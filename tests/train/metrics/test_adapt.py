@@ -72,7 +72,7 @@ def test_what_is_wrong_is_told():
     half = type("Half", (), {"update": lambda self, output, target: None})
     with pytest.raises(TypeError, match="Half has no compute and no reset"):
         adapt([half()])
-    with pytest.raises(ValueError, match="'loss' is the loss itself"):
+    with pytest.raises(ValueError, match="'loss' is the name of the loss"):
         Trainer(None, metrics={"loss": "accuracy"})
 
 

@@ -157,7 +157,7 @@ def flatten_positions(
             continue
         scaled = apply_operation(Scalar.MUL, total, number(n, Type.I64))
         total = apply_operation(Scalar.ADD, scaled, axis_positions)
-    return broadcast_to(total, shape) if total is not None else refuse("an index of no arrays")
+    return broadcast_to(total, shape) if total is not None else refuse("an index without arrays")
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def match_advanced_index(
     at = [i for i, item in enumerate(items) if isinstance(item, Node)]
     for i, item in enumerate(items):
         if i not in at and item != slice(None):
-            refuse("an index of arrays and windows")
+            refuse("an index that mixes arrays and views")
     order = (*at, *(i for i in range(len(shape)) if i not in at))
     adjacent = at == list(range(at[0], at[0] + len(at)))
     index = flatten_positions([items[i] for i in at], [shape[i] for i in at], negative)

@@ -36,7 +36,7 @@ def reduce_symbol(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dty
     axes = axes_of(axis, len(node.shape))
     empty = any(node.shape[i] == 0 for i in axes)
     if empty and fold in (ReduceOp.MAXIMUM, ReduceOp.MINIMUM):
-        refuse("an extreme of nothing")
+        refuse("min or max of an empty array")
     result = symbol(cast(reduce_axes(cast(node, inside), fold, axes, keepdims), type))
     if out is None or out is Ellipsis:
         return result
@@ -54,12 +54,12 @@ def _reduce(
         return refuse(f"{ufunc.__name__}.reduce")
     if initial is not None and initial is not np._NoValue:
         if 0 in np.shape(array):
-            refuse("a fold of nothing from a start")
+            refuse("a reduction of an empty array with an initial value")
         result = _reduce(ufunc, array, axis, dtype, None, keepdims)
         return call_ufunc(ufunc, (result, initial), out=out)
     if fold in (ReduceOp.ANY, ReduceOp.ALL) and node_of(array).type is not Type.BOOL:
         if ufunc.__name__.startswith("bitwise"):
-            refuse("folds of bits")
+            refuse("bitwise reductions")
         array = call_ufunc(np.not_equal, (array, 0))
     if fold in (ReduceOp.SUM, ReduceOp.PRODUCT) and dtype is None:
         dtype = sum_dtype(array.dtype)
@@ -133,7 +133,7 @@ def _arg_reduction(fold: ReduceOp) -> Callable[..., Symbol]:
         flat = node if axis is not None else reshape_node(node, (-1,))
         at = int(axis or 0) % len(flat.shape)
         if not flat.shape[at]:
-            refuse("the place of an extreme of nothing")
+            refuse("argmin or argmax of an empty array")
         flat = cast(flat, Type.U8 if flat.type is Type.BOOL else compute_type(flat.type))
         positions = reduce_axes(flat, fold, (at,), keep and axis is not None)
         return symbol(positions)

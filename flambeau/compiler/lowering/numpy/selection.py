@@ -27,7 +27,7 @@ from .symbolic_array import (
 @implements(np.where)
 def _where(condition: Any, *choices: Any) -> Symbol:
     if len(choices) != 2:
-        refuse("the places where a condition holds")
+        refuse("np.nonzero")
     test = node_of(condition)
     if test.type is not Type.BOOL:
         test = apply_operation(Scalar.NE, test, number(0, test.type, len(test.shape)))
@@ -54,7 +54,7 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **_: An
 @implements(np.take)
 def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     if mode != "raise":
-        refuse("np.take with a mode")
+        refuse("np.take with mode=")
     node = node_of(a) if axis is not None else reshape_node(node_of(a), (-1,))
     return symbol(take_along_axis_of(node, node_of(indices), int(axis or 0) % len(node.shape)))
 
@@ -129,7 +129,7 @@ def _dot(a: Any, b: Any, out: Any = None) -> Symbol:
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return call_ufunc(np.multiply, (a, b), out=out)
     if b.ndim > 2:
-        refuse("np.dot of more than matrices")
+        refuse("np.dot of more than two dimensions")
     return call_ufunc(np.matmul, (a, b), out=out)
 
 

@@ -211,7 +211,7 @@ def _tile(A: Any, reps: Any) -> Symbol:
 @implements(np.repeat)
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Symbol:
     if not isinstance(repeats, (int, np.integer)):
-        refuse("repeats that differ")
+        refuse("np.repeat with an array of repeats")
     node = node_of(a) if axis is not None else reshape_node(node_of(a), (-1,))
     at = int(axis or 0) % len(node.shape)
     shape, r = list(node.shape), int(repeats)
@@ -223,7 +223,7 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Symbol:
 @implements(np.pad)
 def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Symbol:
     if mode != "constant" or any(np.any(v) for v in options.values()):
-        refuse("np.pad but for zeros")
+        refuse("np.pad with a mode other than zeros")
     pairs = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
     low, high = zip(*pairs, strict=True)
     return symbol(graph.pad(node_of(array), low, high))

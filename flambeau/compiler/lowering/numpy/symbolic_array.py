@@ -137,7 +137,7 @@ class SymbolArray(metaclass=_Kind):
         return SymbolArray(graph.constant(0, self._node.type, self.shape))
 
     def __len__(self) -> int:
-        return self.shape[0] if self.ndim else refuse("len() of a number")
+        return self.shape[0] if self.ndim else refuse("len() of a scalar")
 
     def __iter__(self) -> Iterator[SymbolArray]:
         return iter([self[i] for i in range(len(self))])
@@ -177,12 +177,12 @@ class SymbolArray(metaclass=_Kind):
     def _positions(self, items: Sequence[Any]) -> tuple[Any, Callable[[Node], Node], Any]:
         """Split an index with arrays: shape and reader of the basic part, then the positions."""
         if any(_is_array(i) and np.dtype(i.dtype).kind not in "iu" for i in items):
-            refuse("an index by a mask")
+            refuse("a boolean mask as an index")
         if any(item is None for item in items):
-            refuse("new axes beside arrays in an index")
+            refuse("np.newaxis next to arrays in an index")
         lead = [slice(None) if _is_array(item) else item for item in items]
         if any(not isinstance(item, slice) for item in lead):
-            refuse("integers beside arrays in an index")
+            refuse("integers next to arrays in an index")
         window = match_basic_index(self.shape, tuple(lead))
         rest = [node_of(i) if _is_array(i) else slice(None) for i in items]
         return window.result, window.read, match_advanced_index(window.result, rest)
@@ -190,7 +190,7 @@ class SymbolArray(metaclass=_Kind):
     def __setitem__(self, index: Any, value: Any) -> None:
         items = expand_ellipsis(index, self.ndim)
         if any(_is_array(item) for item in items):
-            refuse("a write at positions")
+            refuse("assignment through an index array")
         source = node_of(value, self.dtype)
         shape = match_basic_index(self.shape, tuple(items)).result
         while len(source.shape) > len(shape) and source.shape[0] == 1:
@@ -238,7 +238,7 @@ class SymbolArray(metaclass=_Kind):
             return self.reshape(self.shape)
         type = type_of(dtype)
         if type.size != self._node.type.size:
-            refuse("bits read in another size")
+            refuse("a view with a different element size")
         before = self._node.type
         return SymbolArray.window(self, lambda n: bitcast(n, type), lambda n, v: bitcast(v, before))
 
@@ -308,7 +308,7 @@ def node_of(x: Any, dtype: Any = None) -> Node:
     if isinstance(x, Node):
         return x
     if isinstance(x, (list, tuple)) and any(is_symbol(v) for v in x):
-        refuse("a list of symbols as an array")
+        refuse("an array built from a list of symbols")
     with np.errstate(all="ignore"):
         return literal(np.asarray(x) if dtype is None else np.asarray(x).astype(dtype))
 
@@ -377,7 +377,7 @@ def _store(node: Node, out: Any, mask: Any) -> SymbolArray:
             refuse("where= without out=")
         return SymbolArray(node)
     if out.__class__ is not SymbolArray:
-        refuse("out= that is no symbol")
+        refuse("out= that is not symbolic")
     node = cast(node, out._node.type)
     out.assign(node if mask is True else where(node_of(mask), node, out.node))
     return out

@@ -183,7 +183,7 @@ def _power(a: Node, b: Node) -> Node:
         if simple_power is not None:
             return simple_power
     if not a.type.floating:
-        refuse("powers of integers")
+        refuse("integer powers")
     return apply_operation(Scalar.POW, a, b)
 
 

@@ -177,7 +177,7 @@ def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
 def _write_in_order(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) -> Node:
     """Write position by position along the axis, so that the last write wins."""
     if index.shape[axis] > MAX_SELECT_CHAIN_POSITIONS:
-        refuse("a scatter of many places, of which the last one of a kind stays")
+        refuse("a scatter in which the last of several equal indices wins")
     shape = [n for i, n in enumerate(x.shape) if i != axis]
     part = [n for i, n in enumerate(index.shape) if i != axis]
     inner = x
@@ -271,7 +271,7 @@ def _last_writers(index: Node, n: int) -> tuple[Node, Node]:
     """For each of n rows, the last position in `index` that names it, and whether there is one."""
     m = index.shape[0]
     if not m or n * m > MAX_POSITION_TABLE_ELEMENTS:
-        refuse("writes at many positions, of which the last one of a kind stays")
+        refuse("an assignment in which the last of several equal indices wins")
     hits = apply_operation(
         Scalar.EQ, iota((n, m), 0), reshape_node(normalize_positions(index, n), (1, m))
     )
@@ -362,12 +362,12 @@ def _items(where: Any, rank: int) -> list[Any]:
     for w in where if isinstance(where, (tuple, list)) else (where,):
         if is_symbol(w) or isinstance(w, np.ndarray):
             if w.dtype.kind == "b":
-                refuse("an index by a mask")
+                refuse("a boolean mask as an index")
             entries.append(node_of(w))
         elif isinstance(w, slice) and w == slice(None):
             entries.append(w)
         else:
-            refuse("an index of arrays and windows")
+            refuse("an index that mixes arrays and views")
     return [*entries, *[slice(None)] * (rank - len(entries))]
 
 

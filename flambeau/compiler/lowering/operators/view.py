@@ -45,7 +45,7 @@ def _fold_copies(
     g: Symbol, shape: Sequence[int], dimension: int, size: int, step: int
 ) -> Symbol:
     if not shape:
-        return g.reshape(()) if g.size else refuse("an empty window")
+        return g.reshape(()) if g.size else refuse("an empty view")
     at = dimension % len(shape)
     count, length = g.shape[at], shape[at]
     total = -(-length // step)
@@ -83,10 +83,10 @@ def _as_strided(
         dense.append(n)
         n *= extent
     if tuple(strides) != tuple(reversed(dense)):
-        refuse("windows on memory that is not the input's own")
+        refuse("views of memory that the input does not own")
     places = _places(size, stride, offset - start)
     if places.size and (places.min() < 0 or places.max() >= input.size):
-        refuse("a window beyond the input's memory")
+        refuse("a view beyond the input's memory")
     return symbol(take_along_axis_of(input.reshape(-1).node, literal(places), 0, False))
 
 

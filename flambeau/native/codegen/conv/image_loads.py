@@ -63,7 +63,7 @@ def match_image(
         raise Unsupported("known extents")
     image = _build_image(context, statement.a, outputs, entries)
     if len(outputs) != 3 or len(entries) != 3 or len(statement.body) != 1:
-        raise Unsupported("other axes than a convolution's")
+        raise Unsupported("axes that are not a convolution's")
     return image
 
 
@@ -71,12 +71,12 @@ def _build_image(
     context: Any, load: Load, outputs: Sequence[Axis], entries: Sequence[Axis]
 ) -> WindowedImage:
     if load.at.base or len(load.indirect) != 2:
-        raise Unsupported("no windows of an image")
+        raise Unsupported("not windows of an image")
     limits = dict(_mask_limits(load.mask))
     lines = []
     for place, apart in load.indirect:
         if place not in limits:
-            raise Unsupported("no mask of a window")
+            raise Unsupported("not the mask of a window")
         lines.append(_window_axis(context, place, limits[place], (outputs, entries), (load, apart)))
     size, inner = load.type.size, [axis.index for axis in (*outputs, *entries)]
     around = replace(load.at, terms=tuple([t for t in load.at.terms if t[0] not in inner]))
@@ -98,7 +98,7 @@ def _mask_limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
     while stack:
         condition = stack.pop()
         if not isinstance(condition, Apply):
-            raise Unsupported("a mask that is no window")
+            raise Unsupported("a mask that is not a window")
         if condition.operation is Scalar.AND:
             stack += condition.operands
         else:
@@ -107,10 +107,10 @@ def _mask_limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
         lower = bounds.get((place, Scalar.GE))
         if operation is Scalar.LT and isinstance(limit, SizeValue):
             if not isinstance(lower, Constant) or lower.value != 0:
-                raise Unsupported("a mask that is no window")
+                raise Unsupported("a mask that is not a window")
             yield place, limit.size
         elif operation is not Scalar.GE:
-            raise Unsupported("a mask that is no window")
+            raise Unsupported("a mask that is not a window")
 
 
 def _single_term(at: Affine, axes: Sequence[Axis]) -> tuple[Axis, Any]:
@@ -127,13 +127,13 @@ def _window_axis(
     memory: tuple[Load, Any],
 ) -> WindowAxis:
     if not (isinstance(place, Apply) and place.operation is Scalar.SUB):
-        raise Unsupported("no coordinate of a window")
+        raise Unsupported("not a coordinate of a window")
     moved, padding = place.operands
     if not (isinstance(moved, IndexValue) and isinstance(padding, SizeValue)) or moved.value.base:
-        raise Unsupported("no coordinate of a window")
+        raise Unsupported("not a coordinate of a window")
     (output, stride), (entry, dilation) = (_single_term(moved.value, some) for some in axes)
     if moved.value.terms[0][0] is not output.index:  # either way is right: they say which is meant
-        raise Unsupported("positions and entries of a window, the other way round")
+        raise Unsupported("a window with swapped positions and taps")
     load, apart = memory
     size = context.extent
     return WindowAxis(
