@@ -6,7 +6,9 @@ functions without a counterpart raise NotImplementedError.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +28,7 @@ class Value:
     """An expression with NumPy's operators. Half precision computes in F32."""
 
     __slots__ = ("expression",)
+    tangent: Value | None = None  # see Dual
     ndim = 0  # so that formulas do not use `out=`
     size = 1
     shape = ()
@@ -157,6 +160,46 @@ class Value:
     __hash__ = object.__hash__
 
 
+class Dual(Value):
+    """A value with its tangent, which operations push to their results."""
+
+    __slots__ = ("tangent",)
+
+    def __init__(self, value: Value, tangent: Value) -> None:
+        super().__init__(value.expression)
+        self.tangent = tangent
+
+    def cast(self, type: Type) -> Value:
+        """Convert the value and its tangent to another type."""
+        assert self.tangent is not None
+        return self if type is self.type else Dual(super().cast(type), self.tangent.cast(type))
+
+
+def _push(
+    operation: Scalar, values: list[Value], tangents: list[Value | None], y: Value
+) -> Dual:
+    """Return the result of an operation with its tangent."""
+    if operation not in _DERIVATIVES:
+        raise NotImplementedError(f"the tangent of {operation.name}")
+    plain = [Value(v.expression) for v in values]
+    terms = [_DERIVATIVES[operation][i](t, y, *plain)
+             for i, t in enumerate(tangents) if t is not None]
+    return Dual(y, functools.reduce(operator.add, terms))
+
+
+# The tangent of a result, for each operand: from the operand's tangent, the result, the operands.
+_DERIVATIVES: dict[Scalar, tuple[Callable[..., Value], ...]] = {
+    Scalar.ADD: (lambda t, y, a, b: t, lambda t, y, a, b: t),
+    Scalar.SUB: (lambda t, y, a, b: t, lambda t, y, a, b: -t),
+    Scalar.MUL: (lambda t, y, a, b: t * b, lambda t, y, a, b: a * t),
+    Scalar.DIV: (lambda t, y, a, b: t / b, lambda t, y, a, b: -(y / b) * t),
+    Scalar.NEG: (lambda t, y, a: -t,),
+    Scalar.SQRT: (lambda t, y, a: t / (y + y),),
+    Scalar.EXP: (lambda t, y, a: t * y,),
+    Scalar.LOG: (lambda t, y, a: t / a,),
+}
+
+
 def _ufunc_formula(ufunc: str, *operands: Any) -> Value:
     return UFUNCS[ufunc](*unify_types(*operands))
 
@@ -196,7 +239,9 @@ def unify_types(*operands: Any) -> list[Value]:
 def apply(operation: Scalar, *operands: Any) -> Value:
     """Apply an operation to values and numbers of one type; the result has that type."""
     values = unify_types(*operands)
-    return Value(Apply(operation, tuple(v.expression for v in values), values[0].type))
+    y = Value(Apply(operation, tuple(v.expression for v in values), values[0].type))
+    tangents = [v.tangent for v in values]
+    return y if all(t is None for t in tangents) else _push(operation, values, tangents, y)
 
 
 def compare(operation: Scalar, a: Any, b: Any) -> Value:

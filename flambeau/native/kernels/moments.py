@@ -15,9 +15,12 @@ from .expression_builder import Value, compute_type, where
 from .softmax_and_layer_norm import FORMULAS, RowKernelBuilder, _exp, _log, accumulator_type
 
 
-def moments(type: Type) -> Kernel:
-    """x, 1 / columns, mean, squares: each row's mean and sum of squared distances from it."""
-    r = RowKernelBuilder(type)
+def moments(type: Type, *tangents: str) -> Kernel:
+    """x, 1 / columns, mean, squares: each row's mean and sum of squared distances from it.
+
+    `tangents`: the buffers that a buffer of their tangent follows.
+    """
+    r = RowKernelBuilder(type, tangents=tangents)
     x, share = r.matrix("x"), r.number("share")
     mean, squares = r.vector("mean"), r.vector("squares")
     centre = r.fold(ReduceOp.SUM, x) * share
@@ -25,6 +28,17 @@ def moments(type: Type) -> Kernel:
     r.keep(squares, r.fold(ReduceOp.SUM, apart * apart))
     r.keep(mean, centre)
     return r.kernel("moments")
+
+
+def affine_rows(type: Type, *tangents: str) -> Kernel:
+    """x, scale, shift, y: x * scale + shift, with a scale and a shift for each row.
+
+    `tangents`: the buffers that a buffer of their tangent follows.
+    """
+    r = RowKernelBuilder(type, tangents=tangents)
+    x, scale, shift = r.matrix("x"), r.of_rows("scale"), r.of_rows("shift")
+    r.sweep(stores=[(r.buffer("y"), x * scale + shift)])
+    return r.kernel("affine_rows")
 
 
 def centred_products(type: Type) -> Kernel:

@@ -10,7 +10,6 @@ just-stored data cannot be reloaded at other offsets at once. pool_nhwc.py serve
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from functools import cache
 from math import inf
 from typing import NamedTuple
@@ -207,10 +206,6 @@ class _StripNest:
     def local(self, name: str, type: Type | None = None) -> Buffer:
         return Buffer(type or self.type, name, MAX_POOL_STRIP_ELEMENTS + 3 * POOLED_LANES)
 
-    def only_at(self, place: Expression, wanted: Expression, value: Expression) -> Expression:
-        """Return a value, or -inf if its place is not the wanted one."""
-        return self.or_lowest(compare(Scalar.EQ, place, wanted), value)
-
     def or_lowest(self, mask: Expression | None, value: Expression) -> Expression:
         """Return a value, or -inf if it does not exist."""
         if mask is None:
@@ -267,17 +262,7 @@ def maxima(type: Type, step: int | None) -> Kernel:
     return s.kernel("pool_maxima", [s.x, *s.tables, s.y], body)
 
 
-# Further statements, from the place of a loop's element and the least place of a maximum.
-Then = Callable[[Expression, Accumulator], list[Statement]]
-
-
-def _nothing(element: Expression, best: Accumulator) -> list[Statement]:
-    return []
-
-
-def _column_maxima(
-    s: _StripNest, cells: Buffer, rows: Buffer, then: Then = _nothing
-) -> Statement:
+def _column_maxima(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
     """Compute each column's maximum, and the first row of x that has it."""
     top, row = (
         Accumulator(ReduceOp.MAXIMUM, s.type, "top"),
@@ -291,13 +276,14 @@ def _column_maxima(
         Begin(top), s.taps([Update(top, value)]), Begin(row), s.taps([Update(row, place)]),
         Store(cells, s.strip_position, top),
         Store(rows, s.strip_position, Apply(Scalar.WHERE, (inside, row, nowhere), Type.I32)),
-        *then(cast(s.row, Type.I32), row),
     ])
 
 
-def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: Then,
-                   top: Accumulator, place: Accumulator) -> Statement:
-    """Compute each window's maximum, and its first place in the image's order."""
+def _window_maxima(
+    s: _StripNest, cells: Buffer, rows: Buffer, top: Accumulator, place: Accumulator,
+    then: list[Statement]
+) -> Statement:
+    """Compute each window's maximum, and its first place in the image's order; run `then`."""
     load, mask = s.cell(cells)
     value = s.or_lowest(mask, load)
     row = Load(rows, load.at, load.indirect, mask)
@@ -314,7 +300,7 @@ def _window_maxima(s: _StripNest, cells: Buffer, rows: Buffer, then: Then,
     return s.columns("vectors", [
         Begin(top), s.window([Update(top, value)]),
         Begin(place), s.window([Update(place, first_of_equals(value, top, at))]),
-        *then(at, place),
+        *then,
     ])
 
 
@@ -329,7 +315,7 @@ def places(type: Type, step: int | None) -> Kernel:
         Store(s.y, s.place, top, mask=s.column_exists),
         Store(where, s.place, cast(place, Type.I64), mask=s.column_exists),
     ]
-    across = _window_maxima(s, cells, rows, lambda *_: then, top, place)
+    across = _window_maxima(s, cells, rows, top, place, then)
     body = s.each_row(_column_maxima(s, cells, rows), across)
     return s.kernel("pool_places", [s.x, *s.tables, s.y, where], body)
 
@@ -338,25 +324,58 @@ def places(type: Type, step: int | None) -> Kernel:
 def maxima_with_tangents(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, t, y, yt: maxima, and the elements of t at their places.
 
-    t is reduced as x is, to the element whose place won: of columns first, then of windows.
+    An element that replaces the maximum brings its element of t along.
     """
     s, t, yt = _StripNest(type, step), Buffer(type, "t"), Buffer(type, "yt")
     cells, rows, cells_t = s.local("cells"), s.local("rows", Type.I32), s.local("cells_t")
-    top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
-                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))
-    chosen = Accumulator(ReduceOp.MAXIMUM, type, "chosen")
-    element_t, cell_t = s.input_element(s.inside, t), s.cell(cells_t)[0]
-    across = _window_maxima(s, cells, rows, lambda at, best: [
-        Begin(chosen), s.window([Update(chosen, s.only_at(at, best, cell_t))]),
-        Store(s.y, s.place, top, mask=s.column_exists),
+    inside = s.inside
+    begin, update, (top, chosen, row) = _follow_maximum(
+        s.or_lowest(inside, s.input_element(inside)), s.input_element(inside, t),
+        _or_nowhere(inside, cast(s.row, Type.I32)))
+    down = s.columns("cells", [
+        *begin, s.taps(update), Store(cells, s.strip_position, top),
+        Store(cells_t, s.strip_position, chosen), Store(rows, s.strip_position, row),
+    ])
+    load, mask = s.cell(cells)
+    of_t, of_rows = (Load(b, load.at, load.indirect, mask) for b in (cells_t, rows))
+    begin, update, (top, chosen, row) = _follow_maximum(
+        s.or_lowest(mask, load), of_t, _or_nowhere(mask, of_rows))
+    across = s.columns("vectors", [
+        *begin, s.window(update), Store(s.y, s.place, top, mask=s.column_exists),
         Store(yt, s.place, chosen, mask=s.column_exists),
-    ], top, place)
-    down = _column_maxima(s, cells, rows, lambda row, best: [
-        Begin(chosen), s.taps([Update(chosen, s.only_at(row, best, element_t))]),
-        Store(cells_t, s.strip_position, chosen),
     ])
     return s.kernel("pool_maxima_with_tangents", [s.x, *s.tables, t, s.y, yt],
                     s.each_row(down, across))
+
+
+def _follow_maximum(
+    value: Expression, companion: Expression, row: Expression
+) -> tuple[list[Statement], list[Statement], tuple[Accumulator, ...]]:
+    """Return statements that begin and update a maximum, its companion and its row; and those.
+
+    Of equal values the one in the earliest row stays, of these the first. The first NaN stays.
+    """
+    top, chosen, at = targets = tuple([
+        Accumulator(ReduceOp.LAST, v.type, name)
+        for v, name in ((value, "top"), (companion, "chosen"), (row, "at"))])
+    starts = Constant(top.type, -inf), Constant(chosen.type, 0.0), number(NO_PLACE, Type.I32)
+    above = Apply(Scalar.NOT, (compare(Scalar.LE, value, top),), Type.BOOL)
+    replaces = Apply(Scalar.OR, (
+        all_of(above, compare(Scalar.EQ, top, top)),
+        all_of(compare(Scalar.EQ, value, top), compare(Scalar.LT, row, at))), Type.BOOL)
+    begin: list[Statement] = [Begin(a, start) for a, start in zip(targets, starts, strict=True)]
+    decision = Accumulator(ReduceOp.ANY, Type.BOOL, "replaces")  # before the targets change
+    update: list[Statement] = [Begin(decision, replaces)]
+    update += [Update(a, Apply(Scalar.WHERE, (decision, v, a), a.type))
+               for a, v in zip(targets, (value, companion, row), strict=True)]
+    return begin, update, targets
+
+
+def _or_nowhere(mask: Expression | None, place: Expression) -> Expression:
+    """Return a place, or NO_PLACE if it does not exist."""
+    if mask is None:
+        return place
+    return Apply(Scalar.WHERE, (mask, place, number(NO_PLACE, Type.I32)), Type.I32)
 
 
 @cache
@@ -384,7 +403,7 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
         mask=exists, add=True)])
     body: list[Statement] = [
         _column_maxima(s, cells, rows),
-        _window_maxima(s, cells, rows, lambda *_: keep, top, place),
+        _window_maxima(s, cells, rows, top, place, keep),
         s.rows_of_group(spread),
     ]
     for index, extent in ((s.group, "groups"), (s.block, "blocks")):

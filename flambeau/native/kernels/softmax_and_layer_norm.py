@@ -12,7 +12,7 @@ from ..loop_ir.ir import (
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
 from ..target.eager_costs import ELEMENTS_PER_PARTIAL_SUM
-from .expression_builder import Value, apply, compare, compute_type, where
+from .expression_builder import Dual, Value, apply, compare, compute_type, constant, where
 
 
 class RowKernelBuilder:
@@ -21,10 +21,14 @@ class RowKernelBuilder:
     `type` is that of the matrices. Row and column vectors and intermediate values use the compute
     type: float32 for half precision, or `inside`. With `apart`, a third size gives the distance
     between rows.
+
+    The buffers named in `tangents` have tangents, which all passes push to what they compute.
     """
 
-    def __init__(self, type: Type, apart: int = 0, inside: Type | None = None) -> None:
+    def __init__(self, type: Type, apart: int = 0, inside: Type | None = None,
+                 tangents: Sequence[str] = ()) -> None:
         self.type, self.inside = type, inside or compute_type(type)
+        self.tangents, self.tangent_of = tangents, dict[Buffer, Buffer]()
         self.row, self.column = Index("row"), Index("column")
         self.rows, self.columns = Size("rows"), Size("columns")
         self.buffers: list[Buffer] = []
@@ -36,13 +40,23 @@ class RowKernelBuilder:
         self.along = Affine(0, ((self.column, 1),))
 
     def buffer(self, name: str, type: Type | None = None) -> Buffer:
-        """Add a buffer argument, a matrix by default."""
-        self.buffers.append(Buffer(type or self.type, name))
-        return self.buffers[-1]
+        """Add a buffer argument, a matrix by default; its tangent, if it has one, comes next."""
+        buffer = Buffer(type or self.type, name)
+        self.buffers.append(buffer)
+        if name in self.tangents:
+            self.tangent_of[buffer] = Buffer(buffer.type, f"{name}_t")
+            self.buffers.append(self.tangent_of[buffer])
+        return buffer
+
+    def read(self, buffer: Buffer, at: Affine) -> Value:
+        """Return a buffer's element, with that of its tangent if it has one."""
+        value = Value(Load(buffer, at))
+        tangent = self.tangent_of.get(buffer)
+        return value if tangent is None else Dual(value, Value(Load(tangent, at)))
 
     def matrix(self, name: str) -> Value:
         """Add an argument with an element for each row and column."""
-        return Value(Load(self.buffer(name), self.whole)).cast(self.inside)
+        return self.read(self.buffer(name), self.whole).cast(self.inside)
 
     def vector(self, name: str) -> Buffer:
         """Add an argument with an element for each row or each column."""
@@ -50,15 +64,15 @@ class RowKernelBuilder:
 
     def of_rows(self, name: str) -> Value:
         """Add an argument with an element for each row."""
-        return Value(Load(self.vector(name), self.each))
+        return self.read(self.vector(name), self.each)
 
     def of_columns(self, name: str) -> Value:
         """Add an argument with an element for each column."""
-        return Value(Load(self.vector(name), self.along))
+        return self.read(self.vector(name), self.along)
 
     def number(self, name: str) -> Value:
         """Add an argument of one element."""
-        return Value(Load(self.vector(name), Affine()))
+        return self.read(self.vector(name), Affine())
 
     def sweep(
         self,
@@ -66,14 +80,30 @@ class RowKernelBuilder:
         stores: Sequence[tuple[Buffer, Value]] = (),
     ) -> list[Value]:
         """Make one pass over the columns, with folds and stores; return the folds' results."""
-        sums = [Accumulator(fold, value.type) for fold, value in folds]
-        self.body += [Begin(total) for total in sums]
-        inside: list[Statement] = [Store(b, self.whole, v.cast(b.type).expression)
-                                   for b, v in stores]
-        inside += [Update(total, value.expression)
-                   for total, (_, value) in zip(sums, folds, strict=True)]
+        inside: list[Statement] = [
+            Store(buffer, self.whole, value.cast(buffer.type).expression)
+            for store in stores for buffer, value in self._with_tangent(*store)]
+        results = [self._fold(inside, *fold) for fold in folds]
         self.body.append(Loop(self.column, self.columns, inside, LoopKind.VECTORIZED))
-        return [Value(total) for total in sums]
+        return results
+
+    def _fold(self, inside: list[Statement], fold: ReduceOp, value: Value) -> Value:
+        """Add a fold, and that of the tangent, to a pass over the columns."""
+        total = Accumulator(fold, value.type)
+        self.body.append(Begin(total))
+        inside.append(Update(total, value.expression))
+        if value.tangent is None:
+            return Value(total)
+        if fold is not ReduceOp.SUM:
+            raise NotImplementedError(f"the tangent of a fold by {fold.name}")
+        return Dual(Value(total), self._fold(inside, fold, value.tangent))
+
+    def _with_tangent(self, buffer: Buffer, value: Value) -> list[tuple[Buffer, Value]]:
+        """Return what to store where: a value, and its tangent where the buffer has one."""
+        if buffer not in self.tangent_of:
+            return [(buffer, value)]
+        tangent = constant(0.0, value.type) if value.tangent is None else value.tangent
+        return [(buffer, value), (self.tangent_of[buffer], tangent)]
 
     def fold(self, fold: ReduceOp, value: Value) -> Value:
         """Fold a value over the columns."""
@@ -81,7 +111,8 @@ class RowKernelBuilder:
 
     def keep(self, buffer: Buffer, value: Value) -> None:
         """Store a row's number."""
-        self.body.append(Store(buffer, self.each, value.expression))
+        self.body += [Store(b, self.each, v.expression)
+                      for b, v in self._with_tangent(buffer, value)]
 
     def kernel(self, name: str) -> Kernel:
         """Return the kernel. Sizes: rows, columns, and the distance between rows if `apart`."""
@@ -182,9 +213,14 @@ def log_softmax_tangent(type: Type) -> Kernel:
     return r.kernel("log_softmax_tangent")
 
 
-def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
-    """x, (weight), (bias), eps, 1 / columns, mean, rstd, y: rows normalized."""
-    r = RowKernelBuilder(type)
+def layer_norm(
+    type: Type, weight: bool, bias: bool, tangents: Sequence[str] = ()
+) -> Kernel:
+    """x, (weight), (bias), eps, 1 / columns, mean, rstd, y: rows normalized.
+
+    `tangents`: the buffers, x and y among them, that a buffer of their tangent follows.
+    """
+    r = RowKernelBuilder(type, tangents=tangents)
     x = r.matrix("x")
     w = r.of_columns("weight") if weight else None
     b = r.of_columns("bias") if bias else None

@@ -226,6 +226,8 @@ def _is_better(fold: ReduceOp, value: Any, current: Any) -> bool:
 
 
 def _reduce(fold: ReduceOp, current: Any, value: Any) -> Any:
+    if fold is ReduceOp.LAST:
+        return value
     return {
         ReduceOp.SUM: np.add, ReduceOp.PRODUCT: np.multiply, ReduceOp.MAXIMUM: np.maximum,
         ReduceOp.MINIMUM: np.minimum, ReduceOp.ANY: np.logical_or, ReduceOp.ALL: np.logical_and,
@@ -233,7 +235,7 @@ def _reduce(fold: ReduceOp, current: Any, value: Any) -> Any:
 
 
 def _neutral(fold: ReduceOp, kind: np.dtype) -> Any:
-    if fold in (ReduceOp.SUM, ReduceOp.ANY):
+    if fold in (ReduceOp.SUM, ReduceOp.ANY, ReduceOp.LAST):
         return 0
     if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):
         return 1

@@ -137,6 +137,7 @@ class ReduceOp(Enum):
     ALL = auto()
     ARGMAX = auto()  # the position of the first greatest value (NaN is greatest), I64
     ARGMIN = auto()
+    LAST = auto()  # the value of the last update, of a serial loop; 0 before
 
 
 NO_POSITION = (1 << 63) - 1  # the ARGMAX position of an empty range

@@ -374,6 +374,8 @@ class _Check:
         accumulator = update.accumulator
         if accumulator not in self.scope.begun:
             self.scope.fail(f"{accumulator.name} is updated, and not begun here")
+        if accumulator.fold is ReduceOp.LAST and accumulator in self.scope.outside:
+            self.scope.fail(f"{accumulator.name} has no last value in a loop over lanes")
         if accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
             if update.position is None or update.position.type is not Type.I64:
                 self.scope.fail(f"{accumulator.name} needs a position of int64")

@@ -80,6 +80,7 @@ IMAGE_BACKWARD = EagerKernel("grid_sample", "image_backward")
 GROUP_NORM = EagerKernel("group_norm", "group_norm")
 GROUP_NORM_BACKWARD = EagerKernel("group_norm", "group_norm_backward")
 
+AFFINE_ROWS = EagerKernel("moments", "affine_rows")
 CENTRED_PRODUCTS = EagerKernel("moments", "centred_products")
 FOLD_ROWS = EagerKernel("moments", "fold_rows")
 LOGSUMEXP = EagerKernel("moments", "logsumexp")

@@ -15,7 +15,6 @@ from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS, primal_at
 from ...autograd.tape import requires
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of
 
 Split = tuple[list[Any], list[Tensor | None], bool]
 
@@ -42,12 +41,22 @@ def split_plain(args: Sequence[Any], kwargs: dict[str, Any], level: int) -> Spli
                     or _is_recorded(tangent):
                 return None
             primals[i], tangents[i], is_dual = primal_at(x, level), tangent, True
-        elif isinstance(x, (tuple, list, dict)) and leaves_of(Tensor, x):
+        elif isinstance(x, (tuple, list, dict)) and _holds_tensor(x):
             return None
     for x in kwargs.values():
-        if isinstance(x, Tensor) or isinstance(x, (tuple, list, dict)) and leaves_of(Tensor, x):
+        if isinstance(x, Tensor) or isinstance(x, (tuple, list, dict)) and _holds_tensor(x):
             return None
     return primals, tangents, is_dual
+
+
+def _holds_tensor(values: Any) -> bool:
+    """Return whether there is a tensor in nested containers; most hold a few plain numbers."""
+    for x in values.values() if isinstance(values, dict) else values:
+        if x.__class__ is int:
+            continue
+        if isinstance(x, Tensor) or isinstance(x, (tuple, list, dict)) and _holds_tensor(x):
+            return True
+    return False
 
 
 def _is_recorded(x: Tensor) -> bool:

@@ -21,6 +21,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..reduction.variance import var_mean
+from .duals import channels_with_tangent
 from .norm_formulas import (
     affine_tangent, along_channels, as_dtype, channel_scale, check_parameter_dtypes,
     flatten_positions, input_cotangent, normalize, scale_channels, select_needed, statistics,
@@ -60,13 +61,21 @@ def _batch_norm(
     save_mean[...] = mean
     deviation = np.sqrt(squares / number(count, inside) + number(eps, inside))
     save_rstd[...] = np.reciprocal(deviation)
-    if running_mean is not None:
-        _move(running_mean, mean, momentum)
-    if running_var is not None:
-        _move(running_var, squares / number(max(count - 1, 1), inside), momentum)
+    _move_statistics(running_mean, running_var, mean, squares, count, momentum)
     scale = channel_scale(save_rstd, w)
     shift = -mean * scale if b is None else b - mean * scale
     return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
+
+
+def _move_statistics(
+    running_mean: Array | None, running_var: Array | None, mean: Array, squares: Array, count: int,
+    momentum: float
+) -> None:
+    """Move the running statistics, if any, towards those of a batch of `count` numbers."""
+    if running_mean is not None:
+        _move(running_mean, mean, momentum)
+    if running_var is not None:
+        _move(running_var, squares / number(max(count - 1, 1), mean.dtype), momentum)
 
 
 def _move(running: Array, new: Array, momentum: float) -> None:
@@ -111,6 +120,26 @@ def _(
         return _batch_norm(input, scale, shift, None, None, *statistics, 0.0, eps)
 
     return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, along_channels)
+
+
+@_batch_norm.value_and_jvp
+def _(
+    input: Array, input_t: Array | None, weight: Array | None, weight_t: Array | None,
+    bias: Array | None, bias_t: Array | None, running_mean: Array | None,
+    running_var: Array | None, save_mean: Array, save_rstd: Array, momentum: float, eps: float
+) -> tuple[Array, Array] | None:
+    if input_t is None or input.ndim < 3 \
+            or not (input.flags.c_contiguous and input_t.flags.c_contiguous):
+        return None
+    parameters = as_dtype(save_mean.dtype, weight, weight_t, bias, bias_t)
+    result = channels_with_tangent(
+        flatten_positions(input), flatten_positions(input_t), tuple(parameters), eps)
+    if result is None:
+        return None
+    y, y_t, save_mean[...], save_rstd[...], squares = result
+    count = input.size // input.shape[1]
+    _move_statistics(running_mean, running_var, save_mean, squares, count, momentum)
+    return y.reshape(input.shape), y_t.reshape(input.shape)
 
 
 @opaque(layout=Layout.FREE,

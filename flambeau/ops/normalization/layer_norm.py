@@ -18,6 +18,7 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..view.join import cat
+from .duals import rows_with_tangent
 from .norm_formulas import (
     affine_tangent, as_dtype, check_parameter_dtypes, input_cotangent, normalize, select_needed,
     statistics, statistics_dtype,
@@ -97,6 +98,23 @@ def _(
         return _layer_norm(input, scale, shift, *statistics, n, eps)
 
     return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight)
+
+
+@_layer_norm.value_and_jvp
+def _(
+    input: Array, input_t: Array | None, weight: Array | None, weight_t: Array | None,
+    bias: Array | None, bias_t: Array | None, save_mean: Array, save_rstd: Array, eps: float
+) -> tuple[Array, Array] | None:
+    if input_t is None or not (input.flags.c_contiguous and input_t.flags.c_contiguous):
+        return None
+    rows = (len(save_mean), -1)
+    columns = {
+        name: v if v is None else as_dtype(save_mean.dtype, v.reshape(-1))[0]
+        for name, v in (("weight", weight), ("weight_t", weight_t), ("bias", bias),
+                        ("bias_t", bias_t))}
+    pair = rows_with_tangent(
+        input.reshape(rows), input_t.reshape(rows), columns, save_mean, save_rstd, eps)
+    return None if pair is None else (pair[0].reshape(input.shape), pair[1].reshape(input.shape))
 
 
 @opaque(layout=Layout.FREE,

@@ -344,6 +344,23 @@ def test_argmax(check, fold: ReduceOp, type: Type, kind: LoopKind, n: int) -> No
     np.testing.assert_array_equal(actual, numpy_fold(values, 1))
 
 
+@pytest.mark.parametrize("type", [Type.F32, Type.I32])
+@pytest.mark.parametrize("n", [0, 1, 7])
+def test_last_value_that_a_condition_lets_through(check, type: Type, n: int) -> None:
+    """Each lane has its own: of a column, the last element that is greater than 1."""
+    x, y, i, r = Buffer(type, "x"), Buffer(type, "y"), Index("i"), Index("r")
+    last, value = Accumulator(ReduceOp.LAST, type, "last"), Load(x, place((i, 21), (r, 1)))
+    passes = Apply(Scalar.GT, (value, Constant(type, 1)), Type.BOOL)
+    update = Update(last, Apply(Scalar.WHERE, (passes, value, last), type))
+    body: list[Statement] = [
+        Begin(last, Constant(type, 5)), Loop(i, n, [update]), Store(y, place((r, 1)), last)]
+    values = np.random.default_rng(n).integers(0, 5, (n + 1, 21)).astype(type.value)
+    kernel = Kernel("last", [x, y], [Loop(r, 21, body, LoopKind.VECTORIZED)])
+    _, actual = check(kernel, [values, np.zeros(21, type.value)])
+    for column, result in zip(values[:n].T, actual, strict=True):
+        assert result == [5, *(v for v in column if v > 1)][-1]
+
+
 @pytest.mark.parametrize("flat", [False, True])
 def test_argmax_of_columns(check, flat: bool) -> None:
     """Positions along the column, or in the whole array: those differ from lane to lane."""

@@ -111,6 +111,13 @@ BAD: dict[str, tuple[Callable[[], list[Statement]], str]] = {
         ],
         "needs a position",
     ),
+    "last over lanes": (
+        lambda: [
+            Begin(last := Accumulator(ReduceOp.LAST, F32, "last")),
+            loop(Update(last, unit()), kind=LoopKind.VECTORIZED),
+        ],
+        "no last value in a loop over lanes",
+    ),
     "sum of halves": (lambda: [Begin(Accumulator(ReduceOp.SUM, Type.F16))], "cast to float32"),
     "any of numbers": (lambda: [Begin(Accumulator(ReduceOp.ANY, F32))], "ANY of float32"),
     "operands of two types": (

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
 import pytest
 
 import flambeau as torch
 from flambeau.func import jvp
 from flambeau.nn import functional as F
+from flambeau.native.jit.kernel_function import compile_kernel
+from flambeau.native.kernels.softmax_and_layer_norm import RowKernelBuilder
+from flambeau.native.loop_ir.ir import ReduceOp, Type
 from flambeau.ops.core.operator import OPERATORS
 from flambeau.ops.interception import fused_tangents
 
@@ -169,3 +175,94 @@ def test_layer_norm_has_one_kernel_for_its_tangent(which, has_weight):
     for _ in range(3):
         result = jvp(layer, primals, tangents)
     torch.testing.assert_close(result, jvp(by_hand, primals, tangents))
+
+
+def _served(monkeypatch, name):
+    """The calls of an operator's rule for result and tangent: whether each was served."""
+    served, rule = [], OPERATORS[name].value_and_jvp
+
+    @functools.wraps(rule)
+    def watched(*args):
+        result = rule(*args)
+        served.append(result is not None)
+        return result
+
+    monkeypatch.setattr(OPERATORS[name], "value_and_jvp", watched)
+    return served
+
+
+@pytest.mark.parametrize("which", ["x", "xw", "xb", "xwb"])
+@pytest.mark.parametrize("has_parameters", [True, False])
+@pytest.mark.parametrize("layer", ["layer_norm", "batch_norm"])
+def test_normalizations_have_one_way_for_value_and_tangent(
+    monkeypatch, layer, which, has_parameters
+):
+    """As by hand, with the statistics that backward and running averages read."""
+    torch.manual_seed(0)
+    served = _served(monkeypatch, f"_{layer}")
+    shape, size = ((256, 512), 512) if layer == "layer_norm" else ((4, 8, 40, 40), 8)
+    axes = (1,) if layer == "layer_norm" else (0, 2, 3)
+    x = torch.randn(shape, dtype=torch.float64) + 3
+    values = {"x": x, "w": torch.randn(size).double(), "b": torch.randn(size).double()}
+    if not has_parameters and which != "x":
+        pytest.skip("absent parameters have no tangent")
+    primals = tuple(values[k] for k in which)
+    tangents = tuple(torch.randn_like(p) for p in primals)
+    running = torch.zeros(8).double(), torch.ones(8).double()
+
+    def parts(args):
+        known = values | dict(zip(which, args, strict=True))
+        return known["x"], *(known[k] if has_parameters else None for k in "wb")
+
+    def layered(*args):
+        x, w, b = parts(args)
+        if layer == "layer_norm":
+            return F.layer_norm(x, (512,), w, b)
+        return F.batch_norm(x, *(v.clone() for v in running), w, b, True)
+
+    def by_hand(*args):
+        x, w, b = (v if v is None or v.dim() > 1 or layer == "layer_norm" else v[:, None, None]
+                   for v in parts(args))
+        apart = x - x.mean(axes, keepdim=True)
+        y = apart / ((apart * apart).mean(axes, keepdim=True) + 1e-5).sqrt()
+        return (y if w is None else y * w) + (0 if b is None else b)
+
+    for _ in range(4):
+        result = jvp(layered, primals, tangents)
+    torch.testing.assert_close(result, jvp(by_hand, primals, tangents))
+    assert served[-1]
+
+
+def test_batch_norm_with_tangents_moves_the_running_statistics():
+    torch.manual_seed(0)
+    x = torch.randn(8, 4, 40, 40)
+    results = []
+    for t in (None, torch.randn_like(x)):
+        mean, var = torch.zeros(4), torch.ones(4)
+        for _ in range(4):
+            if t is None:
+                F.batch_norm(x, mean, var, training=True)
+            else:
+                jvp(lambda x, m=mean, v=var: F.batch_norm(x, m, v, training=True), (x,), (t,))
+        results.append((mean, var))
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("formula", [
+    lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / (3 + b),
+    lambda a, b: -a, lambda a, b: np.sqrt(2 + a), lambda a, b: np.exp(a * b),
+    lambda a, b: np.log(3 + a), lambda a, b: 2 - b * 3, lambda a, b: a * a])
+def test_kernels_push_tangents_through_their_formulas(formula):
+    """By difference quotients, of sums along rows."""
+    r = RowKernelBuilder(Type.F64, tangents=("a", "b", "y"))
+    value = formula(r.matrix("a"), r.matrix("b"))
+    r.keep(r.vector("y"), r.fold(ReduceOp.SUM, value))
+    kernel = compile_kernel(r.kernel("formula"))
+    a, a_t, b, b_t = np.random.default_rng(0).uniform(-1, 1, (4, 3, 20))
+    y, y_t = np.empty(3), np.empty(3)
+    kernel.run([a, a_t, b, b_t, y, y_t], (3, 20))
+    step = 1e-6
+    quotient = (formula(a + step * a_t, b + step * b_t)
+                - formula(a - step * a_t, b - step * b_t)).sum(1) / (2 * step)
+    np.testing.assert_allclose(y, formula(a, b).sum(1), rtol=1e-12)
+    np.testing.assert_allclose(y_t, quotient, rtol=1e-7, atol=1e-8)

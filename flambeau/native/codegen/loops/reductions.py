@@ -20,7 +20,7 @@ ARG_REDUCTIONS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
 
 def neutral_value(fold: ReduceOp, type: Type) -> Any:
     """The neutral element of a reduction, as a Python number."""
-    if fold in (ReduceOp.SUM, ReduceOp.ANY):
+    if fold in (ReduceOp.SUM, ReduceOp.ANY, ReduceOp.LAST):
         return 0
     if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):
         return 1
@@ -35,6 +35,8 @@ def neutral_value(fold: ReduceOp, type: Type) -> Any:
 
 def combine(b: Builder, fold: ReduceOp, type: Type, current: ir.Value, value: ir.Value) -> ir.Value:
     """Return one step of a reduction other than ARGMAX and ARGMIN."""
+    if fold is ReduceOp.LAST:
+        return value
     if fold is ReduceOp.ANY:
         return b.or_(current, value)
     if fold is ReduceOp.ALL:
@@ -150,7 +152,9 @@ class ReductionState:
     ) -> None:
         """Reduce in one value (and position) per lane, ignoring masked-off lanes."""
         values = tuple(b.splat(value, lanes) for value in values)
-        if mask is not None:
+        if mask is not None and self.fold is ReduceOp.LAST:
+            values = (b.select(mask, values[0], self._get(b, lanes)[0]),)
+        elif mask is not None:
             none = constant(self.value_type, neutral_value(self.fold, self.value_type))
             others = (none, b.integer(NO_POSITION))[: len(values)]
             values = tuple(
