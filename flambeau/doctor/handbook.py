@@ -15,19 +15,19 @@ _HEAD = """\
 
 The most expensive training mistakes raise no error: a softmax before cross-entropy, a forgotten
 `eval()`, gradients that are never zeroed. `flambeau.doctor` watches a program while it trains and
-names such mistakes with the line to mend. It changes nothing that the program computes, and costs
+names such mistakes with the line to fix. It changes nothing that the program computes and costs
 nothing while it is off.
 
 ```
-flambeau --doctor train.py                 # findings on standard error as they come
-flambeau --doctor=strict train.py          # the first certain finding ends it; exit code 3
-flambeau --doctor=check train.py           # stops after 8 updates; 3 if one is certain
+flambeau --doctor train.py                 # print findings to standard error
+flambeau --doctor=strict train.py          # stop at the first certain finding; exit code 3
+flambeau --doctor=check train.py           # stop after 8 updates; exit code 3 if one is certain
 flambeau --doctor --json out.json --html out.html train.py
 flambeau --doctor --doctor-off=eval-forgotten,graph-cut train.py
 flambeau explain no-zero-grad              # a check's entry of this page
 ```
 
-The program may `import torch`: it need not know of flambeau. In Python:
+The program may `import torch` and needs no change. In Python:
 
 ```
 with flambeau.doctor() as d:               # options: off=[ids], strict=True, quiet=True
@@ -41,13 +41,12 @@ pytest_plugins = ["flambeau.doctor.pytest_plugin"]        # a fixture `doctor` t
 
 ## Findings
 
-A finding is **certain** where the values prove it, **likely** where a healthy reading exists but
-is rare, and a **hint** where it is worth a look. Hints appear in the page and in JSON only. It
-names the line to mend, other lines that take part, numbers as evidence, and the fix. The last
-line of a run says how many checks passed, which could not be judged and why, and what watching
-cost.
+A finding is **certain** if the values prove it, **likely** if a healthy explanation exists but is
+rare, and a **hint** if it deserves a look. Hints appear only on the page and in JSON. A finding
+names the line to fix, other lines involved, numbers as evidence, and the fix. The last line of a
+run says how many checks passed, which could not be judged and why, and what watching cost.
 
-What looks like a mistake and is meant is marked on one of the lines that the finding names:
+If a reported pattern is intended, mark it on one of the lines that the finding names:
 
 ```
 loss.backward()  # doctor: ok no-zero-grad
@@ -61,15 +60,15 @@ project.
 
 ## Cost
 
-The first 48 backward passes are watched closely, which notes the line of every recorded operator;
-later a few after each change of mode, epoch or optimizer, and at each power of two. Between them
-only calls of models, backward passes and updates are seen, which costs 0.1 to 0.25 ms a step.
-The doctor adds up its own time. Once that is more than 8 % of the program's and more than 1.6 s,
-it rests: it gives every function that a step calls its own code back, and watches again when the
-program has run long enough to pay for it. What it then finds in the first 8 updates is not told,
-as the checks have missed what came before. The last line says when it rested first. Compiled
-functions run as they were written in watched steps, and as programs while the doctor rests. On a
-machine that others use, where a second of work takes longer, the 1.6 s grow as much.
+The doctor watches the first 48 backward passes closely and records the line of every operator.
+Later it watches a few passes after each change of mode, epoch or optimizer, and at each power of
+two. In between it observes only calls of models, backward passes and updates, at 0.1 to 0.25 ms
+per step. The doctor measures its own time. When it exceeds both 8 % of the program's time and
+1.6 s, the doctor pauses: it restores the original code of every function that a step calls, and
+resumes when the program has run long enough to pay for it. Findings in the first 8 updates after a
+pause are dropped, because the checks missed what came before. The last line says when the first
+pause began. Compiled functions run uncompiled in watched steps and compiled during pauses. On a
+shared machine, where work takes longer, the limit of 1.6 s grows in proportion.
 
 ## JSON
 
@@ -77,22 +76,22 @@ machine that others use, where a second of work takes longer, the 1.6 s grow as 
 (counts), `seconds`, `seconds_watching`, `suspended_at`, `error` (the exception that ended the
 program), `findings`, `passed` (ids), `undecided` (`id`, `reason`), `off`, `curves` (name to
 `[pass, value]`). A finding has `id`, `level`, `what`, `evidence`, `places` (`file`, `line`,
-`function`, `role`, `text`; the line to mend first), `fix`, `steps` (numbers of backward passes)
+`function`, `role`, `text`; the line to fix first), `fix`, `steps` (numbers of backward passes)
 and `silence`.
 
 ## What it cannot see
 
-- What no number shows: labels that are wrong but plausible, features that are known only later, a
-  validation set that was chosen by its results, hyperparameters that are merely bad.
-- Leaks that change the samples' numbers (another crop, another scale, near duplicates), and those
-  of samples made of integers, which are not remembered.
-- Losses written by hand, beyond what shapes, axes, cut gradients and the signs of well-known terms
-  tell. What variables are called (best, loss, accuracy, reward, test) counts in a few checks, such
-  as `model-not-copied` and `best-by-greatest-loss`: other names hide the mistake from them.
-- Other threads and processes: of data workers only the generators that they share; what a compiled
-  program would have done differently.
-- What begins late between two watched passes and leaves no trace in modes, optimizers or the loss,
-  or while the doctor rests: checks that need every step of a program are undecided then.
+- Mistakes that no number shows: wrong but plausible labels, features that are known only later, a
+  validation set chosen by its results, hyperparameters that are merely bad.
+- Leaks that change the samples' values (another crop, another scale, near duplicates), and leaks of
+  integer samples, which are not remembered.
+- Hand-written losses, beyond what shapes, axes, cut gradients and the signs of well-known terms
+  reveal. A few checks, such as `model-not-copied` and `best-by-greatest-loss`, depend on variable
+  names (best, loss, accuracy, reward, test): other names hide the mistake from them.
+- Other threads and processes, except for generators shared with data workers; differences between
+  compiled and uncompiled runs.
+- Mistakes that begin late, between two watched passes or during a pause, and leave no trace in
+  modes, optimizers or the loss. Checks that need every step are then undecided.
 
 ## The checks
 

@@ -38,13 +38,13 @@ class ConstantInputs(Rule):
     id = "inputs-are-constant"
     level = Level.LIKELY
     needs = ("on_call",)
-    title = "all numbers of all inputs are the same: there is nothing to learn from"
+    title = "every element of every input has the same value: there is nothing to learn from"
     why = (
-        "Images / 255 that are cast to integers are 0; an array that was reserved and never filled "
-        f"is so too. Told when all of {_CALLS} batches with a gradient consist of one number, for "
-        "models of one input. Silent for whole numbers as embeddings take, and for parameters."
+        "Images / 255 cast to integers are all 0; so is an array that was allocated and never "
+        f"filled. Reported when each of {_CALLS} batches with a gradient holds a single value, for "
+        "models with one input. Not reported for integer inputs of embeddings or for parameters."
     )
-    fix = "look at a batch: x.min(), x.max(); scale after the conversion to float"
+    fix = "inspect a batch: x.min(), x.max(); scale after the conversion to float"
     broken = """
 net = nn.Linear(8, 3)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -101,7 +101,7 @@ for _ in range(5):
         self.times[key] = times + 1
         if self.times[key] == _CALLS:
             self.session.follow(call.module)
-            self.report(f"every number of the inputs is {float(array.flat[0]):g}",
+            self.report(f"every element of the inputs is {float(array.flat[0]):g}",
                         conversion_line(self.session, _CASTS), call.spot,
                         shape=str(array.shape), value=float(np.ravel(array)[0]))
 

@@ -24,14 +24,16 @@ class DataOverwritten(Rule):
     id = "data-overwritten"
     level = Level.LIKELY
     needs = ("on_call",)
-    title = "a batch or a sample is a view of the data, and is changed in place: so is the data"
-    why = (
-        "Noise adds up from epoch to epoch, and what was normalised is normalised again. Slices "
-        "and data[i] are views. Told where the same part of the data is read a second time after "
-        "arithmetic in place. Silent for buffers that are written by assignment, such as a "
-        "replay memory."
+    title = (
+        "a batch or sample is a view of the data set and is modified in place, which changes the "
+        "data set"
     )
-    fix = "x = x + noise instead of x += noise; or change a copy: data[i].clone()"
+    why = (
+        "Noise accumulates from epoch to epoch, and data is normalized repeatedly. Slices and "
+        "data[i] are views. Reported when the same part of the data is read again after in-place "
+        "arithmetic. Not reported for buffers written by assignment, such as a replay memory."
+    )
+    fix = "x = x + noise instead of x += noise, or modify a copy: data[i].clone()"
     broken = """
 net, data = nn.Linear(8, 3), torch.randn(64, 8)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -106,7 +108,7 @@ for step in range(12):
         writer = None if counter is None else counter.writer
         place = place_of(writer)
         if place is not None and _is_arithmetic(place):
-            self.report("the data changes in place each time it is read", place, spot,
+            self.report("the data is modified in place each time it is read", place, spot,
                         writes=writes)
 
 

@@ -35,13 +35,13 @@ class DrawnOnce(Rule):
     id = "noise-drawn-once"
     level = Level.LIKELY
     needs = ("on_draw", "on_call")
-    title = "noise is drawn once, outside of the loop: all batches are given the same numbers"
+    title = "noise is drawn once, before the loop: every batch gets the same noise"
     why = (
-        "The noise of a variational autoencoder, the time steps of a diffusion model, the ends of "
-        "an interpolation are drawn anew for each batch; the network can learn fixed ones by "
-        f"heart. Told when numbers as many as a batch has samples come into {_TIMES} steps, "
-        "multiplied with what the network computes or as a column of its input, while the "
-        "samples are others each time. Silent where the samples are the same too."
+        "The noise of a variational autoencoder, the time steps of a diffusion model and the "
+        "endpoints of an interpolation must be drawn for each batch; a network can memorize fixed "
+        f"ones. Reported when the same random numbers, one per sample, enter {_TIMES} steps as a "
+        "factor of what the network computes or as an input column while the samples differ. Not "
+        "reported if the samples are the same too."
     )
     fix = "draw inside the loop: noise = torch.randn_like(x) for each batch"
     broken = """
@@ -142,7 +142,7 @@ for _ in range(8):
         length = draw.values.shape[0]
         if draw.uses > _TIMES and updates - draw.updates >= _TIMES and length not in self.same \
                 and self.fresh.get(length, 0) >= _TIMES:
-            self.report("the numbers that are drawn here meet other samples at each step",
+            self.report("the numbers drawn here are combined with different samples in each step",
                         draw.spot, spot, **{"steps with the same": draw.uses,
                                             "numbers": draw.values.size})
 

@@ -24,15 +24,15 @@ class EvaluationAugmented(Rule):
     id = "evaluation-is-augmented"
     level = Level.LIKELY
     needs = ("on_batch", "on_call", "evaluation")
-    title = "the evaluation's samples go through the random transform of training"
+    title = "evaluation samples pass through the random transform used for training"
     why = (
-        "Random crops, flips and noise are for training: in an evaluation they lower the figure "
-        "and change it from pass to pass. Told where a loader that does not shuffle gives other "
-        "inputs for the same targets in its next pass, a model is evaluated with them, and its "
-        "dataset is a part of that of training or has a transform in common with it. Silent "
-        "where targets have the shape of the inputs, as those of a denoiser."
+        "Random crops, flips and noise belong to training: in an evaluation they lower the score "
+        "and change it from pass to pass. Reported when a loader without shuffling returns "
+        "different inputs for the same targets in its next pass, a model is evaluated on them, "
+        "and the data set is part of the training set or shares a transform with it. Not reported "
+        "if targets have the shape of inputs, as for a denoiser."
     )
-    fix = "give the evaluation's dataset a transform without random parts"
+    fix = "give the evaluation data set a transform without random parts"
     broken = """
 class Noisy(torch.utils.data.Dataset):
     def __init__(self, rows, labels, transform):
@@ -118,8 +118,8 @@ for epoch in range(3):
         if any(shares_transform(root_of(dataset), root_of(other)) for other in self.trained):
             line = assignment_of(dataset, user_frame(1)) or \
                 assignment_of(root_of(dataset), user_frame(1))
-            self.report("samples of the evaluation change from pass to pass, by the transform of "
-                        "the training", Place(*line) if line else None, self.first[id(loader)][1],
+            self.report("evaluation samples change from pass to pass because of the training "
+                        "transform", Place(*line) if line else None, self.first[id(loader)][1],
                         samples=len(dataset))
 
 

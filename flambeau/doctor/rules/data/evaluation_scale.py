@@ -51,13 +51,14 @@ class EvaluationScale(Rule):
     id = "evaluation-on-another-scale"
     level = Level.LIKELY
     needs = ("on_call", "on_backward", "evaluation")
-    title = "the evaluation's inputs are on another scale than those of the training"
+    title = "evaluation inputs are on a different scale from training inputs"
     why = (
-        "What is divided, centred or scaled for the training has to be so for every other input. "
-        f"Told where deviations differ by a factor of {_FACTOR:.0f}, or means by {_FACTOR:.0f} "
-        "deviations, in most columns of tables, and of all numbers of images and sequences."
+        "Evaluation inputs must be divided, centered and scaled like training inputs. Reported "
+        f"when standard deviations differ by a factor of {_FACTOR:.0f}, or means by {_FACTOR:.0f} "
+        "standard deviations, in most columns of tables or over all elements of images and "
+        "sequences."
     )
-    fix = "put both through the same preparation"
+    fix = "apply the same preprocessing to both"
     broken = """
 images = torch.randint(0, 256, (64, 16)).float()
 train, test = images[:48] / 255, images[48:]  # <-
@@ -127,7 +128,7 @@ with torch.no_grad():
             is_shifted = np.abs(other - mean)[valid] > _FACTOR * np.maximum(width, spread)[valid]
             apart = (ratio > _FACTOR) | (ratio < 1 / _FACTOR) | is_shifted
             if apart.mean() > 0.8 and valid.mean() > 0.5:
-                self.report("the model is evaluated with inputs on another scale than it was "
-                            "trained with", *test.places,
+                self.report("the model is evaluated with inputs on a different scale than in "
+                            "training", *test.places,
                             **{"deviation in training": float(np.median(spread[valid])),
                                "in the evaluation": float(np.median(width[valid]))})

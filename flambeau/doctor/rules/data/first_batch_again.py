@@ -17,12 +17,13 @@ class FirstBatchAgain(Rule):
     id = "first-batch-again"
     level = Level.LIKELY
     needs = ("on_batch", "on_step")
-    title = "next(iter(loader)) begins anew at every step: it gives the first batch each time"
+    title = "next(iter(loader)) starts a new pass in every step: it always returns the first batch"
     why = (
-        "Told when a loader that does not shuffle was begun five times for one batch each, with "
-        "an update after each. Silent for loaders that shuffle, which draw another batch."
+        "Reported when a loader without shuffling was restarted five times for one batch each, "
+        "with an update after each. Not reported for loaders that shuffle, which return different "
+        "batches."
     )
-    fix = "for batch in loader: ..., or keep the iterator: batches = iter(loader)"
+    fix = "for batch in loader: ..., or create the iterator once: batches = iter(loader)"
     broken = """
 loader = DataLoader(TensorDataset(x, t), batch_size=16)
 net = nn.Linear(8, 1)
@@ -86,7 +87,7 @@ for _ in range(8):
         fresh = before[0] is not iterator and before[0]._num_yielded == 1
         self.times[key] = self.times.get(key, 0) + 1 if fresh and updates > before[1] else 0
         if self.times[key] >= 4:
-            self.report("each step begins the loader anew and trains on its first batch", spot,
+            self.report("each step restarts the loader and trains on its first batch", spot,
                         **{"times": self.times[key] + 1, "batches in the loader": len(loader)})
 
     def on_step(self, update: Update) -> None:

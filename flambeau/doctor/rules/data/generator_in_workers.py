@@ -21,14 +21,17 @@ class GeneratorInWorkers(Rule):
     id = "generator-in-workers"
     level = Level.LIKELY
     needs = ("on_loader",)
-    title = "a dataset's own generator is copied into each worker: workers draw the same numbers"
-    why = (
-        "Every process begins with the state that the generator had, so that samples of different "
-        "workers get the same noise, and each epoch repeats it. Told for num_workers of 2 and "
-        "more without worker_init_fn, where __getitem__ mentions an attribute that is a generator. "
-        "Silent where only the constructor uses it."
+    title = (
+        "a data set's own generator is copied into every worker, so all workers draw the same "
+        "numbers"
     )
-    fix = "worker_init_fn that seeds dataset.rng by worker_info.seed, or torch's own generator"
+    why = (
+        "Every process starts from the same generator state, so samples of different workers get "
+        "the same noise and every epoch repeats it. Reported for num_workers >= 2 without "
+        "worker_init_fn if __getitem__ uses an attribute that is a generator. Not reported if "
+        "only the constructor uses it."
+    )
+    fix = "a worker_init_fn that seeds dataset.rng with worker_info.seed, or torch's own generator"
     broken = """
 import numpy as np
 
@@ -108,5 +111,5 @@ loader = DataLoader(Noisy(), batch_size=16)
             return
         for name, value in list(getattr(dataset, "__dict__", {}).items()):
             if isinstance(value, _KINDS) and name in code.co_names:
-                self.report(f"{workers} workers begin with copies of the dataset's `{name}`", spot,
+                self.report(f"{workers} workers start from copies of the dataset's `{name}`", spot,
                             workers=workers)

@@ -23,12 +23,12 @@ class Leak(Rule):
     id = "train-test-leak"
     level = Level.LIKELY
     needs = ("on_call", "on_backward", "evaluation")
-    title = "some samples of the evaluation were trained on"
+    title = "some evaluation samples were used for training"
     why = (
-        "Told when at least 5 % and less than all of the samples that a model is evaluated on, "
-        "and 16 or more, were in its training batches before, to the last bit; or all of them, "
-        "while another loader is never used. Silent for other evaluations of the training data, "
-        "where not all training batches were seen, and for integers and one-hot rows."
+        "Reported when at least 16 evaluation samples, and between 5 % and 100 % of them, "
+        "appeared bit for bit in earlier training batches; also when all of them did while "
+        "another loader is never used. Not reported for evaluations of the training data if not "
+        "all training batches were observed, or for integers and one-hot rows."
     )
     fix = "split the samples before training, each into one part only"
     broken = """
@@ -126,7 +126,7 @@ for fold in range(4):
                 and (counts[2] or alone):
             dataset = getattr(self.loader[0], "dataset", None)
             line = assignment_of(dataset, user_frame(1)) if alone else None
-            self.report("samples that the model is evaluated on were in its training batches",
+            self.report("evaluation samples were in the training batches",
                         Place(*line) if line else None, call.spot, samples=counts[0],
                         **{"trained on": counts[1]})
 

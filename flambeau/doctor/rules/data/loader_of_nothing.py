@@ -18,11 +18,11 @@ class LoaderOfNothing(Rule):
     needs = ("on_iterator",)
     title = "drop_last=True with a batch larger than the data set: the loop body never runs"
     why = (
-        "The only batch is incomplete and is dropped, so that nothing is trained, and nothing is "
-        "said. Silent where other loaders from the same line do give batches, as for clients "
-        "with more and less data."
+        "The only batch is incomplete and is dropped, so nothing is trained and nothing is "
+        "printed. Not reported if other loaders created by the same line return batches, as for "
+        "clients with different amounts of data."
     )
-    fix = "take a batch_size below the number of samples, or drop_last=False"
+    fix = "use a batch_size below the number of samples, or drop_last=False"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.1)

@@ -20,14 +20,14 @@ class MovedWithoutTarget(Rule):
     id = "image-moved-without-its-target"
     level = Level.LIKELY
     needs = ("on_moved", "on_batch")
-    title = "the input is flipped or rotated, and its target of the same size is not"
+    title = "the input is flipped or rotated, but its target of the same size is not"
     why = (
-        "A mask, a depth map or a clean image belongs to the pixels of its input: both are to be "
-        f"moved alike. Told when {_SAMPLES} samples of a dataset are moved, and the targets of "
-        "the same height and width beside them are not. Silent for labels, and where both are "
-        "moved together."
+        "A mask, a depth map or a clean image corresponds to its input pixel by pixel, so both "
+        f"must be transformed alike. Reported when {_SAMPLES} samples of a data set are "
+        "transformed and their targets of the same height and width are not. Not reported for "
+        "labels, or if both are transformed together."
     )
-    fix = "flip both with the same coin: image, mask = image.flip(-1), mask.flip(-1)"
+    fix = "flip both together: image, mask = image.flip(-1), mask.flip(-1)"
     broken = """
 class Shapes(torch.utils.data.Dataset):
     def __len__(self):
@@ -99,5 +99,6 @@ for image, mask in DataLoader(Shapes(), batch_size=4):
             if rows and not also:
                 self.times[place] = self.times.get(place, 0) + 1
                 if self.times[place] >= _SAMPLES:
-                    self.report("an input is moved, and its target of the same size is not", place,
+                    self.report("an input is transformed, but its target of the same size is "
+                                "not", place,
                                 spot, samples=self.times[place])

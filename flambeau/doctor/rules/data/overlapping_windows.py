@@ -23,13 +23,13 @@ class OverlappingWindows(Rule):
     id = "windows-overlap"
     level = Level.LIKELY
     needs = ("on_call", "evaluation")
-    title = "windows that are evaluated overlap windows that were trained on"
+    title = "evaluated windows overlap training windows"
     why = (
-        "Neighbouring windows of a series share all values but one, so that a random split puts "
-        "the answers of the evaluation into the training data. Told when two thirds of the "
-        f"evaluated rows, and {_ROWS} or more, consist of pieces of {_LENGTH} values that "
-        "training rows have, and are not themselves among them. Silent for a split in time, "
-        "where only the windows at the border overlap."
+        "Neighboring windows of a series share all values but one, so a random split leaks the "
+        "evaluation's answers into the training data. Reported when at least two thirds of the "
+        f"evaluated rows, and at least {_ROWS}, consist of runs of {_LENGTH} values that occur in "
+        "training rows, without being training rows themselves. Not reported for a split in time, "
+        "where only windows at the border overlap."
     )
     fix = "split the series in time first, then cut each part into windows"
     broken = """

@@ -25,9 +25,9 @@ class PixelsScaledTwice(Rule):
     needs = ("on_call",)
     title = "images are divided by 255 twice: the network sees almost nothing but zeros"
     why = (
-        "ToTensor() and like functions divide bytes by 255 already. Told when all numbers of a "
-        f"model's inputs are whole multiples of 1/255/255 and none is above 1/255, in {_CALLS} "
-        "calls."
+        "ToTensor() and similar functions already divide bytes by 255. Reported when all elements "
+        "of a model's inputs are integer multiples of 1/255/255 and none exceeds 1/255, in "
+        f"{_CALLS} calls."
     )
     fix = "divide by 255 once"
     broken = """
@@ -64,7 +64,7 @@ for _ in range(4):
         self.times[key] = self.times.get(key, 0) + 1 if scaled else _CALLS
         if scaled and self.times[key] == _CALLS:
             line = assignment_of(call.tensors[0], user_frame(1))
-            self.report("the model's inputs are bytes that were divided by 255 twice",
+            self.report("the model's inputs are bytes divided by 255 twice",
                         Place(*line) if line else None, call.spot, largest=float(values.max()))
 
 

@@ -25,11 +25,11 @@ class RawPixels(Rule):
     id = "pixels-not-scaled"
     level = Level.LIKELY
     needs = ("on_layer",)
-    title = "images of bytes from 0 to 255 reach the first convolution as they are"
+    title = "images of bytes from 0 to 255 reach the first convolution unscaled"
     why = (
-        "Weights are initialised for inputs of size 1. Told when all numbers of three batches are "
-        "whole, from 0 up to more than 100 and at most 255. Silent where another layer, such as a "
-        "batch norm, comes first."
+        "Weight initialization assumes inputs of unit scale. Reported when all elements of three "
+        "batches are integers between 0 and 255 with a maximum above 100. Not reported if another "
+        "layer, such as a batch norm, comes first."
     )
     fix = "images / 255, then subtract the mean and divide by the standard deviation"
     broken = """

@@ -17,11 +17,12 @@ class Reseeded(Rule):
     id = "reseeded-each-step"
     level = Level.LIKELY
     needs = ("on_seed", "on_step")
-    title = "manual_seed() with one seed at every step: all steps draw the same numbers"
+    title = "manual_seed() with the same seed in every step: all steps draw the same numbers"
     why = (
-        "Dropout masks, noise and augmentations are the same in each step. Told at the sixth time, "
-        "with at most two updates of one optimizer between two of them, and in __getitem__ after "
-        "four batches. Silent for seeds that change, and where each seed begins another training."
+        "Dropout masks, noise and augmentations repeat in every step. Reported at the sixth call "
+        "if at most two updates of one optimizer separate consecutive calls, and in __getitem__ "
+        "after four batches. Not reported for seeds that change or if each seed starts another "
+        "training run."
     )
     fix = "seed once, before the loop"
     broken = """
@@ -73,7 +74,7 @@ for _ in range(8):
         for spot, (seed, times) in self.samples.items():
             self.batches[spot] = self.batches.get(spot, 0) + (times > 1)
             if self.batches[spot] >= 4 and 4 * self.batches[spot] >= 3 * self.session.updates:
-                self.report("the generator is seeded with one number for every sample", spot,
+                self.report("the generator is seeded with the same number for every sample", spot,
                             seed=int(seed), samples=times, updates=self.batches[spot])
         self.samples.clear()
 
@@ -88,5 +89,5 @@ for _ in range(8):
         again = before == seed and 0 < updates - at <= 2 and self.continued.pop(spot, False)
         self.times[spot] = self.times.get(spot, 0) + 1 if again else 0
         if self.times[spot] >= 5:
-            self.report("the generator is seeded with one number at every step", spot,
+            self.report("the generator is seeded with the same number in every step", spot,
                         seed=int(seed), times=self.times[spot] + 1)

@@ -23,13 +23,13 @@ class SameStream(Rule):
     id = "workers-read-the-same"
     level = Level.LIKELY
     needs = ("on_batch",)
-    title = "each worker yields all of an iterable dataset: every sample comes several times"
+    title = "every worker yields the whole iterable data set, so each sample appears several times"
     why = (
-        "Each worker has a copy of the dataset and runs its __iter__: it has to take its share, by "
-        f"torch.utils.data.get_worker_info(). Told when {_TIMES} batches of an IterableDataset "
-        "with num_workers of 2 and more equal the batch before, to the last bit."
+        "Each worker has a copy of the data set and runs its __iter__; it must select its share "
+        f"with torch.utils.data.get_worker_info(). Reported when {_TIMES} batches of an "
+        "IterableDataset with num_workers >= 2 equal the previous batch bit for bit."
     )
-    fix = "info = get_worker_info(); yield every info.num_workers-th sample, from info.id on"
+    fix = "info = get_worker_info(); yield every info.num_workers-th sample, starting at info.id"
     broken = """
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):

@@ -20,11 +20,13 @@ class SamplerFavoursFrequent(Rule):
     id = "sampler-favours-the-frequent"
     level = Level.LIKELY
     needs = ("on_loader",)
-    title = "samples are weighted with the count of their class: the rare class hardly ever comes"
+    title = (
+        "samples are weighted by the count of their class, so the rare class is almost never drawn"
+    )
     why = (
-        "Weights against imbalance are 1 / count. Told where the weights take few values, and each "
-        "value is in proportion to the number of samples that have it. Silent for equal classes, "
-        "and for weights that are their own for every sample."
+        "Weights against imbalance are 1 / count. Reported when the weights take few values, each "
+        "proportional to the number of samples that have it. Not reported for classes of equal "
+        "size or if every sample has its own weight."
     )
     fix = "weights = 1 / counts[labels]"
     broken = """

@@ -16,12 +16,15 @@ class SamplerOfClasses(Rule):
     id = "sampler-weights-are-of-classes"
     level = Level.LIKELY
     needs = ("on_loader",)
-    title = "WeightedRandomSampler has fewer weights than there are samples: most never come"
-    why = (
-        "Weight i is that of sample i: with two weights only the first two samples are ever "
-        "drawn. Told where more than nine samples of ten have no weight."
+    title = (
+        "WeightedRandomSampler has fewer weights than there are samples: most samples are never "
+        "drawn"
     )
-    fix = "weights[labels]: one weight for each sample"
+    why = (
+        "Weight i belongs to sample i: with two weights, only the first two samples are drawn. "
+        "Reported when more than nine in ten samples have no weight."
+    )
+    fix = "weights[labels]: one weight per sample"
     broken = """
 labels = (torch.arange(64) % 8 == 0).long()
 weights = 1 / labels.bincount().double()

@@ -23,12 +23,12 @@ class SamplesShareMemory(Rule):
     id = "samples-share-memory"
     level = Level.LIKELY
     needs = ("on_function",)
-    title = "the samples that are stacked are one and the same array, which changes meanwhile"
+    title = "the stacked samples are all the same array, which changes over time"
     why = (
-        "from_numpy() shares the memory of its array, and an environment that moves its state in "
-        "place changes every state that was remembered. Told where torch.stack is given tensors of "
-        f"their own, {_SAMPLES} or more, that nearly all lie in the same memory, and its numbers "
-        f"were others the time before, {_TIMES} times. Silent for one tensor that is repeated."
+        "from_numpy() shares the array's memory, and an environment that updates its state in "
+        f"place changes every stored state. Reported when torch.stack receives {_SAMPLES} or more "
+        "distinct tensors that nearly all share the same memory and whose values differed the "
+        f"time before, {_TIMES} times. Not reported for one tensor that is repeated."
     )
     fix = "torch.from_numpy(state.copy()), or torch.tensor(state)"
     broken = """
@@ -101,5 +101,5 @@ for step in range(24):
             times += not np.array_equal(numbers, array)
         self.before[spot] = weakref.ref(owner), array.copy(), times
         if times >= _TIMES:
-            self.report("the samples that are stacked are all the same memory",
+            self.report("all stacked samples share the same memory",
                         self.shared.get(address), spot, samples=count)

@@ -23,11 +23,11 @@ class SamplesTornApart(Rule):
     id = "samples-torn-apart"
     level = Level.CERTAIN
     needs = ("on_collate",)
-    title = "the collate function gives samples the labels of others"
+    title = "the collate function pairs samples with the labels of other samples"
     why = (
-        "Sequences are sorted by length for packing, and their labels are to be sorted with them. "
-        "Told where all rows of a batch are found among its samples, and the labels, which are "
-        f"the samples' own in another order, are not those of the rows, in {_TIMES} batches."
+        "If sequences are sorted by length for packing, their labels must be sorted with them. "
+        "Reported when all rows of a batch come from its samples, but the labels are the samples' "
+        f"labels in an order that does not match the rows, in {_TIMES} batches."
     )
     fix = "sort the samples as pairs: batch = sorted(batch, key=lambda pair: -len(pair[0]))"
     broken = """

@@ -75,15 +75,15 @@ class ScaledApart(Rule):
     id = "scaled-by-other-statistics"
     level = Level.LIKELY
     needs = ("on_call", "on_backward", "evaluation")
-    title = "inputs are scaled by statistics of the evaluation's samples"
+    title = "inputs are scaled with statistics of the evaluation samples"
     why = (
-        "Mean and deviation belong to the training data: an evaluation that is scaled by its own "
-        "is of another input than the model knows, and statistics of all rows carry those of the "
-        "test into the training. Told where the columns of the evaluation's rows have mean 0 and "
-        "deviation 1 to four digits, or those of all rows together have, and no row is in both "
-        "parts. Silent where not all batches were seen."
+        "Mean and standard deviation must come from the training data. An evaluation scaled by "
+        "its own statistics differs from the inputs that the model knows, and statistics of all "
+        "rows leak the test data into training. Reported when the columns of the evaluation rows, "
+        "or of all rows together, have mean 0 and standard deviation 1 to four digits and no row "
+        "is in both parts. Not reported if not all batches were observed."
     )
-    fix = "take mean and deviation of the training rows, and scale both parts by them"
+    fix = "compute mean and standard deviation of the training rows and scale both parts with them"
     broken = """
 def scaled(rows):
     return (rows - rows.mean(0)) / rows.std(0)
@@ -164,13 +164,14 @@ with torch.no_grad():
         every = train.count + test.count
         sums, squares = (a + b for a, b in zip(train.sums, test.sums, strict=True))
         if is_scaled and is_standard(train.deviation() / 500):
-            self.report(f"the {test.count} samples of the evaluation are scaled by their own mean "
+            self.report(f"the {test.count} evaluation samples are scaled by their own mean "
                         f"and deviation", *self._cause(test.count, test.spot, True), test.spot,
                         rows=test.count, **{"largest deviation": float(test.deviation().max())})
         elif not is_scaled and not is_standard(train.deviation()) \
                 and is_standard(_deviation(every, sums, squares)):
-            self.report(f"mean and deviation are those of all {every} samples, {test.count} of the "
-                        "evaluation among them", *self._cause(every, test.spot, False), test.spot,
+            self.report(f"mean and standard deviation are those of all {every} samples, "
+                        f"{test.count} evaluation samples included",
+                        *self._cause(every, test.spot, False), test.spot,
                         rows=every, evaluated=test.count)
 
     def _cause(self, rows: int, spot: Spot | None, last: bool) -> list[Spot | Place | None]:

@@ -27,14 +27,11 @@ class ShuffledApart(Rule):
     id = "shuffled-apart"
     level = Level.CERTAIN
     needs = ("on_loss", "on_call")
-    title = (
-        "inputs and targets are shuffled by different permutations: they no longer belong "
-        "together"
-    )
+    title = "inputs and targets are shuffled by different permutations: they no longer match"
     why = (
-        "Two calls of randperm, or two loaders that shuffle, give two orders. Told when the "
-        "input of a model and the targets of its loss were put in order by different ones. "
-        "Silent for one permutation that is used for both."
+        "Two calls of randperm, or two shuffling loaders, produce two orders. Reported when a "
+        "model's input and the targets of its loss were ordered by different permutations. Not "
+        "reported if both use the same permutation."
     )
     fix = "one permutation for both: order = torch.randperm(n); x, y = x[order], y[order]"
     broken = """
@@ -118,7 +115,7 @@ for (xb, yb), (other,) in zip(labelled, unlabelled):
             return
         target, entry = self.orders.get(owner(call.target._array)), self.inputs[0]
         if target is not None and target[0] != entry[0] and target[1] == entry[1]:
-            self.report("the targets are in another order than the inputs", target[2], entry[2],
+            self.report("the targets are in a different order than the inputs", target[2], entry[2],
                         call.spot, samples=target[1])
 
     def on_backward(self, backward: Backward) -> None:

@@ -22,12 +22,12 @@ class SortedLabels(Rule):
     id = "labels-in-order"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "the data comes in the order of its classes: each batch has hardly more than one"
+    title = "the data is sorted by class: batches hold hardly more than one class"
     why = (
-        "The network learns the class of the day and forgets the others. Told when, of "
-        f"{_BATCHES} batches or more, three quarters hold one class only, there are several "
-        "classes in all, and each comes in one run of batches. Silent for batches of fewer "
-        "than 4 samples."
+        "The network learns the current class and forgets the others. Reported when three "
+        f"quarters of at least {_BATCHES} batches hold a single class, there are several classes "
+        "in all, and each forms one run of batches. Not reported for batches of fewer than 4 "
+        "samples."
     )
     fix = "shuffle=True in the DataLoader"
     broken = """
@@ -110,7 +110,7 @@ for step in range(8):
         changes = sum(a != b for a, b in zip(single, single[1:], strict=False))
         if len(single) >= 0.75 * len(self.classes) and len(kinds) > 1 \
                 and changes < len(single) / 2:
-            self.report("most batches hold a single class, and the classes come in runs",
+            self.report("most batches hold a single class, and the classes form runs",
                         self.loader, call.spot,
                         **{"batches of one class": f"{len(single)} of {len(self.classes)}",
                            "classes": len(kinds), "runs": changes + 1})

@@ -29,12 +29,12 @@ class TargetInInputs(Rule):
     needs = ("on_call", "on_loss")
     title = "one of the input columns is the target: the network copies it"
     why = (
-        "A table that still holds the column to predict gives excellent results, and none where "
-        "the column is unknown. Told when a column among three or more, or the last step of a "
-        f"window, equals the target in all rows of {_BATCHES} batches and of {_ROWS} rows. Silent "
-        "for targets of several columns, as an autoencoder has."
+        "A table that still contains the column to predict gives excellent results, but none once "
+        "the column is unknown. Reported when one of at least three columns, or the last step of "
+        f"a window, equals the target in all rows of {_BATCHES} batches and {_ROWS} rows. Not "
+        "reported for targets with several columns, such as an autoencoder's."
     )
-    fix = "take the column of the target out of the inputs"
+    fix = "remove the target's column from the inputs"
     broken = """
 table = torch.cat([x, t], dim=1)
 net = nn.Sequential(nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 1))
@@ -138,7 +138,7 @@ for rows in t.split(16):
         counts[0] += 1
         counts[1] += len(windows)
         if counts[0] >= _BATCHES and counts[1] >= _ROWS:
-            self.report("the target is the last step of the window that the model is given",
+            self.report("the target is the last step of the model's input window",
                         _target_line(getattr(self.loader, "dataset", None)), call.spot,
                         fix="take the step after the window: series[start + length]",
                         rows=counts[1], steps=windows.shape[1])

@@ -25,13 +25,13 @@ class TargetOfAnotherDraw(Rule):
     id = "target-of-another-draw"
     level = Level.LIKELY
     needs = ("on_draw", "on_loss", "on_call")
-    title = "the target is noise, and another noise than that in the input: nothing can be learned"
+    title = "the target is noise, but not the noise in the input: nothing can be learned"
     why = (
-        "A denoiser is to predict the noise that was added to its input. Told when the target "
-        "is drawn in each step, the input holds another draw of its shape with something added, "
-        f"and nothing of the target, {_TIMES} times; or where all rows of the input were seen in "
-        "earlier steps, so that they hold no noise of this one. Silent where inputs are nothing "
-        "but a draw, as in trials with random data."
+        "A denoiser predicts the noise that was added to its input. Reported when the target is "
+        "drawn in every step and the input contains a different draw of the same shape plus "
+        f"something else, {_TIMES} times; also when all rows of the input appeared in earlier "
+        "steps, so that they cannot contain this step's noise. Not reported for purely random "
+        "inputs, as in trials with random data."
     )
     fix = "draw the noise once: noise = torch.randn_like(x); model(x + s * noise), noise"
     broken = """
@@ -112,7 +112,8 @@ for _ in range(9):
         count = self.times.get(call.spot, 0) + 1 if mixed else 0
         self.times[call.spot] = count
         if count >= _TIMES:
-            self.report("the target is another draw than the noise in the model's input", spots[0],
+            self.report("the target is a different draw than the noise in the model's input",
+                        spots[0],
                         call.spot, times=count)
 
     def _look_for_clean(self, target: np.ndarray, draw: Spot | None, loss: Spot | None) -> None:
@@ -129,7 +130,7 @@ for _ in range(9):
         if count >= _TIMES:
             self.report("the target is noise that was drawn in this step, and the model's input "
                         "holds none: its rows were seen in earlier steps", self.called, loss, draw,
-                        fix="give the model the sample with the noise in it", times=count)
+                        fix="pass the sample with the added noise to the model", times=count)
 
 
 def _part(source: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:

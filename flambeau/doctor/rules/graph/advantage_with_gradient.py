@@ -21,11 +21,10 @@ class AdvantageWithGradient(Rule):
     id = "advantage-with-gradient"
     level = Level.LIKELY
     needs = ("on_log_prob", "on_backward")
-    title = "log_prob is multiplied by an advantage that has a gradient: detach it"
+    title = "log_prob is multiplied by an advantage that requires grad: detach it"
     why = (
-        "The loss of the policy then trains the critic as well: towards values that make bad "
-        "actions look good. Silent where the factor is a single trained number, such as a "
-        "temperature."
+        "The policy's loss then also trains the critic, toward values that make bad actions look "
+        "good. Not reported if the factor is a single trained number, such as a temperature."
     )
     fix = "advantage = (returns - values).detach()"
     broken = """
@@ -113,5 +112,5 @@ for _ in range(4):
     def _judge(self, node: Any, weight: Any, backward: Backward) -> None:
         leaves = Graph([weight]).leaves.values() if hasattr(weight, "edges") else [weight]
         if any(leaf._array.size > 1 for leaf in leaves):
-            self.report("what log_prob is multiplied by has a gradient of its own", spot_of(node),
+            self.report("the factor of log_prob requires grad", spot_of(node),
                         backward.spot, parameters=len(list(leaves)))

@@ -23,10 +23,9 @@ class BackwardIgnoresGradient(Rule):
     needs = ("on_backward",)
     title = "a Function's backward does not multiply by the gradient of its output"
     why = (
-        "backward(ctx, grad) gives the derivative of the loss, which is grad times the derivative "
-        "of the function. Without grad it is right only where the function is the loss itself, "
-        "without a factor. Certain where the method never reads its argument. Silent where it "
-        "returns None alone."
+        "backward(ctx, grad) must return the derivative of the loss: grad times the derivative of "
+        "the function. Without grad it is right only if the function's output is the loss itself. "
+        "Certain if the method never reads its argument. Not reported if it returns only None."
     )
     fix = "return grad * derivative"
     broken = """
@@ -116,8 +115,9 @@ for _ in range(3):
         )
         if constants or function_body(code.co_filename, code) is None or not lines or not lines[-1]:
             return
-        self.report(f"{function.__name__}.backward never reads `{argument}`, the gradient that it "
-                    "is given", Place(code.co_filename, lines[-1], code.co_qualname), spot_of(node))
+        self.report(f"{function.__name__}.backward never reads `{argument}`, the gradient of "
+                    "its output", Place(code.co_filename, lines[-1], code.co_qualname),
+                    spot_of(node))
 
 
 def _reads(code: CodeType, name: str) -> bool:

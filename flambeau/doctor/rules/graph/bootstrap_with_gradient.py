@@ -20,15 +20,15 @@ class BootstrapWithGradient(Rule):
     id = "bootstrap-target-with-gradient"
     level = Level.LIKELY
     needs = ("on_backward", "on_call")
-    title = "the target r + gamma * Q(next) has a gradient: the network chases its own target"
+    title = "the target r + gamma * Q(next) requires grad: the network chases its own target"
     why = (
-        "In temporal-difference learning the target is a constant: gradients through it pull the "
-        "value of the next state towards the present one, and learning is slow or unstable. Told "
-        "where a network that was called twice stands on both sides of a difference, on one of "
-        "them scaled and added to a constant. Silent for pairs that are compared as they are, as "
-        "in consistency losses, and for derivatives of one call."
+        "In temporal-difference learning the target is a constant. Gradients through it pull the "
+        "value of the next state toward the current one, which makes learning slow or unstable. "
+        "Reported when a network called twice appears on both sides of a difference, on one side "
+        "scaled and added to a constant. Not reported for pairs compared directly, as in "
+        "consistency losses, or for derivatives of one call."
     )
-    fix = "compute the target within torch.no_grad(), or target.detach()"
+    fix = "compute the target under torch.no_grad(), or use target.detach()"
     broken = """
 q = nn.Linear(8, 3)
 optimizer = optim.Adam(q.parameters())
@@ -91,8 +91,8 @@ for _ in range(3):
                 sum_node = _bootstrap(target)
                 if sum_node is not None and hasattr(value, "edges") \
                         and _bootstrap(value) is None and _shared(target, value):
-                    self.report("the target of the difference depends on the network that it is a "
-                                "target for", spot_of(sum_node), spot_of(node), backward.spot)
+                    self.report("the target of the difference depends on the network being "
+                                "trained", spot_of(sum_node), spot_of(node), backward.spot)
                     return
 
     on_gradient = on_backward

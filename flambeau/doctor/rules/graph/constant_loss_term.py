@@ -26,16 +26,18 @@ class ConstantLossTerm(Rule):
     id = "loss-term-without-gradient"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "a penalty is added to the loss, and has no gradient"
+    title = "a penalty added to the loss has no gradient"
     why = (
-        "It changes the number that is printed and nothing else. Told for numbers that come from "
-        "parameters by .data, detach() or item(), from torch.autograd.grad without "
-        "create_graph=True, or from the model's output by argmax or a threshold, and stand in the "
-        "statement that adds the loss up or in a function that it calls. Silent for other "
-        "constants."
+        "It changes the printed loss and nothing else. Reported for numbers computed from "
+        "parameters through .data, detach() or item(), from torch.autograd.grad without "
+        "create_graph=True, or from the model's output through argmax or a threshold, if they "
+        "occur in the statement that sums the loss or in a function that it calls. Not reported "
+        "for other constants."
     )
-    fix = ("compute it from the parameters or probabilities themselves; "
-           "torch.autograd.grad(..., create_graph=True)")
+    fix = (
+        "compute it from the parameters or probabilities themselves; torch.autograd.grad(..., "
+        "create_graph=True)"
+    )
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.01)
@@ -170,7 +172,7 @@ for _ in range(4):
             places = [place for place in map(place_of, spots) if place is not None]
             if any(place.file == file and node.lineno <= place.line <= (node.end_lineno or 0)
                    for place in places for node in sums):
-                self.report("a number that item() took of parameters is part of the loss, and has "
+                self.report("a number taken from parameters by item() is part of the loss and has "
                             "no gradient", places[0], backward.spot)
 
     def _judge(self, name: str, assigned: Any, frame: FrameType, backward: Backward) -> None:

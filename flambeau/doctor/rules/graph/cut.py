@@ -33,13 +33,15 @@ class GraphCut(Rule):
     id = "graph-cut"
     level = Level.LIKELY
     needs = ("on_step", "on_backward")
-    title = "parameters in the optimizer get no gradient: what they compute leaves the graph"
+    title = (
+        "parameters in the optimizer get no gradient, because what they compute leaves the graph"
+    )
     why = (
-        "detach(), .data, item(), numpy(), argmax() and torch.tensor() give values without "
-        "history, and the layers before them are not trained. Told when parameters had no "
-        f"gradient at the first {_STEPS} steps of their optimizer, though they took part in "
-        "the forward pass. Silent for frozen parameters and for values that also reach the "
-        "loss on another way."
+        "detach(), .data, item(), numpy(), argmax() and torch.tensor() return values without "
+        "history, so the layers before them are not trained. Reported when parameters had no "
+        f"gradient in the first {_STEPS} steps of their optimizer although they took part in the "
+        "forward pass. Not reported for frozen parameters or for values that reach the loss by "
+        "another path."
     )
     fix = "use the tensor itself, without detach(), item() or torch.tensor()"
     broken = """
@@ -140,7 +142,7 @@ for _ in range(5):
             return
         self.report(f"{self.session.parameter_names(whole[0])} only run without gradients",
                     self.inner[id(whole[0][0])], update.spot,
-                    fix="compute what is to be trained outside of torch.no_grad()",
+                    fix="compute trained layers outside torch.no_grad()",
                     **{"parameters without gradient": len(keys)})
 
     def _judge(self, lost: list[Any], update: Update) -> None:
@@ -162,5 +164,5 @@ for _ in range(5):
         if ungraded and len(ungraded) < len(update.params):
             self.report(f"{self.session.parameter_names(ungraded)} only run without gradients",
                         self.without_grad[id(ungraded[0])], update.spot,
-                        fix="compute what is to be trained outside of torch.no_grad()",
+                        fix="compute trained layers outside torch.no_grad()",
                         **{"parameters without gradient": len(ungraded)})

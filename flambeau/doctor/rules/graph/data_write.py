@@ -24,11 +24,14 @@ class DataWrite(Rule):
     needs = ("on_backward",)
     title = "a value that backward() reads was overwritten through .data: the gradient is wrong"
     why = (
-        "Writes through .data are not counted, so that backward() cannot notice. Told when numbers "
-        "of an intermediate result that the graph saved differ from what they were. Silent for "
-        "parameters, which optimizers write to."
+        "Writes through .data do not bump the version counter, so backward() cannot notice them. "
+        "Reported when elements of an intermediate result saved by the graph have changed. Not "
+        "reported for parameters, which optimizers update."
     )
-    fix = "compute a new tensor, without writing to the old one; or use detach(), which is counted"
+    fix = (
+        "compute a new tensor instead of overwriting the old one, or use detach(), whose writes "
+        "are counted"
+    )
     broken = """
 weight = nn.Parameter(torch.ones(8))
 for _ in range(3):

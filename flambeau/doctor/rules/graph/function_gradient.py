@@ -34,10 +34,11 @@ class FunctionGradient(Rule):
     needs = ("on_apply",)
     title = "a Function's backward is not the derivative of its forward: a factor is missing"
     why = (
-        "forward is computed again at the end, near the arguments of its first call. Silent where "
-        "a Function means another gradient: where forward is the identity (reversed, clipped or "
-        "scaled gradients), where it has steps (rounding, spikes), where backward hands the "
-        "gradient on as it is (straight through), and where it is not linear in the gradient."
+        "forward is evaluated again at the end, near the arguments of its first call. Not "
+        "reported if the Function intends a different gradient: forward is the identity "
+        "(reversed, clipped or scaled gradients), forward has steps (rounding, spikes), backward "
+        "passes the gradient through unchanged (straight-through), or backward is not linear in "
+        "the gradient."
     )
     fix = "compare with torch.autograd.gradcheck(Function.apply, inputs in float64)"
     broken = """

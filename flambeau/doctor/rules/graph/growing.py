@@ -20,13 +20,13 @@ class GrowingGraph(Rule):
     id = "graph-grows"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "each backward pass goes through all earlier steps as well: a state is not detached"
+    title = "every backward pass also traverses all earlier steps: a state is not detached"
     why = (
-        "A hidden state, or another tensor that is carried from batch to batch, brings the "
-        "graph of all batches before; retain_graph=True only hides the error. Told when the "
-        f"part of the graph that is older than the last update grows {_TIMES} times in a row."
+        "A hidden state or another tensor carried from batch to batch brings along the graphs of "
+        "all earlier batches; retain_graph=True only hides the error. Reported when the part of "
+        f"the graph older than the last update grows {_TIMES} times in a row."
     )
-    fix = "detach what is carried over: state = state.detach()"
+    fix = "detach the carried tensor: state = state.detach()"
     broken = """
 cell, head = nn.RNNCell(8, 8), nn.Linear(8, 1)
 optimizer = optim.SGD([*cell.parameters(), *head.parameters()], lr=0.0)
@@ -87,7 +87,7 @@ for _ in range(6):
             counts.append(old)
         if len(counts) > _TIMES:
             carried = next(n for n in reversed(nodes) if n.sequence <= (newest or 0))
-            self.report("the graph of this backward pass contains those of all steps before",
+            self.report("the graph of this backward pass contains those of all earlier steps",
                         backward.spot, spot_of(carried),
                         **{"nodes of earlier steps": counts[-4:]})
 

@@ -55,12 +55,13 @@ class OldGraphs(Rule):
     id = "old-graphs-kept"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "losses of earlier steps are kept with their graphs: memory grows with every step"
+    title = "losses of earlier steps keep their graphs: memory grows with every step"
     why = (
-        "A loss that is added up, or put in a list, as a tensor keeps the nodes of its graph. Told "
-        f"when the roots of {_ALIVE} earlier backward passes of the same line are alive."
+        "A loss tensor that is accumulated or appended to a list keeps all nodes of its graph "
+        f"alive. Reported when the roots of {_ALIVE} earlier backward passes of the same line are "
+        "alive."
     )
-    fix = "keep the number: loss.item(), or loss.detach()"
+    fix = "store the number: loss.item(), or loss.detach()"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.01)

@@ -31,14 +31,15 @@ class RatioAlwaysOne(Rule):
     id = "ratio-always-one"
     level = Level.LIKELY
     needs = ("on_backward", "on_call")
-    title = "the ratio that is clipped is 1 for every sample at every step: the clip does nothing"
+    title = "the clipped ratio is 1 for every sample in every step: clipping does nothing"
     why = (
-        "The old log-probabilities of proximal policy optimisation are those of the policy that "
-        "acted; computed anew at each update they equal the new ones. Told when all clamped "
-        f"ratios of {_STEPS} steps are exactly 1, though one batch was used for several updates. "
-        "Silent for a single update with each batch, and for ratios that are not clamped."
+        "The old log-probabilities of proximal policy optimization are those of the policy that "
+        "acted. If they are recomputed in every update, they equal the new ones. Reported when "
+        f"all clamped ratios of {_STEPS} steps are exactly 1 although one batch was used for "
+        "several updates. Not reported for a single update per batch or for ratios that are not "
+        "clamped."
     )
-    fix = "compute the old log_prob once, when the actions are sampled, before the updates"
+    fix = "compute the old log_prob once, when actions are sampled, before the updates"
     broken = """
 policy = nn.Linear(8, 3)
 optimizer = optim.Adam(policy.parameters(), lr=0.01)

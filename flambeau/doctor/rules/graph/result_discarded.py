@@ -27,11 +27,11 @@ class ResultDiscarded(Rule):
     id = "result-discarded"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "a statement computes a new tensor and throws it away: the old one stays as it is"
+    title = "a statement computes a new tensor and discards it: the original is unchanged"
     why = (
-        "x.div(255), x.to(dtype) and x.unsqueeze(1) return a new tensor. Told for statements of "
-        "the function that calls backward() which are such a call and nothing else. Silent for "
-        "methods that end in _, and for modules, which .to() changes."
+        "x.div(255), x.to(dtype) and x.unsqueeze(1) return a new tensor. Reported for statements "
+        "that consist of such a call, in the function that calls backward(). Not reported for "
+        "methods that end in _ or for modules, which .to() changes in place."
     )
     fix = "x = x.div(255), or in place: x.div_(255)"
     broken = """

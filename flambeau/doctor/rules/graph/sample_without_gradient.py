@@ -20,12 +20,14 @@ class SampleWithoutGradient(Rule):
     id = "sample-without-gradient"
     level = Level.LIKELY
     needs = ("on_sample",)
-    title = "a network reads a sample() that has no gradient: rsample() would have"
+    title = (
+        "a network reads the result of sample(), which has no gradient; rsample() would have one"
+    )
     why = (
-        "The network that gave the mean and the scale learns nothing through the "
-        "sample. Told for distributions that can reparametrise, when another network computes with "
-        f"the sample in {_TIMES} passes and log_prob of it is not asked for. Silent for policies, "
-        "which learn by log_prob."
+        "The network that produced the mean and the scale learns nothing through the sample. "
+        "Reported for distributions that support reparameterization if another network computes "
+        f"with the sample in {_TIMES} passes and its log_prob is not used. Not reported for "
+        "policies, which learn through log_prob."
     )
     fix = "draw with distribution.rsample()"
     broken = """
@@ -99,7 +101,7 @@ for _ in range(5):
         for spot in set(self.read.values()):
             self.times[spot] = self.times.get(spot, 0) + 1
             if self.times[spot] >= _TIMES:
-                self.report("the network that gave the distribution gets no gradient through its "
+                self.report("the network behind the distribution gets no gradient through its "
                             "sample", spot, backward.spot, passes=self.times[spot])
         self.samples.clear()
         self.read.clear()

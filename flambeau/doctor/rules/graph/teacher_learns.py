@@ -22,15 +22,18 @@ class TeacherLearns(Rule):
     id = "teacher-learns"
     level = Level.LIKELY
     needs = ("on_loss", "on_backward")
-    title = "the distillation loss also trains the teacher, towards what the student says"
+    title = "the distillation loss also trains the teacher, toward the student's output"
     why = (
-        "The target of a distillation is a constant. Told where the target of kl_div or of "
-        "cross_entropy has a gradient, comes from another network than the input, that network was "
-        f"loaded or trained before, and an optimizer has its parameters; at {_TIMES} passes. "
-        "Silent for two networks that teach each other from the start, and for a loss that is "
-        "taken both ways."
+        "The target of a distillation must be a constant. Reported when the target of kl_div or "
+        "cross_entropy requires grad and comes from a different network than the input, that "
+        f"network was loaded or trained before, and an optimizer holds its parameters, in {_TIMES} "
+        "passes. Not reported for two networks that teach each other from the start or for a "
+        "symmetric loss."
     )
-    fix = "with torch.no_grad(): t = teacher(x), or t.detach(); optimizer of the student only"
+    fix = (
+        "with torch.no_grad(): t = teacher(x), or t.detach(); pass only the student to the "
+        "optimizer"
+    )
     broken = """
 teacher, student = nn.Linear(8, 3), nn.Linear(8, 3)
 for optimizer, net in ((optim.Adam(teacher.parameters()), teacher),
@@ -118,5 +121,5 @@ for _ in range(6):
             return
         self.times += 1
         if self.times >= _TIMES:
-            self.report("the target of the distillation has a gradient: the teacher is trained",
+            self.report("the target of the distillation requires grad: the teacher is trained",
                         spot_of(nodes[1]), spot, parameters=len(teacher_leaves))

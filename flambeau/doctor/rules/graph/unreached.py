@@ -23,15 +23,15 @@ class Unreached(Rule):
     id = "layer-without-effect"
     level = Level.LIKELY
     needs = ("on_layer", "on_step")
-    title = "a layer runs at every step, and its result reaches no loss: it is never trained"
+    title = "a layer runs in every step, but its result reaches no loss: it is never trained"
     why = (
-        "Its result is overwritten, left out of a sum or returned and not used. Told when a "
-        f"layer whose parameters an optimizer has ran at each of the first {_STEPS} steps with "
-        "gradients on, and its parameters had no gradient at any step of the program. Silent for "
-        "layers that sometimes do not run, and where the graph was cut, which is another "
-        "finding; a hint for layers of an installed package, such as a pooler that is not used."
+        "Its result is overwritten, left out of a sum, or returned and not used. Reported when a "
+        f"layer whose parameters are in an optimizer ran in each of the first {_STEPS} steps with "
+        "gradients enabled and its parameters never had a gradient. Not reported for layers that "
+        "sometimes do not run or if the graph was cut, which is another finding; a hint for "
+        "layers of an installed package, such as an unused pooler."
     )
-    fix = "use the result of the layer, or remove the layer"
+    fix = "use the layer's result, or remove the layer"
     broken = """
 class Block(nn.Module):
     def __init__(self):
@@ -112,7 +112,7 @@ for step in range(8):
             parameters = [p for module, _ in idle
                           for p in module._parameters.values() if p is not None]
             names = self.session.parameter_names(parameters)
-            self.report(f"{names} take part in each step, and no loss "
+            self.report(f"{names} take part in each step, but no loss "
                         "depends on them", spot, built, level=Level.HINT if library else None,
                         parameters=sum(p._array.size for p in parameters), steps=self.updates)
 

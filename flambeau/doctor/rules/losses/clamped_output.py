@@ -23,13 +23,14 @@ class ClampedOutput(Rule):
     id = "clamped-before-the-loss"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "outputs outside of the bounds are clamped: they are wrong, and get no gradient"
+    title = "outputs outside the bounds are clamped: they are wrong and get no gradient"
     why = (
-        "clamp() is flat beyond its bounds, so that what is farthest off never moves. Told where "
-        f"{_SHARE:.0%} or more of the outputs are cut, and most of their targets lie between the "
-        f"bounds, in {_TIMES} losses. Silent for the few that an epsilon keeps off 0 and 1."
+        "clamp() is flat outside its bounds, so the outputs that are most wrong never move. "
+        f"Reported when at least {_SHARE:.0%} of the outputs are cut and most of their targets lie "
+        f"within the bounds, in {_TIMES} losses. Not reported for the few that an epsilon keeps "
+        "away from 0 and 1."
     )
-    fix = "torch.sigmoid() for outputs between 0 and 1; clamp for what is shown, not for the loss"
+    fix = "torch.sigmoid() for outputs between 0 and 1; clamp only what is displayed"
     broken = """
 net, goal = nn.Linear(8, 1), torch.sigmoid(t)
 optimizer = optim.SGD(net.parameters(), lr=0.01)
@@ -72,5 +73,5 @@ for _ in range(4):
             if cut.mean() >= _SHARE and np.mean(inside.reshape(-1)[cut]) > 0.5 else 0
         self.times[call.spot] = count
         if count >= _TIMES:
-            self.report(f"{cut.mean():.0%} of the outputs are outside of the bounds of a clamp",
+            self.report(f"{cut.mean():.0%} of the outputs are outside the bounds of a clamp",
                         spot_of(node), call.spot, share=float(cut.mean()))

@@ -19,12 +19,12 @@ class DistributionOfProbabilities(Rule):
     id = "distribution-of-probabilities"
     level = Level.CERTAIN
     needs = ("on_distribution",)
-    title = "Categorical(logits=...) is given probabilities: it applies softmax to them again"
+    title = "Categorical(logits=...) receives probabilities: it applies softmax to them again"
     why = (
-        "Its probabilities are nearly equal whatever the network says: with three classes none can "
-        "exceed 0.58. Silent for log-probabilities, which are logits."
+        "The resulting probabilities are nearly uniform whatever the network outputs: with three "
+        "classes none can exceed 0.58. Not reported for log-probabilities, which are valid logits."
     )
-    fix = "Categorical(probs=p), or leave the softmax out: Categorical(logits=scores)"
+    fix = "Categorical(probs=p), or drop the softmax: Categorical(logits=scores)"
     broken = """
 from flambeau.distributions import Categorical
 policy = nn.Sequential(nn.Linear(8, 3), nn.Softmax(dim=1))

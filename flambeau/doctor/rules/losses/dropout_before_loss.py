@@ -17,11 +17,11 @@ class DropoutBeforeLoss(Rule):
     id = "dropout-before-the-loss"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "dropout is the last thing before the loss: scores are set to 0 at random"
+    title = "dropout is the last operation before the loss: scores are zeroed at random"
     why = (
-        "Dropout is for hidden units. Of a prediction it makes some entries 0 and the rest larger, "
-        "which the loss then corrects for. Told where the input of a loss comes straight from a "
-        "dropout that is on. Silent where a layer follows."
+        "Dropout is for hidden units. Applied to predictions, it zeroes some entries and enlarges "
+        "the rest, which the loss then corrects for. Reported when the input of a loss comes "
+        "directly from an active dropout. Not reported if a layer follows it."
     )
     fix = "put the dropout before the last layer"
     broken = """
@@ -82,5 +82,5 @@ for _ in range(4):
         if "Dropout" in type(layer).__name__ or (
             spot_of(node) in self.dropped and len(node.edges) == 1
         ):
-            self.report(f"{call.name} is given what dropout left of the output",
+            self.report(f"{call.name} receives the output after dropout",
                         *self.origin(node), call.spot)

@@ -21,8 +21,8 @@ class KlDivArguments(Rule):
     needs = ("on_loss",)
     title = "kl_div takes log-probabilities as input and probabilities as target"
     why = (
-        "Of probabilities, or of logits, the formula gives numbers that are no divergence and may "
-        "be negative. Certain where an input is above 0, or a target below."
+        "For probabilities or logits the formula is not a divergence and may be negative. Certain "
+        "if an input is positive or a target negative."
     )
     fix = "kl_div(log_softmax(input, dim=-1), softmax(target, dim=-1), reduction='batchmean')"
     broken = """
@@ -68,11 +68,13 @@ for _ in range(4):
         name = operator_name(call.node) if call.node is not None else ""
         origin = self.origin(call.node) if call.node is not None else []
         if name == "softmax" or are_probabilities(values, -1):
-            self.report("the input of kl_div is probabilities; it takes their logarithms",
+            self.report("the input of kl_div is probabilities; it takes log-probabilities",
                         call.spot, *origin, largest=float(values.max()))
         elif values.max() > 1e-3:
-            self.report("the input of kl_div is above 0: no log-probabilities", call.spot,
+            self.report("the input of kl_div is positive, so it is not log-probabilities",
+                        call.spot,
                         *origin, largest=float(values.max()))
         if not call.argument("log_target", False) and goal.dtype.kind == "f" and goal.min() < -1e-6:
-            self.report("the target of kl_div is negative: no probabilities; logarithms need "
-                        "log_target=True", call.spot, smallest=float(np.min(goal)))
+            self.report("the target of kl_div is negative, so it is not probabilities; "
+                        "log-probabilities need log_target=True", call.spot,
+                        smallest=float(np.min(goal)))

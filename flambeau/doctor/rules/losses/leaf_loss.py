@@ -22,7 +22,7 @@ class LeafLoss(Rule):
     needs = ("on_backward",)
     title = "backward() starts at a tensor that no operator computed: no parameter gets a gradient"
     why = (
-        "requires_grad_(), or torch.tensor(..., requires_grad=True), takes away the error that the "
+        "requires_grad_() and torch.tensor(..., requires_grad=True) silence the error that the "
         "loss has no grad_fn, but not its cause: the loss is cut off from the network."
     )
     fix = "compute the loss from the network's output, without item(), detach() or torch.tensor()"

@@ -19,12 +19,12 @@ class LogVariance(Rule):
     id = "log-variance-as-deviation"
     level = Level.LIKELY
     needs = ("on_draw", "on_operand", "on_backward")
-    title = "noise is scaled by exp(logvar); the deviation is exp(logvar / 2)"
+    title = "noise is scaled by exp(logvar); the standard deviation is exp(logvar / 2)"
     why = (
-        "In 1 + v - mu^2 - exp(v) v is the logarithm of a variance, whose root scales the noise. "
-        "Told where exp(v) multiplies numbers that were just drawn, and v itself and another "
-        "exp(v) are terms of a sum. Silent where v only scales noise (a log deviation), or where "
-        "the sum has 2 v and exp(2 v)."
+        "In 1 + v - mu^2 - exp(v), v is a log-variance, and the noise must be scaled by the "
+        "square root of the variance. Reported when exp(v) multiplies freshly drawn numbers and "
+        "both v and another exp(v) are terms of a sum. Not reported if v only scales noise (a log "
+        "standard deviation) or if the sum has 2 v and exp(2 v)."
     )
     fix = "std = torch.exp(0.5 * logvar)"
     broken = """

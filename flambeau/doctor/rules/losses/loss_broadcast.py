@@ -37,10 +37,10 @@ class LossBroadcast(Rule):
     needs = ("on_backward",)
     title = "predictions (N, 1) and targets (N,) broadcast to (N, N): all pairs are compared"
     why = (
-        "Each prediction is compared with every target, and the best that the network can do is to "
-        "predict their mean. Certain for loss functions, likely for a difference, and for one of "
-        "returns and values that weighs log-probabilities. Silent for "
-        "pairwise losses: where both sides have gradients, or an axis was added in the program."
+        "Each prediction is compared with every target, so the best the network can do is to "
+        "predict their mean. Certain for loss functions; likely for a difference, and for a "
+        "difference of returns and values that weights log-probabilities. Not reported for "
+        "pairwise losses, where both sides require grad or the program added an axis."
     )
     fix = "give both the same shape: target.unsqueeze(1), or prediction.squeeze(1)"
     broken = """
@@ -115,7 +115,8 @@ for _ in range(4):
         n = column_and_row(call.input, target)
         if n or (len(a) != len(b) and a[0] == b[0] > 1 and a[-1] != b[-1]):
             self.report(
-                f"{call.name} broadcasts {a} against {b}: every prediction meets every target",
+                f"{call.name} broadcasts {a} against {b}: every prediction is compared with "
+                "every target",
                 call.spot, level=Level.CERTAIN if n else Level.LIKELY,
                 fix="give both the same shape: target.unsqueeze(1), or prediction.squeeze(1)",
                 pairs=n * n or None, samples=a[0],

@@ -18,12 +18,11 @@ class NllOfUnnormalised(Rule):
     id = "nll-without-log-softmax"
     level = Level.CERTAIN
     needs = ("on_loss",)
-    title = "nll_loss is given probabilities or logits; it takes log-probabilities"
+    title = "nll_loss receives probabilities or logits; it takes log-probabilities"
     why = (
-        "nll_loss only picks the target's number and turns its sign. Of logits it can be "
-        "lowered without end by making all of them large; of probabilities its gradient does "
-        "not grow where the network is wrong. Certain where a number is above 0, as no log-"
-        "probability is."
+        "nll_loss only picks the target's entry and negates it. With logits it decreases without "
+        "bound as they all grow; with probabilities its gradient does not grow where the network "
+        "is wrong. Certain if an entry is positive, which no log-probability is."
     )
     fix = "use cross_entropy on logits, or log_softmax(..., dim=1) before nll_loss"
     broken = """
@@ -72,15 +71,15 @@ for _ in range(4):
         if name == "log_softmax":
             return  # over another axis: softmax-over-the-batch
         if name == "softmax" or are_probabilities(values, axis):
-            self.report(f"{call.name} is given probabilities; it takes their logarithms",
+            self.report(f"{call.name} receives probabilities; it takes log-probabilities",
                         *self.origin(call.node), call.spot, largest=top)
             return
         sums = np.exp(np.minimum(values.astype(np.float64), 50)).sum(axis)
         if top > 1e-3:
-            self.report(f"{call.name} is given logits; it takes log-probabilities", call.spot,
+            self.report(f"{call.name} receives logits; it takes log-probabilities", call.spot,
                         *self.origin(call.node),
                         **{"largest": top, "exp sums to": [float(sums.min()), float(sums.max())]})
         elif np.abs(sums - 1).min() > 0.05:
-            self.report(f"{call.name} is given numbers whose exp does not sum to 1", call.spot,
+            self.report(f"{call.name} receives numbers whose exp does not sum to 1", call.spot,
                         *self.origin(call.node), level=Level.LIKELY,
                         **{"exp sums to": [float(sums.min()), float(sums.max())]})

@@ -22,9 +22,9 @@ class NormalizedOverBatch(Rule):
     needs = ("on_function", "on_call")
     title = "F.normalize(..., dim=0) divides by a norm over the batch: samples are mixed"
     why = (
-        "Embeddings (N, D) are to have length 1 each: dim=1. Told for two axes, where the first is "
-        "as long as the batch that the model was given. Silent for weights, and for products of "
-        "columns with columns (Barlow twins)."
+        "Embeddings (N, D) should each have length 1: dim=1. Reported for two axes if the first "
+        "is as long as the model's batch. Not reported for weights or for products of columns "
+        "with columns (Barlow Twins)."
     )
     fix = "F.normalize(x, dim=1), or dim=-1"
     broken = """
@@ -96,7 +96,7 @@ for _ in range(3):
             sizes = tuple(args[1] if len(args) > 1 else kwargs.get("normalized_shape", ()))
             if sizes == shape and len(shape) > 1 and shape[0] in self.batches \
                     and args[0]._node is not None:
-                self.report("layer_norm takes mean and variance over all samples of the batch",
+                self.report("layer_norm computes mean and variance over all samples of the batch",
                             spot, normalized_shape=str(sizes))
             return
         if name != "normalize":

@@ -25,15 +25,14 @@ class OutputRange(Rule):
     id = "output-cannot-reach-target"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "the last activation cannot give the numbers that the loss asks for"
+    title = "the last activation cannot produce the values that the loss asks for"
     why = (
-        "A ReLU gives no negative number, a sigmoid nothing above 1: targets there are out of "
-        "reach, and units that are clipped learn nothing. Before a loss on logits a ReLU "
-        "forbids the network to say no. After exp() poisson_nll_loss applies exp() again, unless "
-        "log_input=False. Silent where less than 15 % of the targets are out of "
-        "reach."
+        "A ReLU produces no negative number and a sigmoid nothing above 1: such targets are out "
+        "of reach, and saturated units learn nothing. Before a loss on logits, a ReLU prevents "
+        "negative predictions. After exp(), poisson_nll_loss applies exp() again unless "
+        "log_input=False. Not reported if less than 15 % of the targets are out of reach."
     )
-    fix = "leave the last activation out"
+    fix = "remove the last activation"
     broken = """
 net = nn.Sequential(
     nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1),
@@ -82,11 +81,11 @@ for _ in range(4):
             if call.argument("log_input", True) is True and name in _POSITIVE:
                 self.report(f"poisson_nll_loss takes the rate's logarithm and is given what {name} "
                             "gives: exp is applied to it once more", *self.origin(call.node),
-                            call.spot, fix="leave the last activation out, or log_input=False")
+                            call.spot, fix="remove the last activation, or pass log_input=False")
             return
         shown = "relu" if name.startswith("relu") else name
         if call.name in _LOGITS and shown == "relu":
-            self.report(f"{call.name} is given the output of a ReLU: logits may be negative",
+            self.report(f"{call.name} receives the output of a ReLU, but logits may be negative",
                         *self.origin(call.node), call.spot,
                         zeros=f"{float((call.values == 0).mean()):.0%}")
             return

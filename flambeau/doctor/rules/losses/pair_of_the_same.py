@@ -23,15 +23,15 @@ class PairOfTheSame(Rule):
     id = "pair-of-the-same"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "a sample is compared with itself: the distance is 0, whatever the network does"
+    title = "a sample is compared with itself: the distance is 0 whatever the network does"
     why = (
         "A positive that is its own anchor, two views that were not augmented, or similarities "
-        "(2N, 2N) whose diagonal is not masked give the loss an answer that teaches nothing. Told "
-        f"after {_TIMES} losses: where anchors and positives are equal to the last bit, where "
-        "both sides of a product of similarities are and the diagonal is the target, and where "
-        "the diagonal of z @ z.T is the greatest of each row and never the target."
+        "(2N, 2N) with an unmasked diagonal give the loss an answer that teaches nothing. "
+        f"Reported after {_TIMES} losses if anchors and positives are equal bit for bit, if both "
+        "sides of a similarity product are equal and the diagonal is the target, or if the "
+        "diagonal of z @ z.T is the largest entry of each row and never the target."
     )
-    fix = "another sample, or another view of it; mask the diagonal with -inf"
+    fix = "use another sample or another view; mask the diagonal with -inf"
     broken = """
 net = nn.Linear(8, 4)
 optimizer = optim.Adam(net.parameters())

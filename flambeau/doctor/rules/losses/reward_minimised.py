@@ -24,11 +24,11 @@ class RewardMinimised(Rule):
     id = "reward-minimised"
     level = Level.LIKELY
     needs = ("on_log_prob", "on_backward")
-    title = "log_prob times reward is minimised: actions that paid become rarer"
+    title = "log_prob times reward is minimized: actions that paid off become rarer"
     why = (
-        "An optimizer minimises, so that the loss of a policy is the negative of log_prob times "
-        "the advantage. Told where the product comes into the loss with a positive sign and the "
-        "line calls the factor a reward, a return or an advantage. Silent for costs."
+        "Optimizers minimize, so a policy's loss is the negative of log_prob times the advantage. "
+        "Reported when the product enters the loss with a positive sign and the line calls the "
+        "factor a reward, a return or an advantage. Not reported for costs."
     )
     fix = "loss = -(log_prob * advantage).mean()"
     broken = """
@@ -109,5 +109,5 @@ for _ in range(4):
         place = place_of(spot_of(node))
         text = "" if place is None else place.text
         if _REWARD.search(text) and not _COST.search(text):
-            self.report("log_prob times a reward comes into the loss with a positive sign", place,
+            self.report("log_prob times a reward enters the loss with a positive sign", place,
                         backward.spot)

@@ -16,14 +16,15 @@ class SigmoidBeforeBceWithLogits(Rule):
     level = Level.CERTAIN
     needs = ("on_loss",)
     title = (
-        "binary_cross_entropy_with_logits is given a sigmoid's output; it applies the sigmoid "
+        "binary_cross_entropy_with_logits receives a sigmoid's output; it applies the sigmoid "
         "itself"
     )
     why = (
         "A sigmoid of numbers between 0 and 1 lies between 0.5 and 0.73: class 0 can never be "
-        "predicted. Silent where anything but a reshape stands between the sigmoid and the loss."
+        "predicted. Not reported if anything but a reshape stands between the sigmoid and the "
+        "loss."
     )
-    fix = "leave the sigmoid out, or use binary_cross_entropy (BCELoss) on its output"
+    fix = "remove the sigmoid, or use binary_cross_entropy (BCELoss) on its output"
     broken = """
 net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
 optimizer = optim.Adam(net.parameters())
@@ -66,7 +67,7 @@ for _ in range(4):
         name = operator_name(call.node) if call.node is not None else ""
         if name in ("sigmoid", "softmax"):
             self.report(
-                f"{call.name} applies a sigmoid to what a {name} gave already",
+                f"{call.name} applies a sigmoid to the output of a {name} gave already",
                 *self.origin(call.node), call.spot,
                 range=[float(call.values.min()), float(call.values.max())],
             )

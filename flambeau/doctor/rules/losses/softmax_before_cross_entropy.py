@@ -26,13 +26,13 @@ class SoftmaxBeforeCrossEntropy(Rule):
     id = "softmax-before-cross-entropy"
     level = Level.CERTAIN
     needs = ("on_loss",)
-    title = "cross_entropy is given probabilities; it takes logits and applies softmax itself"
+    title = "cross_entropy receives probabilities; it takes logits and applies softmax itself"
     why = (
-        "The second softmax sees numbers between 0 and 1 only, so that the loss cannot come "
-        "near 0 and gradients are weak: with 10 classes it stays above 1.46. Silent for "
-        "log_softmax, which a second one leaves as it is."
+        "The second softmax sees only numbers between 0 and 1, so the loss cannot approach 0 and "
+        "gradients are weak: with 10 classes it stays above 1.46. Not reported for log_softmax, "
+        "which a second application leaves unchanged."
     )
-    fix = "give cross_entropy the logits: leave the softmax out"
+    fix = "pass the logits to cross_entropy: remove the softmax"
     broken = """
 net = nn.Sequential(
     nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3),
@@ -87,14 +87,14 @@ for _ in range(4):
             name != "log_softmax" and are_probabilities(call.values, 1)
         )):
             self.report(
-                "cross_entropy applies softmax to what a softmax gave already",
+                "cross_entropy applies softmax to the output of a softmax",
                 *self.origin(call.node), call.spot,
                 **{"range": [float(call.values.min()), float(call.values.max())],
                    "the loss cannot fall below": floor},
             )
         elif name == "sigmoid" and classes > 1:
             self.report(
-                "cross_entropy applies softmax to what a sigmoid has squeezed to 0..1",
+                "cross_entropy applies softmax to the output of a sigmoid",
                 *self.origin(call.node), call.spot, level=Level.LIKELY,
                 **{"the loss cannot fall below": floor},
             )

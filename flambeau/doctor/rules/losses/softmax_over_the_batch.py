@@ -30,11 +30,11 @@ class SoftmaxOverTheBatch(Rule):
     needs = ("on_loss",)
     title = "softmax runs over the samples of the batch, or over pixels, instead of the classes"
     why = (
-        "With dim=0 the samples of a batch compete with each other, and a sample's "
-        "probabilities do not sum to 1. Certain where the result is the loss's input; likely "
-        "where it is used on the way there. For images the classes are axis 1, and dim=-1 runs "
-        "over the width. Silent for square similarities (contrastive losses) "
-        "and for attention over an axis that is not the batch."
+        "With dim=0 the samples of a batch compete with each other, and a sample's probabilities "
+        "do not sum to 1. Certain if the result is the input of the loss; likely if it is used on "
+        "the way there. For images, classes are axis 1, and dim=-1 runs over the width. Not "
+        "reported for square similarity matrices (contrastive losses) or for attention over an "
+        "axis that is not the batch."
     )
     fix = "softmax over the classes: dim=1, or dim=-1"
     broken = """

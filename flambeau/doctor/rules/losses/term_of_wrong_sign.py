@@ -61,12 +61,15 @@ class TermOfWrongSign(Rule):
     id = "term-of-wrong-sign"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "a term of the loss has the wrong sign: what is to grow shrinks, or the reverse"
+    title = (
+        "a term of the loss has the wrong sign: training shrinks what should grow, or the reverse"
+    )
     why = (
-        "1 + v - mu^2 - exp(v) is never positive: minimised, it falls without end, so that the "
-        "divergence is -0.5 of it. The entropy of a policy, beside log_prob times an advantage, "
-        "is to be large, and is subtracted. Told where such a term comes into the loss with a "
-        "positive sign. Silent for an entropy without a policy's term (a confident classifier)."
+        "1 + v - mu^2 - exp(v) is never positive; minimized, it decreases without bound, so the "
+        "divergence is -0.5 times it. A policy's entropy, next to log_prob times an advantage, "
+        "should be large and must be subtracted. Reported when such a term enters the loss with a "
+        "positive sign. Not reported for an entropy without a policy term (a confident "
+        "classifier)."
     )
     fix = "kl = -0.5 * (1 + logvar - mu**2 - logvar.exp()); loss = policy - weight * entropy"
     broken = """
@@ -135,10 +138,10 @@ for _ in range(3):
         for node, sign in terms:
             spots = [spot for reference, spot in entropies if reference() is node]
             if spots and sign > 0 and policy:
-                self.report("the entropy of a policy is minimised",
+                self.report("the entropy of a policy is minimized",
                             self._sum_of(node, terms) or spots[0], spots[0], backward.spot)
             if sign > 0 and operator_name(node) == "_sub" and _is_negative_divergence(node):
-                self.report("1 + v - mu^2 - exp(v) comes into the loss with a positive sign",
+                self.report("1 + v - mu^2 - exp(v) enters the loss with a positive sign",
                             spot_of(node), backward.spot)
 
     on_gradient = on_backward

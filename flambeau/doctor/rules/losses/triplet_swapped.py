@@ -31,12 +31,12 @@ class TripletSwapped(Rule):
     id = "triplet-swapped"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "positive and negative of a triplet loss are swapped: what is alike is pushed apart"
+    title = "positive and negative of a triplet loss are swapped: similar samples are pushed apart"
     why = (
-        "The hinge is of d(anchor, positive) - d(anchor, negative) + margin. Told where the "
-        "distance that is minimised is named as the negative's and the other as the positive's "
-        "(pos, ap, neg, an and their like), and for triplet_margin_loss where its arguments are "
-        "named so. Silent for similarities, which take the opposite sign."
+        "The hinge is on d(anchor, positive) - d(anchor, negative) + margin. Reported when the "
+        "minimized distance is named like the negative's and the other like the positive's (pos, "
+        "ap, neg, an and the like), and for triplet_margin_loss if its arguments are named so. "
+        "Not reported for similarities, which have the opposite sign."
     )
     fix = "relu(d_ap - d_an + margin); triplet_margin_loss(anchor, positive, negative)"
     broken = """
@@ -84,7 +84,7 @@ for _ in range(3):
         for node in _nodes_at(call.spot):
             if isinstance(node, ast.Call) and len(node.args) >= 3 \
                     and _is_swapped(node.args[2], node.args[1]):
-                self.report("the negative stands where the positive belongs", call.spot)
+                self.report("the negative is passed as the positive", call.spot)
                 return
 
     def on_backward(self, backward: Backward) -> None:
@@ -100,7 +100,8 @@ for _ in range(3):
                 continue
             spot = next((spot_of(term) for term, _ in terms if operator_name(term) == "_sub"), None)
             if any(_is_swapped(minus, plus) for plus, minus in _differences_at(spot)):
-                self.report("the distance to the negative is minimised, that to the positive grows",
+                self.report("the distance to the negative is minimized and that to the positive "
+                            "is maximized",
                             spot, backward.spot)
 
     on_gradient = on_backward

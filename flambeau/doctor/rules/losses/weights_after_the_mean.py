@@ -19,12 +19,13 @@ class WeightsAfterMean(Rule):
     id = "weights-after-the-mean"
     level = Level.LIKELY
     needs = ("on_loss", "on_operand")
-    title = "a weight or mask for each sample multiplies the mean loss: it weighs nothing"
+    title = (
+        "a per-sample weight or mask multiplies the mean loss: it has no effect on single samples"
+    )
     why = (
-        "The loss is one number by then, and the product is that number times the mean of the "
-        "weights: every sample counts alike. Told where a loss that was reduced over a batch is "
-        "multiplied by a tensor of as many entries as the batch has samples or targets, which "
-        "has no gradient."
+        "The loss is already a single number, so the product is that number times the mean of the "
+        "weights: every sample counts the same. Reported when a loss reduced over a batch is "
+        "multiplied by a tensor without gradient that has one entry per sample or target."
     )
     fix = "reduction='none', then (loss * weight).mean()"
     broken = """
@@ -83,5 +84,5 @@ for _ in range(4):
         node = node_of(recorded._node)
         for reference, sizes in self.losses:
             if reference() is node and constant._array.size in sizes:
-                self.report("a mean over the batch is multiplied by a weight for each sample", spot,
+                self.report("a mean over the batch is multiplied by per-sample weights", spot,
                             weights=constant._array.size)

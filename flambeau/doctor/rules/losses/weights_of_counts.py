@@ -22,12 +22,12 @@ class WeightsOfCounts(Rule):
     id = "weights-favour-the-frequent"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "class weights grow with the classes' counts: the rare class is ignored all the more"
+    title = "class weights grow with the class counts: the rare class is ignored even more"
     why = (
-        "Weights against imbalance are inverse to the counts; pos_weight is negatives / "
-        "positives. Told when, of any two classes of which one is three times as frequent, the "
-        "frequent one weighs at least 1.5 times as much, and none the other way round; for "
-        f"pos_weight likewise. Judged after {_TARGETS} targets."
+        "Weights against imbalance are inversely proportional to the counts; pos_weight is "
+        "negatives / positives. Reported when, for every pair of classes of which one is three "
+        "times as frequent, the frequent one weighs at least 1.5 times as much; likewise for "
+        f"pos_weight. Judged after {_TARGETS} targets."
     )
     fix = "weight = counts.sum() / counts; pos_weight = negatives / positives"
     broken = """
@@ -122,6 +122,6 @@ for _ in range(5):
         return Place(*line) if line else None
 
     def _tell(self, call: LossCall, counts: np.ndarray, weight: np.ndarray) -> None:
-        self.report("the weights favour the classes that are frequent",
+        self.report("the weights favor the frequent classes",
                     self._weight_line(call), *self.loss_constructor(call), call.spot,
                     counts=[int(c) for c in counts[:6]], weights=[float(w) for w in weight[:6]])

@@ -20,13 +20,12 @@ class ArgmaxOverBatch(Rule):
     id = "argmax-over-the-batch"
     level = Level.LIKELY
     needs = ("on_best", "on_loss", "on_call")
-    title = "argmax over axis 0 gives the best sample of each class, not a class for each sample"
+    title = "argmax over axis 0 returns the best sample for each class, not a class for each sample"
     why = (
-        "The scores of a batch are (N, C), and a prediction is the best of C: argmax(dim=1). Told "
-        "where a model's output of that shape goes into cross_entropy in training, or an action is "
-        "taken of each row by gather(1, ...), and its best "
-        f"along axis 0 is taken of {_CALLS} batches or compared with labels. Silent where the "
-        "result is an index."
+        "A batch of scores is (N, C), and a prediction is the best of C: argmax(dim=1). Reported "
+        "when a model's output of that shape is trained with cross_entropy, or gather(1, ...) "
+        f"selects an action from each row, and its argmax along axis 0 is taken in {_CALLS} "
+        "batches or compared with labels. Not reported if the result is used as an index."
     )
     fix = "argmax(dim=1), or dim=-1"
     broken = """
@@ -107,5 +106,5 @@ with torch.no_grad():
     def _count(self, spot: Spot | None, times: int, shape: tuple[int, ...]) -> None:
         self.times[spot] = self.times.get(spot, 0) + times
         if self.times[spot] >= _CALLS:
-            self.report("the best along axis 0 of scores is a sample for each class", spot,
+            self.report("argmax along axis 0 of scores is a sample for each class", spot,
                         shape=str(shape), dim=0)

@@ -19,10 +19,10 @@ class ComparisonBroadcast(Rule):
     id = "comparison-broadcast"
     level = Level.LIKELY
     needs = ("on_compare",)
-    title = "predictions (N, 1) and labels (N,) are compared to (N, N): the accuracy is wrong"
+    title = "predictions (N, 1) and labels (N,) are compared as (N, N): the accuracy is wrong"
     why = (
-        "The count of equal pairs is divided by the number of samples. Silent where one tensor is "
-        "compared with itself, as for masks of pairs."
+        "The count of equal pairs is divided by the number of samples. Not reported if a tensor "
+        "is compared with itself, as for masks of pairs."
     )
     fix = "give both the same shape: prediction.squeeze(1)"
     broken = """

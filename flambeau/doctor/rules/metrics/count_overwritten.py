@@ -18,13 +18,16 @@ class CountOverwritten(Rule):
     id = "count-overwritten"
     level = Level.LIKELY
     needs = ("on_compare",)
-    title = "each batch overwrites the count of the one before, and the last is divided by all"
-    why = (
-        "correct = ... keeps the last batch's. Told where a loop assigns a number of its batch to "
-        "a name that it never reads, and the name is divided after the loop by another one that "
-        "the loop adds to, or by a length. Silent where the name is used within the loop."
+    title = (
+        "each batch overwrites the previous batch's count, and the last one is divided by the "
+        "total"
     )
-    fix = "add to the count: correct += ..., with correct = 0 before the loop"
+    why = (
+        "correct = ... stores only the last batch's count. Reported when a loop assigns a number "
+        "from its batch to a name that it never reads, and after the loop that name is divided by "
+        "a total or a length. Not reported if the loop uses the name."
+    )
+    fix = "accumulate: correct += ..., with correct = 0 before the loop"
     broken = """
 net = nn.Linear(8, 3)
 optimizer = optim.SGD(net.parameters(), lr=0.1)

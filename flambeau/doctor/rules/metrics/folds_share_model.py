@@ -37,15 +37,18 @@ class FoldsShareModel(Rule):
     id = "folds-share-a-model"
     level = Level.LIKELY
     needs = ("on_call", "after_step", "evaluation")
-    title = "cross-validation goes on with one model: it was trained on what is held out now"
-    why = (
-        "From the second fold on, the score is that of training data. Told when samples that were "
-        "held out are trained on, and others are evaluated in their place that were trained on "
-        f"before and not since, {_MIN_SAMPLES} of them. Silent where weights are set anew between "
-        "folds, for evaluations of the training data, and for samples that are evaluated first "
-        "and then learned."
+    title = (
+        "cross-validation continues with the same model, which was trained on the samples now "
+        "held out"
     )
-    fix = "construct the model and its optimizer inside the loop over the folds"
+    why = (
+        "From the second fold on, the score is a training score. Reported when samples that were "
+        f"held out are trained on, and {_MIN_SAMPLES} others are evaluated in their place that "
+        "were trained on earlier and not since. Not reported if weights are reset between folds, "
+        "for evaluations of the training data, or for samples that are evaluated first and "
+        "learned later."
+    )
+    fix = "create the model and its optimizer inside the loop over the folds"
     broken = """
 net = nn.Linear(8, 3)  # <-
 optimizer = optim.SGD(net.parameters(), lr=0.1)

@@ -30,12 +30,12 @@ class HeldOutInLoss(Rule):
     id = "held-out-rows-in-the-loss"
     level = Level.LIKELY
     needs = ("on_loss", "on_compare", "on_function")
-    title = "the loss is of all rows, those among them that are kept for the test"
+    title = "the loss covers all rows, including those held out for the test"
     why = (
-        "A graph is seen as a whole, and masks tell which nodes are trained on and which are "
-        "tested. Told where the same targets go into the loss as a whole in training, and the "
-        "accuracy is of a part of them, by a mask or indices with a name for held-out rows such "
-        "as test_mask, or by the complement of the training rows'. A hint for other names."
+        "A graph is processed as a whole, and masks select the nodes for training and for "
+        "testing. Reported when training computes the loss on all targets, and the accuracy uses "
+        "a part of the same targets, selected by a mask or indices named like held-out rows, such "
+        "as test_mask, or by the complement of the training rows. A hint for other names."
     )
     fix = "loss = criterion(out[train_mask], y[train_mask])"
     broken = """

@@ -25,13 +25,13 @@ class KeepsTheWorst(Rule):
     id = "best-by-greatest-loss"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "the model is kept when its loss is greater than the best so far: the worst one wins"
+    title = "the model is saved when its loss exceeds the best so far: the worst model wins"
     why = (
-        "A loss is better when it is smaller. Told where the program's text compares a loss by `>` "
-        "with what it then sets to it, and keeps a state. A name is a loss if it says so, or if "
-        "it is set to the item() of a loss. Silent for scores and accuracies."
+        "A smaller loss is better. Reported when the program compares a loss by `>` with the "
+        "value that it then replaces, and stores a state. A name counts as a loss if it says so "
+        "or if it is set to the item() of a loss. Not reported for scores and accuracies."
     )
-    fix = "if loss < best, with best = float('inf') at first"
+    fix = "if loss < best, with best = float('inf') initially"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.1)

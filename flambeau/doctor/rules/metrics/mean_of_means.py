@@ -23,13 +23,15 @@ class MeanOfMeans(Rule):
     id = "batch-means-divided-by-samples"
     level = Level.LIKELY
     needs = ("on_backward", "on_loss")
-    title = "sum of the batches' mean losses / number of samples: too small by the batch size"
+    title = (
+        "the sum of mean batch losses is divided by the number of samples: too small by the batch "
+        "size"
+    )
     why = (
-        "A loss is a mean over its batch already: divide the sum by the number of batches, or "
-        "multiply each by its batch's length first. Told where a name collects `loss.item()` "
-        "and is divided by len(loader.dataset), or by a count of samples, in a program all of "
-        "whose losses are means. "
-        "Silent for sums, for weighted terms, and for batches of one."
+        "Each loss is already a mean over its batch: divide the sum by the number of batches, or "
+        "first multiply each loss by its batch size. Reported when a name accumulates "
+        "`loss.item()` and is divided by len(loader.dataset) or by a sample count, in a program "
+        "whose losses are all means. Not reported for sums, weighted terms or batches of one."
     )
     fix = "total += loss.item() * len(xb), or total / len(loader)"
     broken = """

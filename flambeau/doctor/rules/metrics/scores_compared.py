@@ -24,13 +24,13 @@ class ScoresCompared(Rule):
     id = "scores-compared-with-labels"
     level = Level.CERTAIN
     needs = ("on_compare",)
-    title = "scores are compared with labels: a score is never equal to a class number"
+    title = "scores are compared with labels: a score never equals a class index"
     why = (
-        "max(dim) gives the greatest scores first and their positions second; probabilities have "
-        "to be rounded. The accuracy is 0 whatever the model does. Told when nine of ten numbers "
-        f"on one side are no whole numbers and the other side has whole ones only, {_TIMES} times; "
-        "likely where predictions are whole, some are negative, and the labels are 0 and 1, as for "
-        "logits that are rounded."
+        "max(dim) returns the largest scores first and their indices second; probabilities must "
+        "be rounded. The accuracy is 0 whatever the model does. Reported when nine in ten numbers "
+        f"on one side are not integers and the other side has only integers, {_TIMES} times; "
+        "likely if predictions are integers, some are negative, and the labels are 0 and 1, as "
+        "for rounded logits."
     )
     fix = "prediction = scores.argmax(1)"
     broken = """
@@ -83,7 +83,7 @@ with torch.no_grad():
     def _count_negative(self, scores: np.ndarray, spot: Spot | None) -> None:
         self.times[spot] = self.times.get(spot, 0) + 1
         if self.times[spot] >= _TIMES:
-            self.report("some predictions are negative, and are compared with labels 0 and 1", spot,
+            self.report("negative predictions are compared with labels 0 and 1", spot,
                         level=Level.LIKELY, fix="prediction = (logits > 0).float()",
                         negative=f"{float((scores < 0).mean()):.0%}",
                         scores=[float(scores.min()), float(scores.max())])
@@ -93,7 +93,7 @@ with torch.no_grad():
         if self.times[spot] >= _TIMES:
             lines = [line for array, dim, line in self.best if dim < array.ndim
                     and array.size > scores.size and np.array_equal(array.max(dim), scores)]
-            self.report("scores are compared with class numbers", *lines[-1:], spot,
+            self.report("scores are compared with class indices", *lines[-1:], spot,
                         scores=[float(scores.min()), float(scores.max())])
 
 

@@ -20,11 +20,11 @@ class ThresholdOnLogits(Rule):
     id = "threshold-on-logits"
     level = Level.LIKELY
     needs = ("on_loss", "on_threshold")
-    title = "logits are compared with 0.5, which is the threshold of probabilities"
+    title = "logits are compared with 0.5, which is a threshold for probabilities"
     why = (
-        "A probability of 0.5 is a logit of 0: samples between are counted for the wrong class. "
-        "Told when the very output of a model that is trained by binary_cross_entropy_with_logits "
-        "is compared with 0.5."
+        "A probability of 0.5 is a logit of 0: samples with logits in between are assigned to the "
+        "wrong class. Reported when the output of a model trained with "
+        "binary_cross_entropy_with_logits is compared directly with 0.5."
     )
     fix = "output > 0, or torch.sigmoid(output) > 0.5"
     broken = """

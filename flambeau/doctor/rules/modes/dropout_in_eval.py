@@ -19,11 +19,11 @@ class DropoutInEval(Rule):
     id = "dropout-in-eval"
     level = Level.LIKELY
     needs = ("on_call", "on_function")
-    title = "F.dropout drops in evaluation mode as well: it does not know the module's mode"
+    title = "F.dropout stays active in evaluation mode: it does not know the module's mode"
     why = (
-        "F.dropout(x, p) has training=True by default. Told when it is called, with other input "
-        "than the time before, in a module that eval() was called on. Silent for the same input "
-        "again and again (Monte Carlo dropout)."
+        "F.dropout(x, p) has training=True by default. Reported when it is called with different "
+        "input than before in a module on which eval() was called. Not reported for repeated "
+        "calls with the same input (Monte Carlo dropout)."
     )
     fix = "F.dropout(x, p, training=self.training), or an nn.Dropout layer"
     broken = """

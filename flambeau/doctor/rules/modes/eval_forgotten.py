@@ -77,15 +77,15 @@ class EvalForgotten(Rule):
     id = "eval-forgotten"
     level = Level.LIKELY
     needs = ("on_call", "evaluation")
-    title = "a model is evaluated in training mode: dropout drops, batch norm uses the batch"
+    title = "a model is evaluated in training mode: dropout is active, batch norm uses the batch"
     why = (
-        "Told for a model with Dropout or BatchNorm that has been trained, when it is called "
-        "without gradients twice in a row, or its output goes to a loss; with gradients, when "
-        "argmax is all that is asked of its outputs. Silent after an explicit "
-        "train() (Monte Carlo dropout), where nothing is done with the output (recalibrated "
-        "statistics), for repeated inputs, and for "
-        "single calls between updates (pseudo-labels, a GAN's samples), unless the model is not "
-        f"trained any more, or was only loaded, as a teacher is: after {_LONE} of them."
+        "Reported for a trained model with Dropout or BatchNorm when it is called without "
+        "gradients twice in a row, or its output goes to a loss; with gradients, when argmax is "
+        "all that is done with its outputs. Not reported after an explicit train() (Monte Carlo "
+        "dropout), if nothing is done with the output (recalibrated statistics), for repeated "
+        "inputs, or for single calls between updates (pseudo-labels, a GAN's samples), unless the "
+        f"model is no longer trained or was only loaded, like a teacher: then after {_LONE} of "
+        "them."
     )
     fix = "model.eval() before the evaluation, model.train() after it"
     broken = """

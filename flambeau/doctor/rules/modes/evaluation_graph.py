@@ -23,8 +23,9 @@ class EvaluationGraph(Rule):
     needs = ("on_call",)
     title = "predictions are computed with gradients enabled: each keeps its graph in memory"
     why = (
-        "eval() does not turn gradients off. Without torch.no_grad() each output holds all "
-        f"activations. Likely when {_MIN_ALIVE} outputs with their graphs are alive; else a hint."
+        "eval() does not disable gradients. Without torch.no_grad() each output keeps all "
+        f"activations alive. Likely if {_MIN_ALIVE} outputs with their graphs are alive, otherwise "
+        "a hint."
     )
     fix = "with torch.no_grad(): around the evaluation"
     broken = """

@@ -19,14 +19,14 @@ class FrozenBatchNorm(Rule):
     id = "frozen-batch-norm-updates"
     level = Level.LIKELY
     needs = ("on_call", "on_step")
-    title = "a frozen batch norm goes on changing its running statistics"
+    title = "a frozen batch norm keeps updating its running statistics"
     why = (
         "requires_grad=False stops the optimizer, not the statistics: in training mode the layer "
-        "moves them with every batch, so that the frozen part is no longer what it was. Told when "
-        f"the layer was called in training mode at {_STEPS} updates. Silent for layers in "
-        "evaluation mode, and for those that have no weights or keep no statistics."
+        "updates them with every batch, so the frozen part changes. Reported when the layer ran "
+        f"in training mode in {_STEPS} updates. Not reported for layers in evaluation mode or "
+        "without weights or running statistics."
     )
-    fix = "layer.eval() after model.train(), for the layers that are frozen"
+    fix = "layer.eval() after model.train(), for the frozen layers"
     broken = """
 body = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU()).requires_grad_(False)
 net = nn.Sequential(body, nn.Linear(16, 3))

@@ -21,13 +21,13 @@ class StatisticsNeverFilled(Rule):
     id = "statistics-never-filled"
     level = Level.LIKELY
     needs = ("on_layer", "on_step")
-    title = "a trained batch norm evaluates with a mean of 0 and a variance of 1: it never saw data"
+    title = "a trained batch norm evaluates with mean 0 and variance 1: it never saw data"
     why = (
-        "The running mean and variance are buffers, not parameters: an average or a copy that "
-        "takes parameters() alone lacks them. Told where a layer whose weight or bias is no longer "
-        "that of its constructor evaluates with untouched statistics, in a program that trains "
-        "another layer of its size. Silent before training, for statistics that were loaded or "
-        "folded into the weights of a program that trains none, and for layers without them."
+        "The running mean and variance are buffers, not parameters: an average or copy of "
+        "parameters() misses them. Reported when a layer whose weight or bias differs from its "
+        "initial value evaluates with untouched statistics, in a program that trains another "
+        "layer of its size. Not reported before training, for statistics that were loaded or "
+        "folded into the weights of a program that trains none, or for layers without statistics."
     )
     fix = "copy the buffers too: for a, b in zip(average.buffers(), net.buffers()): a.copy_(b)"
     broken = """

@@ -26,12 +26,12 @@ class TrainForgotten(Rule):
     id = "train-forgotten"
     level = Level.LIKELY
     needs = ("on_step", "on_call")
-    title = "after an evaluation the training goes on in evaluation mode"
+    title = "after an evaluation, training continues in evaluation mode"
     why = (
-        "Without dropout and with frozen statistics it is another training. Told when a model "
-        "that was trained in training mode is updated three times with all of it in evaluation "
-        "mode, and has layers for which that matters. Silent for parts in evaluation mode "
-        "(frozen batch norm) and for models that never were in training mode."
+        "Without dropout and with frozen statistics, training is different. Reported when a model "
+        "that was trained in training mode is updated three times entirely in evaluation mode and "
+        "has layers for which that matters. Not reported for parts in evaluation mode (frozen "
+        "batch norm) or for models that never were in training mode."
     )
     fix = "model.train() at the start of each epoch, or after the evaluation"
     broken = """

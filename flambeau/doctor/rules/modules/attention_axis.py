@@ -21,13 +21,13 @@ class AttentionAxis(Rule):
     id = "attention-over-the-queries"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "attention weights are normalised over the queries: they do not sum to 1 over the keys"
+    title = "attention weights are normalized over the queries: they do not sum to 1 over the keys"
     why = (
-        "weights @ values sums over the last axis of weights, the keys, so that softmax(dim=-1) "
-        "makes it a mean. Told where a softmax over another axis goes straight into such a "
-        "product, and its scores are products or sums of two activations. Silent where the "
-        "weights are normalised again (slot attention), and for scores that a layer gives "
-        "(clusters, experts)."
+        "weights @ values sums over the last axis of weights, the keys, so softmax(dim=-1) makes "
+        "it a mean. Reported when a softmax over another axis feeds directly into such a product "
+        "and its scores are products or sums of two activations. Not reported if the weights are "
+        "normalized again (slot attention) or for scores that a layer computes (clusters, "
+        "experts)."
     )
     fix = "softmax(scores, dim=-1)"
     broken = """

@@ -20,12 +20,12 @@ class BatchFirst(Rule):
     id = "batch-first"
     level = Level.LIKELY
     needs = ("on_layer", "on_loss")
-    title = "a recurrent layer or attention is given (batch, time, features), but takes time first"
+    title = "a recurrent layer or attention receives (batch, time, features) but expects time first"
     why = (
-        "Without batch_first=True the layer runs over the samples as if they were a sequence, "
-        "and state leaks from one to the next. Told when there is a single target for each "
-        "index of the axis that the layer takes for time. Silent for a batch of one, and where "
-        "the lengths agree."
+        "Without batch_first=True the layer runs over the samples as if they were a sequence, and "
+        "state leaks from one sample to the next. Reported when there is one target per index of "
+        "the axis that the layer treats as time. Not reported for a batch of one or if both "
+        "lengths agree."
     )
     fix = "batch_first=True in the layer, or x.transpose(0, 1)"
     broken = """

@@ -35,12 +35,12 @@ class DeadUnits(Rule):
     id = "units-are-dead"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "most units of a ReLU are 0 for all samples: they learn nothing any more"
+    title = "most units of a ReLU are 0 for all samples: they have stopped learning"
     why = (
-        "A unit that is never on has no gradient and stays off: a bias or a learning rate that is "
-        f"far too large, inputs that are not scaled. Told when {_SHARE:.0%} of eight and more "
-        f"units were off for all of {_ROWS} samples and more of {_STEPS} steps in a row. Silent "
-        "for layers with a few dead units."
+        "A unit that is never active has no gradient and stays inactive. Causes: a bias or "
+        f"learning rate that is far too large, or unscaled inputs. Reported when {_SHARE:.0%} of "
+        f"at least eight units were inactive for all of {_ROWS} samples and for more than {_STEPS} "
+        "consecutive steps. Not reported for layers with a few dead units."
     )
     fix = "a smaller learning rate or bias, scaled inputs, LeakyReLU"
     broken = """

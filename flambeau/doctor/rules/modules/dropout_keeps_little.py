@@ -18,10 +18,10 @@ class DropoutKeepsLittle(Rule):
     id = "dropout-drops-nearly-all"
     level = Level.LIKELY
     needs = ("on_layer",)
-    title = "p of dropout is the share that is dropped, not the share that is kept"
+    title = "dropout's p is the fraction that is dropped, not the fraction that is kept"
     why = (
-        f"Told for p of {_NEARLY_ALL} or more, and of {_SUSPICIOUS} where the line that makes the "
-        "layer speaks of keeping. Silent for p = 1, which removes a branch."
+        f"Reported for p >= {_NEARLY_ALL}, and for p >= {_SUSPICIOUS} if the line that creates the "
+        "layer mentions keeping. Not reported for p = 1, which removes a branch."
     )
     fix = "nn.Dropout(1 - keep)"
     broken = """

@@ -29,17 +29,19 @@ class ExamplesMixed(Rule):
     id = "examples-mixed"
     level = Level.LIKELY
     needs = ("on_call", "on_layer", "on_backward")
-    title = "the output of an example depends on the others of its batch: a reshape mixes them up"
-    why = (
-        "A view() in place of a permute(), or after one that left the batch on axis 1: the result "
-        "depends on which examples happen to be together. Told "
-        "for a model of one tensor, the rows of a shuffled batch, where the gradient of one "
-        f"output reaches the rows of others through a reshape, in {_PROBES} calls, and no other "
-        "check found a mistake. A hint where another operator mixes them, as that may be meant; "
-        "nothing for batch norm, statistics of the batch, rows taken by index, and modules with "
-        f"{', '.join(_MEANT[:-1])} or {_MEANT[-1]} in their name."
+    title = (
+        "an example's output depends on the other examples in its batch: a reshape mixes them up"
     )
-    fix = "bring axis 0 back to the front, by permute() or transpose(), before view() or reshape()"
+    why = (
+        "A view() instead of a permute(), or after one that left the batch on axis 1: the result "
+        "depends on which examples share a batch. Reported for a model of one tensor, whose rows "
+        "are a shuffled batch, if the gradient of one output reaches other rows through a "
+        f"reshape, in {_PROBES} calls, and no other check reported a mistake. A hint if another "
+        "operator mixes them, which may be intended; not reported for batch norm, statistics of "
+        f"the batch, rows taken by index, or modules with {', '.join(_MEANT[:-1])} or {_MEANT[-1]} "
+        "in their name."
+    )
+    fix = "move the batch back to axis 0 with permute() or transpose() before view() or reshape()"
     broken = """
 class Net(nn.Module):
     def __init__(self):

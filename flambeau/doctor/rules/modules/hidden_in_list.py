@@ -50,11 +50,12 @@ class HiddenInList(Rule):
     id = "modules-in-a-list"
     level = Level.CERTAIN
     needs = ("on_call", "on_backward")
-    title = "layers in a Python list are not part of the module: parameters() leaves them out"
+    title = "layers in a Python list are not part of the module: parameters() does not include them"
     why = (
-        "Their parameters reach no optimizer, no state_dict and no .to(device). Told when they got "
-        "gradients, or another tensor with requires_grad=True that is no Parameter did. Silent "
-        "where the layers are registered elsewhere or are in an optimizer all the same."
+        "Their parameters reach neither an optimizer nor state_dict nor .to(device). Reported "
+        "when they got gradients, or when a tensor with requires_grad=True that is not a "
+        "Parameter did. Not reported if the layers are registered elsewhere or are in an "
+        "optimizer."
     )
     fix = "nn.ModuleList([...]), nn.ModuleDict({...}), nn.Parameter(...)"
     broken = """

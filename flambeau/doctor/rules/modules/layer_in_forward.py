@@ -16,9 +16,12 @@ class MadeInForward(Rule):
     id = "layer-made-in-forward"
     level = Level.CERTAIN
     needs = ("on_call", "on_module_constructed")
-    title = "a layer is constructed in forward(): each call has new random weights"
-    why = "No optimizer knows them, and nothing that they learn is kept. Told at the third one."
-    fix = "construct the layer in __init__"
+    title = "a layer is created in forward(): every call has new random weights"
+    why = (
+        "No optimizer knows these weights, and whatever they learn is lost. Reported at the third "
+        "call."
+    )
+    fix = "create the layer in __init__"
     broken = """
 class Net(nn.Module):
     def __init__(self):
@@ -92,5 +95,5 @@ for _ in range(4):
         calls = self.times.setdefault(spot, set())
         calls.add(self.session.clock.passes)
         if len(calls) >= 3:
-            self.report(f"{kind} is constructed anew in each call of {type(stack[0]).__name__}",
+            self.report(f"{kind} is created again in each call of {type(stack[0]).__name__}",
                         spot, times=len(calls))

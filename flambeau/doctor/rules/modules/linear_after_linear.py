@@ -17,12 +17,16 @@ class LinearAfterLinear(Rule):
     id = "no-activation-between-layers"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "a linear layer follows a wide linear layer: without an activation they are one layer"
+    title = (
+        "a linear layer directly follows a wide linear layer: without an activation they are one "
+        "layer"
+    )
     why = (
-        "The product of two linear maps is a linear map. Told where a Linear goes straight into "
-        "another one of the same Sequential or forward method and is wider than the input of the "
-        "first and the output of the last: its width serves nothing. Silent for narrow layers in "
-        "between (low rank, linear autoencoders), for equal widths, and between networks."
+        "The product of two linear maps is a linear map. Reported when a Linear feeds directly "
+        "into another one of the same Sequential or forward method and is wider than the first "
+        "one's input and the second one's output, so that its width is wasted. Not reported for "
+        "narrow layers in between (low rank, linear autoencoders), for equal widths, or between "
+        "networks."
     )
     fix = "an activation in between: nn.ReLU(), or F.relu(...)"
     broken = """
@@ -78,7 +82,7 @@ for _ in range(4):
                 continue
             widths = [weights[0].shape[1], *(weight.shape[0] for weight in weights)]
             if min(widths[1:-1]) > max(widths[0], widths[-1]):
-                self.report("nothing but a linear layer follows a wide linear layer",
+                self.report("a linear layer directly follows a wide linear layer",
                             *self.origin(chain[-1]), spot_of(chain[-2]), widths=widths)
 
     on_gradient = on_backward

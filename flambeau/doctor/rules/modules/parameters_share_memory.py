@@ -1,4 +1,4 @@
-"""Two parameters that are one piece of memory."""
+"""Two parameters that share the same memory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class ParametersShareMemory(Rule):
     id = "parameters-share-memory"
     level = Level.CERTAIN
     needs = ("on_step",)
-    title = "a weight is tied by a new Parameter around the same memory: it is updated twice"
+    title = "a weight is tied through a new Parameter on the same memory: it is updated twice"
     why = (
-        "nn.Parameter(other.weight) is a second parameter with numbers of the first: each gets its "
-        "own part of the gradient and its own moments, and both updates hit the same numbers. "
-        "Silent where one and the same parameter has two names."
+        "nn.Parameter(other.weight) is a second parameter on the same memory: each has its own "
+        "part of the gradient and its own optimizer state, and both updates change the same "
+        "numbers. Not reported if one parameter has two names."
     )
     fix = "tie by assignment: head.weight = embedding.weight"
     broken = """
@@ -82,5 +82,5 @@ optimizer.step()
             if other is not parameter and array.size > 1 and parameter.requires_grad:
                 names = self.session.parameter_names([other, parameter])
                 spots = [self.origins.get(id(parameter)), self.origins.get(id(other)), update.spot]
-                self.report(f"{names} are one piece of memory", *spots,
+                self.report(f"{names} share the same memory", *spots,
                             elements=int(array.size))

@@ -30,10 +30,10 @@ class RepeatedLayer(Rule):
     id = "layer-repeated"
     level = Level.HINT
     needs = ("on_call",)
-    title = "[layer] * n is one layer n times: all of them share their weights"
+    title = "[layer] * n is one layer n times: all entries share their weights"
     why = (
-        "Likely where the list was multiplied, as `[nn.Linear(8, 8)] * 3`; a hint where a layer "
-        "was put in more than once in another way, which is how weights are shared on purpose."
+        "Likely if the list was multiplied, as in `[nn.Linear(8, 8)] * 3`; a hint if a layer was "
+        "added more than once in another way, which is how weights are shared on purpose."
     )
     fix = "[nn.Linear(...) for _ in range(n)]"
     broken = """

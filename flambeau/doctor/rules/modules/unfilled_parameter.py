@@ -20,13 +20,12 @@ class UnfilledParameter(Rule):
     id = "parameter-never-filled"
     level = Level.LIKELY
     needs = ("on_parameter", "on_step")
-    title = "a parameter comes from torch.empty(), and nothing is ever written into it"
+    title = "a parameter comes from torch.empty() and is never initialized"
     why = (
-        "torch.empty() gives memory with whatever was in it: zeros today, NaN tomorrow. Silent "
-        "where the numbers were written before the first update, by nn.init, copy_ or a loaded "
-        "state."
+        "torch.empty() returns uninitialized memory: zeros today, NaN tomorrow. Not reported if "
+        "nn.init, copy_ or a loaded state wrote to it before the first update."
     )
-    fix = "fill it: nn.init.xavier_uniform_(self.weight); or torch.zeros, torch.randn"
+    fix = "initialize it: nn.init.xavier_uniform_(self.weight); or torch.zeros, torch.randn"
     broken = """
 weight = nn.Parameter(torch.empty(8, 3))  # <-
 optimizer = optim.SGD([weight], lr=0.1)
@@ -83,8 +82,8 @@ optimizer.step()
             array = parameter._array
             if spot is not None and array.ctypes.data == address and version_of(parameter) == 0 \
                     and _start(array) == start:
-                self.report(f"{self.session.parameter_name(parameter)} holds what torch.empty() "
-                            "found in memory", spot, update.spot,
+                self.report(f"{self.session.parameter_name(parameter)} holds uninitialized "
+                            "memory from torch.empty()", spot, update.spot,
                             shape=str(tuple(array.shape)))
 
 

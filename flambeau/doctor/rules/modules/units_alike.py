@@ -44,14 +44,14 @@ class UnitsAlike(Rule):
     id = "units-alike"
     level = Level.CERTAIN
     needs = ("after_step",)
-    title = "all units of a layer have the same weights, and get the same gradients"
+    title = "all units of a layer have the same weights and get the same gradients"
     why = (
-        "Weights that begin at a constant stay alike: the layer counts for a single unit. "
-        f"Told when after {_STEPS} updates, which changed them, the rows are equal but "
-        "for rounding. Silent for weights of zeros that come apart at the first update (LoRA, zero-"
-        "initialised branches)."
+        "Weights initialized to a constant stay equal: the layer acts as a single unit. Reported "
+        f"when the rows are still equal up to rounding after {_STEPS} updates that changed them. "
+        "Not reported for zero weights that diverge at the first update (LoRA, zero-initialized "
+        "branches)."
     )
-    fix = "random weights: leave the default, or nn.init.xavier_uniform_(weight)"
+    fix = "random weights: use the default, or nn.init.xavier_uniform_(weight)"
     broken = """
 net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
 for layer in (net[0], net[2]):

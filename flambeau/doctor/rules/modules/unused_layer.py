@@ -20,14 +20,14 @@ class UnusedLayer(Rule):
     id = "layer-never-used"
     level = Level.LIKELY
     needs = ("on_step", "on_call")
-    title = "a layer is constructed in __init__, is in the optimizer, and forward never uses it"
+    title = "a layer is created in __init__ and is in the optimizer, but forward never uses it"
     why = (
-        "Often it was forgotten, or another was written in its place. Told at the end, after "
-        f"{_STEPS} updates, for layers that are attributes, whose name no method but __init__ "
-        "mentions. Silent for layers in lists and dicts, which may be chosen, and for those that "
-        "are mentioned in a branch."
+        "Usually it was forgotten, or another layer was used in its place. Reported at the end, "
+        f"after {_STEPS} updates, for layers that are attributes whose name occurs in no method "
+        "but __init__. Not reported for layers in lists and dicts, which may be selected "
+        "dynamically, or for layers mentioned in a branch."
     )
-    fix = "use it in forward, or take it out of __init__"
+    fix = "use it in forward, or remove it from __init__"
     broken = """
 class Net(nn.Module):
     def __init__(self):

@@ -21,13 +21,13 @@ class ViewForPermute(Rule):
     id = "view-for-permute"
     level = Level.LIKELY
     needs = ("on_view",)
-    title = "view() or reshape() to the same lengths in another order does not move the axes"
+    title = "view() or reshape() to permuted sizes does not move the axes"
     why = (
-        "It reads the same numbers in the same order: pixels of all channels are mixed up. Told "
-        "for three or more axes, when the new lengths are the old ones in another order, and "
-        "which one went where is clear. Silent for lengths of 1, and where the last two axes "
-        "change places to shift rows against each other: after padding, or with a view back after "
-        "some rows are dropped, as relative positions do it."
+        "It reads the same elements in the same order: pixels of all channels are mixed up. "
+        "Reported for three or more axes if the new sizes are a permutation of the old ones and "
+        "the mapping is unambiguous. Not reported for sizes of 1, or if the last two axes are "
+        "exchanged to shift rows against each other: after padding, or with a view back after "
+        "dropping rows, as relative positions do."
     )
     fix = "permute(...) or transpose(...) moves axes"
     broken = """
@@ -85,7 +85,7 @@ out = nn.Conv2d(1, 4, 3)(images.view(8, 1, 12, 10))
             self._tell(*entry)
 
     def _tell(self, old: tuple[int, ...], new: tuple[int, ...], spot: Spot | None) -> None:
-        self.report(f"a view of {old} as {new} mixes up the axes: it moves none", spot,
+        self.report(f"a view of {old} as {new} mixes up the axes: a view does not move axes", spot,
                     **{"from": str(old), "to": str(new)})
 
 

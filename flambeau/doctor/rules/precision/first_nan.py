@@ -101,12 +101,12 @@ class FirstNan(Rule):
     needs = ("on_backward",)
     title = "the loss or a gradient is nan or infinite"
     why = (
-        "The graph is walked from its oldest node: the first operator whose input it is not "
-        "defined for is named, with its line. A gradient that is nan although the loss is "
-        "finite comes from an operator with an infinite slope (sqrt at 0, a where() over a "
-        "division). Silent for steps that a GradScaler skips, and for -inf in masks."
+        "Starting at the oldest node of the graph, the first operator whose input lies outside "
+        "its domain is named, with its line. A gradient that is nan although the loss is finite "
+        "comes from an operator with an infinite slope (sqrt at 0, a where() around a division). "
+        "Not reported for steps that a GradScaler skips or for -inf in masks."
     )
-    fix = "keep the operator's input inside of its domain: clamp(min=1e-8), log1p, log_softmax"
+    fix = "keep the operator's input within its domain: clamp(min=1e-8), log1p, log_softmax"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -195,8 +195,8 @@ for _ in range(3):
         if result is None:
             rate = self.session.optimizers.get(self.last) if self.last is not None else None
             if _grows(self.losses):
-                self.report(f"{message}, after it grew at every step", rate, backward.spot,
-                            fix="a smaller learning rate, or inputs and targets that are scaled",
+                self.report(f"{message} after growing in every step", rate, backward.spot,
+                            fix="a smaller learning rate, or scaled inputs and targets",
                             **evidence)
             else:
                 self.report(message, backward.spot, rate, **evidence)

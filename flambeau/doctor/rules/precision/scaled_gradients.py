@@ -17,10 +17,10 @@ class ScaledGradients(Rule):
     id = "scaled-gradients-used"
     level = Level.CERTAIN
     needs = ("on_unscale",)
-    title = "gradients are clipped, or used, while they are still multiplied by the scaler's scale"
+    title = "gradients are clipped or used while they are still multiplied by the scaler's scale"
     why = (
-        "Between scaler.scale(loss).backward() and scaler.unscale_(optimizer), or scaler.step, "
-        "gradients are the scale (65536 at first) times too large."
+        "Between scaler.scale(loss).backward() and scaler.unscale_(optimizer) or scaler.step, "
+        "gradients are too large by the scale (65536 initially)."
     )
     fix = (
         "scaler.unscale_(optimizer) before clipping; scaler.step(optimizer) instead of "

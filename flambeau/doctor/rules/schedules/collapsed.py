@@ -12,7 +12,7 @@ from ...source import running_loops
 from ..rule import Rule
 
 _MULTIPLYING = ("StepLR", "MultiStepLR", "ExponentialLR", "MultiplicativeLR")
-_LOST = 1e-4  # of what it was
+_LOST = 1e-4  # of its initial value
 
 
 class CollapsedLearningRate(Rule):
@@ -22,15 +22,15 @@ class CollapsedLearningRate(Rule):
     level = Level.LIKELY
     needs = ("on_schedule",)
     title = (
-        "a schedule that is meant for epochs is stepped at every batch: the rate falls to "
+        "a scheduler meant for epochs is stepped after every batch: the learning rate falls to "
         "nothing"
     )
     why = (
-        "Told for schedules that multiply (StepLR, ExponentialLR, ...) when the rate is below "
-        f"{_LOST:g} of what it was, while the schedule was stepped as often as the optimizer, in a "
-        "loop over batches. Silent for schedules that end at zero by design."
+        "Reported for schedulers that multiply (StepLR, ExponentialLR, ...) when the rate is "
+        f"below {_LOST:g} of its initial value and the scheduler was stepped as often as the "
+        "optimizer, in a loop over batches. Not reported for schedules that end at zero by design."
     )
-    fix = "scheduler.step() once an epoch: outside of the loop over batches"
+    fix = "scheduler.step() once per epoch, outside the loop over batches"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -105,8 +105,8 @@ for epoch in range(3):
             return
         if len(running_loops(user_frame(1)) - self.around[key]) >= 2:
             self.report(
-                f"{type(scheduler).__name__} is stepped at every batch: the learning rate is "
-                f"{rate / self.first[key]:.1g} of what it was", spot,
+                f"{type(scheduler).__name__} is stepped after every batch: the learning rate is "
+                f"{rate / self.first[key]:.1g} of its initial value", spot,
                 **{"lr": [self.first[key], rate], "scheduler.step()": count,
                    "optimizer.step()": steps},
             )

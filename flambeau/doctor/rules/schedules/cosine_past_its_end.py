@@ -18,13 +18,13 @@ class CosinePastItsEnd(Rule):
     id = "cosine-past-its-end"
     level = Level.LIKELY
     needs = ("on_schedule",)
-    title = "a cosine schedule of T_max epochs is stepped at every batch: the rate swings up again"
+    title = "a cosine schedule of T_max epochs is stepped after every batch: the rate rises again"
     why = (
-        "CosineAnnealingLR goes back up after T_max steps, and down again. Told when it is stepped "
-        "in a loop over batches and has gone up and down once. Silent in a loop over epochs, and "
-        "for CosineAnnealingWarmRestarts, which means it."
+        "CosineAnnealingLR rises again after T_max steps, and then falls. Reported when it is "
+        "stepped in a loop over batches and has risen and fallen once. Not reported in a loop "
+        "over epochs or for CosineAnnealingWarmRestarts, which does so by design."
     )
-    fix = "T_max=epochs * len(loader), or scheduler.step() once an epoch"
+    fix = "T_max=epochs * len(loader), or scheduler.step() once per epoch"
     broken = """
 net, epochs = nn.Linear(8, 3), 4
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -80,5 +80,5 @@ for epoch in range(12):
             return
         if len(running_loops(user_frame(1)) - self.around.get(id(scheduler), set())) >= 2:
             self.report(f"the cosine ended {scheduler.last_epoch - period} steps ago, and its rate "
-                        "has gone up since", spot,
+                        "has risen since", spot,
                         T_max=period, steps=scheduler.last_epoch)

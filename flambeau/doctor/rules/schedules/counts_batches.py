@@ -18,12 +18,15 @@ class CountsBatches(Rule):
     id = "schedule-counts-batches"
     level = Level.LIKELY
     needs = ("on_schedule", "on_step")
-    title = "a schedule that is as long as all batches is stepped once an epoch: it hardly begins"
+    title = (
+        "a schedule as long as the number of batches is stepped once per epoch: it barely starts"
+    )
     why = (
-        "epochs * len(loader) steps need a step after each batch; once an epoch the warm-up lasts "
-        "for all of the training. Told at the end, where the length is the number of the "
-        "optimizer's steps and each step of the schedule follows the same number of them, which is "
-        "more than one. Silent for schedules that were meant for more epochs than were run."
+        "A schedule of epochs * len(loader) steps must be stepped after each batch; stepped once "
+        "per epoch, its warm-up lasts the whole training. Reported at the end if its length is "
+        "the number of optimizer steps and every scheduler step follows the same number of "
+        "optimizer steps, more than one. Not reported for schedules planned for more epochs than "
+        "were run."
     )
     fix = "scheduler.step() after each optimizer.step(), or total_steps=epochs"
     broken = """

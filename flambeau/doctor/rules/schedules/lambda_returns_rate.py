@@ -18,13 +18,16 @@ class LambdaReturnsRate(Rule):
     id = "lambda-returns-a-rate"
     level = Level.LIKELY
     needs = ("on_schedule",)
-    title = "the function of a LambdaLR returns the rate: it is multiplied by the rate once more"
-    why = (
-        "LambdaLR multiplies the optimizer's rate by what the function returns: 0.001 of 0.001 is "
-        f"a millionth. Told when the greatest factor of {_STEPS} steps is the optimizer's own "
-        "rate, to six digits, and below 0.1. Silent for factors that reach another number."
+    title = (
+        "the function of a LambdaLR returns the learning rate, which is then multiplied by the "
+        "rate again"
     )
-    fix = "return the factor alone: min(1.0, (k + 1) / warm_up)"
+    why = (
+        "LambdaLR multiplies the optimizer's rate by the returned value: 0.001 times 0.001 is a "
+        f"millionth. Reported when the largest factor in {_STEPS} steps equals the optimizer's own "
+        "rate to six digits and is below 0.1. Not reported for factors with another maximum."
+    )
+    fix = "return only the factor: min(1.0, (k + 1) / warm_up)"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.01)
@@ -83,5 +86,5 @@ for _ in range(16):
         entry[0] = max(entry[0], rate / base)
         entry[1] += 1
         if entry[1] >= _STEPS and abs(entry[0] / base - 1) < 1e-6:
-            self.report("the function returns the optimizer's rate, and is multiplied by it",
+            self.report("the function returns the optimizer's rate and is multiplied by it",
                         self.constructors[key], spot, factor=entry[0], lr=rate)

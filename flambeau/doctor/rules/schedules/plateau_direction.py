@@ -23,12 +23,12 @@ class PlateauDirection(Rule):
     id = "plateau-direction"
     level = Level.LIKELY
     needs = ("on_schedule",)
-    title = "ReduceLROnPlateau(mode='min') is given a score that is to rise, or the other way about"
+    title = "ReduceLROnPlateau(mode='min') receives a score that should rise, or the reverse"
     why = (
-        "The better the score becomes, the sooner the rate is lowered. Told where the argument is "
-        f"called accuracy, f1, ... (or loss with mode='max'), and it has moved away from the mode "
-        f"in {_CALLS} calls. Silent for losses that rise with mode='min': those are what the "
-        "schedule is for."
+        "The better the score becomes, the sooner the rate is lowered. Reported when the argument "
+        "is named accuracy, f1, ... (or loss with mode='max') and has moved against the mode in "
+        f"{_CALLS} calls. Not reported for losses that rise with mode='min', which the scheduler "
+        "is for."
     )
     fix = "ReduceLROnPlateau(optimizer, mode='max') for scores, 'min' for losses"
     broken = """

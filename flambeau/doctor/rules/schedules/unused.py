@@ -19,17 +19,14 @@ class UnusedScheduler(Rule):
     id = "scheduler-without-effect"
     level = Level.LIKELY
     needs = ("on_scheduler", "on_step")
-    title = (
-        "a scheduler is constructed and never stepped, or belongs to an optimizer that is not "
-        "used"
-    )
+    title = "a scheduler is created but never stepped, or belongs to an optimizer that is not used"
     why = (
-        "Told at the end, when the optimizer has stepped 10 times or more. A scheduler of an "
-        "optimizer that never steps, while another one does, is certain. A hint where "
-        "the file steps a scheduler in a line that was not reached. Silent for schedulers that "
-        "others consist of (SequentialLR, ChainedScheduler)."
+        "Reported at the end if the optimizer has made at least 10 steps. Certain for a scheduler "
+        "of an optimizer that never steps while another one does. A hint if the file steps a "
+        "scheduler in a line that was not reached. Not reported for schedulers inside others "
+        "(SequentialLR, ChainedScheduler)."
     )
-    fix = "call scheduler.step(); construct the scheduler of the optimizer that is used"
+    fix = "call scheduler.step(); create the scheduler for the optimizer that is used"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -100,11 +97,11 @@ for epoch in range(2):
                 continue
             if key in self.stepped and not steps and not self.session.rested \
                     and max(self.steps.values(), default=0) >= 10:
-                self.report(f"{name} changes the rate of an optimizer that makes no step", spot,
+                self.report(f"{name} changes the rate of an optimizer that never steps", spot,
                             self.session.optimizers.get(scheduler.optimizer),
                             level=Level.CERTAIN)
             elif key not in self.stepped and steps >= 10:
-                self.report(f"{name} is constructed, but step() is never called", spot,
+                self.report(f"{name} is created, but step() is never called", spot,
                             level=Level.HINT if _is_stepped_in(spot) else None,
                             **{"optimizer steps": steps})
 

@@ -18,15 +18,15 @@ class FutureVisible(Rule):
     id = "future-tokens-visible"
     level = Level.CERTAIN
     needs: ClassVar[tuple[str, ...]] = ("on_embedding", "on_loss")
-    title = "the next token is to be predicted, and the model sees it: the causal mask is missing"
+    title = "the model sees the next token, which it should predict: the causal mask is missing"
     why = (
-        "The loss falls to nothing, and the model is of no use when it has to write: it copies "
-        "from a future that is not there. Judged once for each loss: the targets are the input's "
-        "tokens one step later, and the scores at the first position depend on later tokens."
+        "The loss falls to nothing, and the model is useless for generation: it copies from a "
+        "future that is not available. Judged once per loss: the targets are the input tokens "
+        "shifted by one, and the scores at the first position depend on later tokens."
     )
     fix = (
         "mask the future: is_causal=True, nn.Transformer.generate_square_subsequent_mask(n), or a "
-        "recurrent network in one direction"
+        "unidirectional recurrent network"
     )
     broken = """
 tokens = torch.randint(0, 12, (8, 9))

@@ -21,11 +21,11 @@ class LastOfBothWays(Rule):
     id = "last-step-of-both-ways"
     level = Level.LIKELY
     needs = ("on_layer", "on_function")
-    title = "out[:, -1] of a bidirectional layer: its backward half has read one step only"
+    title = "out[:, -1] of a bidirectional layer: its backward half has read only one step"
     why = (
-        "Backwards, the last position is the first that is read: what the layer knows of the whole "
-        f"sequence stands at position 0. Told at the {_TIMES}rd time that all features of the last "
-        "position are taken. Silent where the halves are taken apart."
+        "The backward direction reads the last position first: its summary of the whole sequence "
+        f"is at position 0. Reported at the {_TIMES}rd time that all features of the last position "
+        "are taken. Not reported if the halves are separated."
     )
     fix = "torch.cat([h[-2], h[-1]], dim=1), with out, h = rnn(x); for an LSTM out, (h, c) = rnn(x)"
     broken = """
@@ -74,4 +74,4 @@ for _ in range(4):
         if whole and args[0] is self.output():
             self.times[spot] = self.times.get(spot, 0) + 1
             if self.times[spot] == _TIMES:
-                self.report("the last position of a layer that reads both ways is taken", spot)
+                self.report("the last position of a bidirectional layer is taken", spot)

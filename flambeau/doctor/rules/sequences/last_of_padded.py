@@ -23,12 +23,12 @@ class LastOfPadded(Rule):
     id = "last-step-is-padding"
     level = Level.LIKELY
     needs = ("on_layer", "on_function")
-    title = "the last output of padded sequences is taken: for most of them it comes from padding"
+    title = "the last output of padded sequences is used: for most of them it belongs to padding"
     why = (
-        "out[:, -1] is the state after the padding at the end, which has overwritten some of what "
-        "the sequence said. Told at the third time that it is taken of sequences of which half "
-        "and more end in the same vector, twice or more. Silent for packed sequences and for "
-        "padding at the front."
+        "out[:, -1] is the state after the trailing padding, which has overwritten part of the "
+        "sequence's content. Reported at the third time it is taken from sequences of which at "
+        "least half end in the same vector, at least twice. Not reported for packed sequences or "
+        "leading padding."
     )
     fix = "out[torch.arange(len(out)), lengths - 1], or pack_padded_sequence and its last state"
     broken = """
@@ -95,7 +95,7 @@ for _ in range(4):
         if name == "last" and args[0] is self.output():
             self.times[spot] = self.times.get(spot, 0) + 1
             if self.times[spot] >= _TIMES:
-                self.report("the last output is taken of sequences that end in padding", spot,
+                self.report("the last output of sequences that end in padding is taken", spot,
                             **{"share of padded sequences": self.share})
 
 

@@ -28,11 +28,11 @@ class MaskOfOnes(Rule):
     needs = ("on_function",)
     title = "an attention mask of floats 0 and 1 hides nothing: it is added to the scores"
     why = (
-        "A mask of floats is added before the softmax, so that 0 and 1 differ by a factor of e. "
-        "Only -inf hides. Silent for other numbers, such as a bias by distance, and for a mask "
-        "that is learned."
+        "A float mask is added before the softmax, so 0 and 1 differ by a factor of e. Only -inf "
+        "hides a position. Not reported for other values, such as a distance bias, or for a "
+        "learned mask."
     )
-    fix = "give a mask of bools, or mask.masked_fill(hidden, float('-inf'))"
+    fix = "pass a bool mask, or mask.masked_fill(hidden, float('-inf'))"
     broken = """
 embedding, head = nn.Embedding(12, 8), nn.Linear(8, 12)
 attention = nn.MultiheadAttention(8, 2, batch_first=True)

@@ -23,14 +23,13 @@ class MaskedWeight(Rule):
     id = "masked-positions-get-weight"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "a mask sets scores to 0, or weights after the softmax: what it hides still counts"
+    title = "a mask sets scores to 0, or weights after the softmax: hidden positions still count"
     why = (
-        "A score of 0 is a score like others: exp(0) is 1. Hidden positions need -inf before the "
-        "softmax. Set to 0 after it, weights no longer sum to 1, by as much as the hidden ones "
-        "had. Told where masked_fill, where or a product with zeros and ones comes straight before "
-        "a softmax that weighs other values, or straight after it, and hidden positions had "
-        "weight. Silent where the weights are divided by their sum, and for rows that are hidden "
-        "as a whole."
+        "A score of 0 is a score like any other: exp(0) is 1. Hidden positions need -inf before "
+        "the softmax. If weights are zeroed after it, they no longer sum to 1. Reported when "
+        "masked_fill, where or a product with zeros and ones directly precedes or follows a "
+        "softmax that weights other values, and hidden positions had weight. Not reported if the "
+        "weights are divided by their sum, or for rows that are hidden entirely."
     )
     fix = "scores.masked_fill(hidden, float('-inf')) before the softmax"
     broken = """
@@ -91,7 +90,7 @@ for _ in range(3):
             for place, hidden, weighs in _masks(node, graph, weights):
                 lost = _weight_of_hidden(weights, hidden, dim) if weighs else 0.0
                 if lost > _WEIGHT:
-                    self.report("positions that a mask hides get weight from the softmax",
+                    self.report("positions hidden by a mask get weight from the softmax",
                                 spot_of(place), spot_of(node), backward.spot,
                                 **{"their mean weight": lost})
 

@@ -21,13 +21,13 @@ class OtherPadding(Rule):
     id = "padding-is-another-token"
     level = Level.LIKELY
     needs = ("on_embedding",)
-    title = "padding_idx is the number of a word, which is never trained; another token pads"
+    title = "padding_idx is the index of a real token, which is never trained; another token pads"
     why = (
-        "The row of padding_idx is 0 and gets no gradient. Told where the rows of tokens end in "
-        "runs of one token, of several lengths, which stands nowhere else, and the token of "
-        "padding_idx stands before them and ends no row."
+        "The row at padding_idx is 0 and gets no gradient. Reported when rows end in runs of "
+        "various lengths of one token that occurs nowhere else, while the token at padding_idx "
+        "occurs before them and never ends a row."
     )
-    fix = "padding_idx is the token that fills up the rows"
+    fix = "set padding_idx to the token that pads the rows"
     broken = """
 tokens = torch.randint(0, 12, (64, 9))
 tokens[tokens == 1] = 2
@@ -80,8 +80,8 @@ for _ in range(4):
         module = self.session.stack[-1] if self.session.stack else None
         built_at: Spot | None = self.session.built_at.get(module) if module is not None else None
         self.report(
-            f"rows are filled up with token {next(iter(fillers))}, and padding_idx is {padding}, "
-            "which stands among the words", built_at, spot, rows=rows,
+            f"rows are padded with token {next(iter(fillers))}, and padding_idx is {padding}, "
+            "which occurs among the words", built_at, spot, rows=rows,
             **{f"rows with token {padding}": inside},
         )
 

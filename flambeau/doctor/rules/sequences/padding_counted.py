@@ -20,13 +20,13 @@ class PaddingCounted(Rule):
     id = "padding-counted-in-loss"
     level = Level.LIKELY
     needs = ("on_embedding", "on_loss")
-    title = "padding counts in the loss: the model is trained, and judged, on predicting padding"
+    title = "padding counts in the loss: the model is trained and judged on predicting padding"
     why = (
-        "Padding is easy to predict, so that the loss looks better than it is, and short sequences "
-        "weigh less. Told where an embedding has a padding_idx, the target is that number at "
-        f"{_SHARE:.0%} of the positions or more, and the loss neither ignores nor reweights it; "
-        "or where tokens and targets both end in runs of a number of their own, which stands "
-        "nowhere else, to several lengths, at three losses."
+        "Padding is easy to predict, so the loss looks better than it is and short sequences "
+        f"weigh less. Reported when an embedding has a padding_idx, at least {_SHARE:.0%} of the "
+        "targets are that index, and the loss neither ignores nor reweights it; also when tokens "
+        "and targets both end in runs of various lengths of a value that occurs nowhere else, in "
+        "three losses."
     )
     fix = "F.cross_entropy(..., ignore_index=padding_idx), or -100 as the target of padding"
     broken = """

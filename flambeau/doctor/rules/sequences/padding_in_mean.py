@@ -23,12 +23,12 @@ class PaddingInMean(Rule):
     id = "padding-in-the-mean"
     level = Level.LIKELY
     needs = ("on_embedding", "on_backward")
-    title = "the mean over a sentence's words counts the padding"
+    title = "the mean over a sentence's words includes the padding"
     why = (
-        "A short sentence is then mostly padding, and its vector depends on the longest of its "
-        f"batch. Told where {_SHARE:.0%} or more of the tokens are one number that ends most rows "
-        "and stands nowhere else, and an embedding's rows are averaged as they are over all "
-        f"positions, {_TIMES} times. A hint where the padding's row is zero (padding_idx)."
+        "A short sentence is then mostly padding, and its vector depends on the longest sentence "
+        f"in its batch. Reported when at least {_SHARE:.0%} of the tokens are one index that ends "
+        "most rows and occurs nowhere else, and an embedding's rows are averaged directly over "
+        f"all positions, {_TIMES} times. A hint if the padding's row is zero (padding_idx)."
     )
     fix = "(rows * mask).sum(1) / mask.sum(1), with mask = (tokens != padding).unsqueeze(-1)"
     broken = """
@@ -80,7 +80,7 @@ for _ in range(4):
                 continue
             self.times += 1
             if self.times == _TIMES:
-                self.report("the mean over all positions counts the padding", spot_of(node),
+                self.report("the mean over all positions includes the padding", spot_of(node),
                             tokens.spot, level=Level.HINT if tokens.padding is not None else None,
                             padding=float(share))
             return

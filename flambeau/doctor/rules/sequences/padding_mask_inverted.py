@@ -23,14 +23,14 @@ class PaddingMaskInverted(Rule):
     id = "padding-mask-inverted"
     level = Level.CERTAIN
     needs = ("on_embedding",)
-    title = "the padding mask is upside down: True hides a position from nn.MultiheadAttention"
+    title = "the padding mask is inverted: True hides a position from nn.MultiheadAttention"
     why = (
-        "The model attends to padding alone, and rows without padding become NaN. Told where the "
-        "positions that the mask leaves hold one and the same token in all rows, the padding, and "
-        "those that it hides hold others; for attention written by hand, where a softmax over the "
-        "keys gives weight to padding alone."
+        "The model attends only to padding, and rows without padding become NaN. Reported when "
+        "the positions that the mask leaves visible hold the same token in all rows, the padding, "
+        "and the hidden ones hold others; for hand-written attention, when a softmax over the "
+        "keys gives weight only to padding."
     )
-    fix = "key_padding_mask=(tokens == padding): True is what to ignore"
+    fix = "key_padding_mask=(tokens == padding): True means ignore"
     broken = """
 tokens = torch.randint(1, 12, (8, 9))
 tokens[:, 5:] = 0

@@ -17,14 +17,17 @@ class PositionsOverBatch(Rule):
     id = "positions-over-the-batch"
     level = Level.LIKELY
     needs = ("on_operand",)
-    title = "the code of positions varies along the batch: all positions of a sample get one code"
-    why = (
-        "A table (length, 1, E) is meant for (T, N, E). Added to (N, T, E), it gives each sample "
-        "the code of its place in the batch, and no position its own. Told where a constant "
-        "(N, 1, E) is added to (N, T, E), and the layers are batch_first or the loss has N rows. "
-        "Silent for layers that take (T, N, E)."
+    title = (
+        "the positional encoding varies along the batch: all positions of a sample get the same "
+        "code"
     )
-    fix = "x + pe[: x.size(1)].transpose(0, 1), of a batch-first x"
+    why = (
+        "A table (length, 1, E) is meant for (T, N, E). Added to (N, T, E), it encodes each "
+        "sample's index in the batch and no position. Reported when a constant (N, 1, E) is added "
+        "to (N, T, E) and the layers are batch_first or the loss has N rows. Not reported for "
+        "layers that take (T, N, E)."
+    )
+    fix = "x + pe[: x.size(1)].transpose(0, 1), for a batch-first x"
     broken = """
 pe = torch.sin(torch.arange(50.0)[:, None, None] * torch.exp(-torch.arange(8.0)))
 embed, head = nn.Embedding(9, 8), nn.Linear(8, 3)

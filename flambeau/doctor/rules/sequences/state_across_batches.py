@@ -22,13 +22,13 @@ class StateAcrossBatches(Rule):
     id = "state-across-shuffled-batches"
     level = Level.LIKELY
     needs = ("on_layer",)
-    title = "a recurrent state is carried to the next batch, and batches are shuffled"
+    title = "a recurrent state is carried to the next batch although batches are shuffled"
     why = (
-        "The state belongs to other samples. Told of batches that a shuffling loader gives, and of "
-        "those picked by indices that randperm or randint drew. Silent where data is read in "
-        "order, as one long text in pieces, and where several calls work on one batch."
+        "The state belongs to other samples. Reported for batches from a shuffling loader and for "
+        "batches selected by indices that randperm or randint drew. Not reported if data is read "
+        "in order, such as a long text in pieces, or if several calls work on one batch."
     )
-    fix = "begin each batch without a state: rnn(x); or read the data in order: shuffle=False"
+    fix = "start each batch without a state: rnn(x); or read the data in order: shuffle=False"
     broken = """
 data = TensorDataset(torch.randn(64, 5, 4), y)
 loader = DataLoader(data, batch_size=8, shuffle=True)
@@ -113,7 +113,8 @@ for xb, yb in DataLoader(data, batch_size=8, shuffle=True):
         if isinstance(supplied, Tensor) and before is not None and before[0] != self.batches \
                 and self.shuffled and call.recorded and np.array_equal(supplied._array, before[1]) \
                 and supplied._array.any():
-            self.report("the state of one batch is the first state of the next, of other samples",
+            self.report("the final state of one batch is the initial state of the next, which "
+                        "holds other samples",
                         call.spot, self.session.call_spot, layer=type(call.module).__name__)
         state = call.output[1] if isinstance(call.output, tuple) else None
         state = state[0] if isinstance(state, tuple) else state

@@ -14,12 +14,12 @@ class TargetNotShifted(FutureVisible):
     id = "target-not-shifted"
     level = Level.CERTAIN
     needs = ("on_embedding", "on_loss")
-    title = "a causal model is to predict the token that it is given, not the next one"
+    title = "a causal model is trained to predict its input token, not the next one"
     why = (
-        "It learns to copy, and the loss falls fast. Silent for models that see the whole "
-        "sequence, as autoencoders do, and where the given tokens are masked or changed."
+        "It learns to copy, and the loss falls fast. Not reported for models that see the whole "
+        "sequence, such as autoencoders, or if the input tokens are masked or changed."
     )
-    fix = "shift: model(tokens[:, :-1]) is to predict tokens[:, 1:]"
+    fix = "shift: model(tokens[:, :-1]) predicts tokens[:, 1:]"
     broken = """
 tokens = torch.randint(0, 12, (8, 9))
 embedding, rnn, head = nn.Embedding(12, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 12)
@@ -70,5 +70,5 @@ for _ in range(4):
     def judge(self, call: LossCall, tokens: Tokens, shift: int, sees: bool) -> None:
         """Tell where a model without a view of the future predicts what it is given."""
         if shift == 0 and not sees:
-            self.report("the targets are the tokens that the model is given", call.spot,
+            self.report("the targets are the model's input tokens", call.spot,
                         tokens.spot, tokens=str(tokens.indices.shape))

@@ -18,11 +18,12 @@ class AliasedState(Rule):
     id = "state-aliased"
     level = Level.CERTAIN
     needs = ("on_load",)
-    title = "the state that is loaded is the model's own memory: nothing is restored"
+    title = "the state being loaded is the model's own memory: nothing is restored"
     why = (
-        "state_dict() gives the parameters themselves. A 'best state' that is not copied changes "
-        "with every step, and is the last one in the end. Told when a model loads a state that "
-        "shares its own memory and was taken before an update. Silent for another model's state."
+        "state_dict() returns the parameters themselves. A 'best state' that is not copied "
+        "changes with every step and ends up as the last state. Reported when a model loads a "
+        "state that shares its own memory and was taken before an update. Not reported for "
+        "another model's state."
     )
     fix = "best = copy.deepcopy(model.state_dict())"
     broken = """
@@ -101,7 +102,7 @@ net.load_state_dict(net.state_dict())
                                 and loops_around(place.file, place.line))
             if self.itself < 3:
                 return
-        self.report("the state that is loaded shares the model's memory: loading changes nothing",
+        self.report("the loaded state shares the model's memory: loading changes nothing",
                     _alias(module, user_frame(1)), *before[:1], spot,
                     **{"tensors shared": len(shared), "updates since": self.session.updates})
 

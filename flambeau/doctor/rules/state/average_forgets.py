@@ -36,12 +36,13 @@ class AverageForgets(Rule):
     id = "average-forgets"
     level = Level.LIKELY
     needs = ("after_step",)
-    title = "a moving average takes nearly all of the new weights at each step: it averages nothing"
+    title = "a moving average takes nearly all of the new weights in each step: it averages nothing"
     why = (
-        "average = decay * average + (1 - decay) * new, with a decay near 1; tau of a target "
-        "network is the share of the new weights. With the factors exchanged the average is the "
-        f"latest model, with noise. Told when a model moved by the same 80 to 99.99 % of the way "
-        f"at {_STEPS} steps. Silent for copies, and for a decay that begins low and rises."
+        "average = decay * average + (1 - decay) * new, with a decay near 1; a target network's "
+        "tau is the share of the new weights. With the factors exchanged, the average is the "
+        "latest model plus noise. Reported when a model moved by the same 80 to 99.99 % of the "
+        f"distance in {_STEPS} steps. Not reported for copies or for a decay that starts low and "
+        "rises."
     )
     fix = "average.lerp_(new, 1 - decay), with a decay near 1"
     broken = """

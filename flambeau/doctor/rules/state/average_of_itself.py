@@ -21,11 +21,11 @@ class AverageOfItself(Rule):
     id = "average-of-itself"
     level = Level.CERTAIN
     needs = ("on_mixed",)
-    title = "the average, or the target network, is the model's own memory: always equal to it"
+    title = "the average or target network is the model's own memory: always equal to it"
     why = (
-        "parameters(), .data, detach() and state_dict() give the weights themselves, not copies. "
-        f"Told where lerp_(), copy_(), or mul_(d) and add_(..., alpha=1 - d), mix a trained "
-        f"parameter with itself {_TIMES} times."
+        "parameters(), .data, detach() and state_dict() return the weights themselves, not "
+        "copies. Reported when lerp_(), copy_(), or mul_(d) and add_(..., alpha=1 - d) mix a "
+        f"trained parameter with itself {_TIMES} times."
     )
     fix = "copy first: p.detach().clone(), or copy.deepcopy(model)"
     broken = """

@@ -37,16 +37,18 @@ class CheckpointHalfLoaded(Rule):
     id = "checkpoint-half-loaded"
     level = Level.LIKELY
     needs = ("on_checkpoint", "on_step")
-    title = "of a checkpoint only the optimizer's state, or only the model's, is loaded"
+    title = "only the optimizer's state, or only the model's, is loaded from a checkpoint"
     why = (
-        "Moments of a trained model meet new weights, or the reverse: Adam begins with averages of "
-        "nothing. Told at the first update after torch.load gave both states. The optimizer's is "
-        "missed only where its groups and shapes are those of the new optimizer and the program "
-        "goes on from the epoch or step that the checkpoint holds. Silent where only weights are "
-        "read, to fine-tune or to evaluate them."
+        "Optimizer state of a trained model meets new weights, or the reverse: Adam starts with "
+        "empty averages. Reported at the first update after torch.load returned both states. A "
+        "missing optimizer state is reported only if its groups and shapes match the new "
+        "optimizer and the program continues from the checkpoint's epoch or step. Not reported if "
+        "only weights are read, to fine-tune or evaluate them."
     )
-    fix = ('model.load_state_dict(checkpoint["model"]) and '
-           'optimizer.load_state_dict(checkpoint["optimizer"])')
+    fix = (
+        'model.load_state_dict(checkpoint["model"]) and '
+        'optimizer.load_state_dict(checkpoint["optimizer"])'
+    )
     broken = """
 import io
 def train(net, optimizer):
@@ -126,7 +128,7 @@ train(net, optimizer)
             checkpoint, spot = pending
             if not checkpoint.has_model and not _resembles(update.params, checkpoint.models):
                 name = self.session.name_of(update.optimizer, "the optimizer")
-                self.report(f"{name} goes on from a checkpoint whose weights are not loaded",
+                self.report(f"{name} continues from a checkpoint whose weights are not loaded",
                             spot, checkpoint.spot)
         elif update.number == 1:
             for checkpoint in self.checkpoints:
@@ -134,8 +136,8 @@ train(net, optimizer)
                         and _resumes(checkpoint) and any(
                             _is_same(update.optimizer, each) for each in checkpoint.optimizers):
                     checkpoint.has_optimizer = True
-                    self.report("the model goes on from a checkpoint whose optimizer state is not "
-                                "loaded", checkpoint.model_spot, checkpoint.spot,
+                    self.report("the model continues from a checkpoint whose optimizer state "
+                                "is not loaded", checkpoint.model_spot, checkpoint.spot,
                                 self.session.optimizers.get(update.optimizer))
 
 

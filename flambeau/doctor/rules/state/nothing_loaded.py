@@ -28,10 +28,11 @@ class NothingLoaded(Rule):
     id = "nothing-loaded"
     level = Level.CERTAIN
     needs = ("on_load",)
-    title = "load_state_dict(..., strict=False) takes nothing: no name fits"
+    title = "load_state_dict(..., strict=False) loads nothing: no name matches"
     why = (
-        "strict=False passes over all names that differ, as a prefix 'module.' makes them. Told "
-        "when no name, or less than a tenth of them, fits. Silent where a part is loaded."
+        "strict=False skips all names that differ, for example because of a prefix 'module.'. "
+        "Reported when no name, or fewer than a tenth of them, match. Not reported if a part is "
+        "loaded."
     )
     fix = "strip the prefix: {k.removeprefix('module.'): v for k, v in state.items()}"
     broken = """
@@ -71,5 +72,5 @@ net.load_state_dict(state, strict=False)
         evidence: dict[str, Any] = {"names that fit": f"{fitting} of {len(supplied)}"}
         if prefix:
             evidence["all begin with"] = repr(prefix)
-        self.report("load_state_dict takes nothing from this state: its names differ", spot,
+        self.report("load_state_dict loads nothing from this state: its names differ", spot,
                     **evidence)

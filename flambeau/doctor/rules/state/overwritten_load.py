@@ -24,14 +24,17 @@ class OverwrittenLoad(Rule):
     id = "loaded-weights-overwritten"
     level = Level.LIKELY
     needs = ("on_load", "on_call")
-    title = "the weights that were loaded are gone before the model is called: it starts anew"
-    why = (
-        "An initialisation that follows load_state_dict, by apply() or in a constructor, replaces "
-        "what was loaded. Told at the first call when none of the matrices, two or more, resembles "
-        "what was loaded, and no update came before. Silent where a part is initialised anew, as "
-        "a head, and for weights that were scaled, averaged or disturbed."
+    title = (
+        "the loaded weights are overwritten before the model is called: training starts from "
+        "scratch"
     )
-    fix = "initialise first, load after that"
+    why = (
+        "An initialization after load_state_dict, through apply() or in a constructor, replaces "
+        "the loaded weights. Reported at the first call if none of at least two matrices "
+        "resembles the loaded one and no update came before. Not reported if a part is "
+        "reinitialized, such as a head, or for weights that were scaled, averaged or perturbed."
+    )
+    fix = "initialize first, then load"
     broken = """
 net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
 state = copy.deepcopy(net.state_dict())
@@ -80,7 +83,7 @@ loss = F.cross_entropy(net(x), y)
             pairs = [(array, _numbers(now[name]._array)) for name, array in entry[1].items()
                      if name in now and now[name]._array.size >= 16 and array.std()]
             if len(pairs) > 1 and not any(_resemble(a, b) for a, b in pairs):
-                self.report("none of the weights that were loaded is left", _later(entry[2]),
+                self.report("none of the loaded weights is left", _later(entry[2]),
                             entry[2], call.spot, matrices=len(pairs))
 
 

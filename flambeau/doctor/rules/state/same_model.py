@@ -23,11 +23,12 @@ class SameModel(Rule):
     id = "model-not-copied"
     level = Level.LIKELY
     needs = ("after_step",)
-    title = "the model that is to be kept is the one that goes on training: a name, not a copy"
+    title = "the stored model is the one that continues training: a second name, not a copy"
     why = (
-        "best_model = model gives one object two names, and both change with the next step. Told "
-        "when a model that an optimizer changes has a second name that says that it is another: "
-        "best, ema, teacher, old, target_net. Silent for copies, and for other names."
+        "best_model = model gives one object two names, and both change in the next step. "
+        "Reported when a model that an optimizer updates has a second name that suggests a "
+        "different model: best, ema, teacher, old, target_net. Not reported for copies or for "
+        "other names."
     )
     fix = "best_model = copy.deepcopy(model)"
     broken = """
@@ -76,7 +77,7 @@ for _ in range(5):
                     if _COPY_WORDS.search(target.lower()) and not _COPY_WORDS.search(value.lower()):
                         copy, model = value_of(target, frame), value_of(value, frame)
                         if copy is model and isinstance(model, Module) and self._is_trained(model):
-                            self.report(f"{target} is {value} itself, which goes on changing",
+                            self.report(f"{target} is {value} itself, which keeps changing",
                                         Place(code.co_filename, line, code.co_qualname))
             frame = frame.f_back
 

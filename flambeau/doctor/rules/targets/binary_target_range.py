@@ -15,12 +15,12 @@ class BinaryTargetRange(Rule):
     id = "binary-target-range"
     level = Level.CERTAIN
     needs = ("on_loss",)
-    title = "binary cross-entropy with targets that are no probabilities, such as -1 and 1"
+    title = "binary cross-entropy with targets that are not probabilities, such as -1 and 1"
     why = (
-        "Outside of 0..1 the loss has no minimum: it falls without end as the logits grow. Silent "
-        "up to -0.25 and 1.5, which noisy labels of GANs reach."
+        "Outside of [0, 1] the loss has no minimum: it decreases without bound as the logits "
+        "grow. Not reported from -0.25 to 1.5, the range of noisy GAN labels."
     )
-    fix = "targets are 0 and 1: (target + 1) / 2 for -1 and 1; class numbers need cross_entropy"
+    fix = "targets are 0 and 1: (target + 1) / 2 for -1 and 1; class indices need cross_entropy"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -62,5 +62,5 @@ for _ in range(4):
             return
         low, high = float(target._array.min()), float(target._array.max())
         if low < -0.25 or high > 1.5:
-            self.report(f"{call.name} has targets from {low:g} to {high:g}; they are to be "
+            self.report(f"{call.name} has targets from {low:g} to {high:g}; they must be "
                         "probabilities", call.spot, targets=[low, high])

@@ -23,13 +23,13 @@ class EndIgnored(Rule):
     id = "end-of-episode-ignored"
     level = Level.LIKELY
     needs = ("on_backward",)
-    title = "the end of an episode is fetched and not used: the target goes on beyond it"
+    title = "the end-of-episode flag is read but not used: the target extends beyond the end"
     why = (
-        "After the last step there is no next state whose value could count: the target is "
-        "r + gamma * (1 - done) * Q(next). Told where the function that calls backward() sets a "
-        "name such as done or terminal and reads it nowhere but to convert it, and adds a "
-        "multiple of what it computes of the next state. Silent where the flag is used in any "
-        "other way."
+        "After the last step there is no next state whose value could count: the target is r + "
+        "gamma * (1 - done) * Q(next). Reported when the function that calls backward() sets a "
+        "name such as done or terminal, uses it for nothing but a conversion, and adds a multiple "
+        "of what it computes for the next state. Not reported if the flag is used in any other "
+        "way."
     )
     fix = "target = reward + gamma * (1 - done) * next_value"
     broken = """
@@ -89,7 +89,7 @@ for _ in range(4):
         target = _target(body)
         ends = _ends(body)
         if target is not None and ends:
-            self.report(f"`{ends[0]}` is set and never used",
+            self.report(f"`{ends[0]}` is set but never used",
                         Place(code.co_filename, target.lineno, code.co_qualname), backward.spot)
 
     on_gradient = on_backward

@@ -21,13 +21,15 @@ class FlattenedApart(Rule):
     id = "flattened-in-another-order"
     level = Level.CERTAIN
     needs = ("on_loss", "on_view")
-    title = "scores (T, N, C) and targets (N, T) are both flattened: they belong to other samples"
+    title = (
+        "scores (T, N, C) and targets (N, T) are both flattened: they belong to different samples"
+    )
     why = (
-        "The rows that meet come from different places: the network can only learn how frequent "
-        "each class is. Told where scores and targets were flattened by view, reshape or flatten, "
-        f"and the lengths of the axes are exchanged, at {_TIMES} losses, or where scores (N, C, H, "
-        "W) are flattened with their classes inside. Silent where both are equally long, which "
-        "does not tell."
+        "The paired rows come from different positions: the network can only learn class "
+        "frequencies. Reported when scores and targets were flattened by view, reshape or flatten "
+        f"with their axes exchanged, in {_TIMES} losses, or if scores (N, C, H, W) are flattened "
+        "with the class axis inside. Not reported if both axes have the same length, which is "
+        "ambiguous."
     )
     fix = "logits.transpose(0, 1).reshape(-1, C), or batch_first=True"
     broken = """
@@ -95,7 +97,7 @@ for _ in range(3):
         count = self.times[call.spot] = self.times.get(call.spot, 0) + 1
         if count >= _TIMES:
             self.report(f"scores of {scores} and targets of {labels} are flattened: rows and "
-                        "targets are of different samples", call.spot)
+                        "targets belong to different samples", call.spot)
 
 
 def _are_exchanged(scores: tuple[int, ...], labels: tuple[int, ...], call: LossCall) -> bool:

@@ -24,13 +24,13 @@ class GeneratorTarget(Rule):
     id = "generator-aims-at-fake"
     level = Level.LIKELY
     needs = ("on_loss", "on_cut")
-    title = "the generator's loss has the target of generated samples: it learns to be found out"
+    title = "the generator's loss uses the target of generated samples: it learns to be detected"
     why = (
-        "The judge is told 0 for generated samples and 1 for real ones; the generator wants its "
-        "samples to be taken for real ones, so its target is 1. Told where a network's output for "
-        "detached samples and for those with a gradient have the same constant target, and for "
-        f"others another one, {_TIMES} times. Silent where the loss is negated, and for other "
-        "losses."
+        "The discriminator's target is 0 for generated samples and 1 for real ones. The generator "
+        "wants its samples to be taken for real, so its target is 1. Reported when a network's "
+        "output for detached samples and for samples with a gradient have the same constant "
+        f"target, and other samples have another one, {_TIMES} times. Not reported if the loss is "
+        "negated, or for other losses."
     )
     fix = "criterion(judge(fake), ones)"
     broken = """
@@ -108,5 +108,6 @@ for _ in range(6):
             if result is backward.tensor:  # it is what is minimised, with its own sign
                 self.times[spot] = self.times.get(spot, 0) + 1
                 if self.times[spot] >= _TIMES:
-                    self.report("the judge's target for generated samples is the generator's, too",
+                    self.report("the discriminator's target for generated samples is also the "
+                                "generator's",
                                 spot, backward.spot, times=self.times[spot])

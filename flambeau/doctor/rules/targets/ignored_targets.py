@@ -17,7 +17,7 @@ class IgnoredTargets(Rule):
     id = "all-targets-ignored"
     level = Level.CERTAIN
     needs = ("on_loss",)
-    title = "every target of a batch is ignore_index: the mean over none is nan"
+    title = "every target of a batch is ignore_index: the mean of nothing is nan"
     why = "The nan reaches all weights with the next update."
     fix = "skip such batches, or divide a sum by max(1, number of targets)"
     broken = """

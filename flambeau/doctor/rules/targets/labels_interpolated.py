@@ -23,12 +23,12 @@ class LabelsInterpolated(Rule):
     id = "labels-interpolated"
     level = Level.CERTAIN
     needs = ("on_loss",)
-    title = "class indices are resized by interpolation: between class 1 and 3 it makes a class 2"
+    title = "class indices are resized by interpolation: between classes 1 and 3 it creates class 2"
     why = (
-        "The mean of two class numbers is no class, or another one. Labels are resized with "
-        'mode="nearest". Certain where the targets of cross_entropy are the rounded result of an '
-        "interpolation of whole numbers, and differ from what nearest gives. Silent for images and "
-        "for probabilities."
+        "The mean of two class indices is no class or a different one. Resize labels with "
+        'mode="nearest". Certain if the targets of cross_entropy are the rounded result of '
+        "interpolating integers and differ from the result of nearest. Not reported for images or "
+        "probabilities."
     )
     fix = 'F.interpolate(labels, size=..., mode="nearest")'
     broken = """

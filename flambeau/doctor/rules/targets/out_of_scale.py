@@ -25,12 +25,12 @@ class TargetsOutOfScale(Rule):
     id = "targets-not-scaled"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "the targets are thousands of times as large as the outputs: they are never reached"
+    title = "the targets are thousands of times as large as the outputs and are never reached"
     why = (
-        "A step moves an output by about the learning rate, so that prices in dollars take "
-        "millions of steps, and squares of them overflow. Told when the typical target is more "
-        f"than {_RATIO:,.0f} times the typical output in each of {_TIMES} batches. Silent where "
-        "the outputs are scaled up before the loss."
+        "A step moves an output by about the learning rate, so prices in dollars take millions of "
+        "steps, and their squares overflow. Reported when the typical target is more than "
+        f"{_RATIO:,.0f} times the typical output in each of {_TIMES} batches. Not reported if the "
+        "outputs are scaled up before the loss."
     )
     fix = "train on (target - mean) / std, and scale predictions back"
     broken = """

@@ -24,14 +24,14 @@ class SameTarget(Rule):
     id = "target-never-varies"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "a classifier is trained on one answer only: it learns to ignore its input"
+    title = "a classifier is trained on a single answer: it learns to ignore its input"
     why = (
-        "A discriminator that is told 'real' of real and generated samples alike, or rows of "
-        "similarities whose target is always 0, have nothing to tell apart. Told when all "
-        f"targets of {_CALLS} calls and more are one number: of binary losses whose input is a "
-        "trained layer's output, and of cross_entropy where the scores are a square product of "
-        "embeddings. Silent for differences of scores (ranking), for scores whose first column "
-        "is the positive, and for inputs that are optimised against a fixed network."
+        "A discriminator trained with the target 'real' for real and generated samples alike, or "
+        "rows of similarities whose target is always 0, have nothing to distinguish. Reported "
+        f"when all targets of at least {_CALLS} calls are the same number: for binary losses whose "
+        "input is the output of a trained layer, and for cross_entropy if the scores are a square "
+        "product of embeddings. Not reported for differences of scores (ranking), for scores "
+        "whose first column is the positive, or for inputs optimized against a fixed network."
     )
     fix = "targets of each class; for similarities (N, N): target = torch.arange(N)"
     broken = """

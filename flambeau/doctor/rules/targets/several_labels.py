@@ -17,14 +17,14 @@ class SeveralLabels(Rule):
     id = "several-labels"
     level = Level.LIKELY
     needs = ("on_loss",)
-    title = "cross_entropy with several labels a sample: classes exclude each other there"
+    title = "cross_entropy with several labels per sample: it treats classes as mutually exclusive"
     why = (
-        "A softmax shares out one unit of probability, so that labels that hold together work "
-        "against each other. Silent where the rows of the target sum to 1. Told as well where "
-        "every row sums to one and the same other number, as smoothed labels do whose parts were "
-        "not divided by the number of classes."
+        "A softmax distributes one unit of probability, so labels that apply together compete. "
+        "Not reported if the rows of the target sum to 1. Also reported if every row sums to the "
+        "same other number, as smoothed labels do if they were not divided by the number of "
+        "classes."
     )
-    fix = "binary_cross_entropy_with_logits, which asks about each label by itself"
+    fix = "binary_cross_entropy_with_logits, which treats each label independently"
     broken = """
 net = nn.Linear(8, 3)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -69,10 +69,10 @@ for _ in range(4):
         sums = values.sum(1)
         binary = bool(np.isin(values, (0, 1)).all())
         if binary and bool((sums > 1.5).any()):
-            self.report("samples have several labels, which a softmax sets against each other",
+            self.report("samples have several labels, which compete in a softmax",
                         call.spot, **{"labels a sample": [float(sums.min()), float(sums.max())]})
         elif not binary and sums.size > 1 and values.min() >= 0 and np.ptp(sums) < 1e-3 * abs(
                 sums.max()) and abs(sums.mean() - 1) > 0.02 and not call.target.requires_grad:
-            self.report("the targets of each sample sum to another number than 1", call.spot,
+            self.report("the targets of each sample do not sum to 1", call.spot,
                         fix="smoothed labels are one_hot * (1 - e) + e / classes",
                         sum=float(sums.mean()), classes=values.shape[1])

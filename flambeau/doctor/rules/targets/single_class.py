@@ -15,7 +15,7 @@ class SingleClass(Rule):
     id = "softmax-of-one-number"
     level = Level.CERTAIN
     needs = ("on_loss",)
-    title = "softmax over one number is 1 whatever the network says: nothing is learnt"
+    title = "softmax over a single score is always 1: nothing is learned"
     why = "A network with one output for two classes needs a sigmoid, not a softmax."
     fix = "one output: binary_cross_entropy_with_logits; or two outputs: cross_entropy"
     broken = """
@@ -58,7 +58,7 @@ for i in range(4):
             return
         if call.name in ("cross_entropy", "nll_loss") and call.values.ndim > 1 \
                 and call.classes == 1:
-            self.report(f"{call.name} over 1 class is 0, whatever the network says", call.spot,
+            self.report(f"{call.name} over 1 class is 0 whatever the network outputs", call.spot,
                         *self.origin(call.node), shape=str(call.values.shape))
             return
         node = call.node
@@ -66,5 +66,5 @@ for i in range(4):
             return
         output, dim = array_of(saved(node, "y")), saved(node, "dim")
         if output is not None and isinstance(dim, int) and output.shape[dim] == 1:
-            self.report("softmax over 1 number is 1, whatever the network says",
+            self.report("softmax over 1 number is 1 whatever the network outputs",
                         *self.origin(node), call.spot, shape=str(output.shape), dim=dim)

@@ -20,8 +20,11 @@ class ZeroLabels(Rule):
     id = "zero-labels"
     level = Level.CERTAIN
     needs = ("on_loss",)
-    title = "a loss whose labels are -1 and 1 is given 0 and 1"
-    why = "Samples with label 0 add nothing to the gradient: the negative class is not learnt."
+    title = "a loss whose labels are -1 and 1 receives 0 and 1"
+    why = (
+        "Samples with label 0 contribute nothing to the gradient: the negative class is not "
+        "learned."
+    )
     fix = "labels of -1 and 1: 2 * target - 1"
     broken = """
 net = nn.Linear(8, 1)
@@ -64,5 +67,5 @@ for _ in range(4):
         values = set(np.unique(target._array).tolist())
         if values == {0, 1}:
             zeros = int((target._array == 0).sum())
-            self.report(f"{call.name} takes labels -1 and 1, but is given 0 and 1", call.spot,
+            self.report(f"{call.name} takes labels -1 and 1, but receives 0 and 1", call.spot,
                         **{"labels 0": zeros, "of": int(target._array.size)})

@@ -18,12 +18,15 @@ class AccumulationLeftOver(Rule):
     id = "accumulation-left-over"
     level = Level.LIKELY
     needs = ("on_backward", "on_step")
-    title = "an epoch's last batches are too few for an update: the next epoch uses them too"
+    title = (
+        "an epoch's last batches are too few for an update, so the next epoch uses their "
+        "gradients too"
+    )
     why = (
-        "(i + 1) % k == 0 is never true of the batches that are left when the epoch's length is "
-        "no multiple of k. Their gradients stay and are added to those of the next k. Told when "
-        "one update in each epoch, and no other, follows more passes than the rest, twice. Silent "
-        "where i counts on over epochs."
+        "If the epoch's length is not a multiple of k, (i + 1) % k == 0 never holds for the "
+        "remaining batches. Their gradients stay and are added to those of the next k. Reported "
+        "when exactly one update in each epoch follows more passes than the others, twice. Not "
+        "reported if i continues across epochs."
     )
     fix = "if (i + 1) % k == 0 or i + 1 == len(loader)"
     broken = """

@@ -19,8 +19,8 @@ class ClipWithoutEffect(Rule):
     needs = ("on_clip",)
     title = "gradients are clipped before backward() or after step(): the update is not clipped"
     why = (
-        "Clipping changes .grad, so it has to stand between backward() and step(). An iterator of "
-        "parameters that an optimizer has used up gives it none."
+        "Clipping changes .grad, so it must come between backward() and step(). An exhausted "
+        "iterator of parameters, such as one that an optimizer consumed, clips nothing."
     )
     fix = "the order is zero_grad(), backward(), clip_grad_norm_(), step()"
     broken = """
@@ -97,8 +97,9 @@ for _ in range(5):
         if times < 3:
             return
         if kind == "nothing":
-            self.report("clip_grad_* gets no parameters: an iterator gives them only once",
-                        spot, times=times, fix="params = list(params), before the optimizer")
+            self.report("clip_grad_* gets no parameters: the iterator is exhausted",
+                        spot, times=times, fix="params = list(params) before creating the "
+                                               "optimizer")
         elif kind == "before":
             self.report("clip_grad_* is called before backward(): there are no gradients yet",
                         spot, self.backward, times=times)

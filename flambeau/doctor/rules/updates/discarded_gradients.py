@@ -18,13 +18,13 @@ class DiscardedGradients(Rule):
     id = "gradients-discarded"
     level = Level.LIKELY
     needs = ("on_step", "on_zero_grad")
-    title = "zero_grad() is called at each of several backward passes that are to make one step"
+    title = "zero_grad() is called at each of several backward passes that should form one step"
     why = (
-        "Only the gradients of the last pass are left for the step. Silent where the program reads "
-        ".grad meanwhile, where gradients are clipped, and where the discarded ones come from "
-        "another backward() than those that are used (as a generator's do in a discriminator)."
+        "Only the last pass's gradients reach the step. Not reported if the program reads .grad "
+        "in between, if gradients are clipped, or if the discarded gradients come from another "
+        "backward() than the used ones (as a generator's do in a discriminator)."
     )
-    fix = "call zero_grad() right after step() only"
+    fix = "call zero_grad() only right after step()"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.01)
@@ -108,6 +108,6 @@ for _ in range(6):
             return
         self.times[key] = self.times.get(key, 0) + 1
         if self.times[key] >= (2 if len(same) > 6 else 3):
-            self.report("zero_grad() throws away gradients that no step has used",
+            self.report("zero_grad() discards gradients that no step has used",
                         same[0][1], update.spot, source,
                         **{"backward passes a step": len(same) + 1, "lost": len(same)})

@@ -25,13 +25,13 @@ class DivergingLoss(Rule):
     id = "loss-diverges"
     level = Level.LIKELY
     needs = ("on_backward", "on_step")
-    title = "the loss grows at every step: the learning rate is too large"
+    title = "the loss grows in every step: the learning rate is too large"
     why = (
-        f"Told when a positive loss grew {_IN_A_ROW} times in a row, to {_GROWTH:.0f} times "
-        "what it was, and a weight has moved meanwhile. Silent where the data are what changes: "
-        "returns of longer and longer episodes, say."
+        f"Reported when a positive loss grew {_IN_A_ROW} times in a row, to {_GROWTH:.0f} times "
+        "its value, and a weight changed meanwhile. Not reported if the data changes, as with "
+        "returns of longer and longer episodes."
     )
-    fix = "a smaller learning rate: a tenth of it, say"
+    fix = "a smaller learning rate, for example a tenth"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=5.0)  # <-
@@ -83,7 +83,7 @@ for _ in range(12):
         if len(values) > _IN_A_ROW and values[-1] > _GROWTH * values[0] > 0 \
                 and math.isfinite(value) and self.last is not None and self._has_moved():
             group = self.last.param_groups[0]
-            self.report("the loss grows at every step", self.session.optimizers.get(self.last),
+            self.report("the loss grows in every step", self.session.optimizers.get(self.last),
                         backward.spot, lr=float(group.get("lr", 0)), loss=values[-4:])
 
     def on_step(self, update: Update) -> None:

@@ -18,10 +18,10 @@ class FrozenDrifts(Rule):
     id = "frozen-drifts"
     level = Level.CERTAIN
     needs = ("on_step",)
-    title = "parameters with requires_grad=False are changed by the optimizer"
+    title = "the optimizer changes parameters with requires_grad=False"
     why = (
-        "An optimizer skips parameters whose .grad is None, not those that are frozen. A gradient "
-        "of zeros is enough for momentum, weight decay and Adam's averages to go on."
+        "An optimizer skips parameters whose .grad is None, not frozen ones. A zero gradient is "
+        "enough for momentum, weight decay and Adam's averages to continue."
     )
     fix = "set .grad of frozen parameters to None (zero_grad(set_to_none=True)), or leave them out"
     broken = """

@@ -27,11 +27,11 @@ class GradientsOfAnotherLoss(Rule):
     needs = ("on_step", "on_backward")
     title = "a generator's step also uses the gradients of the discriminator's loss"
     why = (
-        "The discriminator's backward() goes on into the generator unless its output is detached, "
-        "and pulls it the wrong way. Told when one optimizer's step uses gradients that a pass "
-        "before the other one's step left there, the later pass went through both networks, and "
-        f"this happened {_TIMES} times. Silent where they are cleared in between, and for parts "
-        "that two losses share without a judge between them."
+        "The discriminator's backward() continues into the generator unless its output is "
+        "detached, and pulls it in the wrong direction. Reported when one optimizer's step uses "
+        "gradients left by a pass before the other optimizer's step, the later pass went through "
+        f"both networks, and this happened {_TIMES} times. Not reported if they are cleared in "
+        "between, or for parts that two losses share without a discriminator between them."
     )
     fix = "discriminator(fake.detach()), and zero_grad() before the generator's own backward()"
     broken = """

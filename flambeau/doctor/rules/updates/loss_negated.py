@@ -24,14 +24,13 @@ class LossNegated(Rule):
     id = "loss-negated"
     level = Level.LIKELY
     needs = ("on_backward", "on_step")
-    title = "a loss that is to fall has a minus in front, and is minimised: training makes it worse"
+    title = "a loss that should fall is negated and minimized: training makes it worse"
     why = (
-        "Told when the only thing that an optimizer minimises is the negative of a cross entropy "
-        f"or of an error, for {_STEPS} steps, and that loss has risen. Silent where another loss "
-        "is minimised too, as in adversarial training, where the input is what is optimized, and "
-        "for maximize=True."
+        "Reported when an optimizer minimizes only the negative of a cross entropy or an error "
+        f"for {_STEPS} steps, and that loss has risen. Not reported if another loss is minimized "
+        "too, as in adversarial training, if the input is optimized, or for maximize=True."
     )
-    fix = "minimise the loss itself: loss.backward() without the minus"
+    fix = "minimize the loss itself: loss.backward() without the minus"
     broken = """
 net = nn.Linear(8, 3)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -94,6 +93,6 @@ for _ in range(14):
         self.values.append(-self.pending[1].value)
         if len(self.values) == _STEPS and self.values[-1] > 1.05 * self.values[0]:
             self.over = True
-            self.report("the loss rises at every step: its negative is minimised",
+            self.report("the loss rises in every step: its negative is minimized",
                         self.pending[0], self.pending[1].spot,
                         loss=[self.values[0], self.values[-1]])

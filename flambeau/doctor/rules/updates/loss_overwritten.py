@@ -23,11 +23,11 @@ class LossOverwritten(Rule):
     id = "loss-overwritten"
     level = Level.LIKELY
     needs = ("on_loss", "on_backward")
-    title = "a loss is overwritten by the next one, where it is to be added"
+    title = "a loss is overwritten by the next one instead of being added to it"
     why = (
-        "What the first loss was to teach is never learned. Told where a loss with a graph is "
-        "assigned to a variable which a later statement of the same block assigns anew without "
-        f"reading it, and {_TIMES} backward passes in a row do not go through it."
+        "The first loss has no effect on training. Reported when a loss with a graph is assigned "
+        "to a variable that a later statement of the same block reassigns without reading it, and "
+        f"{_TIMES} consecutive backward passes do not reach it."
     )
     fix = "loss = loss + second, or loss += second"
     broken = """

@@ -24,14 +24,14 @@ class LossesNotUsed(Rule):
     id = "losses-not-used"
     level = Level.LIKELY
     needs = ("on_loss", "on_backward")
-    title = "of every few losses only the last reaches backward(): the others teach nothing"
+    title = "of every few losses, only the last reaches backward(): the others have no effect"
     why = (
-        "Either the loss of a step overwrites those before it, where it is to be added, or "
-        "backward() stands in the branch that is meant for step(). Told where the same number of "
-        "losses with a graph goes unused four times in a row. Silent where another backward pass "
-        "runs in between, as for a generator's loss that is computed at each step of its critic."
+        "Either the loss of a step overwrites earlier ones instead of adding to them, or "
+        "backward() is in the branch meant for step(). Reported when the same number of losses "
+        "with a graph goes unused four times in a row. Not reported if another backward pass runs "
+        "in between, as for a generator's loss computed in each step of its critic."
     )
-    fix = "call backward() for every batch, or add the losses up before"
+    fix = "call backward() for every batch, or sum the losses first"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.1)

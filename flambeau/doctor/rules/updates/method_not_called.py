@@ -84,12 +84,12 @@ class MethodNotCalled(Rule):
     id = "statement-without-effect"
     level = Level.CERTAIN
     needs = ("on_backward",)
-    title = "a method is named but not called, or the result of a function is thrown away"
+    title = "a method is named but not called, or a function's result is discarded"
     why = (
-        "`optimizer.zero_grad` without parentheses does nothing, x.unsqueeze(1) gives a new tensor "
-        "and leaves x as it is, and `loss + penalty` adds to nothing. Certain for methods that are "
-        "not called, and for `p = ...` in a loop over parameters; likely for results that nobody "
-        "uses."
+        "`optimizer.zero_grad` without parentheses does nothing, x.unsqueeze(1) returns a new "
+        "tensor and leaves x unchanged, and `loss + penalty` adds to nothing. Certain for methods "
+        "that are not called and for `p = ...` in a loop over parameters; likely for results that "
+        "are not used."
     )
     fix = "optimizer.zero_grad(); x = x.unsqueeze(1)"
     broken = """

@@ -45,10 +45,10 @@ class MisspeltFlag(Rule):
     id = "requires-grad-misspelt"
     level = Level.CERTAIN
     needs = ("on_call",)
-    title = "an attribute is set that freezes nothing: misspelt, or set on a module"
+    title = "an attribute is set that freezes nothing: misspelled, or set on a module"
     why = (
-        "Python lets a program set any attribute. Parameters have requires_grad; modules have the "
-        "method requires_grad_()."
+        "Python lets a program set any attribute. Parameters have the attribute requires_grad; "
+        "modules have the method requires_grad_()."
     )
     fix = "parameter.requires_grad = False, or module.requires_grad_(False)"
     broken = """

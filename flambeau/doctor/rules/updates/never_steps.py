@@ -20,10 +20,10 @@ class NeverSteps(Rule):
     id = "optimizer-never-steps"
     level = Level.LIKELY
     needs = ("on_optimizer", "on_backward")
-    title = "gradients are computed and cleared, but step() of their optimizer is never called"
+    title = "gradients are computed and cleared, but their optimizer's step() is never called"
     why = (
-        f"Told at the end, when the parameters of an optimizer had gradients after {_PASSES} "
-        "backward passes, it cleared them itself, and no step followed. Silent where the "
+        f"Reported at the end when the parameters of an optimizer had gradients after {_PASSES} "
+        "backward passes, it cleared them itself, and no step followed. Not reported if the "
         "parameters changed without it."
     )
     fix = "optimizer.step() after backward()"

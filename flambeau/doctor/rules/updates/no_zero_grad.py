@@ -42,11 +42,11 @@ class NoZeroGrad(Rule):
     id = "no-zero-grad"
     level = Level.CERTAIN
     needs = ("on_step", "on_backward")
-    title = "gradients are never zeroed: each update uses the sum of all batches so far"
+    title = "gradients are never zeroed: each update uses the sum over all batches so far"
     why = (
-        "backward() adds to .grad. What a step has used has to be cleared before the next one. "
-        "Judged at the next step of the same optimizer, so that a generator's loss may write into "
-        "a discriminator's used gradients; silent where several backward passes make one step."
+        "backward() adds to .grad, so used gradients must be cleared before the next step. Judged "
+        "at the next step of the same optimizer, so that a generator's loss may write into a "
+        "discriminator's used gradients; not reported if several backward passes form one step."
     )
     fix = "optimizer.zero_grad() before backward()"
     broken = """
@@ -123,7 +123,7 @@ for _ in range(5):
         name = self.session.name_of(update.optimizer, "the optimizer")
         self.sizes.append(_size(stale[0]))
         self.report(
-            f"backward() adds to gradients that {name}.step() has used already",
+            f"backward() adds to gradients that {name}.step() has already used",
             self.backward, update.spot, fix=f"{name}.zero_grad() before backward()",
             parameters=self.session.parameter_names(stale), **{"|grad|": self.sizes[-4:]},
         )

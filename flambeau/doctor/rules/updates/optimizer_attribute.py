@@ -21,7 +21,7 @@ class OptimizerAttribute(Rule):
     level = Level.CERTAIN
     needs = ("on_step",)
     title = "optimizer.lr = ... sets an attribute that nothing reads"
-    why = "The settings of an update stand in optimizer.param_groups, one dict a group."
+    why = "The settings of an update are in optimizer.param_groups, one dict per group."
     fix = "for group in optimizer.param_groups: group['lr'] = value"
     broken = """
 net = nn.Linear(8, 3)

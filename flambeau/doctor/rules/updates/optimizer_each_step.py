@@ -1,4 +1,4 @@
-"""An optimizer that is constructed anew for every step."""
+"""An optimizer that is recreated for every step."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class OptimizerEachStep(Rule):
     id = "optimizer-each-step"
     level = Level.LIKELY
     needs = ("on_optimizer", "on_step")
-    title = "the optimizer is constructed anew in the loop: its averages and momentum are lost"
+    title = "the optimizer is recreated in the loop: its averages and momentum are lost"
     why = (
-        "Adam's first step has the size of the learning rate whatever the gradient; momentum never "
-        "gathers. Told at the fifth time for the same "
-        "parameters. Silent for SGD without momentum, for new models, and where weights are loaded "
-        "in between (as in meta-learning)."
+        "Adam's first step has the size of the learning rate whatever the gradient, and momentum "
+        "never builds up. Reported at the fifth time for the same parameters. Not reported for "
+        "SGD without momentum, for new models, or if weights are loaded in between (as in "
+        "meta-learning)."
     )
-    fix = "construct the optimizer once, before the loop"
+    fix = "create the optimizer once, before the loop"
     broken = """
 net = nn.Linear(8, 1)
 for _ in range(8):
@@ -81,7 +81,7 @@ for _ in range(8):
         stateless = type(optimizer).__name__ == "SGD" and not group.get("momentum")
         if times >= 5 and not stateless:
             frequency = "at every step" if steps == 1 else f"after every {steps} steps"
-            self.report(f"{type(optimizer).__name__} is constructed anew {frequency}", spot,
+            self.report(f"{type(optimizer).__name__} is recreated {frequency}", spot,
                         **{"times": times, "steps each": steps})
 
     def on_step(self, update: Update) -> None:

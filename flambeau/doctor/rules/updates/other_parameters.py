@@ -20,14 +20,13 @@ class OtherParameters(Rule):
     id = "optimizer-of-other-parameters"
     level = Level.CERTAIN
     needs = ("on_step", "on_backward")
-    title = "the optimizer has parameters that are no longer, or never were, part of the model"
+    title = "the optimizer holds parameters that are no longer, or never were, part of the model"
     why = (
-        "A layer that is replaced after the optimizer was constructed, or a model that is "
-        "built anew, has parameters that the optimizer does not know: they stay as they were "
-        f"initialised. Judged after {_STEPS} steps; silent where all trained parameters are in "
-        "some optimizer."
+        "If a layer is replaced after the optimizer was created, or a model is rebuilt, its new "
+        "parameters are unknown to the optimizer and keep their initial values. Judged after "
+        f"{_STEPS} steps; not reported if all trained parameters are in some optimizer."
     )
-    fix = "construct the optimizer after the model has its last form"
+    fix = "create the optimizer after the model has its final form"
     broken = """
 net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
 optimizer = optim.SGD(net.parameters(), lr=0.01)  # <-

@@ -20,14 +20,14 @@ class ParameterInNoOptimizer(Rule):
     id = "parameter-in-no-optimizer"
     level = Level.LIKELY
     needs = ("on_step", "on_backward")
-    title = "a network gets gradients at every step, and no optimizer has its parameters"
+    title = "a network gets gradients in every step, but no optimizer holds its parameters"
     why = (
-        "Its gradients add up, and nothing uses them. Likely for a whole network that was built "
-        "here, is in training mode and has been loaded from nowhere, and for parameters that came "
-        "after the optimizer; a hint for parts of a network (a head that is trained alone). Silent "
-        "where its gradients are cleared, where it is frozen, and where inputs alone are optimized."
+        "Its gradients accumulate, and nothing uses them. Likely for a whole network that was "
+        "created here, is in training mode and was not loaded, and for parameters added after the "
+        "optimizer was created; a hint for parts of a network (training only a head). Not "
+        "reported if its gradients are cleared, if it is frozen, or if only inputs are optimized."
     )
-    fix = "give its parameters to the optimizer, or freeze it: network.requires_grad_(False)"
+    fix = "pass its parameters to the optimizer, or freeze it: network.requires_grad_(False)"
     broken = """
 encoder, decoder = nn.Linear(8, 4), nn.Linear(4, 8)
 optimizer = optim.SGD(encoder.parameters(), lr=0.01)  # <-
@@ -129,7 +129,7 @@ for _ in range(8):
         frozen = any(not p.requires_grad for p in parameters)
         level = Level.HINT if (partly and not later) or frozen else Level.LIKELY
         self.report(
-            f"{self.session.parameter_names(group)} get gradients, but no optimizer has them",
+            f"{self.session.parameter_names(group)} get gradients, but no optimizer holds them",
             self.session.optimizers.get(update.optimizer),
             self.session.built_at.get(root) if root is not None else None,
             level=level, **{"backward passes": self.times[id(group[0])]},

@@ -21,14 +21,14 @@ class StepWithoutEffect(Rule):
     id = "step-changes-nothing"
     level = Level.LIKELY
     needs = ("on_step", "after_step")
-    title = "the optimizer steps, gradients are there, and no parameter changes"
+    title = "the optimizer steps with gradients, but no parameter changes"
     why = (
-        "A learning rate of 0, from a warm-up that divides integers or a schedule whose factor "
-        f"begins at 0 and is stepped by epoch. Told when all of the first {_STEPS} updates with "
-        "gradients leave every parameter as it was. Silent for a first step at 0, for groups "
-        "with a rate of 0 beside others, and once anything has changed."
+        "A learning rate of 0, from a warm-up with integer division or a schedule that starts at "
+        f"factor 0 and is stepped per epoch. Reported when all of the first {_STEPS} updates with "
+        "gradients leave every parameter unchanged. Not reported for a first step at 0, for "
+        "groups with a rate of 0 next to others, or once anything has changed."
     )
-    fix = "let the warm-up begin above 0: min(1.0, (step + 1) / warmup)"
+    fix = "start the warm-up above 0: min(1.0, (step + 1) / warmup)"
     broken = """
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.1)

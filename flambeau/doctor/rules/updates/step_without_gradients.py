@@ -25,7 +25,7 @@ class StepWithoutGradients(Rule):
     needs = ("on_step",)
     title = "step() finds no gradients: they were cleared after backward(), or never computed"
     why = (
-        "zero_grad() between backward() and step() throws the gradients away; without backward() "
+        "zero_grad() between backward() and step() discards the gradients; without backward() "
         "there are none. Judged after the second time in a row."
     )
     fix = "the order is zero_grad(), backward(), step()"

@@ -18,12 +18,12 @@ class TwoOptimizers(Rule):
     id = "parameter-in-two-optimizers"
     level = Level.LIKELY
     needs = ("on_step",)
-    title = "two optimizers take turns on one parameter: each undoes the other's work"
+    title = "two optimizers alternate on the same parameter: each undoes the other's work"
     why = (
-        "A generator's optimizer that has the discriminator's parameters too trains it to be "
-        "fooled. Told when an optimizer updates all parameters of another one beside its own, "
-        f"with gradients, and both have stepped {_STEPS} times in turn. Silent for optimizers of "
-        "the same parameters (phases, restarts), and for those that follow each other."
+        "A generator's optimizer that also holds the discriminator's parameters trains it to be "
+        "fooled. Reported when an optimizer updates all parameters of another one in addition to "
+        f"its own, with gradients, and both have alternated for {_STEPS} steps. Not reported for "
+        "optimizers of the same parameters (phases, restarts) or for those that follow each other."
     )
     fix = "give each optimizer the parameters of its own network"
     broken = """
@@ -89,6 +89,6 @@ for _ in range(7):
         small, large = sorted((first, second), key=lambda entry: len(entry[1]))
         if self.turns[pair] >= 2 * _STEPS and small[1] and small[1] < large[1]:
             names = [self.session.name_of(o, "an optimizer") for o, _ in (large, small)]
-            self.report(f"{names[0]} and {names[1]} take turns on the same parameters",
+            self.report(f"{names[0]} and {names[1]} alternate on the same parameters",
                         self.session.optimizers.get(large[0]), update.spot,
                         **{"parameters of both": len(small[1])})

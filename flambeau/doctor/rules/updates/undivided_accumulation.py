@@ -21,15 +21,15 @@ class UndividedAccumulation(Rule):
     id = "accumulation-undivided"
     level = Level.LIKELY
     needs = ("on_loss", "on_backward", "on_step")
-    title = "gradients of k batches are added up and not divided: the step is k times as large"
+    title = "gradients of k batches are summed and not divided: the step is k times as large"
     why = (
         "backward() adds to .grad, so k means give k times the gradient of the mean: SGD steps k "
         "times as far, and clipping cuts k times as much. (Adam's own steps stay about the same.) "
-        f"Told when each of {_UPDATES} updates follows two or more passes from one line, whose "
-        "roots are means over batches of their own. Silent for sums, for losses that are scaled, "
-        "for several passes of one batch, and where the program looks at .grad before the update."
+        f"Reported when each of {_UPDATES} updates follows two or more passes from one line, whose "
+        "roots are means over different batches. Not reported for sums, for scaled losses, for "
+        "several passes of one batch, or if the program reads .grad before the update."
     )
-    fix = "(loss / k).backward(), with k the number of batches for each update"
+    fix = "(loss / k).backward(), with k the number of batches per update"
     broken = """
 net = nn.Linear(8, 3)
 optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -108,5 +108,5 @@ for _ in range(6):
         self.count = self.count + 1 if alike and not (self.divided or self.repeats) else 0
         self.repeats, self.target = False, None
         if self.count >= _UPDATES:
-            self.report(f"the mean losses of {len(passes)} batches are added up for each update",
+            self.report(f"the mean losses of {len(passes)} batches are summed for each update",
                         passes[0], update.spot, **{"passes an update": len(passes)})

@@ -22,15 +22,14 @@ class ZeroGradients(Rule):
     id = "gradient-always-zero"
     level = Level.LIKELY
     needs = ("on_step", "on_backward")
-    title = "a weight has a gradient of exactly zero at every step: it learns nothing"
+    title = "a weight's gradient is exactly zero in every step: it learns nothing"
     why = (
-        "Layers of zeros that follow each other block all gradients, and so do a ReLU that "
-        "is off for every sample and sign() or round(). Told when a weight's gradient was all "
-        f"zeros at the first {_STEPS} steps while another parameter of the same optimizer had "
-        "one, or two matrices are zero. Silent for losses that are 0, and for weights that have "
-        "no gradient at all."
+        "Consecutive layers of zeros block all gradients, and so do a ReLU that is off for every "
+        "sample and sign() or round(). Reported when a weight's gradient was all zeros in the "
+        f"first {_STEPS} steps while another parameter of the same optimizer had one, or two "
+        "matrices are zero. Not reported for losses of 0 or for weights without a gradient."
     )
-    fix = "random weights; a smaller learning rate or LeakyReLU where units are off for good"
+    fix = "random weights; a smaller learning rate or LeakyReLU if units are permanently off"
     broken = """
 net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
 for layer in (net[0], net[2]):
@@ -123,6 +122,6 @@ for _ in range(12):
                         "learn nothing", place, update.spot, steps=_STEPS,
                         fix=f"straight through: x + ({name}(x) - x).detach()")
             return
-        self.report(f"the gradient of {self.session.parameter_names(stuck)} is zero at every step",
+        self.report(f"the gradient of {self.session.parameter_names(stuck)} is zero in every step",
                     place, update.spot, steps=_STEPS,
                     **{"weights are all zero": zeros})
