@@ -25,7 +25,6 @@ from ..numpy.symbolic_array import Symbol, symbol
 from ..registry import lowering
 
 
-
 def _scores(
     q: Symbol, k: Symbol, mask: Any, scale: float, is_causal: bool
 ) -> Symbol:
