@@ -6,7 +6,7 @@ Zhao et al.: PyTorch FSDP, VLDB 2023 (https://arxiv.org/abs/2304.11277).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from ...autograd.mode import no_grad
@@ -30,7 +30,6 @@ from .names import FSDP_PREFIX, WRAPPED
 from .state_dict import register_state_dict_hooks
 from .state_interface import StateInterface
 from .unit import Schedule, Unit
-from .whole_parameters import whole_parameters
 from .wrap import apply_policy
 
 __all__ = [
@@ -266,40 +265,6 @@ class FullyShardedDataParallel(StateInterface, Module):
         return clip_sharded_grad_norm(
             list(self.parameters()), sharded, self.process_group, float(max_norm), float(norm_type)
         )
-
-    # ------------------------------------------------------------------------ whole parameters
-
-    @staticmethod
-    @contextmanager
-    def summon_full_params(
-        module: Module, recurse: bool = True, writeback: bool = True, rank0_only: bool = False,
-        offload_to_cpu: bool = False, with_grads: bool = False,
-    ) -> Iterator[None]:
-        """Make the module's own parameters whole inside; keep what is written to them.
-
-        `with_grads`, for `use_orig_params` only, makes their gradients whole too. All processes
-        must enter it; with `rank0_only` the values are those of rank 0's use.
-        """
-        if writeback and rank0_only:
-            raise NotImplementedError("is not supported: writeback=True and rank0_only=True")
-        modules = FullyShardedDataParallel.fsdp_modules(module)
-        if not recurse:
-            modules = [m for m in modules if m is module]
-        with ExitStack() as stack:
-            for each in modules:
-                handle = each._handle
-                if handle is not None:
-                    if with_grads and not each._use_orig_params:
-                        raise NotImplementedError(
-                            "with_grads=True is not supported with use_orig_params=False"
-                        )
-                    stack.enter_context(whole_parameters(handle, writeback, with_grads))
-                each._flambeau_is_summoned = True
-            try:
-                yield
-            finally:
-                for each in modules:
-                    each._flambeau_is_summoned = False
 
     def register_comm_hook(self, state: Any, hook: Callable) -> None:
         """Raise NotImplementedError: flambeau reduces gradients itself."""

@@ -1,9 +1,9 @@
-"""StateInterface: the static methods of FullyShardedDataParallel for checkpoints."""
+"""StateInterface: the static methods of FullyShardedDataParallel for state and checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ...nn.module import Module
@@ -13,6 +13,7 @@ from .api import (
     StateDictConfig, StateDictSettings, StateDictType,
 )
 from .optimizer_state import gather_optimizer_state, rekey, shard_optimizer_state
+from .whole_parameters import whole_parameters
 
 _CONFIGS: dict[StateDictType, tuple[type[StateDictConfig], type[OptimStateDictConfig]]] = {
     StateDictType.FULL_STATE_DICT: (FullStateDictConfig, FullOptimStateDictConfig),
@@ -27,9 +28,41 @@ def sharded_modules(module: Module) -> list[Any]:
 
 
 class StateInterface:
-    """Choose the kind of state dict; gather and divide the state of optimizers."""
+    """Make parameters whole; choose the kind of state dict; gather the state of optimizers."""
 
     _flambeau_settings: StateDictSettings
+
+    @staticmethod
+    @contextmanager
+    def summon_full_params(
+        module: Module, recurse: bool = True, writeback: bool = True, rank0_only: bool = False,
+        offload_to_cpu: bool = False, with_grads: bool = False,
+    ) -> Iterator[None]:
+        """Make the module's own parameters whole inside; keep what is written to them.
+
+        `with_grads`, for `use_orig_params` only, makes their gradients whole too. All processes
+        must enter it; with `rank0_only` the values are those of rank 0's use.
+        """
+        if writeback and rank0_only:
+            raise NotImplementedError("is not supported: writeback=True and rank0_only=True")
+        modules = sharded_modules(module)
+        if not recurse:
+            modules = [m for m in modules if m is module]
+        with ExitStack() as stack:
+            for each in modules:
+                handle = each._handle
+                if handle is not None:
+                    if with_grads and not each._use_orig_params:
+                        raise NotImplementedError(
+                            "with_grads=True is not supported with use_orig_params=False"
+                        )
+                    stack.enter_context(whole_parameters(handle, writeback, with_grads))
+                each._flambeau_is_summoned = True
+            try:
+                yield
+            finally:
+                for each in modules:
+                    each._flambeau_is_summoned = False
 
     @staticmethod
     def set_state_dict_type(
