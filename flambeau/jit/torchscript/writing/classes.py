@@ -10,7 +10,7 @@ from ....nn.module import Module
 from ....tensor.tensor import Tensor
 from .archive import Instance
 
-__all__ = ["ClassWriter", "attribute_read", "literal"]
+__all__ = ["ClassWriter", "Method", "attribute_read", "literal"]
 
 
 def _is_identifier(name: str) -> bool:
@@ -39,6 +39,21 @@ def literal(value: Any) -> str:
     if value is None or isinstance(value, (bool, int)):
         return str(value)
     raise NotImplementedError(f"a constant of type {type(value).__name__}")
+
+
+class Method:
+    """A method in TorchScript: its parameters besides self, and its lines, indented by two spaces
+    per level."""
+
+    def __init__(self, parameters: str, *lines: str) -> None:
+        self.parameters, self.lines = parameters, lines
+
+    def text(self, name: str, class_name: str, result: str = "") -> str:
+        """Return the definition. `result`: the type of the result, if it is to be declared."""
+        arguments = f"self: {class_name}" + (f", {self.parameters}" if self.parameters else "")
+        arrow = f" -> {result}" if result else ""
+        body = "".join(f"    {line}\n" for line in self.lines)
+        return f"  def {name}({arguments}){arrow}:\n{body}"
 
 
 class ClassWriter:

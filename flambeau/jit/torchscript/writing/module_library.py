@@ -1,6 +1,6 @@
 """TorchScript code for the `forward` of torch.nn modules, with settings inlined as literals.
 
-Writers return "parameters|line|line|...". `forward_of` splits this into a method.
+A writer takes a module and returns its method; the library maps classes to writers.
 """
 
 from __future__ import annotations
@@ -10,207 +10,223 @@ from typing import Any
 
 from .... import nn
 from ....nn.module import Module
-from .classes import attribute_read, literal
+from .classes import Method, attribute_read, literal
 from .transformer_library import TRANSFORMERS
 
 __all__ = ["forward_of"]
 
-Text = Callable[[Any], str]
+Writer = Callable[[Any], Method]
 _FUNCTIONAL = "__torch__.torch.nn.functional"
 
 
-def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> Text:
+def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> Writer:
     """Return a writer of one expression; each {} becomes the value of an attribute."""
 
-    def text(module: Any) -> str:
+    def write(module: Any) -> Method:
         values = [literal(getattr(module, name)) for name in settings]
-        return f"{parameters}|return {expression.format(*values)}"
+        return Method(parameters, f"return {expression.format(*values)}")
 
-    return text
+    return write
 
 
-def _activation(name: str, *settings: str) -> Text:
+def _activation(name: str, *settings: str) -> Writer:
     """Return a writer of an activation, which calls `name`_ if the module is in place."""
 
-    def text(module: Any) -> str:
+    def write(module: Any) -> Method:
         ending = "_" if getattr(module, "inplace", False) else ""
         values = "".join(f", {literal(getattr(module, s))}" for s in settings)
-        return f"input: Tensor|return torch.{name}{ending}(input{values})"
+        return Method("input: Tensor", f"return torch.{name}{ending}(input{values})")
 
-    return text
+    return write
 
 
 def _repeat(value: Any, count: int) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value] * count
 
 
-def _convolution(count: int, transposed: bool = False) -> Text:
-    def text(m: Any) -> str:
+def _convolution(count: int, transposed: bool = False) -> Writer:
+    def write(m: Any) -> Method:
         if m.padding_mode != "zeros":
             raise NotImplementedError(f"padding_mode {m.padding_mode!r} of {type(m).__name__}")
         padding = m.padding if isinstance(m.padding, str) else _repeat(m.padding, count)
         stride, dilation = _repeat(m.stride, count), _repeat(m.dilation, count)
         if transposed:
             output = _repeat(m.output_padding, count)
-            return (f"input: Tensor|return torch.conv_transpose{count}d(input, self.weight, "
-                    f"self.bias, {stride}, {padding}, {output}, {m.groups}, {dilation})")
-        return (f"input: Tensor|return torch.conv{count}d(input, self.weight, self.bias, {stride}, "
-                f"{literal(padding)}, {dilation}, {m.groups})")
+            return Method(
+                "input: Tensor",
+                f"return torch.conv_transpose{count}d(input, self.weight, "
+                f"self.bias, {stride}, {padding}, {output}, {m.groups}, {dilation})")
+        return Method(
+            "input: Tensor",
+            f"return torch.conv{count}d(input, self.weight, self.bias, {stride}, "
+            f"{literal(padding)}, {dilation}, {m.groups})")
 
-    return text
+    return write
 
 
-def _pool(kind: str, count: int) -> Text:
-    def text(m: Any) -> str:
+def _pool(kind: str, count: int) -> Writer:
+    def write(m: Any) -> Method:
         kernel = _repeat(m.kernel_size, count)
         stride = _repeat(m.stride if m.stride is not None else m.kernel_size, count)
         settings = f"{kernel}, {stride}, {_repeat(m.padding, count)}"
         if kind == "max":
             if m.return_indices:
                 raise NotImplementedError(f"return_indices of {type(m).__name__}")
-            return (f"input: Tensor|return torch.max_pool{count}d(input, {settings}, "
-                    f"{_repeat(m.dilation, count)}, {m.ceil_mode})")
+            return Method(
+                "input: Tensor",
+                f"return torch.max_pool{count}d(input, {settings}, "
+                f"{_repeat(m.dilation, count)}, {m.ceil_mode})")
         divisor = "" if count == 1 else f", {m.divisor_override}"
-        return (f"input: Tensor|return torch.avg_pool{count}d(input, {settings}, {m.ceil_mode}, "
-                f"{m.count_include_pad}{divisor})")
+        return Method(
+            "input: Tensor",
+            f"return torch.avg_pool{count}d(input, {settings}, {m.ceil_mode}, "
+            f"{m.count_include_pad}{divisor})")
 
-    return text
+    return write
 
 
-def _adaptive(count: int) -> Text:
-    def text(m: Any) -> str:
+def _adaptive(count: int) -> Writer:
+    def write(m: Any) -> Method:
         sizes = _repeat(m.output_size, count)
         if None in sizes:
             raise NotImplementedError(f"an output size None of {type(m).__name__}")
-        return f"input: Tensor|return torch.adaptive_avg_pool{count}d(input, {sizes})"
+        return Method("input: Tensor", f"return torch.adaptive_avg_pool{count}d(input, {sizes})")
 
-    return text
+    return write
 
 
-def _batch_norm(m: Any) -> str:
+def _batch_norm(m: Any) -> Method:
     running = "self.running_mean, self.running_var"
     training = "self.training" if m.running_mean is not None else "True"
     momentum = 0.0 if m.momentum is None else m.momentum
     if m.momentum is None and m.track_running_stats:
         raise NotImplementedError("momentum=None of batch norm")
-    lines = ["input: Tensor"]
+    lines = []
     if m.num_batches_tracked is not None:
         lines += ["if self.training:",
                   "  counted = torch.add_(self.num_batches_tracked, 1)"]
     lines.append(f"return torch.batch_norm(input, self.weight, self.bias, {running}, {training}, "
                  f"{momentum}, {m.eps}, False)")
-    return "|".join(lines)
+    return Method("input: Tensor", *lines)
 
 
-def _recurrent(m: Any) -> str:
+def _initial_state(m: Any, is_lstm: bool, rank: int, batch_axis: int, sizes: str) -> list[str]:
+    """Return the lines that set `batched`, the input with a batch axis, and `state`, the initial
+    state: `hx`, or zeros of `sizes` with the batch's size for {}. `alone`: the input lacks the
+    batch axis; it has `rank` axes then.
+    """
+    axis = rank - 1  # of the batch in the state
+    zeros = sizes.format(f"torch.size(batched, {batch_axis})")
+    state, batched_hx = "zeros", f"torch.unsqueeze(hx, {axis})"
+    if is_lstm:
+        state = "(zeros, zeros)"
+        batched_hx = f"(torch.unsqueeze(hx[0], {axis}), torch.unsqueeze(hx[1], {axis}))"
+    return [
+        "batched = input", f"alone = torch.eq(torch.dim(input), {rank})",
+        "if alone:", f"  batched = torch.unsqueeze(input, {batch_axis})",
+        "if hx is None:",
+        f"  zeros = torch.zeros([{zeros}], dtype=ops.prim.dtype(input), "
+        "device=ops.prim.device(input))",
+        f"  state = {state}", "else:", "  state = hx", "  if alone:", f"    state = {batched_hx}",
+    ]
+
+
+def _recurrent(m: Any) -> Method:
+    """Write all steps of an RNN, GRU or LSTM."""
     if m.proj_size:
         raise NotImplementedError("proj_size of an LSTM")
-    lstm = m.mode == "LSTM"
-    kind = "Tuple[Tensor, Tensor]" if lstm else "Tensor"
-    shape = f"{m.num_layers * (2 if m.bidirectional else 1)}"
-    start = ("(zeros, zeros)", "[state[0], state[1]]") if lstm else ("zeros", "state")
+    batch_axis = int(not m.batch_first)
     weights = ", ".join(f"self.{name}" for name in m._flat_weights_names)
     settings = (f"[{weights}], {m.bias}, {m.num_layers}, {float(m.dropout)}, self.training, "
                 f"{m.bidirectional}, {m.batch_first}")
-    name = m.mode.lower()
-    call = f"torch.{name}(batched, {start[1]}, {settings})"
-    lines = [
-        f"input: Tensor, hx: Optional[{kind}]=None", "batched = input",
-        "alone = torch.eq(torch.dim(input), 2)",
-        "if alone:", f"  batched = torch.unsqueeze(input, {int(not m.batch_first)})",
-        "if hx is None:",
-        f"  size = torch.size(batched, {int(not m.batch_first)})",
-        f"  zeros = torch.zeros([{shape}, size, {m.hidden_size}], dtype=ops.prim.dtype(input), "
-        "device=ops.prim.device(input))", f"  state = {start[0]}", "else:",
-    ]
-    axis = int(not m.batch_first)
-    if lstm:
-        lines += ["  state = hx", "  if alone:",
-                  "    state = (torch.unsqueeze(hx[0], 1), torch.unsqueeze(hx[1], 1))",
-                  f"y, h, c = {call}", "if alone:",
-                  f"  return (torch.squeeze(y, {axis}), (torch.squeeze(h, 1), "
-                  "torch.squeeze(c, 1)))",
-                  "return (y, (h, c))"]
-    else:
-        lines += ["  state = hx", "  if alone:", "    state = torch.unsqueeze(hx, 1)",
-                  f"y, h = {call}", "if alone:",
-                  f"  return (torch.squeeze(y, {axis}), torch.squeeze(h, 1))", "return (y, h)"]
-    return "|".join(lines)
+    states = m.num_layers * (2 if m.bidirectional else 1)
+    start = _initial_state(m, m.mode == "LSTM", 2, batch_axis, f"{states}, {{}}, {m.hidden_size}")
+    if m.mode == "LSTM":
+        return Method(
+            "input: Tensor, hx: Optional[Tuple[Tensor, Tensor]]=None", *start,
+            f"y, h, c = torch.lstm(batched, [state[0], state[1]], {settings})", "if alone:",
+            f"  return (torch.squeeze(y, {batch_axis}), "
+            "(torch.squeeze(h, 1), torch.squeeze(c, 1)))",
+            "return (y, (h, c))")
+    return Method(
+        "input: Tensor, hx: Optional[Tensor]=None", *start,
+        f"y, h = torch.{m.mode.lower()}(batched, state, {settings})", "if alone:",
+        f"  return (torch.squeeze(y, {batch_axis}), torch.squeeze(h, 1))", "return (y, h)")
 
 
-def _cell(m: Any) -> str:
+def _cell(m: Any) -> Method:
     """Write one step of an RNN, GRU or LSTM."""
-    lstm = isinstance(m, nn.LSTMCell)
-    name = "lstm_cell" if lstm else "gru_cell" if isinstance(m, nn.GRUCell) \
-        else f"rnn_{m.nonlinearity}_cell"
+    is_lstm = isinstance(m, nn.LSTMCell)
+    start = _initial_state(m, is_lstm, 1, 0, f"{{}}, {m.hidden_size}")
     biases = "self.bias_ih, self.bias_hh" if m.bias else "None, None"
-    state = "[state[0], state[1]]" if lstm else "state"
-    lines = [
-        f"input: Tensor, hx: Optional[{'Tuple[Tensor, Tensor]' if lstm else 'Tensor'}]=None",
-        "batched = input", "alone = torch.eq(torch.dim(input), 1)",
-        "if alone:", "  batched = torch.unsqueeze(input, 0)", "if hx is None:",
-        f"  zeros = torch.zeros([torch.size(batched, 0), {m.hidden_size}], "
-        "dtype=ops.prim.dtype(input), device=ops.prim.device(input))",
-        f"  state = {'(zeros, zeros)' if lstm else 'zeros'}", "else:", "  state = hx",
-        "  if alone:", "    state = " + (
-            "(torch.unsqueeze(hx[0], 0), torch.unsqueeze(hx[1], 0))" if lstm
-            else "torch.unsqueeze(hx, 0)"),
-        f"{'h, c' if lstm else 'h'} = torch.{name}(batched, {state}, self.weight_ih, "
-        f"self.weight_hh, {biases})", "if alone:",
-        "  return " + ("(torch.squeeze(h, 0), torch.squeeze(c, 0))" if lstm
-                       else "torch.squeeze(h, 0)"),
-        "return " + ("(h, c)" if lstm else "h"),
-    ]
-    return "|".join(lines)
+    weights = f"self.weight_ih, self.weight_hh, {biases}"
+    if is_lstm:
+        return Method(
+            "input: Tensor, hx: Optional[Tuple[Tensor, Tensor]]=None", *start,
+            f"h, c = torch.lstm_cell(batched, [state[0], state[1]], {weights})", "if alone:",
+            "  return (torch.squeeze(h, 0), torch.squeeze(c, 0))", "return (h, c)")
+    name = "gru_cell" if isinstance(m, nn.GRUCell) else f"rnn_{m.nonlinearity}_cell"
+    return Method(
+        "input: Tensor, hx: Optional[Tensor]=None", *start,
+        f"h = torch.{name}(batched, state, {weights})", "if alone:",
+        "  return torch.squeeze(h, 0)", "return h")
 
 
-def _loss(name: str, *settings: str) -> Text:
+def _loss(name: str, *settings: str) -> Writer:
     """Return a writer of a loss that calls its nn.functional function."""
 
-    def text(m: Any) -> str:
+    def write(m: Any) -> Method:
         extra = "".join(f", {s}=self.{s}" if s in ("weight", "pos_weight")
                         else f", {s}={literal(getattr(m, s))}" for s in settings)
-        return (f"input: Tensor, target: Tensor|return {_FUNCTIONAL}.{name}(input, target{extra}, "
-                f"reduction={literal(m.reduction)})")
+        return Method(
+            "input: Tensor, target: Tensor",
+            f"return {_FUNCTIONAL}.{name}(input, target{extra}, "
+            f"reduction={literal(m.reduction)})")
 
-    return text
+    return write
 
 
-def _embedding(m: Any) -> str:
+def _embedding(m: Any) -> Method:
     if m.max_norm is not None:
         raise NotImplementedError("max_norm of an Embedding")
     row = -1 if m.padding_idx is None else m.padding_idx
-    return (f"input: Tensor|return torch.embedding(self.weight, input, {row}, "
-            f"{m.scale_grad_by_freq}, {m.sparse})")
+    return Method(
+        "input: Tensor",
+        f"return torch.embedding(self.weight, input, {row}, "
+        f"{m.scale_grad_by_freq}, {m.sparse})")
 
 
-def _layer_norm(m: Any) -> str:
-    return (f"input: Tensor|return torch.layer_norm(input, {list(m.normalized_shape)}, "
-            f"self.weight, self.bias, {m.eps}, False)")
+def _layer_norm(m: Any) -> Method:
+    return Method(
+        "input: Tensor",
+        f"return torch.layer_norm(input, {list(m.normalized_shape)}, "
+        f"self.weight, self.bias, {m.eps}, False)")
 
 
 _UPSAMPLED_AXES = {"linear": 1, "trilinear": 3}  # other modes: 2, for images
 
 
-def _upsample(m: Any) -> str:
+def _upsample(m: Any) -> Method:
     count = _UPSAMPLED_AXES.get(m.mode, 2)
     size = None if m.size is None else _repeat(m.size, count)
     factors = None if m.scale_factor is None else [float(v) for v in _repeat(m.scale_factor, count)]
-    return (f"input: Tensor|return {_FUNCTIONAL}.interpolate(input, {size}, {factors}, "
-            f"{literal(m.mode)}, {m.align_corners})")
+    return Method(
+        "input: Tensor",
+        f"return {_FUNCTIONAL}.interpolate(input, {size}, {factors}, "
+        f"{literal(m.mode)}, {m.align_corners})")
 
 
-def _chain(children: Callable[[Any], list[str]]) -> Text:
+def _chain(children: Callable[[Any], list[str]]) -> Writer:
     """Return a writer that calls child modules in sequence."""
 
-    def text(m: Any) -> str:
+    def write(m: Any) -> Method:
         lines = [f"input = ({attribute_read('self', name)}).forward(input)" for name in children(m)]
-        return "|".join(["input: Tensor", *lines, "return input"])
+        return Method("input: Tensor", *lines, "return input")
 
-    return text
+    return write
 
 
-_LIBRARY: dict[type, Text] = {
+_LIBRARY: dict[type, Writer] = {
     nn.Identity: _of("input"), nn.Linear: _of("torch.linear(input, self.weight, self.bias)"),
     nn.Bilinear: _of("torch.bilinear(input1, input2, self.weight, self.bias)",
                      "input1: Tensor, input2: Tensor"),
@@ -263,10 +279,6 @@ def forward_of(module: Module, class_name: str) -> str | None:
     A subclass that inherits `forward` counts as its base. Raises NotImplementedError for an
     unsupported setting.
     """
-    text = next((_LIBRARY[kind] for kind in type(module).__mro__ if kind in _LIBRARY
-                 and kind.forward is type(module).forward), None)  # type: ignore[attr-defined]
-    if text is None:
-        return None
-    parameters, *lines = text(module).split("|")
-    body = "".join(f"    {line}\n" for line in lines)
-    return f"  def forward(self: {class_name}, {parameters}):\n{body}"
+    write = next((_LIBRARY[kind] for kind in type(module).__mro__ if kind in _LIBRARY
+                  and kind.forward is type(module).forward), None)  # type: ignore[attr-defined]
+    return None if write is None else write(module).text("forward", class_name)

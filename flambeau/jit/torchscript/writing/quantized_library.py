@@ -12,14 +12,14 @@ from ....export.aten_functions import number_of_dtype
 from ....nn.module import Module
 from ....nn.modules import Identity
 from ....tensor.dtypes import float16
-from .classes import literal
+from .classes import Method, literal
 
 __all__ = ["is_known", "methods_of", "packed_weights"]
 
-Methods = dict[str, str]  # by name: the parameters and the lines, separated by |
+Methods = dict[str, Method]  # by name
 
 
-def methods_of(module: Module, class_name: str) -> Methods | None:
+def methods_of(module: Module, class_name: str) -> dict[str, str] | None:
     """Return the text of each method, or None unless the class is a flambeau quantized one."""
     write = _LIBRARY.get(_original(module))
     if write is None:
@@ -28,7 +28,8 @@ def methods_of(module: Module, class_name: str) -> Methods | None:
     packed = packed_weights(module)
     if packed is not None:
         methods |= _packing(module)
-    return {name: _definition(name, text, class_name) for name, text in methods.items()}
+    return {name: method.text(name, class_name, _RESULTS.get(name, ""))
+            for name, method in methods.items()}
 
 
 def is_known(module: Module) -> bool:
@@ -57,13 +58,7 @@ def _original(module: Module) -> type:
                 if ".jit." not in f".{kind.__module__}." and "original_name" not in vars(kind))
 
 
-def _definition(name: str, text: str, class_name: str) -> str:
-    parameters, *lines = text.split("|")
-    arguments = f"self: {class_name}" + (f", {parameters}" if parameters else "")
-    result = {"__setstate__": " -> NoneType",
-              "__getstate__": " -> Tuple[Tensor, Optional[Tensor], bool]"}.get(name, "")
-    body = "".join(f"    {line}\n" for line in lines)
-    return f"  def {name}({arguments}){result}:\n{body}"
+_RESULTS = {"__setstate__": "NoneType", "__getstate__": "Tuple[Tensor, Optional[Tensor], bool]"}
 
 
 def _packing(m: Any) -> Methods:
@@ -77,11 +72,13 @@ def _packing(m: Any) -> Methods:
         unpack, pack = f"{name}_unpack", f"{name}_prepack(state[0], state[1], {settings}, " \
             f"{m.groups})"
     return {
-        "__getstate__": f"|weight, bias = ops.quantized.{unpack}(self._packed_params)"
-                        "|return (weight, bias, self.training)",
-        "__setstate__": "state: Tuple[Tensor, Optional[Tensor], bool]"
-                        f"|self._packed_params = ops.quantized.{pack}"
-                        "|self.training = state[2]|return None",
+        "__getstate__": Method(
+            "", f"weight, bias = ops.quantized.{unpack}(self._packed_params)",
+            "return (weight, bias, self.training)"),
+        "__setstate__": Method(
+            "state: Tuple[Tensor, Optional[Tensor], bool]",
+            f"self._packed_params = ops.quantized.{pack}", "self.training = state[2]",
+            "return None"),
     }
 
 
@@ -95,7 +92,7 @@ def _parameters(m: Any) -> str:
 
 
 def _forward(call: str, parameters: str = "input: Tensor") -> Methods:
-    return {"forward": f"{parameters}|return {call}"}
+    return {"forward": Method(parameters, f"return {call}")}
 
 
 def _linear(name: str) -> Callable[[Any], Methods]:
@@ -152,11 +149,11 @@ def _functional(m: Any) -> Methods:
     tensors, scalar = "x: Tensor, y: Tensor", "x: Tensor, y: float"
     scale = _parameters(m)
     return {
-        **{name: f"{tensors}|return ops.quantized.{name}(x, y, {scale})"
+        **{name: Method(tensors, f"return ops.quantized.{name}(x, y, {scale})")
            for name in ("add", "mul", "add_relu", "matmul")},
-        **{name: f"{scalar}|return ops.quantized.{name}(x, y)"
+        **{name: Method(scalar, f"return ops.quantized.{name}(x, y)")
            for name in ("add_scalar", "mul_scalar")},
-        "cat": f"x: List[Tensor], dim: int=0|return ops.quantized.cat(x, dim, {scale})",
+        "cat": Method("x: List[Tensor], dim: int=0", f"return ops.quantized.cat(x, dim, {scale})"),
     }
 
 
@@ -166,10 +163,12 @@ def _float_functional(m: Any) -> Methods:
         raise NotImplementedError("a FloatFunctional that is observed")
     tensors, scalar = "x: Tensor, y: Tensor", "x: Tensor, y: float"
     return {
-        **{name: f"{tensors}|return torch.{name}(x, y)" for name in ("add", "mul", "matmul")},
-        **{f"{name}_scalar": f"{scalar}|return torch.{name}(x, y)" for name in ("add", "mul")},
-        "add_relu": f"{tensors}|return torch.relu(torch.add(x, y))",
-        "cat": "x: List[Tensor], dim: int=0|return torch.cat(x, dim)",
+        **{name: Method(tensors, f"return torch.{name}(x, y)")
+           for name in ("add", "mul", "matmul")},
+        **{f"{name}_scalar": Method(scalar, f"return torch.{name}(x, y)")
+           for name in ("add", "mul")},
+        "add_relu": Method(tensors, "return torch.relu(torch.add(x, y))"),
+        "cat": Method("x: List[Tensor], dim: int=0", "return torch.cat(x, dim)"),
     }
 
 

@@ -1,6 +1,4 @@
 """TorchScript code for attention and transformer layers, including masks.
-
-Writers return "parameters|line|line|...", like those of module_library.py.
 """
 
 from __future__ import annotations
@@ -9,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .... import nn
-from .classes import attribute_read
+from .classes import Method, attribute_read
 
 __all__ = ["TRANSFORMERS"]
 
@@ -40,7 +38,7 @@ def _mask(name: str) -> list[str]:
             f"    scores = torch.add(scores, {name})"]
 
 
-def _attention(m: Any) -> str:
+def _attention(m: Any) -> Method:
     if m.bias_k is not None or m.add_zero_attn:
         raise NotImplementedError("MultiheadAttention with bias_k or add_zero_attn")
     swap, back = [], []
@@ -48,7 +46,7 @@ def _attention(m: Any) -> str:
         batched = "if torch.eq(torch.dim(query), 3):"
         swap = [batched, *(f"  {n} = torch.transpose({n}, 0, 1)" for n in "qkv")]
         back = [batched, "  y = torch.transpose(y, 0, 1)"]
-    return "|".join([
+    return Method(
         f"query: Tensor, key: Tensor, value: Tensor, key_padding_mask: {_MASK}, "
         f"need_weights: bool=True, attn_mask: {_MASK}, average_attn_weights: bool=True, "
         "is_causal: bool=False",
@@ -66,7 +64,7 @@ def _attention(m: Any) -> str:
         "y = torch.linear(y, self.out_proj.weight, self.out_proj.bias)", *back,
         "shown = annotate(Optional[Tensor], None)", "if need_weights:",
         "  if average_attn_weights:", "    shown = torch.mean(weights, [-3])", "  else:",
-        "    shown = weights", "return (y, shown)"])
+        "    shown = weights", "return (y, shown)")
 
 
 def _activation(m: Any) -> str:
@@ -100,33 +98,33 @@ def _feed_forward(m: Any) -> str:
     return f"(self.linear2).forward({hidden})"
 
 
-def _encoder_layer(m: Any) -> str:
+def _encoder_layer(m: Any) -> Method:
     attend = "attend (self.self_attn).forward(z, z, z, src_key_padding_mask, False, src_mask)"
-    return "|".join([
+    return Method(
         f"src: Tensor, src_mask: {_MASK}, src_key_padding_mask: {_MASK}, is_causal: bool=False",
         "x = src", *_steps(m, [("norm1", "dropout1", attend),
-                               ("norm2", "dropout2", _feed_forward(m))]), "return x"])
+                               ("norm2", "dropout2", _feed_forward(m))]), "return x")
 
 
-def _decoder_layer(m: Any) -> str:
+def _decoder_layer(m: Any) -> Method:
     own = "attend (self.self_attn).forward(z, z, z, tgt_key_padding_mask, False, tgt_mask)"
     cross = ("attend (self.multihead_attn).forward(z, memory, memory, memory_key_padding_mask, "
              "False, memory_mask)")
-    return "|".join([
+    return Method(
         f"tgt: Tensor, memory: Tensor, tgt_mask: {_MASK}, memory_mask: {_MASK}, "
         f"tgt_key_padding_mask: {_MASK}, memory_key_padding_mask: {_MASK}, "
         "tgt_is_causal: bool=False, memory_is_causal: bool=False",
         "x = tgt", *_steps(m, [("norm1", "dropout1", own), ("norm2", "dropout2", cross),
-                               ("norm3", "dropout3", _feed_forward(m))]), "return x"])
+                               ("norm3", "dropout3", _feed_forward(m))]), "return x")
 
 
-def _stack(parameters: str, first: str, rest: str) -> Callable[[Any], str]:
+def _stack(parameters: str, first: str, rest: str) -> Callable[[Any], Method]:
     """Return a writer of layers in sequence, followed by the norm if there is one."""
-    def write(m: Any) -> str:
+    def write(m: Any) -> Method:
         lines = [f"x = ({attribute_read('self', f'layers.{name}')}).forward(x, {rest})"
                  for name in m.layers._modules]
         norm = [] if m.norm is None else ["x = (self.norm).forward(x)"]
-        return "|".join([parameters, f"x = {first}", *lines, *norm, "return x"])
+        return Method(parameters, f"x = {first}", *lines, *norm, "return x")
 
     return write
 
@@ -141,18 +139,18 @@ _decoder = _stack(
     "tgt", "memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask")
 
 
-def _transformer(m: Any) -> str:
-    return "|".join([
+def _transformer(m: Any) -> Method:
+    return Method(
         f"src: Tensor, tgt: Tensor, src_mask: {_MASK}, tgt_mask: {_MASK}, memory_mask: {_MASK}, "
         f"src_key_padding_mask: {_MASK}, tgt_key_padding_mask: {_MASK}, "
         f"memory_key_padding_mask: {_MASK}, src_is_causal: Optional[bool]=None, "
         "tgt_is_causal: Optional[bool]=None, memory_is_causal: bool=False",
         "memory = (self.encoder).forward(src, src_mask, src_key_padding_mask)",
         "return (self.decoder).forward(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, "
-        "memory_key_padding_mask)"])
+        "memory_key_padding_mask)")
 
 
-TRANSFORMERS: dict[type, Callable[[Any], str]] = {
+TRANSFORMERS: dict[type, Callable[[Any], Method]] = {
     nn.MultiheadAttention: _attention, nn.TransformerEncoderLayer: _encoder_layer,
     nn.TransformerDecoderLayer: _decoder_layer, nn.TransformerEncoder: _encoder,
     nn.TransformerDecoder: _decoder, nn.Transformer: _transformer,
