@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..tensor.printing import Suffixes
 from ..tensor.tensor import Tensor
 from .tangents import (
-    LEVELS, give, hide, laid_out_as, pop_level, primal_at, push_level, tangent_at, tangents_of,
+    LEVELS, give, hide, match_layout, pop_level, primal_at, push_level, tangent_at, tangents_of,
 )
 
 __all__ = [
@@ -133,7 +133,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     dual = tensor.view_as(tensor)
     if tensor.is_inference():
         dual._base = None  # not a view: can be written in place with its tangent
-    return give({**tangents_of(dual), now: (None, laid_out_as(tangent, tensor))}, dual)
+    return give({**tangents_of(dual), now: (None, match_layout(tangent, tensor))}, dual)
 
 
 def _shown_tangent(tensor: Tensor) -> Tensor | None:

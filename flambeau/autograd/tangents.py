@@ -83,12 +83,16 @@ def carried_by(tensor: Tensor) -> dict[int, Any]:
     return carried
 
 
-def give_late(target: Tensor, tangent: Tensor, level: int) -> Tensor:
-    """Give the memory of `target` a zero tangent, shaped to receive `tangent`; return the part that
-    `target` covers. Older views that carry the same outer levels see it."""
+def allocate_memory_tangent(target: Tensor, tangent: Tensor, level: int) -> Tensor:
+    """Give the memory of `target` a tangent of zeros, able to hold `tangent`, and return the part
+    that `target` covers.
+
+    An in-place write at `level` then fills it. Older views of the memory that carry the same outer
+    levels see it too.
+    """
     base = target if target._base is None else target._base
     outer = frozenset(n for n in carried_by(target) if n < level and n in LEVELS.active)
-    whole, start = zeros_as(base, tangent), _lowest(base).storage_offset()
+    whole, start = zeros_like_layout(base, tangent), _lowest(base).storage_offset()
     LEVELS.has_late = True
     counter: Any = same_history(target)._counter
     counter.late_tangents = {**getattr(counter, "late_tangents", _NOTHING),
@@ -144,15 +148,15 @@ def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start:
     return shown
 
 
-def laid_out(tangent: Tensor, primal: Tensor) -> Tensor:
+def match_strides(tangent: Tensor, primal: Tensor) -> Tensor:
     """Return the tangent with the primal's strides, so that a view of one applies to the other."""
     strides = primal._array.strides
     if tangent._array.strides == strides or 0 in strides or not primal._array.size:
         return tangent
-    return zeros_as(primal, tangent).copy_(tangent)
+    return zeros_like_layout(primal, tangent).copy_(tangent)
 
 
-def zeros_as(base: Tensor, tangent: Tensor) -> Tensor:
+def zeros_like_layout(base: Tensor, tangent: Tensor) -> Tensor:
     """Return zeros in the layout of `base` to hold `tangent`, batched if either is."""
     return _zeros(base, tangent, tuple(base.shape), base.stride())
 
@@ -299,14 +303,14 @@ def same_history(x: Tensor) -> Tensor:
     return result
 
 
-def laid_out_as(tangent: Tensor, primal: Tensor) -> Tensor:
+def match_layout(tangent: Tensor, primal: Tensor) -> Tensor:
     """Return the tangent, copied if needed to match the primal's memory layout, so that a view of
     the primal can also be taken of the tangent."""
     bits = (tangent.is_conj(), tangent.is_neg()), (primal.is_conj(), primal.is_neg())
     if bits[0] != bits[1]:
         return tangent.clone()
     if tangent._array.__class__ is not np.ndarray or primal._array.__class__ is not np.ndarray \
-            or not primal._array.size or _lies_as(tangent, primal):
+            or not primal._array.size or _has_layout_of(tangent, primal):
         return tangent
     storage = tangent.new_zeros(_storage_elements(primal))
     window = storage.as_strided(primal.shape, primal.stride(), primal.storage_offset())
@@ -317,7 +321,7 @@ def _storage_elements(x: Tensor) -> int:
     return x.untyped_storage().nbytes() // x._array.itemsize
 
 
-def _lies_as(tangent: Tensor, primal: Tensor) -> bool:
+def _has_layout_of(tangent: Tensor, primal: Tensor) -> bool:
     """Return whether the two have the same strides, offset and storage size. Also True if dtypes
     differ, or if the primal's elements share memory, which a tangent's must not."""
     t, x = tangent._array, primal._array

@@ -14,7 +14,7 @@ from .. import ops
 from ..autograd import enable_grad, is_grad_enabled
 from ..autograd import grad as autograd_grad
 from ..autograd.tangents import (
-    LEVELS, attach, carry, give, laid_out, pop_level, primal_at, push_level, same_history,
+    LEVELS, attach, carry, give, match_strides, pop_level, primal_at, push_level, same_history,
     tangent_at, tangents_of,
 )
 from ..autograd.outputs import Output
@@ -140,7 +140,7 @@ def jvp(
 def _dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
     """Return a new tensor object equal to `x` that carries a tangent."""
     dual = same_history(x)
-    attach(dual, level, x, laid_out(tangent, x))
+    attach(dual, level, x, match_strides(tangent, x))
     return dual
 
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import ops
-from flambeau.ops.quantized.conversion import quantized_tensor_on
+from flambeau.ops.quantized.conversion import per_channel, per_tensor, quantized_tensor_on
 from flambeau.ops.interception.subclass import DisableTorchFunction
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import QuantizedDtype, by_name, dtype, from_numpy_dtype, uint8
 from flambeau.tensor.layout import strided
 from flambeau.tensor.quantizers import (
-    per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine,
+    Quantizer, per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine,
 )
 from flambeau.tensor.storage import TypedStorage, UntypedStorage
 from flambeau.tensor.tensor import tensor_on
@@ -235,15 +235,19 @@ def _rebuild_qtensor(
     by_channel = scheme in (per_channel_affine, per_channel_affine_float_qparams)
     if (scheme is not per_tensor_affine or len(parts) != 2) and (not by_channel or len(parts) != 3):
         raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {scheme}")
-    if by_channel:
-        parts = [_parameters(parts[0]), _parameters(parts[1]), parts[2]]
     if kind.packed > 1:
         lengths = _lengths("size", size)
         nbytes = math.prod(lengths[:-1]) * -(-lengths[-1] // kind.packed) if lengths else 1
         codes = _window(storage, uint8, storage_offset, (nbytes,), (1,))
     else:
         codes = _window(storage, from_numpy_dtype(kind.codes), storage_offset, size, stride)
-    return quantized_tensor_on(codes, size, kind, *parts)
+    shape = tuple(size)
+    if by_channel:
+        scales, zero_points = _parameters(parts[0]), _parameters(parts[1])
+        quantizer: Quantizer = per_channel(kind, scales, zero_points, parts[2], shape)
+    else:
+        quantizer = per_tensor(kind, *parts)
+    return quantized_tensor_on(codes, shape, quantizer)
 
 
 def _parameters(values: Any) -> Tensor:

@@ -152,6 +152,14 @@ def empty_strided_array(
     return np.ndarray(tuple(shape), dtype, np.empty(span, dtype), 0, steps)
 
 
+def ensure_strides(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
+    """Return `array` if it has these strides, in bytes, else an uninitialized one that has."""
+    if array.strides == strides:
+        return array
+    model = np.lib.stride_tricks.as_strided(np.zeros(1, array.dtype), array.shape, strides)
+    return np.empty_like(model, order="K", subok=False)
+
+
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Return whether the elements fill memory without gaps or overlaps, in some order of axes."""
     step = 1

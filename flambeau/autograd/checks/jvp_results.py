@@ -12,7 +12,7 @@ from typing import Any
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example
-from ..tangents import attach, give_late, same_history
+from ..tangents import attach, allocate_memory_tangent, same_history
 
 
 class JvpCheck:
@@ -74,7 +74,7 @@ class JvpCheck:
     def _written(self, target: Tensor, primal: Tensor, at: int, t: Tensor, level: int) -> Tensor:
         own = self.tangents[at]
         if own is None:
-            give_late(target, t, level).copy_(t)
+            allocate_memory_tangent(target, t, level).copy_(t)
         elif version_of(t) == self.versions[at]:
             raise RuntimeError(
                 "An inplace custom Function is not modifying the forward mode gradients inplace. "

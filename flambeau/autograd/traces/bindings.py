@@ -15,14 +15,12 @@ from .chrome_trace import TraceSwitches
 from .kineto_results import (
     _ExtraFields_Allocation, _ExtraFields_PyCall, _ExtraFields_TorchOp, _ProfilerEvent,
 )
-from .recorder import Details, Recording, user_stack
+from .recorder import Details, Recording, RecordScope, user_stack
 
 __all__ = [
     "ActiveProfilerType", "_ExperimentalConfig", "_ExtraFields_Allocation", "_ExtraFields_PyCall",
     "_ExtraFields_TorchOp", "_ProfilerEvent", "_RecordFunctionFast",
 ]
-
-_LABEL = 7
 
 
 class ActiveProfilerType(enum.Enum):
@@ -68,7 +66,7 @@ class _RecordFunctionFast:
             if recorder.shapes else None
         recorder.events.append((
             self.name, self._begin_ns, perf_counter_ns(), threading.get_ident(), shapes,
-            user_stack(2) if recorder.stack else None, _LABEL, Details()))
+            user_stack(2) if recorder.stack else None, RecordScope.USER_SCOPE, Details()))
 
 
 def _set_record_concrete_inputs_enabled_val(enabled: bool) -> None:

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .argument_texts import kind_of, text_of
-from .recorder import Recorder
-
-_FORWARD, _BACKWARD = 0, 1  # scopes
+from .recorder import Recorder, RecordScope
 
 
 class TraceSwitches:
@@ -82,9 +80,9 @@ def _links(events: Iterable[Any], pid: int, began_us: float) -> list[dict[str, A
     for event in events:
         if event.sequence_nr < 0:
             continue
-        if event.scope == _FORWARD:
+        if event.scope == RecordScope.FUNCTION:
             operators.setdefault(event.sequence_nr, event)
-        elif event.scope == _BACKWARD and event.sequence_nr in operators:
+        elif event.scope == RecordScope.BACKWARD_FUNCTION and event.sequence_nr in operators:
             number = len(rows) // 2 + 1
             for phase, end in (("s", operators[event.sequence_nr]), ("f", event)):
                 rows.append({"ph": phase, "id": number, "pid": pid, "tid": end.thread,

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..profiler_util import DeviceType
 from .python_calls import PythonCall
-from .recorder import Details, MemoryEvent, Recorder
+from .recorder import Details, MemoryEvent, Recorder, RecordScope
 
 _numbers = itertools.count(1)  # event ids, unique in a process
 
@@ -159,7 +159,7 @@ class _KinetoEvent:
 
     def is_user_annotation(self) -> bool:
         """Return whether it is a label."""
-        return self.scope() == 7
+        return self.scope() == RecordScope.USER_SCOPE
 
 
 def _nest(events: list[_ProfilerEvent]) -> list[_ProfilerEvent]:

@@ -8,12 +8,21 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from enum import IntEnum
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .python_calls import PythonCalls
+
+
+class RecordScope(IntEnum):
+    """What an event times, with PyTorch's numbers."""
+
+    FUNCTION = 0
+    BACKWARD_FUNCTION = 1
+    USER_SCOPE = 7
 
 
 class MemoryEvent(NamedTuple):

@@ -20,7 +20,9 @@ from ...native.runtime.page_prefault import PagePrefaulter
 from ...native.target.graph_costs import MAX_ZEROED_ELEMENTS
 from ...ops.core.autocast import STATE
 from ...ops.core.operator import Kind, Operator
-from ...tensor.layout import _as_bytes, dense_order, empty_strided_array, owner_of
+from ...tensor.layout import (
+    _as_bytes, dense_order, empty_strided_array, ensure_strides, owner_of,
+)
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..schedule.arena import Arena
 from ..trace.bindings import Bindings, window_on_bytes
@@ -108,7 +110,7 @@ class Deferred:
             whole = self.precedent.wholes[value.storage]
             owner = owners.get(value.storage)
             if owner is None:
-                owner = owners[value.storage] = laid_out(whole)
+                owner = owners[value.storage] = allocate(whole)
             if not part:
                 result.append(owner)
             elif (value.shape, value.strides, value.dtype) == whole and not value.offset:
@@ -278,19 +280,15 @@ HANDLERS: dict[str, Callable[[_Computation, int, Event], None]] = {
 }
 
 
-def laid_out(whole: Geometry) -> np.ndarray:
-    """Allocate an array, zeroed if it is small or may be used as indices."""
-    shape, strides, kind = whole
-    short = kind.kind in "biu" or math.prod(shape) <= MAX_ZEROED_ELEMENTS
-    result = np.zeros(shape, kind) if short else np.empty(shape, kind)
-    if result.strides == strides:
-        return result
-    like = np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)
-    return np.empty_like(like, order="K", subok=False)
+def allocate(geometry: Geometry) -> np.ndarray:
+    """Allocate an array; zero it if it is small or may be used as indices."""
+    shape, strides, dtype = geometry
+    is_zeroed = dtype.kind in "biu" or math.prod(shape) <= MAX_ZEROED_ELEMENTS
+    return ensure_strides(np.zeros(shape, dtype) if is_zeroed else np.empty(shape, dtype), strides)
 
 
 def _owner(storage: Storage) -> np.ndarray:
     """Return a storage's memory, or new memory if the call freed it."""
     owner = storage.owner if storage.owner_ref is None else storage.owner_ref()
     whole = storage.whole
-    return laid_out((whole.shape, whole.strides, whole.dtype)) if owner is None else owner
+    return allocate((whole.shape, whole.strides, whole.dtype)) if owner is None else owner

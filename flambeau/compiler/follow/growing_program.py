@@ -23,7 +23,7 @@ from ..trace.bindings import Argument
 from ..validation.self_check import CANCELLATION_TOLERANCE, agree, max_magnitude
 from .following import Following
 from .growing_segment import GrowingSegment
-from .memory_layout import laid_out
+from .memory_layout import allocate
 from .segment_program import SegmentProgram
 
 # Primes, far apart, so that no block size divides them and no block count follows from them. Cost
@@ -132,7 +132,7 @@ class GrowingProgram:
     def verify(self, following: Following, replay: Callable[[], None]) -> str | None:
         """Compute the events by program and by replay. Return what differs, or None."""
         owners: list[Any] = [following.owners[s] for s in self.targets]
-        outputs = [laid_out((y.shape, y.strides, y.dtype)) for y in owners]
+        outputs = [allocate((y.shape, y.strides, y.dtype)) for y in owners]
         ran = self._run(following, outputs)
         replay()
         if not ran:

@@ -23,7 +23,7 @@ from ..schedule.polynomials import NoCommonForm, Polynomial, fit
 from ..trace.operands import tensors_in
 from ..trace.plain_values import same_plain
 from ..trace.trace import CONSTANT, EMPTY, OPERATOR, WRITE, Event, Value, same_bits
-from .memory_layout import laid_out
+from .memory_layout import allocate
 from .segment import INPUT, INTERNAL, Memory, Segment
 from .segment_recorder import window_in
 
@@ -351,5 +351,5 @@ def _same(a: Any, b: Any) -> bool:
 def _like(memory: Memory) -> np.ndarray:
     """Return a new array with the layout of an input's first use."""
     whole = memory.whole
-    owner = laid_out((whole.shape, whole.strides, whole.dtype))
+    owner = allocate((whole.shape, whole.strides, whole.dtype))
     return owner if memory.first is None else window_in(owner, memory.first)

@@ -12,19 +12,15 @@ from typing import Any
 import numpy as np
 
 from ...tensor.exposed_memory import EXPOSED, is_exposed
+from ...tensor.layout import ensure_strides
+from ..trace.trace_signature import Geometry
 from .holder_census import HELD_BY_LIST, HolderCensus
 
-Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype
 
-
-def laid_out(whole: Geometry) -> np.ndarray:
+def allocate(geometry: Geometry) -> np.ndarray:
     """Return a new, uninitialized array with the given shape, strides and dtype."""
-    shape, strides, kind = whole
-    result = np.empty(shape, kind)
-    if result.strides == strides:
-        return result
-    like = np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)
-    return np.empty_like(like, order="K", subok=False)
+    shape, strides, dtype = geometry
+    return ensure_strides(np.empty(shape, dtype), strides)
 
 
 class RecycledMemory:
@@ -54,7 +50,7 @@ class RecycledMemory:
         if array is not None and not is_exposed(array) and \
                 sys.getrefcount(array) <= HELD_BY_LIST + self.count_cached_windows(s, array):
             return array
-        array = self.arrays[s] = laid_out(self.geometries[s])
+        array = self.arrays[s] = allocate(self.geometries[s])
         if self.viewers[s]:
             self.generation += 1
         return array

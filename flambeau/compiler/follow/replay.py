@@ -18,7 +18,7 @@ from ..trace.bindings import window_on_bytes
 from ..trace.operands import as_arrays, unbind
 from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Value, map_values
 from .following import Following
-from .memory_layout import laid_out
+from .memory_layout import allocate
 from .segment import Entry
 
 
@@ -64,7 +64,7 @@ class Replay:
         if memory.owner is not None:
             return memory.owner
         whole = memory.whole
-        owner = laid_out((whole.shape, whole.strides, whole.dtype))
+        owner = allocate((whole.shape, whole.strides, whole.dtype))
         self.following.owners[s] = owner
         return owner
 

@@ -17,7 +17,9 @@ from .call_advice import advise
 from .environment import TRACEBACK
 from .user_frames import is_internal_file, is_own_file
 
-_BELOW = tuple(f"{os.sep}{name}{os.sep}" for name in ("numpy", "scipy", "llvmlite", "ml_dtypes"))
+# Folders of the libraries that flambeau calls.
+_LIBRARIES = tuple(f"{os.sep}{name}{os.sep}"
+                   for name in ("numpy", "scipy", "llvmlite", "ml_dtypes"))
 
 
 def shown_in_full() -> bool:
@@ -25,7 +27,7 @@ def shown_in_full() -> bool:
     return TRACEBACK.value() == "full"
 
 
-def visible(files: Sequence[str]) -> list[bool]:
+def which_to_show(files: Sequence[str]) -> list[bool]:
     """Return whether to show each frame, given the frames' files, outermost first.
 
     A flambeau frame hides itself and the frames of flambeau, the standard library and NumPy that
@@ -33,18 +35,18 @@ def visible(files: Sequence[str]) -> list[bool]:
     """
     shown, inside = [], False
     for file in files:
-        below = is_internal_file(file) or any(name in file for name in _BELOW)
-        inside = is_own_file(file) or (inside and below)
+        is_library = is_internal_file(file) or any(name in file for name in _LIBRARIES)
+        inside = is_own_file(file) or (inside and is_library)
         shown.append(not inside)
     return shown if any(shown) else [True] * len(files)
 
 
-def hidden_at_the_end(shown: Sequence[bool]) -> int:
+def count_hidden_at_end(shown: Sequence[bool]) -> int:
     """Return how many frames are hidden after the last shown one."""
     return next((k for k, keep in enumerate(reversed(shown)) if keep), 0)
 
 
-def marker(count: int) -> str:
+def hidden_line(count: int) -> str:
     """Return the line that stands for hidden frames."""
     frames = f"{count} frame{'s' * (count != 1)}"
     return f"  ... {frames} inside flambeau (FLAMBEAU_TRACEBACK=full shows them)\n"
@@ -53,19 +55,19 @@ def marker(count: int) -> str:
 class _Stack(traceback.StackSummary):
     """The frames to show, and the line for the hidden ones."""
 
-    below = 0
+    hidden = 0  # after the last shown frame
 
-    def format(self, **how: Any) -> list[str]:
-        lines = super().format(**how)
-        return [*lines, marker(self.below)] if self.below else lines
+    def format(self, **options: Any) -> list[str]:
+        lines = super().format(**options)
+        return [*lines, hidden_line(self.hidden)] if self.hidden else lines
 
 
 def _shorten(error: traceback.TracebackException | None) -> None:
     if error is None:
         return
-    shown = visible([frame.filename for frame in error.stack])
+    shown = which_to_show([frame.filename for frame in error.stack])
     stack = _Stack([f for f, keep in zip(error.stack, shown, strict=True) if keep])
-    stack.below = hidden_at_the_end(shown)
+    stack.hidden = count_hidden_at_end(shown)
     error.stack = stack
     for other in (error.__cause__, error.__context__, *(error.exceptions or ())):
         _shorten(other)
@@ -129,16 +131,16 @@ def _show_in_shell(
     shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None
 ) -> list[str]:
     advise(error, trace)
-    frames = [] if trace is None else list(_links(trace))
-    shown = visible([link.tb_frame.f_code.co_filename for link in frames])
-    below = 0 if shown_in_full() else hidden_at_the_end(shown)
-    short = trace if shown_in_full() else _chain(frames, shown)
+    links = list(_links(trace))
+    shown = which_to_show([link.tb_frame.f_code.co_filename for link in links])
+    hidden = 0 if shown_in_full() else count_hidden_at_end(shown)
+    short = trace if shown_in_full() else _link_again(links, shown)
     lines: list[str] = shell.InteractiveTB.structured_traceback(
         kind, error, short, tb_offset=tb_offset
     )
-    if below:
-        message = 1 + len(getattr(error, "__notes__", ()))  # items of the list
-        lines.insert(len(lines) - message, marker(below).rstrip("\n"))
+    if hidden:
+        message_lines = 1 + len(getattr(error, "__notes__", ()))
+        lines.insert(len(lines) - message_lines, hidden_line(hidden).rstrip("\n"))
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     shell.InteractiveTB.tb = trace  # for %debug
     shell._showtraceback(kind, error, lines)
@@ -151,7 +153,8 @@ def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
         trace = trace.tb_next
 
 
-def _chain(links: list[TracebackType], shown: list[bool]) -> TracebackType | None:
+def _link_again(links: list[TracebackType], shown: list[bool]) -> TracebackType | None:
+    """Return a traceback of the shown frames alone."""
     chain: TracebackType | None = None
     for link, keep in reversed(list(zip(links, shown, strict=True))):
         if keep:

@@ -15,22 +15,22 @@ from .softmax_and_layer_norm import RowKernelBuilder, _exp, _log
 def softmax(type: Type) -> Kernel:
     """Softmax of each row of x, in place."""
     r = RowKernelBuilder(type)
-    y = r.buffer("x")
-    x = Value(Load(y, r.whole))
+    buffer = r.buffer("x")
+    x = Value(Load(buffer, r.whole))
     shifted = _exp(x - r.fold(ReduceOp.MAXIMUM, x))
     total = r.fold(ReduceOp.SUM, shifted)  # before the store, which overwrites x
-    r.sweep(stores=[(y, shifted * (1 / total))])
+    r.sweep(stores=[(buffer, shifted * (1 / total))])
     return r.kernel("small_softmax")
 
 
 def log_softmax(type: Type) -> Kernel:
     """Log-softmax of each row of x, in place."""
     r = RowKernelBuilder(type)
-    y = r.buffer("x")
-    x = Value(Load(y, r.whole))
+    buffer = r.buffer("x")
+    x = Value(Load(buffer, r.whole))
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
     total = r.fold(ReduceOp.SUM, _exp(shifted))
-    r.sweep(stores=[(y, shifted - _log(total))])
+    r.sweep(stores=[(buffer, shifted - _log(total))])
     return r.kernel("small_log_softmax")
 
 
@@ -46,18 +46,20 @@ def cross_entropy(type: Type, mean: bool) -> Kernel:
     Buffers: x, target (I64), loss. The loss is NaN if a target is out of range.
     """
     r = RowKernelBuilder(type)
-    y = r.buffer("x")
-    x, hit = Value(Load(y, r.whole)), _is_target(r)
+    buffer = r.buffer("x")
+    x, is_target = Value(Load(buffer, r.whole)), _is_target(r)
     loss = r.buffer("loss")
     all_rows, count = Accumulator(ReduceOp.SUM, type), Accumulator(ReduceOp.SUM, type)
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
-    total, target_score, has_target = r.sweep([(ReduceOp.SUM, _exp(shifted)),
-                                    (ReduceOp.SUM, where(hit, shifted, constant(0, type))),
-                                    (ReduceOp.ANY, hit)])
-    level = _log(total)
-    row_loss = where(has_target, level - target_score, constant(math.nan, type))
+    total, target_score, has_target = r.sweep([
+        (ReduceOp.SUM, _exp(shifted)),
+        (ReduceOp.SUM, where(is_target, shifted, constant(0, type))),
+        (ReduceOp.ANY, is_target),
+    ])
+    log_total = _log(total)
+    row_loss = where(has_target, log_total - target_score, constant(math.nan, type))
     r.body += [Update(all_rows, row_loss.expression), Update(count, Constant(type, 1))]
-    r.sweep(stores=[(y, shifted - level)])
+    r.sweep(stores=[(buffer, shifted - log_total)])
     loss_value = Value(all_rows) / Value(count) if mean else Value(all_rows)
     body: list[Statement] = [Begin(all_rows), Begin(count), Loop(r.row, r.rows, r.body),
                              Store(loss, Affine(), loss_value.expression)]
@@ -70,8 +72,9 @@ def cross_entropy_backward(type: Type) -> Kernel:
     Buffers: logs, target (I64). `share` is a scalar.
     """
     r = RowKernelBuilder(type)
-    y = r.buffer("logs")
-    logs, hit, share = Value(Load(y, r.whole)), _is_target(r), r.number("share")
-    less = where(hit, constant(1, type), constant(0, type))
-    r.sweep(stores=[(y, (_exp(logs) - less) * share)])
+    buffer = r.buffer("logs")
+    logs = Value(Load(buffer, r.whole))
+    one_hot = where(_is_target(r), constant(1, type), constant(0, type))
+    share = r.number("share")
+    r.sweep(stores=[(buffer, (_exp(logs) - one_hot) * share)])
     return r.kernel("small_cross_entropy_backward")

@@ -1,6 +1,6 @@
-"""Kernel calls from Python at the cost of a built-in function: a tenth of a ctypes call.
+"""Kernel calls from Python at the cost of a built-in function, a tenth of a ctypes call's.
 
-`FastCalls.alone` and the function behind `call_on_threads` are built-in functions compiled from
+`FastCalls.call` and the function behind `call_on_threads` are built-in functions compiled from
 LLVM IR. They take NumPy arrays and integers, and pass the kernel an array of 64-bit cells: the
 arrays' addresses and the integers. If CPython's object layout is unknown, ctypes is used instead.
 """
@@ -8,10 +8,11 @@ arrays' addresses and the integers. If CPython's object layout is unknown, ctype
 from __future__ import annotations
 
 import ctypes
+import string
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from .thread_pool import POOL
 from .thread_pool import run as run_cells
 
 # %self is the ndarray class. Every argument that is not an array must be an integer.
-_IR_TEMPLATE = """
+_IR_TEMPLATE = string.Template("""
 @PyLong_Type = external global i8
 @_Py_NoneStruct = external global i8
 @PyExc_TypeError = external global ptr
@@ -41,19 +42,19 @@ one:
   %i = phi i64 [0, %entry], [%i_next, %keep]
   %arg_at = getelementptr ptr, ptr %args, i64 %i
   %arg = load ptr, ptr %arg_at
-  %class_at = getelementptr i8, ptr %arg, i64 CLASS
+  %class_at = getelementptr i8, ptr %arg, i64 $class_offset
   %class = load ptr, ptr %class_at
   %is_array = icmp eq ptr %class, %arrays
   br i1 %is_array, label %array, label %other
 array:
-  %data_at = getelementptr i8, ptr %arg, i64 DATA
+  %data_at = getelementptr i8, ptr %arg, i64 $data_offset
   %data = load i64, ptr %data_at
   br label %keep
 other:
   %is_number = icmp eq ptr %class, @PyLong_Type
   br i1 %is_number, label %number, label %wrong
 wrong:
-  %name_at = getelementptr i8, ptr %class, i64 NAME
+  %name_at = getelementptr i8, ptr %class, i64 $name_offset
   %name = load ptr, ptr %name_at
   %error = load ptr, ptr @PyExc_TypeError
   %null = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %error, ptr @message, ptr %name)
@@ -79,7 +80,7 @@ bad:
   ret i1 false
 }
 
-define ptr @alone(ptr %self, ptr %args, i64 %count) {
+define ptr @call_on_this_thread(ptr %self, ptr %args, i64 %count) {
   %cells = alloca i64, i64 %count
   %good = call i1 @pack(ptr %self, ptr %args, i64 %count, ptr %cells)
   br i1 %good, label %run, label %bad
@@ -93,7 +94,7 @@ bad:
   ret ptr null
 }
 
-define ptr @write(ptr %self, ptr %args, i64 %count) {
+define ptr @write_cells(ptr %self, ptr %args, i64 %count) {
   %first = alloca i64, i64 1
   %more = icmp sgt i64 %count, 0
   %one = zext i1 %more to i64
@@ -112,7 +113,7 @@ bad:
   ret ptr null
 }
 
-define ptr @shared(ptr %self, ptr %args, i64 %count) {
+define ptr @call_on_pool(ptr %self, ptr %args, i64 %count) {
   %cells = alloca i64, i64 %count
   %good = call i1 @pack(ptr %self, ptr %args, i64 %count, ptr %cells)
   br i1 %good, label %run, label %bad
@@ -134,9 +135,9 @@ run:
 bad:
   ret ptr null
 }
-"""
+""")
 _FASTCALL = 0x80  # METH_FASTCALL
-_DATA = ("PyLong_Type", "_Py_NoneStruct", "PyExc_TypeError")
+_SYMBOLS = ("PyLong_Type", "_Py_NoneStruct", "PyExc_TypeError")
 
 
 class _Definition(ctypes.Structure):
@@ -171,19 +172,16 @@ def _ir_text() -> str | None:
     if sys.implementation.name != "cpython":
         return None
     try:
-        for name in _DATA:
+        for name in _SYMBOLS:
             ctypes.c_char.in_dll(ctypes.pythonapi, name)
     except (AttributeError, ValueError):
         return None
     layout = _probe_array_layout()
     if layout is None:
         return None
-    named = object.__basicsize__ + 8  # offset of tp_name, after the object head and ob_size
-    places = {"CLASS": layout[0], "DATA": layout[1], "NAME": named}
-    text = _IR_TEMPLATE
-    for word, at in places.items():
-        text = text.replace(word, str(at))
-    return text
+    name_offset = object.__basicsize__ + 8  # tp_name follows the object head and ob_size
+    return _IR_TEMPLATE.substitute(
+        class_offset=layout[0], data_offset=layout[1], name_offset=name_offset)
 
 
 _owners: list[Any] = []  # keeps each definition alive as long as its function
@@ -198,49 +196,53 @@ def _make_builtin(name: bytes, address: int) -> Callable[..., None]:
     return make(ctypes.addressof(definition), np.ndarray, None)
 
 
+class _Builtins(NamedTuple):
+    """The built-in functions, or their replacements by ctypes."""
+
+    call_on_this_thread: Callable[..., None]
+    call_on_pool: Callable[..., None] | None  # None with ctypes
+    write_cells: Callable[..., None]
+
+
 @cache
-def _load_builtins() -> tuple[Callable[..., None], Callable[..., None] | None, Callable[..., None]]:
-    """Return the functions `alone`, `shared` (None with ctypes) and `write`."""
+def _load_builtins() -> _Builtins:
     from ..jit.elf_loader import load
 
+    by_ctypes = _Builtins(_call_with_ctypes, None, _write_with_ctypes)
     text = _ir_text()
     if text is None:
-        return _call_with_ctypes, None, _write_with_ctypes
+        return by_ctypes
     try:
-        addresses = load(text, ("alone", "shared", "write"))
+        addresses = load(text, _Builtins._fields)
     except RuntimeError:
-        return _call_with_ctypes, None, _write_with_ctypes
-    return (
-        _make_builtin(b"alone", addresses["alone"]),
-        _make_builtin(b"shared", addresses["shared"]),
-        _make_builtin(b"write", addresses["write"]),
-    )
+        return by_ctypes
+    return _Builtins(*[_make_builtin(name.encode(), addresses[name]) for name in _Builtins._fields])
 
 
 class FastCalls:
-    """`FastCalls.alone(kernel, *arguments)` calls a kernel by address on this thread.
+    """`FastCalls.call(kernel, *arguments)` calls a kernel by address on this thread.
 
-    It holds the interpreter lock, so use it for a few microseconds of work. `FastCalls.write(
-    address, *arguments)` only writes the cells to an address. Raises TypeError for an argument that
-    is neither an integer nor an ndarray (subclasses are refused).
+    It holds the interpreter lock, so use it for a few microseconds of work.
+    `FastCalls.write_cells(address, *arguments)` only writes the cells to an address. Raises
+    TypeError for an argument that is neither an integer nor an ndarray (subclasses are refused).
     """
 
     @staticmethod
-    def alone(kernel: int, *arguments: Any) -> None:
+    def call(kernel: int, *arguments: Any) -> None:
         """Load the built-in function, which replaces this one, and call it."""
-        FastCalls.alone = _load_builtins()[0]
-        FastCalls.alone(kernel, *arguments)
+        FastCalls.call = _load_builtins().call_on_this_thread
+        FastCalls.call(kernel, *arguments)
 
     @staticmethod
-    def write(address: int, *arguments: Any) -> None:
+    def write_cells(address: int, *arguments: Any) -> None:
         """Load the built-in function, which replaces this one, and call it."""
-        FastCalls.write = _load_builtins()[2]
-        FastCalls.write(address, *arguments)
+        FastCalls.write_cells = _load_builtins().write_cells
+        FastCalls.write_cells(address, *arguments)
 
 
 def call_on_threads(kernel: int, *arguments: Any, threads: int = 0) -> None:
     """Call a kernel on `threads` threads (0: the whole pool), releasing the interpreter lock."""
-    call = _load_builtins()[1]
+    call = _load_builtins().call_on_pool
     count = threads or POOL.threads()
     if call is None:
         _call_with_ctypes(kernel, *arguments, threads=count)
@@ -257,7 +259,7 @@ def call_kernel(kernel: int, work: int, *arguments: Any) -> None:
     if work > MAX_SINGLE_THREAD_ELEMENTS:
         call_on_threads(kernel, *arguments)
     else:
-        FastCalls.alone(kernel, *arguments)
+        FastCalls.call(kernel, *arguments)
 
 
 def _cells(arguments: tuple) -> ctypes.Array:

@@ -135,7 +135,7 @@ class LaunchTable:
     def _fill(self, values: Sequence[Any]) -> None:
         if len(values) != self._slots:
             raise ValueError(f"{len(values)} values for a table of {self._slots} slots")
-        FastCalls.write(self._table_at, *values)
+        FastCalls.write_cells(self._table_at, *values)
 
     def timed(self, values: Sequence[int] = (), threads: int = 0) -> Timing:
         """Run once, as `run` does, and return the time of each record on each thread."""

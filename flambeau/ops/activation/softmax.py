@@ -149,7 +149,7 @@ def softmax(input: Array, dim: int, dtype: Dtype | None = None) -> Array:
             if kernel and KernelPolicy.allowed:
                 y = input.copy()
                 last = y.shape[-1]
-                FastCalls.alone(kernel, y, size // last, last)
+                FastCalls.call(kernel, y, size // last, last)
                 return y
         if size and dim.__class__ is int and -n <= dim < n:
             return _compute(_write_softmax, input, dim if dim >= 0 else dim + n)
@@ -220,7 +220,7 @@ def log_softmax(input: Array, dim: int, dtype: Dtype | None = None) -> Array:
             if kernel and KernelPolicy.allowed:
                 y = input.copy()
                 last = y.shape[-1]
-                FastCalls.alone(kernel, y, size // last, last)
+                FastCalls.call(kernel, y, size // last, last)
                 return y
         if size and dim.__class__ is int and -n <= dim < n:
             return _compute(_write_log_softmax, input, dim if dim >= 0 else dim + n)

@@ -55,7 +55,7 @@ def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
     p = np.matmul(q, k.swapaxes(-1, -2))
     rows, columns = p.shape[-2:]
     each = rows * columns
-    FastCalls.alone(kernel, p, number(scale, q.dtype), p.size // each, rows, columns, each)
+    FastCalls.call(kernel, p, number(scale, q.dtype), p.size // each, rows, columns, each)
     return np.matmul(p, v), p
 
 

@@ -6,6 +6,7 @@ RoIPool takes the maximum of each bin; PSRoIPool the mean, from separate channel
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -83,35 +84,45 @@ def _round(x: Array) -> Array:
     return np.trunc(x + np.copysign(x.dtype.type(0.5), x)).astype(np.int64)
 
 
-def _bins(low: Array, high: Array, bins: int, limit: int, inclusive: bool) -> tuple[Array, Array]:
-    """Return each bin's first pixel and the one after its last (k, bins), clipped to `limit`."""
-    kind = low.dtype.type
+class _Extents(NamedTuple):
+    """The pixels of the bins along an axis, from `first` up to `stop`: (regions, bins)."""
+
+    first: Array
+    stop: Array
+
+    @property
+    def lengths(self) -> Array:
+        return np.maximum(self.stop - self.first, 0)
+
+
+def _cut_into_bins(low: Array, high: Array, bins: int, limit: int, inclusive: bool) -> _Extents:
+    """Cut regions from `low` to `high` into bins, which may overlap; clip them to `limit`."""
+    dtype = low.dtype.type
     low, high = _round(low), _round(high)
-    step = np.maximum(high - low + inclusive, 1).astype(kind) / kind(bins)
-    numbers = np.arange(bins + 1).astype(kind)
-    first = np.floor(numbers[:-1] * step[:, None]).astype(np.int64)
-    last = np.ceil(numbers[1:] * step[:, None]).astype(np.int64)
-    return tuple(np.clip(edge + low[:, None], 0, limit) for edge in (first, last))
+    length = np.maximum(high - low + inclusive, 1).astype(dtype) / dtype(bins)
+    numbers = np.arange(bins + 1).astype(dtype)
+    first = np.floor(numbers[:-1] * length[:, None]).astype(np.int64)
+    stop = np.ceil(numbers[1:] * length[:, None]).astype(np.int64)
+    return _Extents(*[np.clip(edge + low[:, None], 0, limit) for edge in (first, stop)])
 
 
-def _pixels(
+def _list_pixels(
     rois: Array, scale: float, bins: tuple[int, int], limits: tuple[int, int], width: int,
     inclusive: bool,
 ) -> tuple[Array, Array]:
     """Return the pixels (y * width + x) of all bins, ordered by (region, row, column), and the
     bounds of each bin."""
-    edges = rois[:, 1:] * rois.dtype.type(scale)
-    top, bottom = _bins(edges[:, 1], edges[:, 3], bins[0], limits[0], inclusive)
-    left, right = _bins(edges[:, 0], edges[:, 2], bins[1], limits[1], inclusive)
-    high, wide = np.maximum(bottom - top, 0), np.maximum(right - left, 0)
-    counts = high[:, :, None] * wide[:, None, :]  # (region, row, column)
+    x1, y1, x2, y2 = (rois[:, 1:] * rois.dtype.type(scale)).T
+    vertical = _cut_into_bins(y1, y2, bins[0], limits[0], inclusive)
+    horizontal = _cut_into_bins(x1, x2, bins[1], limits[1], inclusive)
+    counts = vertical.lengths[:, :, None] * horizontal.lengths[:, None, :]
     bounds = np.concatenate([[0], np.cumsum(counts.ravel())])
-    owner = np.repeat(np.arange(counts.size), counts.ravel())
-    nth = np.arange(len(owner)) - bounds[owner]
+    owner = np.repeat(np.arange(counts.size), counts.ravel())  # the bin of each pixel
+    rank = np.arange(len(owner)) - bounds[owner]  # of the pixel in its bin
     region, row, column = np.unravel_index(owner, counts.shape)
-    across = wide[region, column]
-    y = top[region, row] + nth // across
-    return y * width + left[region, column] + nth % across, bounds
+    row_length = horizontal.lengths[region, column]
+    y = vertical.first[region, row] + rank // row_length
+    return y * width + horizontal.first[region, column] + rank % row_length, bounds
 
 
 @opaque(expose=(), ref=_pool_reference, samples=_samples, constant_outputs=(1,))
@@ -136,15 +147,15 @@ def roi_pool(
     shape = len(rois), c, pooled_height, pooled_width
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype), meta_array(shape, _INT32)
-    kind, images = compute_dtype(input.dtype), images_of(rois, n)
+    dtype, images = compute_dtype(input.dtype), images_of(rois, n)
     bins = pooled_height, pooled_width
-    pixels, bounds = _pixels(rois, spatial_scale, bins, (h, w), w, True)
+    pixels, bounds = _list_pixels(rois, spatial_scale, bins, (h, w), w, True)
     planes = np.repeat(images * (h * w), pooled_height * pooled_width)
-    table = put_in_order(input.astype(kind, copy=False).transpose(0, 2, 3, 1))
+    table = put_in_order(input.astype(dtype, copy=False).transpose(0, 2, 3, 1))
     table = np.ascontiguousarray(table).reshape(-1, c)
     maxima, argmax = _find_maxima(table, pixels, bounds, planes)
     if not np.isfinite(maxima).all():  # as in torchvision, only numbers above the lowest count
-        lowest = np.finfo(kind).min
+        lowest = np.finfo(dtype).min
         maxima, argmax = _find_maxima(np.fmax(table, lowest), pixels, bounds, planes)
         argmax[maxima == lowest] = -1
     y = maxima.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
@@ -225,7 +236,7 @@ def _mean_taps(
     """Return the pixels of bins with separate planes, indexed by (image, row, column, y, x)."""
     n, _, h, w = shape
     images, count = images_of(rois, n), bins[0] * bins[1]
-    pixels, bounds = _pixels(rois, scale, bins, limits, w, False)
+    pixels, bounds = _list_pixels(rois, scale, bins, limits, w, False)
     counts = np.diff(bounds)
     planes = images[:, None] * count + np.arange(count)
     weights = 1 / np.maximum(counts, 1).astype(compute_dtype(rois.dtype))

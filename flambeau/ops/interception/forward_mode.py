@@ -12,8 +12,8 @@ from types import FunctionType
 from typing import Any
 
 from ...autograd.tangents import (
-    LEVELS, Switch, attach, carry, give, give_late, hide, last_level, primal_at, same_history,
-    tangent_at, tangents_of, zeros_as,
+    LEVELS, Switch, allocate_memory_tangent, attach, carry, give, hide, last_level, primal_at,
+    same_history, tangent_at, tangents_of, zeros_like_layout,
 )
 from ...autograd.inplace import before_write
 from ...autograd.mode import MODE
@@ -341,7 +341,7 @@ def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level
     if tangent is None:
         tangent = primal.new_zeros(primal.shape)
     if own is None:
-        own = give_late(target, tangent, level)
+        own = allocate_memory_tangent(target, tangent, level)
     own.copy_(tangent.expand(own.shape).to(own.dtype))
     return _follow(target, primal)
 
@@ -436,7 +436,7 @@ def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     pushed = tangent_at(value, level) if isinstance(value, Tensor) else None
     tangent = own
     if tangent is None:
-        tangent = zeros_as(primal, primal if pushed is None else pushed)
+        tangent = zeros_like_layout(primal, primal if pushed is None else pushed)
     if pushed is not None or own is not None:
         tangent[item] = 0 if pushed is None else pushed  # may be batched even if x is not
     if own is None:
@@ -456,7 +456,7 @@ def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     pushed = tangent_at(values, level)
     if pushed is None:
         pushed = values.new_zeros(values.shape)
-    tangent = zeros_as(primal, pushed) if own is None else own
+    tangent = zeros_like_layout(primal, pushed) if own is None else own
     index.put_at(tangent, pushed, *rest, **kwargs)
     return _write_tangent(target, primal, tangent, level) if own is None \
         else _follow(target, primal)

@@ -17,7 +17,7 @@ import numpy as np
 from ...autograd.node import Node
 from ...autograd.traces.chrome_trace import TraceSwitches
 from ...autograd.traces.flops import count_flops
-from ...autograd.traces.recorder import Details, Recorder, Recording, user_stack
+from ...autograd.traces.recorder import Details, Recorder, Recording, RecordScope, user_stack
 from ...tensor.layout import strides_of
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
@@ -29,7 +29,7 @@ from .operator_arguments import arguments_of
 # Each yields (function, its timing observer) pairs, whole the profile's recorder.
 TIMED: list[Callable[[Recorder], Iterable[tuple[Any, Callable]]]] = []
 _swaps: list[Swap] = []
-_FUNCTION, _BACKWARD = 0, 1  # scopes
+_FUNCTION = RecordScope.FUNCTION  # read at each timed call
 
 
 def _turn(recorder: Recorder | None) -> None:
@@ -41,7 +41,8 @@ def _turn(recorder: Recorder | None) -> None:
     for function, name in _operators().items():
         targets[function] = time_operators(recorder, f"aten::{name}", _EXPANDED.get(name))
     targets[Node.apply] = time_as(
-        recorder, lambda node, *_: node.name(), _BACKWARD, lambda node, *_: node.sequence)
+        recorder, lambda node, *_: node.name(), RecordScope.BACKWARD_FUNCTION,
+        lambda node, *_: node.sequence)
     for more in TIMED:
         targets.update(more(recorder))
     _swaps.extend([swap_of(f, record) for f, record in targets.items()])

@@ -16,10 +16,12 @@ from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..view.triangles import diag_embed, tril, triu
+from .declarations import linalg_function, mH
 from .matrix_checks import (
-    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
-    linalg_function, mH, no_info, raise_for_info, well_conditioned,
+    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack, no_info,
+    raise_for_info,
 )
+from .matrix_samples import well_conditioned
 from .solves import solve_triangular, triangular_solved
 
 

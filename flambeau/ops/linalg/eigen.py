@@ -17,10 +17,9 @@ from ..core.registry import opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed
-from .matrix_checks import (
-    LinAlgError, check_kernel, check_square, kind_name, linalg_function, mH, positive_definite,
-    square_samples, to_dtype_of,
-)
+from .declarations import linalg_function, mH, to_dtype_of
+from .matrix_checks import LinAlgError, check_kernel, check_square, kind_name
+from .matrix_samples import positive_definite, square_samples
 from .solves import solve_matrix
 
 

@@ -13,9 +13,10 @@ from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..core.return_types import return_type
 from ..core.value_rules import ONLY_RUNNING_TELLS
+from .declarations import linalg_function
 from .matrix_checks import (
-    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
-    linalg_function, no_info, raise_for_info,
+    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack, no_info,
+    raise_for_info,
 )
 
 

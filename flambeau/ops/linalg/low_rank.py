@@ -9,7 +9,7 @@ from ..core.registry import composite
 from ..creation.random import randn
 from .eigen import eigh
 from .matmul import matmul
-from .matrix_checks import mH
+from .declarations import mH
 from .qr import qr
 from .solves import solve_triangular
 from .svd import svd

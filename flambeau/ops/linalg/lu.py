@@ -20,11 +20,12 @@ from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..pointwise.selection import select
 from ..reduction.reduce import multiply_others
 from ..view.triangles import diag_embed, tril, triu
+from .declarations import linalg_function, linalg_operator, mH, mT, to_dtype_of
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
-    lapack, linalg_function, linalg_operator, mH, mT, no_info, rectangular_samples, raise_for_info,
-    square_samples, to_dtype_of,
+    lapack, no_info, raise_for_info,
 )
+from .matrix_samples import rectangular_samples, square_samples
 from .solves import inv_ex, solve_triangular
 from .svd import _svd
 

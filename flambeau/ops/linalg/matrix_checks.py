@@ -1,4 +1,4 @@
-"""Shared parts of the linear algebra operators: declarations, checks, LAPACK calls, samples."""
+"""Checks of matrices, with PyTorch's errors, and calls of LAPACK, matrix by matrix."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.promotion import legacy_name
-from ...tensor.tensor import Tensor
-from ..core.autocast import Policy
-from ..core.operator import PUBLIC, Array, publish
-from ..core.registry import Declared, composite, opaque
-from ..core.sample_inputs import Rng, Sample
-from ..core.value_rules import ONLY_RUNNING_TELLS
+from ..core.operator import PUBLIC, Array
 
 
 class _LinAlgError(RuntimeError):
@@ -31,47 +26,6 @@ class _LinAlgError(RuntimeError):
 _LinAlgError.__module__ = "torch._C"
 LinAlgError = _LinAlgError
 PUBLIC.setdefault("linalg", {})["LinAlgError"] = LinAlgError
-
-
-def _title(name: str) -> str:
-    return "Linalg" + "".join(part.capitalize() for part in name.split("_")) + "Backward0"
-
-
-def linalg_operator(**options: Any) -> Callable[[Callable], Declared]:
-    """Declare an operator, published as torch.linalg.NAME.
-
-    Its vjps must conjugate explicitly (`mH`), whatever the number of outputs.
-    """
-
-    def decorate(body: Callable) -> Any:
-        name = body.__name__
-        settings = {"node": _title(name), "holomorphic": False,
-                    "values": ONLY_RUNNING_TELLS, **options}
-        result = opaque(name=f"linalg_{name}", expose=(), **settings)(body)
-        publish(result, (name,), ("linalg",))
-        return result
-
-    return decorate
-
-
-def linalg_function(
-    *also: str, autocast: Policy | None = None
-) -> Callable[[Callable], Declared]:
-    """Declare a composite function, published as torch.linalg.NAME; `also` are names in torch."""
-
-    def decorate(body: Callable) -> Any:
-        name = body.__name__
-        body.__name__ = body.__qualname__ = f"linalg_{name}"
-        result = composite(expose=(), explains=True, autocast=autocast)(body)
-        publish(result, (name,), ("linalg",))
-        if also:
-            publish(result, also, ("torch", "Tensor"))
-        return result
-
-    return decorate
-
-
-# ----------------------------------------------------------------------------------- checks
 
 
 def kind_name(input: Array) -> str:
@@ -153,50 +107,3 @@ def lapack(name: str, kind: np.dtype) -> Callable:
         return routine(*arrays, **options)
 
     return called
-
-
-# ------------------------------------------------------------------------------- pieces
-
-
-def mT(x: Tensor) -> Tensor:
-    """Transpose of the matrices."""
-    return x.transpose(-2, -1)
-
-
-def mH(x: Tensor) -> Tensor:
-    """Conjugate transpose of the matrices."""
-    return x.transpose(-2, -1).conj()
-
-
-def to_dtype_of(x: Tensor, like: Tensor) -> Tensor:
-    """Cast a real result to the dtype of `like`, which may be complex."""
-    return x if x.dtype is like.dtype else x.to(like.dtype)
-
-
-# ------------------------------------------------------------------------------- samples
-
-
-def well_conditioned(rng: Rng, *shape: int) -> Array:
-    """Return random matrices far from singular, with well separated singular values."""
-    x = rng.normal(size=shape) * 0.3
-    n = min(shape[-2:])
-    x[..., range(n), range(n)] += np.linspace(1.5, 3.5, n)
-    return x
-
-
-def square_samples(rng: Rng) -> Iterator[Sample]:
-    """Yield invertible square matrices."""
-    for shape in ((3, 3), (2, 2, 2), (1, 1)):
-        yield (well_conditioned(rng, *shape),), {}
-
-
-def rectangular_samples(rng: Rng) -> Iterator[Sample]:
-    """Yield matrices of full rank: tall, square and wide."""
-    for shape in ((4, 3), (3, 3), (2, 2, 3)):
-        yield (well_conditioned(rng, *shape),), {}
-
-
-def positive_definite(rng: Rng, *shape: int) -> Array:
-    """Return symmetric positive-definite matrices."""
-    x = well_conditioned(rng, *shape)
-    return x @ np.swapaxes(x, -1, -2)

@@ -14,10 +14,9 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
-from .matrix_checks import (
-    check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples,
-    well_conditioned,
-)
+from .declarations import linalg_function, mH
+from .matrix_checks import check_matrix, each_matrix, kind_name
+from .matrix_samples import rectangular_samples, well_conditioned
 
 # ------------------------------------------------------------------------------ pseudo-inverses
 
@@ -32,15 +31,19 @@ def _zero_threshold(largest: Array, atol: Any, rtol: Any, shape: tuple, kind: np
     return np.maximum(np.asarray(absolute), np.asarray(rtol) * largest)[..., None]
 
 
-def _values(A: Array, hermitian: bool, vectors: bool) -> tuple:
+def _decompose(A: Array, hermitian: bool) -> tuple[Array, Array, Array]:
+    """Return U, S, Vh with A = U diag(S) Vh; S may be negative if `hermitian`."""
     if not hermitian:
-        if vectors:
-            return np.linalg.svd(A, full_matrices=False)
-        return None, np.linalg.svd(A, compute_uv=False), None
-    if not vectors:
-        return None, np.abs(np.linalg.eigvalsh(A)), None
+        return np.linalg.svd(A, full_matrices=False)
     L, V = np.linalg.eigh(A)
     return V, L, np.swapaxes(V, -1, -2).conj()
+
+
+def _singular_values(A: Array, hermitian: bool) -> Array:
+    if hermitian:
+        return np.abs(np.linalg.eigvalsh(A))
+    values: Array = np.linalg.svd(A, compute_uv=False)
+    return values
 
 
 def _check_pinv(A: Array) -> None:
@@ -61,11 +64,11 @@ def _pinv(
     m, n = A.shape[-2:]
     if not A.size:
         return np.zeros((*A.shape[:-2], n, m), A.dtype)
-    U, S, Vh = _values(A, hermitian, True)
-    sizes = np.abs(S)
-    threshold = _zero_threshold(sizes.max(-1), atol, rtol, A.shape, S.dtype)
+    U, S, Vh = _decompose(A, hermitian)
+    magnitudes = np.abs(S)
+    threshold = _zero_threshold(magnitudes.max(-1), atol, rtol, A.shape, S.dtype)
     with np.errstate(all="ignore"):
-        inverse = np.where(sizes > threshold, 1 / S, 0).astype(S.dtype)
+        inverse = np.where(magnitudes > threshold, 1 / S, 0).astype(S.dtype)
     return np.matmul(np.swapaxes(Vh, -1, -2).conj() * inverse[..., None, :],
                      np.swapaxes(U, -1, -2).conj())
 
@@ -76,7 +79,11 @@ def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
 
 
 def pinv_cotangent(g: Tensor, y: Tensor, A: Tensor) -> Tensor:
-    """Return the cotangent of A, given that of its pseudo-inverse y, for constant rank."""
+    """Return the cotangent of A, given that of its pseudo-inverse y, for constant rank.
+
+    Golub and Pereyra, The Differentiation of Pseudo-Inverses and Nonlinear Least Squares Problems
+    Whose Variables Separate, 1973, with shared products: of the smaller of the two shapes.
+    """
     yH, gH = mH(y), mH(g)
     if A.shape[-2] <= A.shape[-1]:
         K = gH @ y
@@ -87,7 +94,8 @@ def pinv_cotangent(g: Tensor, y: Tensor, A: Tensor) -> Tensor:
     return (gH - A @ K) @ y @ yH - mH(K @ y) + yHK - (yHK @ y) @ A
 
 
-def _number(x: Any) -> Any:
+def _tolerance(x: Any) -> Any:
+    """Return a tolerance, which may be a tensor, as a number or an array."""
     return x._array if isinstance(x, Tensor) else x
 
 
@@ -103,7 +111,7 @@ def pinv(
     """
     if rcond is not None:
         atol, rtol = 0.0, rcond
-    return _pinv(A, _number(atol), _number(rtol), hermitian, out=out)
+    return _pinv(A, _tolerance(atol), _tolerance(rtol), hermitian, out=out)
 
 
 @composite(autocast=Policy.FULL)
@@ -127,7 +135,7 @@ def _matrix_rank(A: Array, atol: Any = None, rtol: Any = None, hermitian: bool =
         raise RuntimeError("This function doesn't handle types other than float and double")
     if not A.size:
         return np.zeros(A.shape[:-2], np.int64)
-    S = _values(A, hermitian, False)[1]
+    S = _singular_values(A, hermitian)
     threshold = _zero_threshold(S.max(-1), atol, rtol, A.shape, S.dtype)
     return np.asarray((threshold < S).sum(-1), np.int64)
 
@@ -144,7 +152,7 @@ def matrix_rank(
     """
     if tol is not None:
         atol, rtol = tol, 0.0
-    return _matrix_rank(A, _number(atol), _number(rtol), hermitian, out=out)
+    return _matrix_rank(A, _tolerance(atol), _tolerance(rtol), hermitian, out=out)
 
 
 # -------------------------------------------------------------------------------- least squares
@@ -170,21 +178,21 @@ def _check_least_squares(a: Array, b: Array, driver: str) -> bool:
     if driver not in _DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of "
                            "(gels, gelsy, gelsd, gelss)")
-    vector = a.ndim - 1 == b.ndim
-    if a.shape[-2] != b.shape[-1 if vector else -2]:
+    is_vector = a.ndim - 1 == b.ndim
+    if a.shape[-2] != b.shape[-1 if is_vector else -2]:
         raise RuntimeError(f"{name}: input.size(-2) should match other.size("
-                           f"{-1 if vector else -2})")
-    return vector
+                           f"{-1 if is_vector else -2})")
+    return is_vector
 
 
-def _problems(rng: Rng) -> Iterator[Sample]:
+def _least_squares_samples(rng: Rng) -> Iterator[Sample]:
     for a, b in (((4, 3), (4, 2)), ((2, 3, 2), (2, 3, 1)), ((2, 3), (2, 1))):
         yield (well_conditioned(rng, *a), rng.normal(size=b), None, "gelsd"), {}
 
 
 @opaque(layout=Layout.COLUMNS,
         name="_linalg_lstsq", node="LinalgLstsqBackward0", expose=(), holomorphic=False,
-        constant_outputs=(1, 2), samples=_problems, ref=None)
+        constant_outputs=(1, 2), samples=_least_squares_samples, ref=None)
 def _lstsq(A: Array, B: Array, rcond: Any, driver: str) -> tuple[Array, Array, Array]:
     """Least-squares solutions of smallest norm, ranks and singular values, matrix by matrix."""
     import scipy.linalg
@@ -235,17 +243,17 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any
     tensor([[2.]])
     """
     driver = "gelsy" if driver is None else driver
-    vector = _check_least_squares(A._array, B._array, driver)
-    right = B.unsqueeze(-1) if vector else B
-    X, rank, values = _lstsq(A, right, rcond, driver)
+    is_vector = _check_least_squares(A._array, B._array, driver)
+    columns = B.unsqueeze(-1) if is_vector else B
+    X, rank, values = _lstsq(A, columns, rcond, driver)
     m, n = A.shape[-2:]
     residuals = X.real.reshape(-1)[:0].clone()
-    full = driver == "gels" or bool((rank == n).all())
-    if m > n and driver != "gelsy" and full:
-        residuals = (A @ X - right).abs().square().sum(-2)
+    has_full_rank = driver == "gels" or bool((rank == n).all())
+    if m > n and driver != "gelsy" and has_full_rank:
+        residuals = (A @ X - columns).abs().square().sum(-2)
     rank, values = (_first_of_repeated(x, A.shape[:-2]) for x in (rank, values))
     if driver == "gels":
         rank = rank.new_empty((0,))
     if driver in ("gels", "gelsy"):
         values = values.new_empty((0,))
-    return _RESULT(X.squeeze(-1) if vector else X, residuals, rank, values)
+    return _RESULT(X.squeeze(-1) if is_vector else X, residuals, rank, values)

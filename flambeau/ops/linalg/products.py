@@ -21,7 +21,8 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from .matmul import dot, matmul, multiply_matrices
-from .matrix_checks import kind_name, linalg_function
+from .declarations import linalg_function
+from .matrix_checks import kind_name
 
 
 def _fits(input: Array, shape: Sequence[int]) -> None:

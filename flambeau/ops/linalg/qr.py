@@ -16,10 +16,9 @@ from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed, tril, triu
-from .matrix_checks import (
-    check_floats, check_kernel, check_matrix, each_matrix, kind_name, lapack, linalg_function, mH,
-    rectangular_samples, well_conditioned,
-)
+from .declarations import linalg_function, mH
+from .matrix_checks import check_floats, check_kernel, check_matrix, each_matrix, kind_name, lapack
+from .matrix_samples import rectangular_samples, well_conditioned
 from .solves import solve_triangular
 
 

@@ -16,10 +16,12 @@ from ..core.return_types import return_type, written_type
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..view.triangles import tril, triu
+from .declarations import linalg_function, mH, mT
 from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
-    lapack, linalg_function, mH, mT, no_info, raise_for_info, square_samples, well_conditioned,
+    lapack, no_info, raise_for_info,
 )
+from .matrix_samples import square_samples, well_conditioned
 
 # ------------------------------------------------------------------------------------ inverses
 

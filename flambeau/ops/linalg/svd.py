@@ -15,10 +15,9 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..view.triangles import diag_embed
-from .matrix_checks import (
-    LinAlgError, check_floats, check_kernel, check_matrix, each_matrix, linalg_function, mH,
-    rectangular_samples, to_dtype_of,
-)
+from .declarations import linalg_function, mH, to_dtype_of
+from .matrix_checks import LinAlgError, check_floats, check_kernel, check_matrix, each_matrix
+from .matrix_samples import rectangular_samples
 
 
 def _decompose(A: Array, full_matrices: bool, vectors: bool) -> tuple:

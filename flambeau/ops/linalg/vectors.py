@@ -22,7 +22,8 @@ from ..core.sample_inputs import Rng, Sample
 from ..pointwise.selection import select
 from ..reduction.vector_norms import _vector_norm
 from .matmul import matmul
-from .matrix_checks import kind_name, mT
+from .declarations import mT
+from .matrix_checks import kind_name
 
 # ------------------------------------------------------------------------------------ cross
 

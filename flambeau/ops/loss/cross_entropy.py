@@ -215,7 +215,7 @@ def _small(
     if not kernel or not KernelPolicy.allowed or target.dtype is not _INT64:
         return None
     y, loss = x.copy(), np.empty((), x.dtype)
-    FastCalls.alone(kernel, y, target, loss, *y.shape)
+    FastCalls.call(kernel, y, target, loss, *y.shape)
     number = loss.item()
     return (loss, y) if number == number else None
 
@@ -289,7 +289,7 @@ def _slope(
         kernel = CROSS_ENTROPY_BACKWARD[logs.dtype]
         if kernel and KernelPolicy.allowed and t.flags.c_contiguous:
             result = logs.copy()
-            FastCalls.alone(kernel, result, t, np.asarray(c, logs.dtype), *result.shape)
+            FastCalls.call(kernel, result, t, np.asarray(c, logs.dtype), *result.shape)
             return result
     if logs.size > MAX_NUMPY_POINTWISE_ELEMENTS and logs.ndim == 2:
         shared = try_kernel(_share_out, logs, c[:, None] if c.ndim else np.asarray(c))

@@ -399,7 +399,7 @@ def _reduce_on_one_thread(ufunc: Any, flat: Array, y: Array, formula: str) -> Ar
     if result is None:
         return None
     pieces, rest = divmod(flat.size, ELEMENTS_PER_PARTIAL_SUM)
-    FastCalls.alone(result, flat, flat[flat.size - rest :], y, pieces, rest)
+    FastCalls.call(result, flat, flat[flat.size - rest :], y, pieces, rest)
     return y
 
 

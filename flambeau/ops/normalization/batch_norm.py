@@ -27,7 +27,7 @@ from .norm_formulas import (
     flatten_positions, input_cotangent, normalize, scale_channels, select_needed, statistics,
     statistics_dtype,
 )
-from .reference import affine, channel_moments, channel_sums, combine
+from .norm_arrays import affine, channel_moments, channel_sums, combine
 
 
 def _batch_samples(rng: Rng) -> Iterator[Sample]:

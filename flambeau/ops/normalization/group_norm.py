@@ -24,7 +24,7 @@ from .norm_formulas import (
     flatten_positions, input_cotangent, normalize, scale_channels, select_needed, statistics,
     statistics_dtype,
 )
-from .reference import affine, channel_moments, channel_sums, combine, rows_forward
+from .norm_arrays import affine, channel_moments, channel_sums, combine, rows_forward
 
 
 def _group_samples(rng: Rng) -> Iterator[Sample]:

@@ -23,7 +23,7 @@ from .norm_formulas import (
     affine_tangent, as_dtype, check_parameter_dtypes, input_cotangent, normalize, select_needed,
     statistics, statistics_dtype,
 )
-from .reference import rows_backward, rows_forward, rows_tangent
+from .norm_arrays import rows_backward, rows_forward, rows_tangent
 
 
 def _layer_samples(rng: Rng) -> Iterator[Sample]:

@@ -71,8 +71,7 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> 
     values = _check_float32(input)
     scale = float(scale.item() if isinstance(scale, Tensor) else scale)
     zero_point = int(zero_point.item() if isinstance(zero_point, Tensor) else zero_point)
-    _check_zero_point(zero_point, kind, "quantize_tensor_per_tensor_affine")
-    quantizer = PerTensor(kind, scale, zero_point)
+    quantizer = per_tensor(kind, scale, zero_point)
     return quantized(quantizer.quantize(values), quantizer)
 
 
@@ -101,9 +100,10 @@ def _parameters(numbers: Any, dtype: type) -> np.ndarray:
     return np.ascontiguousarray(array, dtype)
 
 
-def _per_channel(
+def per_channel(
     dtype: QuantizedDtype, scales: Any, zero_points: Any, axis: int, shape: tuple[int, ...]
 ) -> PerChannel:
+    """Return a quantizer of a shape; RuntimeError for parameters that do not fit it."""
     floating = zero_points._array.dtype.kind == "f"
     steps = _parameters(scales, np.float32 if floating else np.float64)
     zeros = _parameters(zero_points, np.float32 if floating else np.int64)
@@ -139,7 +139,7 @@ def quantize_per_channel(
     """
     kind = _check_dtype(dtype)
     values = _check_float32(input)
-    quantizer = _per_channel(kind, scales, zero_points, axis, values.shape)
+    quantizer = per_channel(kind, scales, zero_points, axis, values.shape)
     return quantized(quantizer.quantize(values), quantizer)
 
 
@@ -156,7 +156,7 @@ def dequantize(input: Any) -> Any:
         return tuple(dequantize(x) for x in input)
     if not isinstance(input, QuantizedTensor):
         return input.float()
-    return wrap(_array(input, "dequantize").values())
+    return wrap(_use_array(input, "dequantize").values())
 
 
 @public(spaces=("torch", "Tensor"), explains=True)
@@ -169,14 +169,16 @@ def int_repr(input: Tensor) -> Tensor:
     >>> torch.quantize_per_tensor(torch.tensor([0.26]), 0.1, 5, torch.quint8).int_repr()
     tensor([8], dtype=torch.uint8)
     """
-    array = _array(input, "int_repr")
+    array = _use_array(input, "int_repr")
     each = array.quantizer.dtype.packed
     if each > 1:
         return wrap(array.memory[: -(-array.size // each)].copy())
     return wrap(array.codes.copy("K"))
 
 
-def _array(input: Tensor, name: str) -> QuantizedArray:
+def _use_array(input: Tensor, name: str) -> QuantizedArray:
+    """Return a quantized tensor's array, telling a capture about it; NotImplementedError for other
+    tensors."""
     array: Any = input._array
     if not isinstance(array, QuantizedArray):
         raise NotImplementedError(missing_implementation(name, "CPU"))
@@ -186,7 +188,7 @@ def _array(input: Tensor, name: str) -> QuantizedArray:
 
 
 def _quantizer(input: Tensor, name: str, cls: type, scheme: str) -> Any:
-    quantizer = _array(input, name).quantizer
+    quantizer = _use_array(input, name).quantizer
     if not isinstance(quantizer, cls):
         raise RuntimeError(f"Expected {scheme} to be true, but got false.")
     return quantizer
@@ -267,7 +269,7 @@ def qscheme(self: Tensor) -> Any:
     >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 5, torch.quint8).qscheme()
     torch.per_tensor_affine
     """
-    return _array(self, "qscheme").quantizer.scheme
+    return _use_array(self, "qscheme").quantizer.scheme
 
 
 publish(qscheme, ("qscheme",), ("Tensor",))
@@ -295,25 +297,23 @@ def _make_per_channel_quantized_tensor(
 ) -> Tensor:
     """Wrap the integers of a uint8, int8 or int32 tensor, quantized by channel."""
     dtype = _codes_dtype(input)
-    quantizer = _per_channel(dtype, scale, zero_point, axis, input._array.shape)
+    quantizer = per_channel(dtype, scale, zero_point, axis, input._array.shape)
     return quantized(input._array.copy("K"), quantizer)
 
 
-def quantized_tensor_on(memory: Tensor, size: Any, dtype: QuantizedDtype, *parts: Any) -> Tensor:
+def per_tensor(dtype: QuantizedDtype, scale: Any, zero_point: Any) -> PerTensor:
+    """Return a quantizer with one scale; RuntimeError for a zero point that does not fit."""
+    _check_zero_point(int(zero_point), dtype, "quantize_tensor_per_tensor_affine")
+    return PerTensor(dtype, float(scale), int(zero_point))
+
+
+def quantized_tensor_on(memory: Tensor, size: Any, quantizer: Quantizer) -> Tensor:
     """Return a quantized tensor sharing the memory of its integers, as loaded from a file.
 
-    `parts`: a scale and a zero point, or scales, zero points and an axis. Integers smaller than a
-    byte are packed into a vector of bytes.
+    Integers smaller than a byte are packed into a vector of bytes.
     """
-    shape = tuple(size)
-    if len(parts) == 3:
-        quantizer: Quantizer = _per_channel(dtype, *parts, shape)
-    else:
-        scale, zero_point = float(parts[0]), int(parts[1])
-        _check_zero_point(zero_point, dtype, "quantize_tensor_per_tensor_affine")
-        quantizer = PerTensor(dtype, scale, zero_point)
-    if dtype.packed > 1:
-        return quantized_on_bytes(memory._array, shape, quantizer)
+    if quantizer.dtype.packed > 1:
+        return quantized_on_bytes(memory._array, tuple(size), quantizer)
     return quantized(memory._array, quantizer)
 
 
@@ -336,14 +336,14 @@ def _empty_per_channel_affine_quantized(
 ) -> Tensor:
     """Return an uninitialized tensor, quantized by channel."""
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return _empty(shape, _per_channel(_check_dtype(dtype), scales, zero_points, axis,
-                                      tuple(shape)))
+    return _empty(shape, per_channel(_check_dtype(dtype), scales, zero_points, axis,
+                                     tuple(shape)))
 
 
 @public()
 def empty_quantized(size: Any, qtensor: Tensor, **ignored: Any) -> Tensor:
     """Return an uninitialized quantized tensor with another tensor's quantizer."""
-    return _empty(size, _array(qtensor, "empty_quantized").quantizer)
+    return _empty(size, _use_array(qtensor, "empty_quantized").quantizer)
 
 
 @public()

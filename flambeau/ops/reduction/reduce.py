@@ -322,7 +322,7 @@ def multiply_others(x: Tensor, dim: int) -> Tensor:
     """Return, for each element, the product of the others along an axis; handles zeros."""
     n = x.shape[dim]
     if not n:
-        return x * x
+        return x.clone()  # empty, and with x's history
     shape = list(x.shape)
     shape[dim] = 1
     ones = x.new_ones(shape)

@@ -22,10 +22,10 @@ def values_at(a: Any, indices: np.ndarray) -> np.ndarray:
     stored = a.linear_indices()
     result = np.zeros((wanted.size, *a.values.shape[1:]), a.dtype)
     if stored.size:
-        at = np.searchsorted(stored, wanted)
-        at[at == stored.size] = 0
-        actual = stored[at] == wanted
-        result[actual] = a.values[at[actual]]
+        rank = np.searchsorted(stored, wanted)
+        rank[rank == stored.size] = 0
+        is_stored = stored[rank] == wanted
+        result[is_stored] = a.values[rank[is_stored]]
     return result
 
 
@@ -43,23 +43,24 @@ def apply_mask(a: Any, pattern: Any) -> Any:
 
 
 def values_at_pattern(a: Any, pattern: CompressedArray) -> np.ndarray:
+    """Return the values of a dense or sparse array at the stored positions of a compressed one."""
     if isinstance(a, CompressedArray) and a.layout is pattern.layout \
             and a.values.shape == pattern.values.shape \
             and np.array_equal(a.compressed, pattern.compressed) \
             and np.array_equal(a.plain, pattern.plain):
         return a.values
     dense: np.ndarray = a if isinstance(a, np.ndarray) else formats.to_dense(a)
-    rows, columns = _places(pattern)
+    rows, columns = _positions(pattern)
     batch = pattern.shape[: pattern.batch_dim]
-    flat = dense.reshape(len(rows), *dense.shape[pattern.batch_dim :])
-    parts = [m[r, c] for m, r, c in zip(flat, rows, columns, strict=True)]
-    if not parts:
+    if not rows:  # a batch of no matrices
         return np.zeros(pattern.values.shape, dense.dtype)
-    result = np.stack(parts)
+    matrices = dense.reshape(len(rows), *dense.shape[pattern.batch_dim :])
+    result = np.stack([matrix[row, column]
+                       for matrix, row, column in zip(matrices, rows, columns, strict=True)])
     return result.reshape(*batch, *result.shape[1:])
 
 
-def _places(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _positions(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return the row and column of each value, or of each element of each block; one array of
     each per matrix of the batch."""
     height, width = pattern.block

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...tensor.layout import sparse_csr
+from ...tensor.sparse import CompressedArray
 from ...tensor.tensor import Tensor, wrap
 from . import formats
 from .construction import _compressed_of_values
@@ -27,23 +28,29 @@ def _reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
                            f"{reduce}")
     if mat1.layout is not sparse_csr:
         raise RuntimeError("torch.sparse.mm: reduce is supported for sparse CSR tensors only")
-    a = mat1._array
-    lengths = np.diff(a.compressed)  # type: ignore[attr-defined]
     if reduce == "sum":
         return sparse_mm(mat1, mat2)
+    a = _compressed_array(mat1)
     if reduce == "mean":
+        lengths = np.diff(a.compressed)
         count = np.repeat(np.maximum(lengths, 1), lengths).astype(a.dtype)
         values = _values_of(mat1) / wrap(count)
         scaled = _compressed_of_values(
-            values, a.layout, a.compressed, a.plain, a.shape)  # type: ignore[attr-defined]
+            values, a.layout, a.compressed, a.plain, a.shape)
         return sparse_mm(scaled, mat2)
-    rows = formats.compressed_to_coo(a).indices[0]  # type: ignore[arg-type]
+    rows = formats.compressed_to_coo(a).indices[0]
     return _reduce_to_extreme(mat1, mat2, rows, reduce)
 
 
+def _compressed_array(x: Tensor) -> CompressedArray:
+    array = x._array
+    assert isinstance(array, CompressedArray)
+    return array
+
+
 def _reduce_to_extreme(mat1: Tensor, mat2: Tensor, rows: np.ndarray, reduce: str) -> Tensor:
-    a = mat1._array
-    terms = _values_of(mat1)[:, None] * mat2[wrap(a.plain)]  # type: ignore[attr-defined]
+    a = _compressed_array(mat1)
+    terms = _values_of(mat1)[:, None] * mat2[wrap(a.plain)]
     zero = wrap(np.zeros((a.shape[0], mat2.shape[1]), a.dtype))
     index = wrap(np.broadcast_to(rows[:, None], terms.shape).copy())
     result: Tensor = zero.scatter_reduce(0, index, terms, reduce, include_self=False)

@@ -74,12 +74,14 @@ def _reach(average: Average, spatial: Sequence[int]) -> tuple[Reach, ...]:
 
 
 def _reach_back(average: Average, spatial: Sequence[int], divisor: int) -> tuple[Reach, ...]:
-    """Return, for each element along each axis, the windows that contain it."""
+    """Return, for each element along each axis, the windows that contain it. The divisor is
+    unused: pool_native passes both callbacks the same settings."""
     return tuple([turn_tables(window) for window in windows(average.window, spatial)])
 
 
 def _counts_back(average: Average, spatial: Sequence[int], divisor: int) -> list[Array]:
-    """Return factors for each axis, whose products are all `divisor`."""
+    """Return factors for each axis, whose products are all `divisor`; only the first axis' differ
+    from 1."""
     return [np.full(n, divisor if axis == 0 else 1) for axis, n in enumerate(spatial)]
 
 

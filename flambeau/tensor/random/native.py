@@ -67,7 +67,7 @@ def twist(key: int, words: np.ndarray) -> bool:
     result = native("twist")
     if result is not None:
         groups, rest = divmod(words.size, _GROUP * _BLOCK)
-        FastCalls.alone(
+        FastCalls.call(
             result, key, words, words[groups * _GROUP * _BLOCK :], groups, rest // _BLOCK
         )
     return result is not None
@@ -87,7 +87,7 @@ def converter(
         return None
 
     def convert(words: np.ndarray, elements: np.ndarray) -> None:
-        FastCalls.alone(known, words, *numbers, elements, elements.size // block)
+        FastCalls.call(known, words, *numbers, elements, elements.size // block)
 
     return convert
 
@@ -99,7 +99,7 @@ def sequential(
     known = _ready.get((name, dtype))
     if known is None and (count >= MAX_PYTHON_LIBM_CALLS or _is_frequent((name, dtype))):
         known = native(name, dtype)
-    return None if known is None else partial(FastCalls.alone, known)
+    return None if known is None else partial(FastCalls.call, known)
 
 
 def _is_frequent(key: tuple) -> bool:
@@ -114,7 +114,7 @@ def shuffled(words: np.ndarray) -> np.ndarray | None:
     if result is None:
         return None
     order = np.arange(words.size + 1, dtype=np.int64)
-    FastCalls.alone(result, order, words, np.array(order.size), words.size)
+    FastCalls.call(result, order, words, np.array(order.size), words.size)
     return order
 
 
@@ -127,5 +127,5 @@ def by_c(name: str, x: np.ndarray) -> np.ndarray | None:
     if result is None:
         return None
     new = np.array(x, order="C")
-    FastCalls.alone(result, new, new.size)
+    FastCalls.call(result, new, new.size)
     return new

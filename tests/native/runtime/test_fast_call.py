@@ -21,7 +21,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "ctypes":
         monkeypatch.setattr(fast_call, "_ir_text", lambda: None)
     fast_call._load_builtins.cache_clear()
-    monkeypatch.setattr(fast_call.FastCalls, "alone", staticmethod(fast_call._load_builtins()[0]))
+    call = fast_call._load_builtins().call_on_this_thread
+    monkeypatch.setattr(fast_call.FastCalls, "call", staticmethod(call))
     yield request.param
     fast_call._load_builtins.cache_clear()
 
@@ -40,7 +41,7 @@ def test_arrays_and_sizes(way: str, n: int, threads: int) -> None:
         if threads:
             fast_call.call_on_threads(_sum(), a, b, y, n, threads=threads)
         else:
-            assert fast_call.FastCalls.alone(_sum(), a, b, y, n) is None
+            assert fast_call.FastCalls.call(_sum(), a, b, y, n) is None
     finally:
         POOL.set_threads(before)
     np.testing.assert_array_equal(y, a + b)
@@ -48,14 +49,14 @@ def test_arrays_and_sizes(way: str, n: int, threads: int) -> None:
 
 def test_addresses_do_for_arrays(way: str) -> None:
     a, y = np.arange(5.0), np.zeros(5)
-    fast_call.FastCalls.alone(_sum(), a.ctypes.data, a[1:], y, 4)
+    fast_call.FastCalls.call(_sum(), a.ctypes.data, a[1:], y, 4)
     np.testing.assert_array_equal(y, [1, 3, 5, 7, 0])
 
 
 @pytest.mark.parametrize("wrong", [None, "text", 1.5, np.float64(1), np.ones(1).view(np.recarray)])
 def test_other_arguments_are_refused(way: str, wrong: object) -> None:
     y = np.zeros(3)
-    for call in (fast_call.FastCalls.alone, fast_call.call_on_threads):
+    for call in (fast_call.FastCalls.call, fast_call.call_on_threads):
         with pytest.raises(TypeError, match="takes arrays and 64-bit integers"):
             call(_sum(), y, wrong, y, 3)
 
@@ -63,21 +64,21 @@ def test_other_arguments_are_refused(way: str, wrong: object) -> None:
 def test_numbers_out_of_range_are_refused() -> None:
     y = np.zeros(3)
     with pytest.raises(OverflowError):
-        fast_call.FastCalls.alone(_sum(), y, y, y, 1 << 64)
+        fast_call.FastCalls.call(_sum(), y, y, y, 1 << 64)
 
 
 def test_minus_one_is_a_number() -> None:
     y = np.zeros(3)
-    fast_call.FastCalls.alone(_sum(), y, y, y, -1)  # no elements
+    fast_call.FastCalls.call(_sum(), y, y, y, -1)  # no elements
 
 
 def test_references_are_kept_as_they_were() -> None:
     a, y, kernel = np.ones(3), np.zeros(3), _sum()
-    fast_call.FastCalls.alone(kernel, a, a, y, 3)
+    fast_call.FastCalls.call(kernel, a, a, y, 3)
     watched = (a, y, a.dtype, np.ndarray, None)
     before = [sys.getrefcount(operand) for operand in watched]
     for _ in range(1000):
-        fast_call.FastCalls.alone(kernel, a, a, y, 3)
+        fast_call.FastCalls.call(kernel, a, a, y, 3)
         fast_call.call_on_threads(kernel, a, a, y, 3)
     after = [sys.getrefcount(operand) for operand in watched]
     assert all(abs(x - y) < 100 for x, y in zip(before, after, strict=True))

@@ -17,7 +17,7 @@ from flambeau.ops.native import embedding, pointwise, row_copies, transpose
 F = torch.nn.functional
 MODULES = (
     "native.rows", "native.pointwise", "native.embedding", "activation.softmax",
-    "normalization.reference", "loss.elementwise", "reduction.scan", "indexing.index",
+    "normalization.norm_arrays", "loss.elementwise", "reduction.scan", "indexing.index",
     "indexing.embedding", "indexing.mask",
 )
 THRESHOLDS = (

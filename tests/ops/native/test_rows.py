@@ -34,7 +34,7 @@ POINTWISE_THRESHOLDS = (
 @pytest.fixture(autouse=True, params=[1, 2])
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
-    for name in ("native.rows", "native.scan", "activation.softmax", "normalization.reference",
+    for name in ("native.rows", "native.scan", "activation.softmax", "normalization.norm_arrays",
                  "reduction.extremes", "reduction.reduce", "reduction.scan", "reduction.variance",
                  "reduction.vector_norms", "loss.cross_entropy"):
         for limit in (*ROW_THRESHOLDS, "MAX_NUMPY_POINTWISE_ELEMENTS"):

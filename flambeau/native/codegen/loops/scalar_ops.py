@@ -39,12 +39,13 @@ def emit_operation(
     if type.floating:
         if operation in INTRINSICS:
             return b.intrinsic(INTRINSICS[operation], values[0].type, values)
-        rule = FLOAT_EMITTERS.get(operation)
-        return rule(b, values, type) if rule else _function(b, operation, values, type, lanes)
-    rule = INTEGER_EMITTERS.get(operation)
-    if rule is None:
+        emit = FLOAT_EMITTERS.get(operation)
+        return emit(b, values, type, lanes) if emit \
+            else _emit_function(b, operation, values, type, lanes)
+    emit = INTEGER_EMITTERS.get(operation)
+    if emit is None:
         raise NotImplementedError(f"no {operation.name} on {type.value} in a kernel")
-    return rule(b, values, type, lanes)
+    return emit(b, values, type, lanes)
 
 
 def _compare(b: Builder, sign: str, values: Values, type: Type) -> ir.Value:
@@ -53,22 +54,34 @@ def _compare(b: Builder, sign: str, values: Values, type: Type) -> ir.Value:
     return (b.icmp_signed if type.signed else b.icmp_unsigned)(sign, *values)
 
 
-def _function(b: Builder, operation: Scalar, values: Values, type: Type, lanes: int) -> ir.Value:
+def _emit_function(
+    b: Builder, operation: Scalar, values: Values, type: Type, lanes: int
+) -> ir.Value:
     """Emit a function that expands to a sequence of instructions, such as exp."""
     from ..math import table
 
     return table.emit_function(b, operation, values, type, lanes)
 
 
-FLOAT_EMITTERS: dict[Scalar, Callable[..., ir.Value]] = {
-    Scalar.ADD: lambda b, v, t: b.fadd(*v, flags=b.contract),
-    Scalar.SUB: lambda b, v, t: b.fsub(*v, flags=b.contract),
-    Scalar.MUL: lambda b, v, t: b.fmul(*v, flags=b.contract),
-    Scalar.DIV: lambda b, v, t: b.fdiv(*v),
-    Scalar.NEG: lambda b, v, t: b.fneg(*v),
-    Scalar.ABS: lambda b, v, t: b.intrinsic("fabs", v[0].type, v),
-    Scalar.MAXIMUM: lambda b, v, t: combine(b, ReduceOp.MAXIMUM, t, *v),
-    Scalar.MINIMUM: lambda b, v, t: combine(b, ReduceOp.MINIMUM, t, *v),
+Emitter = Callable[[Builder, Values, Type, int], ir.Value]  # of operands, their type, the lanes
+
+
+def _combine(operation: ReduceOp) -> Emitter:
+    return lambda b, v, type, lanes: combine(b, operation, type, *v)
+
+
+def _return_operand(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    return v[0]
+
+
+FLOAT_EMITTERS: dict[Scalar, Emitter] = {
+    Scalar.ADD: lambda b, v, type, lanes: b.fadd(*v, flags=b.contract),
+    Scalar.SUB: lambda b, v, type, lanes: b.fsub(*v, flags=b.contract),
+    Scalar.MUL: lambda b, v, type, lanes: b.fmul(*v, flags=b.contract),
+    Scalar.DIV: lambda b, v, type, lanes: b.fdiv(*v),
+    Scalar.NEG: lambda b, v, type, lanes: b.fneg(*v),
+    Scalar.ABS: lambda b, v, type, lanes: b.intrinsic("fabs", v[0].type, v),
+    Scalar.MAXIMUM: _combine(ReduceOp.MAXIMUM), Scalar.MINIMUM: _combine(ReduceOp.MINIMUM),
 }
 
 # ------------------------------------------------------------------------------- integers
@@ -88,6 +101,14 @@ def _not(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return b.xor(v[0], b.splat(constant(type, 1 if type is Type.BOOL else -1), lanes))
 
 
+def _shift_left(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    return _shift(b, v, type, lanes, right=False)
+
+
+def _shift_right(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    return _shift(b, v, type, lanes, right=True)
+
+
 def _shift(b: Builder, v: Values, type: Type, lanes: int, right: bool) -> ir.Value:
     """Emit a shift. Counts of at least the bit width give 0 (or copies of the sign)."""
     bits = 8 * type.size
@@ -99,21 +120,23 @@ def _shift(b: Builder, v: Values, type: Type, lanes: int, right: bool) -> ir.Val
     return b.select(within, shifted, b.splat(constant(type, 0), lanes))
 
 
-def _divide(
-    b: Builder, v: Values, type: Type, lanes: int, remainder: bool = False
-) -> ir.Value:
-    """Emit integer division toward zero. Division by 0 gives 0, with the dividend as remainder."""
+def _divide(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    """Emit integer division toward zero; 0 for a divisor of 0."""
     zero, unit = b.splat(constant(type, 0), lanes), b.splat(constant(type, 1), lanes)
-    nought = b.icmp_unsigned("==", v[1], zero)
-    unsafe = nought
-    if type.signed:  # the least number by -1 traps
-        minus = b.icmp_signed("==", v[1], b.splat(constant(type, -1), lanes))
-        unsafe = b.or_(nought, minus)
-    quotient = _divide_rounding_to_zero(b, v[0], b.select(unsafe, unit, v[1]), type, lanes)
+    is_zero = b.icmp_unsigned("==", v[1], zero)
+    traps = is_zero
+    if type.signed:  # the least number by -1 traps too
+        is_minus_1 = b.icmp_signed("==", v[1], b.splat(constant(type, -1), lanes))
+        traps = b.or_(is_zero, is_minus_1)
+    quotient = _divide_rounding_to_zero(b, v[0], b.select(traps, unit, v[1]), type, lanes)
     if type.signed:
-        quotient = b.select(minus, b.sub(zero, v[0]), quotient)
-    quotient = b.select(nought, zero, quotient)
-    return b.sub(v[0], b.mul(quotient, v[1])) if remainder else quotient
+        quotient = b.select(is_minus_1, b.sub(zero, v[0]), quotient)
+    return b.select(is_zero, zero, quotient)
+
+
+def _remainder(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    """Emit the remainder of `_divide`: the dividend for a divisor of 0."""
+    return b.sub(v[0], b.mul(_divide(b, v, type, lanes), v[1]))
 
 
 def _divide_rounding_to_zero(
@@ -140,32 +163,23 @@ def _philox_word(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return philox_word(b, v, type, lanes)
 
 
-def _dot_bytes(b: Builder, v: Values, lanes: int) -> ir.Value:
+def _dot_bytes(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return dot_bytes(b, v[0], v[1], b.splat(constant(Type.I32, 0), lanes))
 
 
-INTEGER_EMITTERS: dict[Scalar, Callable[..., ir.Value]] = {
-    Scalar.ADD: lambda b, v, t, n: b.add(*v),
-    Scalar.SUB: lambda b, v, t, n: b.sub(*v),
-    Scalar.MUL: lambda b, v, t, n: b.mul(*v),
-    Scalar.FMA: lambda b, v, t, n: b.add(b.mul(v[0], v[1]), v[2]),
-    Scalar.DIV: _divide,
-    Scalar.REM: lambda b, v, t, n: _divide(b, v, t, n, remainder=True),
-    Scalar.NEG: _negate,
-    Scalar.ABS: _abs,
-    Scalar.MAXIMUM: lambda b, v, t, n: combine(b, ReduceOp.MAXIMUM, t, *v),
-    Scalar.MINIMUM: lambda b, v, t, n: combine(b, ReduceOp.MINIMUM, t, *v),
-    Scalar.AND: lambda b, v, t, n: b.and_(*v),
-    Scalar.OR: lambda b, v, t, n: b.or_(*v),
-    Scalar.XOR: lambda b, v, t, n: b.xor(*v),
-    Scalar.NOT: _not,
+INTEGER_EMITTERS: dict[Scalar, Emitter] = {
+    Scalar.ADD: lambda b, v, type, lanes: b.add(*v),
+    Scalar.SUB: lambda b, v, type, lanes: b.sub(*v),
+    Scalar.MUL: lambda b, v, type, lanes: b.mul(*v),
+    Scalar.FMA: lambda b, v, type, lanes: b.add(b.mul(v[0], v[1]), v[2]),
+    Scalar.DIV: _divide, Scalar.REM: _remainder, Scalar.NEG: _negate, Scalar.ABS: _abs,
+    Scalar.MAXIMUM: _combine(ReduceOp.MAXIMUM), Scalar.MINIMUM: _combine(ReduceOp.MINIMUM),
+    Scalar.AND: lambda b, v, type, lanes: b.and_(*v),
+    Scalar.OR: lambda b, v, type, lanes: b.or_(*v),
+    Scalar.XOR: lambda b, v, type, lanes: b.xor(*v),
+    Scalar.NOT: _not, Scalar.SHL: _shift_left, Scalar.SHR: _shift_right,
     Scalar.PHILOX: _philox, Scalar.PHILOX_WORD: _philox_word,
-    Scalar.DOT_BYTES: lambda b, v, t, n: _dot_bytes(b, v, n),
-    Scalar.DOT_LOW_BYTES: lambda b, v, t, n: _dot_bytes(b, v, n),
-    Scalar.SHL: lambda b, v, t, n: _shift(b, v, t, n, right=False),
-    Scalar.SHR: lambda b, v, t, n: _shift(b, v, t, n, right=True),
-    Scalar.FLOOR: lambda b, v, t, n: v[0],
-    Scalar.CEIL: lambda b, v, t, n: v[0],
-    Scalar.TRUNC: lambda b, v, t, n: v[0],
-    Scalar.ROUND: lambda b, v, t, n: v[0],
+    Scalar.DOT_BYTES: _dot_bytes, Scalar.DOT_LOW_BYTES: _dot_bytes,
+    Scalar.FLOOR: _return_operand, Scalar.CEIL: _return_operand,
+    Scalar.TRUNC: _return_operand, Scalar.ROUND: _return_operand,
 }

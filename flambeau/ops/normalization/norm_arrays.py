@@ -1,8 +1,8 @@
 """Normalization of arrays: statistics, forward and first derivatives, in few passes over memory.
 
 Two shapes: rows (m, n), each normalized (layer and group norm), and channels (n, c, p), each
-normalized over images and positions (batch norm). Large arrays are processed in blocks that stay
-in cache.
+normalized over images and positions (batch norm). Large arrays go to kernels, or to NumPy in blocks
+that stay in cache.
 """
 
 from __future__ import annotations
@@ -46,29 +46,35 @@ def _of_rows(v: Array, x: Array) -> Array:
     return np.ascontiguousarray(np.broadcast_to(v, x.shape[:2])).reshape(-1, 1)
 
 
-def _affine(x: Array, scale: Array, shift: Array) -> Array:
+# ------------------------------------------- formulas, which kernels are traced from
+
+
+def _scale_and_shift(x: Array, scale: Array, shift: Array) -> Array:
     return x * scale + shift
 
 
-def _combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
+def _combine_linearly(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     return g * a + x * b + c
 
 
-def _weigh_tangent(t: Array, x: Array, a: Array, b: Array, c: Array, weight: Array) -> Array:
+def _input_tangent(t: Array, x: Array, a: Array, b: Array, c: Array, weight: Array) -> Array:
     return (t * a + x * b + c) * weight
 
 
-def _push_parameters(
+def _parameter_tangent(
     x: Array, scale: Array, shift: Array, weight_t: Array, bias_t: Array
 ) -> Array:
     return (x * scale + shift) * weight_t + bias_t
 
 
-def _push_all(
+def _joint_tangent(
     t: Array, x: Array, a: Array, b: Array, c: Array, weight: Array, scale: Array, shift: Array,
     weight_t: Array, bias_t: Array
 ) -> Array:
     return (t * a + x * b + c) * weight + (x * scale + shift) * weight_t + bias_t
+
+
+# ---------------------------------------------------------------------------- rows
 
 
 @lru_cache(maxsize=64)
@@ -94,7 +100,7 @@ def _small_rows(
             parts += (v,)
     rows, n = x.shape
     y = np.empty(x.shape, x.dtype)
-    FastCalls.alone(kernel, x, *parts, *_kernel_parameters(eps, n, x.dtype), mean, rstd, y, rows, n)
+    FastCalls.call(kernel, x, *parts, *_kernel_parameters(eps, n, x.dtype), mean, rstd, y, rows, n)
     return y
 
 
@@ -146,8 +152,8 @@ def _small_rows_backward(
     rows, n = x.shape
     result, of_weight, of_bias = np.empty(x.shape, kind), np.empty(n, kind), np.empty(n, kind)
     scale = _kernel_parameters(0.0, n, kind)[1]
-    FastCalls.alone(kernel, *parts, mean, rstd, scale, result, rows, n)
-    FastCalls.alone(sums, g, x, mean, rstd, of_weight, of_bias, rows, n)
+    FastCalls.call(kernel, *parts, mean, rstd, scale, result, rows, n)
+    FastCalls.call(sums, g, x, mean, rstd, of_weight, of_bias, rows, n)
     return result, of_weight, of_bias
 
 
@@ -200,16 +206,16 @@ def rows_tangent(
     body: Callable[..., Array]
     operands: tuple[Array, ...]
     if t is None:
-        body, operands = _push_parameters, (x, *parameters)
+        body, operands = _parameter_tangent, (x, *parameters)
     else:
         coefficients = _row_coefficients(t, x, mean, rstd)
         if weight_t is not None or bias_t is not None:
             weight = ones if weight is None else weight
-            body, operands = _push_all, (t, x, *coefficients, weight, *parameters)
+            body, operands = _joint_tangent, (t, x, *coefficients, weight, *parameters)
         elif weight is None:
-            body, operands = _combine, (t, x, *coefficients)
+            body, operands = _combine_linearly, (t, x, *coefficients)
         else:
-            body, operands = _weigh_tangent, (t, x, *coefficients, weight)
+            body, operands = _input_tangent, (t, x, *coefficients, weight)
     y = try_kernel(body, *operands) if rows * n > MAX_NUMPY_ROW_ELEMENTS else None
     return body(*operands) if y is None else y
 
@@ -226,13 +232,16 @@ def _row_coefficients(
     return _column(rstd), _column(b), _column(-rstd * sums[0] / n - b * mean)
 
 
+# ------------------------------------------------------------------------- channels
+
+
 def affine(x: Array, scale: Array, shift: Array) -> Array:
     """Return x * scale + shift for x (n, c, p), and scale and shift (c,) or (n, c)."""
     if x.size > MAX_NUMPY_ROW_ELEMENTS:
         if x.shape[2] == 1 and scale.ndim == 1:
-            y = try_kernel(_affine, x[:, :, 0], scale, shift)
+            y = try_kernel(_scale_and_shift, x[:, :, 0], scale, shift)
         else:
-            y = try_kernel(_affine, _rows(x), _of_rows(scale, x), _of_rows(shift, x))
+            y = try_kernel(_scale_and_shift, _rows(x), _of_rows(scale, x), _of_rows(shift, x))
         if y is not None:
             return y.reshape(x.shape)
     y = np.empty(x.shape, x.dtype)
@@ -299,10 +308,10 @@ def combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     """Return a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
     if x.size > MAX_NUMPY_ROW_ELEMENTS:
         if x.shape[2] == 1 and a.ndim == 1:
-            y = try_kernel(_combine, g[:, :, 0], x[:, :, 0], a, b, c)
+            y = try_kernel(_combine_linearly, g[:, :, 0], x[:, :, 0], a, b, c)
         else:
             coefficients = [_of_rows(v, x) for v in (a, b, c)]
-            y = try_kernel(_combine, _rows(g), _rows(x), *coefficients)
+            y = try_kernel(_combine_linearly, _rows(g), _rows(x), *coefficients)
         if y is not None:
             return y.reshape(x.shape)
     result = np.empty(x.shape, x.dtype)
