@@ -14,6 +14,11 @@ from .autograd.engine import current_task_number, is_graph_retained
 from .autograd.mode import MODE
 from .autograd.saved.values import SavedTensor
 from .autograd.traces import bindings as _profiler
+from .ops.registration.aten_schemas import schemas
+from .ops.registration.schema import Argument, InferredType
+from .ops.registration.schema import Schema as FunctionSchema
+from .ops.registration.schema import ScriptType as Type
+from .ops.registration.schema import infer_type as _jit_try_infer_type
 from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
 from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
@@ -30,10 +35,10 @@ from .tensor.absent import lacking
 from .tensor.size import Size
 
 __all__ = [
-    "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet",
-    "Future", "Generator", "Size", "TensorBase", "_EnableTorchFunction",
-    "_ExcludeDispatchKeyGuard", "_LinAlgError", "_SDPBackend",
-    "_disabled_torch_function_impl", "device", "dtype",
+    "Argument", "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey",
+    "DispatchKeySet", "FunctionSchema", "Future", "Generator", "InferredType", "Size", "TensorBase",
+    "Type", "_EnableTorchFunction", "_ExcludeDispatchKeyGuard", "_LinAlgError", "_SDPBackend",
+    "_disabled_torch_function_impl", "_jit_try_infer_type", "device", "dtype",
 ]
 
 TensorBase = _TensorBase = Tensor
@@ -189,6 +194,19 @@ def _jit_can_fuse_on_cpu() -> bool:
 _jit_can_fuse_on_gpu = _jit_can_fuse_on_cpu
 
 
+def parse_schema(schema: str) -> FunctionSchema:
+    """Return a schema such as `ns::name(Tensor x) -> Tensor` as an object."""
+    space, _, rest = schema.partition("::")
+    if "(" in space:
+        return FunctionSchema("", schema)
+    return FunctionSchema(space.strip(), rest)
+
+
+def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:
+    """Return the schemas of `aten::name`."""
+    return list(schemas(name.removeprefix("aten::")).values())
+
+
 class _Builtins:
     """A namespace of C++ functions, which are flambeau's of a public one, by other names."""
 
@@ -279,7 +297,7 @@ _autograd = _Autograd()
 
 
 __getattr__ = lacking(__name__, (
-    "CompilationUnit", "FileCheck", "FunctionSchema", "Graph", "JITException", "Node",
-    "PyTorchFileReader", "PyTorchFileWriter", "ScriptFunction", "ScriptModule", "Type", "Value",
+    "CompilationUnit", "FileCheck", "Graph", "JITException", "Node",
+    "PyTorchFileReader", "PyTorchFileWriter", "ScriptFunction", "ScriptModule", "Value",
     "_distributed_c10d", "_functorch",
 ))

@@ -115,7 +115,7 @@ class Library:
         """Define an operator such as `foo(Tensor x) -> Tensor` and return its name."""
         operator = custom.define(self.ns, schema)
         self._defined.append(operator)
-        return operator._schema.name
+        return operator._schema.opname
 
     def impl(
         self, op_name: Any, fn: Callable, dispatch_key: str = "", with_keyset: bool = False,
@@ -346,7 +346,7 @@ def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Any = None) 
     tensor([3., 3.])
     """
     operator = _operator(op)
-    if any(a.keyword and "Tensor" in a.kind for a in operator._schema.arguments):
+    if any(a.kwarg_only and "Tensor" in a.kind for a in operator._schema.arguments):
         raise NotImplementedError(
             "register_vmap with kwarg-only Tensor args. In the original definition of the op, "
             f"please make your tensors not kwarg-only. Got: {operator._schema}")

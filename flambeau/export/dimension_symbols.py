@@ -28,22 +28,50 @@ _LEAST_COMMON = 2
 class DimensionSymbols:
     """A trace's second input, and the symbols of its dynamic dimensions.
 
-    `others`: the inputs with other lengths of their dynamic dimensions, and like values.
+    `others`: the inputs with other lengths of their dynamic dimensions, and like values. They are
+    one longer, so that most decisions hold for both; with `is_far`, more than twice as long.
     """
 
-    def __init__(self, leaves: list[Any], dims: dict[int, dict[int, Any]]) -> None:
-        self.dims = dims
+    def __init__(self, leaves: list[Any], dims: dict[int, dict[int, Any]],
+                 is_far: bool = False) -> None:
+        self.dims, self.is_far = dims, is_far
         self.lengths: dict[Any, tuple[int, int]] = {}  # of roots, in both inputs
         self.roots: dict[Any, Any] = {}
         self.symbols: dict[Any, Symbol] = {}
+        self.others = self._resize(leaves, self._other)
+
+    def _resize(self, leaves: list[Any], length: Callable[[Any, int], int]) -> list[Any]:
+        """Return the inputs with the length of each dynamic dimension given by its old one."""
         take: Callable = PUBLIC["torch"]["index_select"]
         count: Callable = PUBLIC["torch"]["arange"]
-        self.others = []
+        resized = []
         for i, leaf in enumerate(leaves):
-            for d, dim in dims.get(i, {}).items():
+            for d, dim in self.dims.get(i, {}).items():
                 n = int(leaf.shape[d])
-                leaf = take(leaf, d, count(self._other(dim, n)) % max(n, 1))
-            self.others.append(leaf)
+                leaf = take(leaf, d, count(length(dim, n)) % max(n, 1))
+            resized.append(leaf)
+        return resized
+
+    def far_inputs(self, leaves: list[Any]) -> list[Any] | None:
+        """Return inputs more than twice as long, as far as Dims and decisions allow.
+
+        None if no length but those of the trace is allowed. For use after `check`.
+        """
+        lengths = {}
+        for i, (key, symbol) in enumerate(self.symbols.items()):
+            wanted = _far(symbol.value, i)
+            allowed = [n for n in (wanted, symbol.high, symbol.value + 2, symbol.value - 1)
+                       if max(symbol.low, _LEAST_COMMON) <= n <= symbol.high
+                       and n not in (symbol.value, symbol.other) and n <= wanted]
+            lengths[key] = allowed[0] if allowed else symbol.value
+        if all(lengths[key] == symbol.value for key, symbol in self.symbols.items()):
+            return None
+
+        def length(dim: Any, n: int) -> int:
+            chosen = lengths[_root(dim, n)[0]]
+            return dim.fn(chosen) if isinstance(dim, Dim) else chosen
+
+        return self._resize(leaves, length)
 
     @property
     def names(self) -> list[str]:
@@ -55,7 +83,8 @@ class DimensionSymbols:
         """Return the second input's length of a dimension."""
         key, root, value = _root(dim, n)
         if key not in self.lengths:
-            step = 1 + sum(k != key for k in self.lengths)
+            count = len(self.lengths)
+            step = _far(value, count) - value if self.is_far else 1 + count
             step = step if value + step <= root.max else -1 if value > max(root.min, 1) else 1
             self.lengths[key], self.roots[key] = (value, value + step), root
         other = self.lengths[key][1]
@@ -143,6 +172,14 @@ class DimensionSymbols:
         symbol = self.symbols[_root(dim, n)[0]]
         expression = _expression(dim, symbol)
         return [None, *expression.range, str(expression)]
+
+
+def _far(value: int, count: int) -> int:
+    """Return a length of which halves, thirds and the like differ from those of `value`.
+
+    `count`: how many other dimensions have one already.
+    """
+    return 2 * value + 1 + count
 
 
 def _root(dim: Any, n: int) -> tuple[Any, Any, int]:

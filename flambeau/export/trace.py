@@ -68,17 +68,29 @@ def export(
             UserErrorType.INVALID_INPUT,
             f"Expecting `args` to be a tuple of example positional inputs, got {class_of(args)}"
         )
-    first = _Export(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature)
+
+    def attempt() -> _Export:
+        return _Export(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature)
+
+    first = attempt()
     try:
         return first.run(step=1)
+    except _NearSizesAgree:
+        return attempt().run(step=1, is_far=True)
     except SpecializationError as error:
         if not first.recorder.unbacked:
             raise
         try:  # a number read from a tensor may be at its upper bound
-            return _Export(mod, args, kwargs or {}, dynamic_shapes,
-                           preserve_module_call_signature).run(step=-1)
+            return attempt().run(step=-1)
         except SpecializationError:
             raise error from None
+
+
+class _NearSizesAgree(Exception):
+    """The program is right for both inputs of its trace, and wrong for others.
+
+    A number is the same for both, such as n // 2 of the lengths 4 and 5.
+    """
 
 
 class _Export:
@@ -106,12 +118,13 @@ class _Export:
         self.first_input: Node | None = None
         self.calls = ModuleCalls(module, preserved)
 
-    def run(self, step: int) -> ExportedProgram:
+    def run(self, step: int, is_far: bool = False) -> ExportedProgram:
         """Record the program.
 
-        `step`: the difference between the inputs' values of a number read from a tensor.
+        `step`: the difference between the inputs' values of a number read from a tensor. `is_far`:
+        whether their lengths differ by more than a factor of two.
         """
-        self.symbols = DimensionSymbols(self.leaves, self.dims)
+        self.symbols = DimensionSymbols(self.leaves, self.dims, is_far)
         recorder = self.recorder = Recorder(self.graph, self.lift, True, step)
         self.symbols.enter(recorder.table)
         self.add_inputs(recorder)
@@ -129,7 +142,11 @@ class _Export:
         program = self.finish(recorder, result)
         if self.dims:
             if not any(map(is_fake, (*self.leaves, *self.state.values()))):
-                self.verify(program, self.symbols.others)
+                if not self.agrees(program, self.symbols.others):
+                    raise self.specialized()
+                far = None if is_far else self.symbols.far_inputs(self.leaves)
+                if far is not None and not self.agrees(program, far, is_allowed=False):
+                    raise _NearSizesAgree
             names = [s.arg.name for s in self.inputs if s.kind is InputKind.USER_INPUT]
             self.symbols.show(program.graph, names)
         return program
@@ -228,24 +245,37 @@ class _Export:
         program._module_call_graph = self.calls.entries(self.in_spec, out_spec, signature)
         return program
 
-    def verify(self, program: ExportedProgram, others: list[Any]) -> None:
-        """Raise SpecializationError unless graph and module agree on the second input."""
+    def agrees(
+        self, program: ExportedProgram, others: list[Any], is_allowed: bool = True
+    ) -> bool:
+        """Return whether graph and module give the same results on other inputs.
+
+        `is_allowed`: whether the module takes such inputs; if not so, it agrees where it raises.
+        """
         args, kwargs = pytree.tree_unflatten(others, self.in_spec)
+        if any(_draws(node) for node in self.graph.nodes):  # random numbers differ
+            return not is_allowed or self._runs(program, args, kwargs)
         with no_grad():
             try:
+                with exporting():
+                    expected = pytree.tree_leaves(self.module(*args, **kwargs))
+            except Exception:
+                if is_allowed:
+                    raise
+                return True
+            try:
                 actual = pytree.tree_leaves(program.module()(*args, **kwargs))
-            except Exception as error:
-                raise self.specialized() from error
-            if any(_draws(node) for node in self.graph.nodes):  # random numbers differ
-                return
-            with exporting():
-                expected = pytree.tree_leaves(self.module(*args, **kwargs))
-        for a, b in zip(actual, expected, strict=True):
-            same = a.shape == b.shape and bool(PUBLIC["torch"]["allclose"](
-                a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
-            ) if isinstance(b, Tensor) and not b.is_complex() else True
-            if not same:
-                raise self.specialized()
+            except Exception:
+                return False
+        return all(_is_close(a, b) for a, b in zip(actual, expected, strict=True))
+
+    def _runs(self, program: ExportedProgram, args: Any, kwargs: Any) -> bool:
+        try:
+            with no_grad():
+                program.module()(*args, **kwargs)
+        except Exception:
+            return False
+        return True
 
     def specialized(self) -> SpecializationError:
         """Return the error for a graph that is only valid for the example's sizes."""
@@ -257,6 +287,15 @@ class _Export:
         explain(error, "Look for loops over a size and for sizes turned into numbers; take the "
                        "dimension out of `dynamic_shapes` if it is fixed.")
         return error
+
+
+def _is_close(a: Any, b: Any) -> bool:
+    """Return whether two results are equal up to rounding; other values than tensors count as so.
+    """
+    if not isinstance(b, Tensor) or b.is_complex():
+        return True
+    return a.shape == b.shape and bool(PUBLIC["torch"]["allclose"](
+        a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True))
 
 
 def _writes(node: Node) -> bool:

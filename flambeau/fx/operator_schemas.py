@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
+import numbers
+import sys
 import types
 import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..native.foundation.user_frames import warn
 from .. import nn
-from ..ops.core import aten
+from ..library import OpOverload, OpOverloadPacket
+from ..native.foundation.user_frames import warn
+from ..ops.registration import aten_schemas
+from ..ops.registration.schema import Schema, ScriptType
+from ..tensor.devices import device
+from ..tensor.dtypes import dtype
+from ..tensor.layout import layout
+from ..tensor.quantizers import qscheme
+from ..tensor.random.generator import Generator
+from ..tensor.storage import UntypedStorage
+from ..tensor.tensor import Tensor
 from ._compatibility import compatibility
 from .qualified_names import qualified_name
 
@@ -28,18 +40,71 @@ class ArgsKwargsPair(NamedTuple):
     kwargs: dict[str, Any]
 
 
-def _operator_of(target: Any) -> Any:
-    """Return the function behind a torch.ops operator; return other targets unchanged."""
-    if isinstance(target, (aten.Overload, aten.Packet)):
-        packet = getattr(target, "overloadpacket", target)
-        return aten._lookup(packet.__name__)
-    return target
+class _ScriptClasses:
+    """`__torch__` in a type's annotation: classes of scripts, which flambeau has by no path."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "torch":
+            return sys.modules[__name__.partition(".")[0]]
+        raise RuntimeError("Expected a torch name")
+
+
+_TYPES: dict[str, Any] = vars(typing) | {
+    "Tensor": Tensor, "Device": device, "Layout": layout, "number": numbers.Number,
+    "AnyEnumType": enum.Enum, "QScheme": qscheme, "NoneType": type(None),
+    "Storage": UntypedStorage, "Generator": Generator, "__torch__": _ScriptClasses(),
+}
+
+
+def _torchscript_type_to_python_type(ts_type: ScriptType) -> Any:
+    """Return the Python type that a TorchScript type stands for."""
+    return eval(ts_type.annotation_str, _TYPES)
+
+
+def _torchscript_schema_to_signature(ts_schema: Schema) -> inspect.Signature:
+    """Return a schema as a signature; `self` is called `input`, as in torch's functions."""
+    parameters: list[inspect.Parameter] = []
+    for argument in ts_schema.arguments:
+        kind: Any = inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only \
+            else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        name = "input" if argument.name == "self" else argument.name
+        if name == "from":  # a keyword of Python, so no call can name it
+            kind = inspect.Parameter.POSITIONAL_ONLY
+            parameters = [p.replace(kind=kind) for p in parameters]
+        default = argument.default_value if argument.has_default_value() \
+            else inspect.Parameter.empty
+        annotation = _torchscript_type_to_python_type(argument.type)
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+    returns = tuple([_torchscript_type_to_python_type(r.type) for r in ts_schema.returns])
+    result = None if not returns else returns[0] if len(returns) == 1 else returns
+    return inspect.Signature(parameters, return_annotation=result)
+
+
+def _schemas_of(op: Any) -> list[Schema] | None:
+    """Return the schemas of an operator of torch.ops or of a native function; None for others."""
+    if isinstance(op, (OpOverload, OpOverloadPacket)):
+        overloads = [op] if isinstance(op, OpOverload) else \
+            [getattr(op, name) for name in op.overloads()]  # type: ignore[attr-defined]
+        known = [getattr(overload, "_schema", None) for overload in overloads]
+        return [schema for schema in known if schema is not None] or None
+    path = qualified_name(op) if callable(op) else ""
+    space, _, name = path.rpartition(".")
+    if space not in _NATIVE_SPACES:
+        return None
+    return list(aten_schemas.schemas(_NATIVE_SPACES[space] + name).values()) or None
+
+
+_NATIVE_SPACES = {  # where PyTorch has functions of C++, with the prefixes of their names in aten
+    "torch": "", "torch._C._nn": "", "torch._C._special": "", "torch._C._linalg": "",
+    "torch._C._fft": "", "torch.special": "special_", "torch.linalg": "linalg_",
+    "torch.fft": "fft_",
+}
 
 
 def _signature(target: Any) -> inspect.Signature | None:
     """Return a function's signature without `out`, which graphs never pass; None if unknown."""
     try:
-        signature = inspect.signature(inspect.unwrap(_operator_of(target)))
+        signature = inspect.signature(inspect.unwrap(target))
     except (TypeError, ValueError):
         return None
     retained = [p for p in signature.parameters.values() if p.name != "out"]
@@ -48,29 +113,31 @@ def _signature(target: Any) -> inspect.Signature | None:
 
 @compatibility(is_backward_compatible=False)
 def get_signature_for_torch_op(op: Any, return_schemas: bool = False) -> Any:
-    """Return a list with the signature of a native torch operator; None for Python functions.
+    """Return the signatures of a native operator, one for each overload; None for other functions.
 
-    `return_schemas`: return (signatures, None) instead; flambeau's operators have no schemas.
+    `return_schemas`: return (signatures, schemas) instead.
     """
-    path = qualified_name(op) if callable(op) else ""
-    native = path.startswith(("torch._C.", "torch.ops.")) or path.count(".") == 1
-    signature = _signature(op) if native and path.startswith("torch.") else None
-    signatures = None if signature is None else [signature]
-    return (signatures, None) if return_schemas else signatures
+    schemas = _schemas_of(op)
+    if schemas is None:
+        return (None, None) if return_schemas else None
+    signatures = [_torchscript_schema_to_signature(schema) for schema in schemas]
+    return (signatures, schemas) if return_schemas else signatures
 
 
 @compatibility(is_backward_compatible=False)
 def check_for_mutable_operation(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise RuntimeError if a call writes into its arguments."""
-    name = getattr(target, "__name__", "")
-    writes = name.endswith("_") and not name.endswith("__") and \
-        get_signature_for_torch_op(target) is not None
-    if writes or kwargs.get("out") is not None:
-        raise RuntimeError(
-            f"Tried to trace mutable operation aten::{name}{'' if writes else '.out'}. FX only "
-            "supports functional code, so operations that mutate operands in-place (e.g. via `out` "
-            "arguments) are not supported"
-        )
+    for schema in _schemas_of(target) or ():
+        try:
+            _torchscript_schema_to_signature(schema).bind(*args, **kwargs)
+        except TypeError:
+            continue
+        if schema.is_mutable:
+            raise RuntimeError(
+                f"Tried to trace mutable operation {schema}. FX only supports functional code, so "
+                "operations that mutate operands in-place (e.g. via `out` arguments) are not "
+                "supported")
+        return
 
 
 @compatibility(is_backward_compatible=False)
@@ -111,11 +178,11 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
             return False
         parts = typing.get_args(argument_type)
         if typing.get_origin(argument_type) is list:
-            return issubclass(parts[0], element)
+            return inspect.isclass(parts[0]) and issubclass(parts[0], element)
         return typing.get_origin(argument_type) is tuple and all(
             part is ... or (inspect.isclass(part) and issubclass(part, element)) for part in parts
         )
-    if signature_type is argument_type is int or (signature_type, argument_type) == (float, int):
+    if (signature_type, argument_type) in ((float, int), (int, dtype)):
         return True
     if inspect.isclass(argument_type) and inspect.isclass(signature_type):
         return issubclass(argument_type, signature_type)
@@ -137,25 +204,54 @@ def _normalized(
     )
 
 
+def _takes(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _takes_types(signature: inspect.Signature, types_: Any, named_types: Any) -> bool:
+    """Return whether a signature takes arguments of these types."""
+    try:
+        bound = signature.bind(*types_, **named_types)
+    except TypeError:
+        return False
+    return all(type_matches(signature.parameters[name].annotation, kind)
+               for name, kind in bound.arguments.items())
+
+
 @compatibility(is_backward_compatible=False)
 def normalize_function(
     target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
-    arg_types: Any = None, kwarg_types: Any = None, normalize_to_only_use_kwargs: bool = False,
+    arg_types: tuple[Any, ...] | None = None, kwarg_types: dict[str, Any] | None = None,
+    normalize_to_only_use_kwargs: bool = False,
 ) -> ArgsKwargsPair | None:
     """Return a call's arguments by parameter name, with defaults filled in; None if unknown.
 
-    `arg_types`, `kwarg_types`: accepted and ignored; flambeau's functions have one signature each.
+    `arg_types`, `kwarg_types`: the arguments' types, which choose among a native function's
+    overloads. RuntimeError if there are several and no types.
     """
-    signature = _signature(target)
-    if signature is None:
+    kwargs = kwargs or {}
+    signatures = get_signature_for_torch_op(target)
+    if signatures is None:
+        signature = _signature(target)
+        return None if signature is None else _normalized(
+            signature, args, kwargs, normalize_to_only_use_kwargs)
+    fitting = [s for s in signatures if _takes(s, args, kwargs)]
+    if len(fitting) > 1:
+        if arg_types is None and kwarg_types is None:
+            printed = "\n".join(str(s) for s in fitting)
+            raise RuntimeError(
+                f"Tried to normalize arguments to {qualified_name(target)} but the schema match "
+                "was ambiguous! Please provide argument types to the normalize_arguments() call. "
+                f"Available schemas:\n{printed}")
+        fitting = [s for s in signatures
+                   if _takes_types(s, arg_types or (), kwarg_types or {})][:1]
+    if not fitting:
         return None
-    builtin = get_signature_for_torch_op(target) is not None
-    try:
-        return _normalized(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
-    except TypeError:
-        if builtin:
-            return None
-        raise
+    return _normalized(fitting[0], args, kwargs, normalize_to_only_use_kwargs)
 
 
 @compatibility(is_backward_compatible=False)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .core.aten import aten
+from .core.aten import Packet, aten
 from .core.operator import OPERATORS, PUBLIC
+from .registration.aten_schemas import schemas
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
@@ -23,8 +24,8 @@ FAMILIES = {
     "special": "bessel entropy error_function gamma polynomials quantile_gradient",
     "reduction": "extremes hashing reduce scan sort statistics unique variance vector_norms",
     "view": (
-        "expand join padding reshape sections shuffle slices strided transpose triangles unravel "
-        "view_copy view_inplace"
+        "join padding sections shuffle slices strided triangles unravel view view_copy "
+        "view_inplace"
     ),
     "indexing": (
         "batched_positions embedding embedding_bag gather index index_put index_select mask "
@@ -49,6 +50,7 @@ FAMILIES = {
     "interception": "forward_mode operator_timing subclass torch_dispatch",
 }
 
+Packet.schemas_of = staticmethod(schemas)
 for _folder, _names in FAMILIES.items():
     for _name in _names.split():
         importlib.import_module(f"{__name__}.{_folder}.{_name}")

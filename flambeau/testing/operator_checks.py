@@ -97,7 +97,7 @@ def _check_schema(
     """RuntimeError for an argument that is written or returned though the schema denies it."""
     args, kwargs = operator._schema.bind(*_copied((args, kwargs)))
     declared = operator._schema.arguments
-    values = {a.name: v for a, v in zip([a for a in declared if not a.keyword], args,
+    values = {a.name: v for a, v in zip([a for a in declared if not a.kwarg_only], args,
                                         strict=True)} | kwargs
     with no_grad():
         before = _copied(values)
@@ -111,7 +111,7 @@ def _check_schema(
             raise RuntimeError(f"Argument {argument.name} is not defined as mutable but was "
                                "mutated")
         for x in tensors:
-            if any(_shares_memory(x, y) for y in outputs) and not argument.is_alias:
+            if any(_shares_memory(x, y) for y in outputs) and argument.alias_info is None:
                 raise RuntimeError(f"Argument {argument.name} is not defined to alias output but "
                                    "was aliasing")
 

@@ -80,6 +80,7 @@ def test_functorch_is_there_too(tmp_path):
         warnings.simplefilter("ignore")
         import functorch
         import torch
+        from functorch.experimental.control_flow import cond, map
         from functorch import make_functional, vmap
         function, parameters = make_functional(torch.nn.Linear(2, 1))
         shape = function(parameters, torch.ones(3, 2)).shape

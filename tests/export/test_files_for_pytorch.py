@@ -188,10 +188,10 @@ def test_schemas_are_those_of_pytorch():
 
 def test_an_overload_fits_a_calls_types():
     x = torch.ones(2)
-    assert find_overload("add", [x, x], {}).overload == "Tensor"
-    assert find_overload("pow", [x, 2], {}).overload == "Tensor_Scalar"
-    assert find_overload("pow", [2, x], {}).overload == "Scalar"
-    assert find_overload("sum", [x, [0]], {}).overload == "dim_IntList"
+    assert find_overload("add", [x, x], {}).overload_name == "Tensor"
+    assert find_overload("pow", [x, 2], {}).overload_name == "Tensor_Scalar"
+    assert find_overload("pow", [2, x], {}).overload_name == "Scalar"
+    assert find_overload("sum", [x, [0]], {}).overload_name == "dim_IntList"
     assert find_overload("add", [x, "text"], {}) is None
     assert not schemas("no_such_operator")
 

@@ -27,8 +27,7 @@ from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion_group import FusionGroup
 from ..fusion.placement import Allocation, Place
 from ..ir.graph import Node, Op
-from .expressions import ExpressionBuilder
-from .index_maps import FIXED, Coordinate, along, split
+from .expressions import FIXED, At, ExpressionBuilder, along
 
 
 KernelWithMemory = tuple[Kernel, list[Allocation]]
@@ -77,10 +76,10 @@ def block_extent(rows: int, columns: int, depth: int, width: int, size: int, cau
 class _Range:
     """`count` consecutive rows or columns, beginning at `start`."""
 
-    start: Coordinate
+    start: At
     count: int
 
-    def at(self, index: Index) -> Coordinate:
+    def at(self, index: Index) -> At:
         """The position of element `index`."""
         base, terms = self.start
         return base, (*terms, (index, 1))
@@ -125,7 +124,7 @@ class _AttentionKernel:
         (*self.batch, self.rows, self.depth), self.columns = q.shape, k.shape[-2]
         self.values = ExpressionBuilder(lambda node: None)
         self.indices = [Index(f"batch{i}") for i in range(len(self.batch))]
-        self.outer: list[Coordinate] = [
+        self.outer: list[At] = [
             along(i) if n != 1 else FIXED for i, n in zip(self.indices, self.batch, strict=True)
         ]
         self.is_square_causal = node.causal and self.rows == self.columns
@@ -150,17 +149,17 @@ class _AttentionKernel:
 
     # ------------------------------------------------------------------- memory
 
-    def load(self, node: Node, *at: Coordinate) -> Load:
+    def load(self, node: Node, *at: At) -> Load:
         """Load an operand's element in this batch."""
         place = self.layout.seen(node)
         return self._load(place, at)
 
-    def _load(self, place: Place, at: Sequence[Coordinate]) -> Load:
+    def _load(self, place: Place, at: Sequence[At]) -> Load:
         where = self.values.affine(place.window, [*self.outer, *at])
         return Load(self.values.buffer(place.memory), where)
 
     def build_stores(
-        self, node: Node, value: Value, *at: Coordinate, add: bool = False
+        self, node: Node, value: Value, *at: At, add: bool = False
     ) -> list[Statement]:
         """Store a result's element in each of the result's places."""
         return [
@@ -183,7 +182,7 @@ class _AttentionKernel:
         if not self.transposes_rows:
             return []
         r, c = Index("r"), Index("c")
-        store = Store(buffer, Affine(*split(c, self.size, r)),
+        store = Store(buffer, Affine(0, ((c, self.size), (r, 1))),
                       self.load(node, rows.at(r), along(c)))
         return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], LoopKind.VECTORIZED)])]
 
@@ -375,7 +374,7 @@ class _Forward(_AttentionKernel):
         begin: list[Statement] = [Store(self.row_max, at, low), Store(self.row_sum, at, zero)]
         body: list[Statement] = [Loop(r, rows.count, begin, LoopKind.VECTORIZED)]
         if self.y is not None:
-            clear = Store(self.y_sum, Affine(*split(row, self.width, c)), zero)
+            clear = Store(self.y_sum, Affine(0, ((row, self.width), (c, 1))), zero)
             body.append(Loop(row, rows.count, [Loop(c, self.width, [clear], LoopKind.VECTORIZED)]))
         return body
 
@@ -464,7 +463,7 @@ class _Forward(_AttentionKernel):
         if self.y is None:
             return []
         r, c = Index("r"), Index("c")
-        value = self.row_value(self.y_sum, Affine(*split(r, self.width, c))) \
+        value = self.row_value(self.y_sum, Affine(0, ((r, self.width), (c, 1)))) \
             * self.row_value(self.rescale, Affine(0, ((r, 1),)))
         body = self.build_stores(self.y, value, rows.at(r), along(c))
         return [Loop(r, rows.count, [Loop(c, self.width, body, LoopKind.VECTORIZED)])]

@@ -15,7 +15,7 @@ from ...fx.graph import Graph
 from ...fx.node import Node
 from ...ops.core import aten
 from ...ops.registration.aten_schemas import find_overload, schemas
-from ...ops.registration.custom_operators import Schema
+from ...ops.registration.schema import Schema
 from ...tensor.devices import device
 from ...tensor.dtypes import (
     bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8,
@@ -179,11 +179,11 @@ class _GraphWriter:
         schema = find_overload(name, args, kwargs, overload)
         if schema is None:
             raise Unwritable(f"a call of aten.{name} with these arguments")
-        words = dict(zip([a.name for a in schema.arguments if not a.keyword], arguments,
+        words = dict(zip([a.name for a in schema.arguments if not a.kwarg_only], arguments,
                          strict=False)) | dict(node.kwargs)
-        inputs = [self.named(a.name, self.argument(a.kind, words[a.name]), 2 if a.keyword else 1)
+        inputs = [self.named(a.name, self.argument(a.kind, words[a.name]), 2 if a.kwarg_only else 1)
                   for a in schema.arguments if a.name in words]
-        return (f"torch.ops.aten.{name}.{schema.overload or 'default'}", inputs,
+        return (f"torch.ops.aten.{name}.{schema.overload_name or 'default'}", inputs,
                 self.results(node, schema))
 
     def control_flow(self, node: Node) -> tuple[str, list[Any], list[Any]]:
@@ -195,7 +195,7 @@ class _GraphWriter:
 
     def results(self, node: Node, schema: Schema) -> list[Any]:
         """Return references to a call's results and record their metadata."""
-        returns, value = schema.returns, node.meta["val"]
+        returns, value = schema.return_text, node.meta["val"]
         if returns == "()":
             return []
         if returns.endswith("[]"):

@@ -48,6 +48,18 @@ class Overload:
             return kind.__torch_function__(self, (kind,), args, kwargs)
         return self.overloadpacket(*args, **kwargs)
 
+    @property
+    def _schema(self) -> Any:
+        """Its schema. Raises AttributeError if PyTorch has no such overload."""
+        schema = Packet.schemas_of(self.overloadpacket.__name__).get(self._overloadname)
+        if schema is None:
+            raise AttributeError(f"aten.{self.__name__} has no schema")
+        return schema
+
+    def name(self) -> str:
+        """Return `aten::add.Tensor`, without `.default`."""
+        return f"aten::{self.__name__.removesuffix('.default')}"
+
     def __str__(self) -> str:
         return f"aten.{self.__name__}"
 
@@ -58,6 +70,9 @@ class Overload:
 
 class Packet:
     """An operator with its overloads as attributes."""
+
+    # By an operator's name, its schemas by overload; flambeau/ops/__init__.py sets it.
+    schemas_of: Callable[[str], dict[str, Any]]
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -81,8 +96,9 @@ class Packet:
         return result
 
     def overloads(self) -> list[str]:
-        """Return the names of the overloads that optimizers ask for; all of them work."""
-        return ["Scalar", "List", "ScalarList", "Tensor", "default"]
+        """Return the names of the overloads: those that optimizers ask for if PyTorch has none."""
+        return list(Packet.schemas_of(self.__name__)) or [
+            "Scalar", "List", "ScalarList", "Tensor", "default"]
 
     def __str__(self) -> str:
         return f"aten.{self.__name__}"

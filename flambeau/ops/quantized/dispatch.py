@@ -1,23 +1,25 @@
-"""Dispatch of operators on quantized tensors to their implementations.
+"""Dispatch of operators on quantized tensors: which implementation a call goes to.
 
-Methods and Python operators of a quantized tensor resolve on its class. Public functions get stubs
-that check their arguments when the first quantized tensor is created.
+Methods and Python's operators find theirs on the tensor's class. Functions wear stubs from the
+first quantized tensor on; until then nothing looks.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from ...tensor.windows.opaque_window import missing_implementation
 from ...tensor.quantized import QuantizedCreated, QuantizedTensor
+from ...tensor.tensor import Tensor
 from ..core.errors import Overriding
-from ..core.operator import Operator
+from ..core.operator import PUBLIC, Operator
 from ..interception.torch_function import _disabled_torch_function_impl
 from ..interception import window_stubs
 
-# Implementations for calls with a quantized argument, by public name.
+# By public name: what a call does where an argument is quantized.
 QUANTIZED: dict[str, Callable] = {}
 _methods: Any = QuantizedTensor
 _methods.__torch_function__ = _disabled_torch_function_impl
@@ -49,12 +51,12 @@ def is_quantized_call(args: tuple, kwargs: dict[str, Any]) -> bool:
     return False
 
 
-_ask_next = Overriding.ask
+_next_in_line = Overriding.ask
 
 
 def _ask(operator: Operator, args: tuple) -> Any:
     if not is_quantized_call(args, {}):
-        return _ask_next(operator, args)
+        return _next_in_line(operator, args)
     name = operator.name.lstrip("_")
     function = QUANTIZED.get(name)
     if function is None:
@@ -62,14 +64,22 @@ def _ask(operator: Operator, args: tuple) -> Any:
     return function(*args)
 
 
-def _install_stubs() -> None:
-    """Have public functions check their arguments for quantized tensors."""
-    global _ask_next
+def _wear_stubs() -> None:
+    """Has public functions look for quantized tensors."""
+    global _next_in_line
     for home in ("views", "writes", "operators"):
         importlib.import_module(f"{__package__}.{home}")
-    _ask_next, Overriding.ask = Overriding.ask, _ask
-    kind = window_stubs.TensorKind("quantized", is_quantized_call)
-    window_stubs.install(kind, QUANTIZED, lambda function, name: not name.startswith("__"))
+    _next_in_line, Overriding.ask = Overriding.ask, _ask
+    kind, seen = window_stubs.Kind("quantized", is_quantized_call), set()
+    for name, handler in QUANTIZED.items():
+        for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
+            function = space.get(name)
+            if not isinstance(function, FunctionType) or id(function) in seen:
+                continue
+            seen.add(id(function))
+            wear = not name.startswith("__")
+            window_stubs.register(function, kind, handler, wear)
+    window_stubs.wear_registered()
 
 
-QuantizedCreated.first = _install_stubs
+QuantizedCreated.first = _wear_stubs

@@ -15,7 +15,7 @@ from ...tensor.dtypes import dtype
 from ...tensor.layout import layout, memory_format
 from ...tensor.symbolic_length import SymBool
 from ...tensor.tensor import Tensor
-from .custom_operators import Argument, Schema
+from .schema import Argument, Schema
 
 __all__ = ["find_overload", "matches", "schemas"]
 
@@ -40,7 +40,7 @@ def schemas(name: str) -> dict[str, Schema]:
     # Argument types keep no wildcard alias sets: Tensor(a -> *) becomes Tensor(a).
     parsed = [Schema("aten", re.sub(r"\((\w+)(!?) -> \*\)", r"(\1\2)", line))
               for line in _lines().get(name, ())]
-    return {schema.overload or "default": schema for schema in parsed}
+    return {schema.overload_name or "default": schema for schema in parsed}
 
 
 def find_overload(name: str, args: Any, kwargs: dict[str, Any], first: str = "") -> Schema | None:
@@ -53,7 +53,7 @@ def find_overload(name: str, args: Any, kwargs: dict[str, Any], first: str = "")
 
 def matches(schema: Schema, args: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether a call's values have the types of a schema's arguments."""
-    positional = [a for a in schema.arguments if not a.keyword]
+    positional = [a for a in schema.arguments if not a.kwarg_only]
     if len(args) > len(positional):
         return False
     values = dict(zip([a.name for a in positional], args, strict=False))

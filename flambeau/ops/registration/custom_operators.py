@@ -7,8 +7,7 @@ Calls run the CPU kernel; on meta tensors they run the fake kernel, which only c
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ...autograd.function import Function
@@ -19,116 +18,11 @@ from ...tensor.windows.batch import innermost_batch
 from ..core.autocast import AUTOCAST, STATE
 from ..interception import torch_dispatch
 from ..interception.batched_functions import by_own_rule
+from .schema import Schema
 
 # Keys whose kernels serve the CPU, the most specific first.
 CPU_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
 AUTOGRAD_KEYS = ("AutogradCPU", "Autograd")
-
-
-class Schema:
-    """A schema such as `foo(Tensor x, int k=2) -> Tensor`, parsed as far as calls need."""
-
-    def __init__(self, namespace: str, text: str) -> None:
-        if "->" not in text:
-            raise RuntimeError(f"expected arrow but found 'eof' here:\n{text}")
-        match = re.fullmatch(r"\s*(?:(\w+)::)?([\w.]*)\s*\((.*)\)\s*->\s*(.+?)\s*", text,
-                             re.DOTALL)
-        if match is None:
-            raise RuntimeError(f"schema not understood: {text!r}")
-        prefix, name, inner, self.returns = (str(part or "") for part in match.groups())
-        if prefix not in ("", namespace):
-            raise RuntimeError(
-                f"Explicitly provided namespace ({prefix}) in schema string does not match "
-                f"namespace of enclosing TORCH_LIBRARY block ({namespace}).  Move this definition "
-                "to the (unique) TORCH_LIBRARY block corresponding to this namespace (and consider "
-                "deleting the namespace from your schema string.)")
-        self.name, _, self.overload = name.partition(".")
-        self.text = f"{namespace}::{name}({inner}) -> {self.returns}"
-        parts = [part.strip() for part in _split(inner)]
-        starred = parts.index("*") if "*" in parts else len(parts)
-        self.arguments = [_argument(p, i > starred) for i, p in enumerate(parts) if p != "*"]
-
-    def __str__(self) -> str:
-        return self.text
-
-    __repr__ = __str__
-
-    def bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """Return (positional, keyword-only) arguments with defaults filled in.
-
-        Raises RuntimeError if they do not fit the schema.
-        """
-        name = self.text.partition("(")[0]
-        first = [a for a in self.arguments if not a.keyword]
-        if len(args) > len(first):
-            raise self._error(f"{name}() expected at most {len(first)} argument(s) but received "
-                              f"{len(args)} argument(s)")
-        bound = dict(zip([a.name for a in first], args, strict=False))
-        for key in kwargs:
-            if key in bound or key not in {a.name for a in self.arguments}:
-                raise self._error(f"Unknown keyword argument '{key}' for operator '{name}'")
-        bound.update(kwargs)
-        for argument in self.arguments:
-            if argument.name not in bound:
-                if argument.required:
-                    raise self._error(f"{name}() is missing value for argument '{argument.name}'")
-                bound[argument.name] = argument.default
-            self._check(argument, bound[argument.name], name)
-        return (tuple(bound[a.name] for a in first),
-                {a.name: bound[a.name] for a in self.arguments if a.keyword})
-
-    def _check(self, argument: Argument, value: Any, name: str) -> None:
-        if argument.kind == "Tensor" and not isinstance(value, Tensor):
-            raise self._error(
-                f"{name}() Expected a value of type 'Tensor' for argument '{argument.name}' but "
-                f"instead found type '{type(value).__name__}'"
-            )
-
-    def _error(self, text: str) -> RuntimeError:
-        return RuntimeError(f"{text}. Declaration: {self.text}")
-
-
-class Argument:
-    """A parameter of a schema."""
-
-    def __init__(self, kind: str, name: str, default: Any, required: bool, keyword: bool) -> None:
-        self.kind, self.name, self.default = re.sub(r"\(\w*!?\)", "", kind), name, default
-        self.is_written, self.is_alias = "!" in kind, "(" in kind
-        self.required, self.keyword = required, keyword
-
-
-_CONSTANTS = {"None": None, "True": True, "False": False}
-
-
-def _argument(text: str, keyword: bool) -> Argument:
-    declared, equals, default = text.partition("=")
-    kind, _, name = declared.strip().rpartition(" ")
-    return Argument(kind, name, _value(default.strip()) if equals else None, not equals, keyword)
-
-
-def _value(text: str) -> Any:
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if text[:1] in "\"'":
-        return text[1:-1]
-    if text.startswith("["):
-        return [_value(part.strip()) for part in _split(text[1:-1])]
-    try:
-        return int(text)
-    except ValueError:
-        return float(text) if re.fullmatch(r"[-+.\deE]+", text) else text
-
-
-def _split(text: str) -> Iterator[str]:
-    """Split at commas outside brackets."""
-    depth = start = 0
-    for i, c in enumerate(text):
-        depth += (c in "([") - (c in ")]")
-        if c == "," and not depth:
-            yield text[start:i]
-            start = i + 1
-    if text[start:].strip():
-        yield text[start:]
 
 
 class CustomOperator:
@@ -136,8 +30,8 @@ class CustomOperator:
 
     def __init__(self, namespace: str, schema: Schema) -> None:
         self.namespace, self._schema = namespace, schema
-        self._opname, self._overloadname = schema.name, schema.overload or "default"
-        self.__name__ = f"{schema.name}.{self._overloadname}"
+        self._opname, self._overloadname = schema.opname, schema.overload_name or "default"
+        self.__name__ = f"{schema.opname}.{self._overloadname}"
         self.__module__ = f"torch._ops.{namespace}"
         self.kernels: dict[str, Callable] = {}
         self.fake: Callable | None = None
@@ -149,7 +43,7 @@ class CustomOperator:
 
     def name(self) -> str:
         """Return `namespace::name`, with `.overload` if it has one."""
-        rest = f".{self._schema.overload}" if self._schema.overload else ""
+        rest = f".{self._schema.overload_name}" if self._schema.overload_name else ""
         return f"{self.namespace}::{self._opname}{rest}"
 
     def __repr__(self) -> str:

@@ -14,8 +14,7 @@ from ...tensor.tensor import Tensor
 from ..core.errors import explaining
 from ..core.operator import publish
 from .strided import as_strided
-from .expand import squeeze, unsqueeze
-from .transpose import t, transpose
+from .view import squeeze, t, transpose, unsqueeze
 
 
 def _turn(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> None:

@@ -1,15 +1,14 @@
 """The package `functorch`, which PyTorch installs beside torch: older names of torch.func."""
 
-from ..fx.experimental.proxy_tensor import make_fx
-from ..tensor.absent import lacking
-from ..version import __version__
-from .deprecated import (
+from ...fx.experimental.proxy_tensor import make_fx
+from ...tensor.absent import lacking
+from ...version import __version__
+from ..deprecated import (
     combine_state_for_ensemble, functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp,
     make_functional, make_functional_with_buffers, vjp, vmap,
 )
-from .make_functional import FunctionalModule, FunctionalModuleWithBuffers
+from ..make_functional import FunctionalModule, FunctionalModuleWithBuffers
 
-__path__: list[str] = []  # a package in PyTorch
 __getattr__ = lacking("functorch")
 __all__ = [
     "FunctionalModule", "FunctionalModuleWithBuffers", "__version__",

@@ -1,0 +1,306 @@
+"""Schemas of operators: PyTorch's `torch._C.FunctionSchema`, its arguments and their types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from ...tensor.devices import device
+from ...tensor.dtypes import dtype
+from ...tensor.layout import layout, memory_format
+from ...tensor.tensor import Tensor
+
+__all__ = ["Argument", "InferredType", "Schema", "ScriptType", "infer_type"]
+
+
+class Schema:
+    """A schema such as `aten::foo.out(Tensor x, int k=2) -> Tensor`: torch._C.FunctionSchema."""
+
+    def __init__(self, namespace: str, text: str) -> None:
+        if "->" not in text:
+            raise RuntimeError(f"expected arrow but found 'eof' here:\n{text}")
+        match = re.fullmatch(r"\s*(?:(\w+)::)?([\w.]*)\s*\((.*)\)\s*->\s*(.+?)\s*", text,
+                             re.DOTALL)
+        if match is None:
+            raise RuntimeError(f"schema not understood: {text!r}")
+        prefix, name, inner, self.return_text = (str(part or "") for part in match.groups())
+        if prefix not in ("", namespace):
+            raise RuntimeError(
+                f"Explicitly provided namespace ({prefix}) in schema string does not match "
+                f"namespace of enclosing TORCH_LIBRARY block ({namespace}).  Move this definition "
+                "to the (unique) TORCH_LIBRARY block corresponding to this namespace (and consider "
+                "deleting the namespace from your schema string.)")
+        self.opname, _, self.overload_name = name.partition(".")
+        space = f"{namespace}::" if namespace else ""
+        self.name = space + self.opname
+        self.text = f"{space}{name}({inner}) -> {self.return_text}"
+        parts = [part.strip() for part in _split(inner)]
+        starred = parts.index("*") if "*" in parts else len(parts)
+        self.arguments = [_argument(p, i > starred) for i, p in enumerate(parts) if p != "*"]
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @cached_property
+    def returns(self) -> list[Argument]:
+        """The results, whose names are often empty."""
+        inner = self.return_text
+        if inner.startswith("(") and inner.endswith(")"):
+            inner = inner[1:-1]
+        return [_result(part.strip()) for part in _split(inner)]
+
+    @property
+    def is_mutable(self) -> bool:
+        """Whether calls write into an argument."""
+        return any(a.is_written for a in self.arguments)
+
+    def bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """Return (positional, keyword-only) arguments with defaults filled in.
+
+        Raises RuntimeError if they do not fit the schema.
+        """
+        name = self.text.partition("(")[0]
+        first = [a for a in self.arguments if not a.kwarg_only]
+        if len(args) > len(first):
+            raise self._error(f"{name}() expected at most {len(first)} argument(s) but received "
+                              f"{len(args)} argument(s)")
+        bound = dict(zip([a.name for a in first], args, strict=False))
+        for key in kwargs:
+            if key in bound or key not in {a.name for a in self.arguments}:
+                raise self._error(f"Unknown keyword argument '{key}' for operator '{name}'")
+        bound.update(kwargs)
+        for argument in self.arguments:
+            if argument.name not in bound:
+                if argument.required:
+                    raise self._error(f"{name}() is missing value for argument '{argument.name}'")
+                bound[argument.name] = argument.default_value
+            self._check(argument, bound[argument.name], name)
+        return (tuple(bound[a.name] for a in first),
+                {a.name: bound[a.name] for a in self.arguments if a.kwarg_only})
+
+    def _check(self, argument: Argument, value: Any, name: str) -> None:
+        if argument.kind == "Tensor" and not isinstance(value, Tensor):
+            raise self._error(
+                f"{name}() Expected a value of type 'Tensor' for argument '{argument.name}' but "
+                f"instead found type '{type(value).__name__}'"
+            )
+
+    def _error(self, text: str) -> RuntimeError:
+        return RuntimeError(f"{text}. Declaration: {self.text}")
+
+
+class AliasInfo:
+    """Which memory an argument or result shares, and whether a call writes to it."""
+
+    def __init__(self, names: str, is_write: bool) -> None:
+        self.is_write = is_write
+        self.before_set = self.after_set = {n for n in names.split("|") if n}
+
+    def __repr__(self) -> str:
+        return f"AliasInfo(is_write={self.is_write}, before_set={self.before_set})"
+
+
+class Argument:
+    """A parameter or result of a schema.
+
+    `kind` is its type as the schema writes it, without aliases: `Tensor?`, `int[2]`.
+    """
+
+    def __init__(self, kind: str, name: str, default: Any, required: bool, keyword: bool) -> None:
+        self.kind, self.name, self.default_value = re.sub(r"\([\w|]*!?\)", "", kind), name, default
+        alias = re.search(r"\(([\w|]*)(!?)\)", kind)
+        self.alias_info = None if alias is None else AliasInfo(alias[1], bool(alias[2]))
+        self.required, self.kwarg_only = required, keyword
+        if self.N and default.__class__ in (int, bool):
+            self.default_value = [default] * self.N
+
+    def __repr__(self) -> str:
+        return f"Argument(name={self.name!r}, type={self.type})"
+
+    def has_default_value(self) -> bool:
+        """Return whether calls may omit it."""
+        return not self.required
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a call writes to it."""
+        return self.alias_info is not None and self.alias_info.is_write
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it is where results are written."""
+        return self.kwarg_only and self.is_written
+
+    @cached_property
+    def type(self) -> ScriptType:
+        """Its type in TorchScript, where dtypes and symbolic sizes are ints."""
+        return ScriptType.of(self.kind, _SCRIPT_ATOMS)
+
+    @cached_property
+    def real_type(self) -> ScriptType:
+        """Its type as declared."""
+        return ScriptType.of(self.kind, {"Scalar": "number", "SymInt": "int"})
+
+    @property
+    def N(self) -> int | None:
+        """The length of a list for which a single number may stand, or None."""
+        size = re.search(r"\[(\d+)\]", self.kind)
+        return int(size[1]) if size else None
+
+
+class ScriptType:
+    """A type of TorchScript, known by how annotations write it, such as `Optional[List[int]]`."""
+
+    def __init__(self, annotation: str) -> None:
+        self.annotation_str = annotation
+
+    @staticmethod
+    def of(kind: str, atoms: dict[str, str]) -> ScriptType:
+        """Return the type that a schema writes as `kind`, with some names replaced by others."""
+        if kind.endswith("?"):
+            return ScriptType(f"Optional[{ScriptType.of(kind[:-1], atoms)!r}]")
+        if sequence := re.fullmatch(r"(.+)\[\d*\]", kind):
+            return ScriptType(f"List[{ScriptType.of(sequence[1], atoms)!r}]")
+        return ScriptType(atoms.get(kind, kind))
+
+    def __repr__(self) -> str:
+        return self.annotation_str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScriptType) and self.annotation_str == other.annotation_str
+
+    def __hash__(self) -> int:
+        return hash(self.annotation_str)
+
+    def kind(self) -> str:
+        """Return the name of its class in PyTorch, such as `OptionalType`."""
+        outer = self.annotation_str.partition("[")[0]
+        return f"{_CLASSES.get(outer, outer)}Type"
+
+
+_SCRIPT_ATOMS = {
+    "Scalar": "number", "SymInt": "int", "SymBool": "bool", "ScalarType": "int", "Layout": "int",
+    "MemoryFormat": "int", "Dimname": "str",
+}
+_CLASSES = {"int": "Int", "float": "Float", "bool": "Bool", "str": "String", "complex": "Complex",
+            "number": "Number", "Device": "DeviceObj", "Stream": "StreamObj",
+            "NoneType": "None"}
+
+
+class InferredType:
+    """The result of `infer_type`: a type, or the reason why there is none."""
+
+    def __init__(self, type: ScriptType | None, reason: str = "") -> None:
+        self._type, self._reason = type, reason
+
+    def success(self) -> bool:
+        """Return whether there is a type."""
+        return self._type is not None
+
+    def type(self) -> ScriptType:
+        """Return the type. Raises RuntimeError if there is none."""
+        if self._type is None:
+            raise RuntimeError("Tried to get the type from an InferredType but the type is null.")
+        return self._type
+
+    def reason(self) -> str:
+        """Return why there is no type."""
+        return self._reason
+
+
+_VALUES: tuple[tuple[Any, str], ...] = (
+    (Tensor, "Tensor"), (bool, "bool"), (int, "int"), (float, "float"), (complex, "complex"),
+    (str, "str"), (type(None), "NoneType"), ((dtype, layout, memory_format), "int"),
+    (device, "Device"),
+)
+
+
+def infer_type(value: Any) -> InferredType:
+    """Return the TorchScript type of a value: torch._C._jit_try_infer_type.
+
+    >>> torch._C._jit_try_infer_type([1, 2]).type()
+    List[int]
+    """
+    for classes, name in _VALUES:
+        if isinstance(value, classes):
+            return InferredType(ScriptType(name))
+    if isinstance(value, tuple):
+        parts = [infer_type(v) for v in value]
+        failed = next((p for p in parts if not p.success()), None)
+        inner = ", ".join(repr(p.type()) for p in parts if p.success()) or "()"
+        return failed or InferredType(ScriptType(f"Tuple[{inner}]"))
+    if isinstance(value, (list, dict)):
+        return _infer_container(value)
+    return InferredType(None, "Only tensors and (possibly nested) tuples of tensors, lists, or "
+                              f"dicts are supported as inputs or outputs of traced functions, but "
+                              f"instead got value of type {type(value).__name__}.")
+
+
+def _infer_container(value: list | dict) -> InferredType:
+    what = "List" if isinstance(value, list) else "Dictionary"
+    if not value:
+        return InferredType(None, f"{what} trace inputs must have elements"
+                            if what == "List" else "Dictionary inputs must have entries")
+    columns = [value] if isinstance(value, list) else [list(value), list(value.values())]
+    parts = []
+    for column in columns:
+        inferred = [infer_type(v) for v in column]
+        if failed := next((p for p in inferred if not p.success()), None):
+            return failed
+        kinds = {p.type() for p in inferred}
+        if len(kinds) > 1:
+            return InferredType(None, f"{what} inputs to traced functions must have consistent "
+                                      "element type")
+        parts.append(repr(kinds.pop()))
+    return InferredType(ScriptType(f"{'List' if what == 'List' else 'Dict'}[{', '.join(parts)}]"))
+
+
+# ------------------------------------------------------------------------------- parsing
+
+_CONSTANTS = {"None": None, "True": True, "False": False}
+
+
+def _argument(text: str, keyword: bool) -> Argument:
+    declared, equals, default = text.partition("=")
+    kind, _, name = declared.strip().rpartition(" ")
+    return Argument(kind, name, _value(default.strip()) if equals else None, not equals, keyword)
+
+
+def _result(text: str) -> Argument:
+    kind, _, name = text.partition(" ")
+    return Argument(kind, name, None, True, False)
+
+
+def _value(text: str) -> Any:
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if text[:1] in "\"'":
+        return text[1:-1]
+    if text.startswith("["):
+        return [_value(part.strip()) for part in _split(text[1:-1])]
+    try:
+        return int(text)
+    except ValueError:
+        return float(text) if re.fullmatch(r"[-+.\deE]+", text) else text
+
+
+def _split(text: str) -> Iterator[str]:
+    """Split at commas outside brackets."""
+    depth = start = 0
+    for i, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == "," and not depth:
+            yield text[start:i]
+            start = i + 1
+    if text[start:].strip():
+        yield text[start:]
