@@ -409,3 +409,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         "quantize_per_tensor", "quantize_per_channel")},
     **WINDOWS,
 }
+# What `a & b` and the like are recorded as.
+FUNCTIONS |= {f"__{name}__": PUBLIC["torch"][function] for name, function in {
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift"}.items()}

@@ -1,6 +1,7 @@
 """Read PyTorch's `.pt2` files: run the graph once and record it as a flambeau graph.
 
-The graph may only call aten operators and arithmetic on sizes. No code from the file runs.
+The graph may only call aten operators, control flow and arithmetic on sizes. No code from the file
+runs.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from ...serialization.archive import ArchiveReader
 from ...tensor.devices import device
 from ...tensor.dtypes import all_dtypes
 from ...utils import _pytree as pytree
-from ..aten_functions import aten_function
+from ..aten_functions import FUNCTIONS, aten_function
 from ..dynamic_shapes import Dim
 from ..exported_program import ExportedProgram
 from ..trace import export
+from .control_flow import OPERATORS
 
 __all__ = ["DTYPES", "load", "read_tensors"]
 
@@ -35,6 +37,7 @@ _MEMORY_FORMATS = {1: 0, 2: 2, 3: 3, 4: 1}  # -> c10::MemoryFormat
 _PYTHON = {f"_operator.{name}": getattr(operator, name) for name in (
     "add", "sub", "mul", "floordiv", "mod", "truediv", "neg", "pow", "eq", "ne", "lt", "le", "gt",
     "ge", "getitem")}
+_HIGHER_ORDER = "torch.ops.higher_order."
 # Assertions, skipped here: they compute nothing.
 _CHECKS = frozenset(("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range",
                      "sym_constrain_range_for_size", "_assert_async"))
@@ -222,6 +225,8 @@ def _compute(node: dict[str, Any], values: dict[str, Any]) -> None:
             args.append(value)
     result = _function(target)(*args, **kwargs)
     outputs = node["outputs"]
+    if len(outputs) == 1 and target.startswith(_HIGHER_ORDER):
+        result = result if "as_tensors" in outputs[0] else result[0]
     if len(outputs) == 1:
         _bind(outputs[0], result, values)
     else:
@@ -245,11 +250,32 @@ def _function(target: str) -> Callable[..., Any]:
         return _PYTHON[target]
     parts = target.split(".")
     result = None
-    if len(parts) == 5 and parts[:3] == ["torch", "ops", "aten"] and not parts[3].startswith("__"):
+    if target.startswith(_HIGHER_ORDER):
+        result = OPERATORS.get(target.removeprefix(_HIGHER_ORDER))
+    if len(parts) == 5 and parts[:3] == ["torch", "ops", "aten"] \
+            and (not parts[3].startswith("__") or parts[3] in FUNCTIONS):
         result = aten_function(parts[3])
     if result is None:
         raise NotImplementedError(f"torch.export.load: the operator {target}")
     return result
+
+
+def _subgraph(graph: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
+    """Return a graph that is an argument as a function."""
+    names = [_name_of(argument) for argument in graph["inputs"]]
+
+    def run(*args: Any) -> tuple[Any, ...]:
+        values = dict(zip(names, args, strict=True))
+        for node in graph["nodes"]:
+            _compute(node, values)
+        return tuple([_argument(argument, values) for argument in graph["outputs"]])
+
+    return run
+
+
+def _name_of(argument: dict[str, Any]) -> str:
+    (content,) = argument.values()
+    return str(content.get("name") or content["as_name"])
 
 
 _PLAIN = frozenset(("as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools",
@@ -278,6 +304,8 @@ def _argument(argument: dict[str, Any], values: dict[str, Any]) -> Any:
         return device(content["type"])
     if kind == "as_layout":
         return 0
+    if kind == "as_graph":
+        return _subgraph(content["graph"])
     if kind == "as_complex":
         return complex(content["real"], content["imag"])
     raise NotImplementedError(f"torch.export.load: an argument of kind {kind}")

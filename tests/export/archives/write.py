@@ -8,6 +8,9 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch._higher_order_ops.map import map as map_slices
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
 
@@ -43,10 +46,28 @@ class Encoder(nn.Module):
         return {"y": self.layers(x)}
 
 
+class Loops(nn.Module):
+    """All control flow: the branch and the number of rounds depend on the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        a, b = torch.cond(x.sum() > 0, lambda x: (self.linear(x).sin(), x + 1),
+                          lambda x: (x.cos(), x - 1), (x,))
+        rounds, c = while_loop(lambda i, c: (i < 5) & (c.abs().sum() < 100),
+                               lambda i, c: (i + 1, c * 2), (torch.zeros((), dtype=torch.int64), b))
+        d = map_slices(lambda row, shift: row.sin() + shift, c, self.linear.bias)
+        last, e = scan(lambda total, row: (total + row, (total * row).clone()), torch.zeros(3), d)
+        return {"y": torch.cat([a, e, (last * rounds)[None]])}
+
+
 CASES = {
     "small": (Small().eval(), torch.randn(2, 1, 5, 5), True),
     "small_training": (Small(), torch.randn(2, 1, 5, 5), False),
     "recurrent": (Recurrent(), torch.randint(0, 5, (2, 3)), False),
+    "loops": (Loops(), torch.randn(4, 3), False),
     "encoder": (Encoder().eval(), torch.randn(2, 3, 8), True),
 }
 
