@@ -160,13 +160,13 @@ def test_what_programs_take_from_the_extension():
 
 
 def test_annotations_of_what_is_lacking():
-    lacking = torch.distributed.fsdp.FSDPModule
+    lacking = torch.distributed.pipelining.PipelineStage
     assert (lacking | None) == (None | lacking)
-    from flambeau.distributed.fsdp import FullyShardedDataParallel
+    from flambeau.distributed.pipelining import PipelineStage
 
-    assert not isinstance(torch.nn.Linear(1, 1), FullyShardedDataParallel)
-    with pytest.raises(NotImplementedError, match=r"torch.distributed.fsdp.Fully"):
-        FullyShardedDataParallel()
+    assert not isinstance(torch.nn.Linear(1, 1), PipelineStage)
+    with pytest.raises(NotImplementedError, match=r"torch.distributed.pipelining.Pipe"):
+        PipelineStage()
 
 
 def test_backends_remember_their_settings():

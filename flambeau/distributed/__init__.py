@@ -1,6 +1,6 @@
 """torch.distributed: communication between processes over Gloo or MPI.
 
-Remote calls and sharded models (FSDP, DTensor, pipelining) are not implemented.
+Remote calls, DTensor and pipelining are not implemented.
 """
 
 import os

@@ -19,9 +19,9 @@ _MODULES = (
     "algorithms.ddp_comm_hooks.post_localSGD_hook algorithms.model_averaging "
     "algorithms.model_averaging.averagers checkpoint.default_planner "
     "checkpoint._consolidate_hf_safetensors checkpoint.hf_storage checkpoint.optimizer "
-    "checkpoint.planner checkpoint.storage fsdp fsdp._common_utils fsdp._fully_shard "
-    "fsdp._runtime_utils fsdp.api fsdp.fully_sharded_data_parallel fsdp.sharded_grad_scaler "
-    "fsdp.wrap pipelining rpc tensor tensor._utils tensor.device_mesh tensor.experimental "
+    "checkpoint.planner checkpoint.storage fsdp._common_utils fsdp._fully_shard "
+    "fsdp._runtime_utils fsdp.sharded_grad_scaler "
+    "pipelining rpc tensor tensor._utils tensor.device_mesh tensor.experimental "
     "tensor.parallel tensor.placement_types utils"
 ).split()
 

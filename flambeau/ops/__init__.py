@@ -24,8 +24,8 @@ FAMILIES = {
     "special": "bessel entropy error_function gamma polynomials quantile_gradient",
     "reduction": "extremes hashing reduce scan sort statistics unique variance vector_norms",
     "view": (
-        "join padding sections shuffle slices strided triangles unravel view view_copy "
-        "view_inplace"
+        "expand join padding reshape sections shuffle slices strided transpose triangles unravel "
+        "view_copy view_inplace"
     ),
     "indexing": (
         "batched_positions embedding embedding_bag gather index index_put index_select mask "

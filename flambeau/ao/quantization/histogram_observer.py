@@ -86,7 +86,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """The scale and the zero point of the range that loses least."""
-        if not self._seen():
+        if not self._has_range():
             return ops.tensor([1.0]), ops.tensor([0])
         seen = self.min_val, self.max_val
         try:

@@ -69,12 +69,13 @@ class ObserverBase(Module):
         raise NotImplementedError
 
 
-def _integer_range(dtype: Any, reduce_range: bool, least: Any, most: Any) -> tuple[int, int]:
-    if least is not None and most is not None:
-        assert least <= 0 <= most, "Used-specified quantization range must include 0."
-        assert least < most, ("qmin must be strictly less than qmax for user-specified "
-                              "quantization range.")
-        return (least // 2, most // 2) if reduce_range else (least, most)
+def _integer_range(dtype: Any, reduce_range: bool, low: Any, high: Any) -> tuple[int, int]:
+    """Return the least and the greatest integer: the user's, or else the dtype's."""
+    if low is not None and high is not None:
+        assert low <= 0 <= high, "Used-specified quantization range must include 0."
+        assert low < high, ("qmin must be strictly less than qmax for user-specified "
+                            "quantization range.")
+        return (low // 2, high // 2) if reduce_range else (low, high)
     if dtype in (qint8, int8):
         return (-64, 63) if reduce_range else (-128, 127)
     if dtype in (quint8, uint8):
@@ -117,7 +118,8 @@ class UniformQuantizationObserverBase(ObserverBase):
                 and self.dtype is quint8:
             raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
 
-    def _seen(self) -> bool:
+    def _has_range(self) -> bool:
+        """Whether a tensor was observed; warns if none was."""
         unseen = self.min_val.numel() == 0 or self.max_val.numel() == 0
         if unseen or (self.min_val.dim() == 0 and self.min_val.item() == float("inf")
                       and self.max_val.item() == float("-inf")):
@@ -130,18 +132,14 @@ class UniformQuantizationObserverBase(ObserverBase):
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """Return the scale and the zero point, of shape (1,) or (channels,)."""
-        if not self._seen():
+        if not self._has_range():
             return ops.tensor([1.0]), ops.tensor([0])
         low = self.min_val.clamp(max=0).reshape(-1)
         high = self.max_val.clamp(min=0).reshape(-1)
         steps = float(self.quant_max - self.quant_min)
         if self.qscheme in (per_tensor_symmetric, per_channel_symmetric):
             scale = ops.maximum(ops.maximum(-low, high) / (steps / 2), self.eps)
-            middle = 0
-            if self.dtype in (quint8, uint8):
-                middle = (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange \
-                    else 128
-            return scale, ops.full(scale.shape, middle)
+            return scale, ops.full(scale.shape, self._symmetric_zero_point())
         if self.qscheme is per_channel_affine_float_qparams:
             scale = (self.max_val - self.min_val) / steps
             scale = ops.where(scale > self.eps, scale, ops.ones_like(scale))
@@ -149,6 +147,11 @@ class UniformQuantizationObserverBase(ObserverBase):
         scale = ops.maximum((high - low) / steps, self.eps)
         zero = self.quant_min - ops.round(low / scale).int()
         return scale, zero.clamp(self.quant_min, self.quant_max)
+
+    def _symmetric_zero_point(self) -> int:
+        if self.dtype not in (quint8, uint8):
+            return 0
+        return (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
 
     def extra_repr(self) -> str:
         """Return the recorded range as text."""
@@ -176,12 +179,14 @@ class MinMaxObserver(UniformQuantizationObserverBase):
     def forward(self, x_orig: Tensor) -> Tensor:
         """Record a tensor's range and return the tensor."""
         if x_orig.numel():
-            self._look(*ops.aminmax(x_orig.detach().to(self.min_val.dtype)))
+            low, high = self._combine(*ops.aminmax(x_orig.detach().to(self.min_val.dtype)))
+            self.min_val.copy_(low)
+            self.max_val.copy_(high)
         return x_orig
 
-    def _look(self, low: Tensor, high: Tensor) -> None:
-        self.min_val.copy_(ops.minimum(low, self.min_val))
-        self.max_val.copy_(ops.maximum(high, self.max_val))
+    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the range to record, of the recorded one and a tensor's."""
+        return ops.minimum(low, self.min_val), ops.maximum(high, self.max_val)
 
     def reset_min_max_vals(self) -> None:
         """Reset the recorded range."""
@@ -200,13 +205,10 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
         super().__init__(*args, **kwargs)
         self.averaging_constant = averaging_constant
 
-    def _look(self, low: Tensor, high: Tensor) -> None:
+    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         if self.min_val.item() == float("inf") and self.max_val.item() == float("-inf"):
-            self.min_val.copy_(low)
-            self.max_val.copy_(high)
-        else:
-            self.min_val.add_(self.averaging_constant * (low - self.min_val))
-            self.max_val.add_(self.averaging_constant * (high - self.max_val))
+            return low, high
+        return _move_average(self, low, high)
 
 
 class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
@@ -240,18 +242,17 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         if x_orig.numel():
             x = x_orig.detach().to(self.min_val.dtype)
             rows = x.transpose(0, self.ch_axis).flatten(1) if x.dim() > 1 else x[:, None]
-            self._look(*ops.aminmax(rows, dim=1))
+            low, high = ops.aminmax(rows, dim=1)
+            if self.min_val.numel():
+                low, high = self._combine(low, high)
+            # In place, because replicas of a model share the buffers.
+            self.min_val.resize_(low.shape).copy_(low)
+            self.max_val.resize_(high.shape).copy_(high)
         return x_orig
 
-    def _look(self, low: Tensor, high: Tensor) -> None:
-        if self.min_val.numel():
-            low, high = ops.minimum(low, self.min_val), ops.maximum(high, self.max_val)
-        self._keep(low, high)
-
-    def _keep(self, low: Tensor, high: Tensor) -> None:
-        """Write the buffers in place, because replicas of a model share them."""
-        self.min_val.resize_(low.shape).copy_(low)
-        self.max_val.resize_(high.shape).copy_(high)
+    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the range to record, of the recorded one and a tensor's."""
+        return ops.minimum(low, self.min_val), ops.maximum(high, self.max_val)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
@@ -274,11 +275,15 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         super().__init__(*args, **kwargs)
         self.averaging_constant = averaging_constant
 
-    def _look(self, low: Tensor, high: Tensor) -> None:
-        if self.min_val.numel():
-            low = self.min_val + self.averaging_constant * (low - self.min_val)
-            high = self.max_val + self.averaging_constant * (high - self.max_val)
-        self._keep(low, high)
+    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        return _move_average(self, low, high)
+
+
+def _move_average(observer: Any, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the averages of an observer's range, moved toward a tensor's."""
+    weight = observer.averaging_constant
+    return (observer.min_val + weight * (low - observer.min_val),
+            observer.max_val + weight * (high - observer.max_val))
 
 
 class PlaceholderObserver(ObserverBase):

@@ -58,10 +58,10 @@ def live_tensors() -> list[Any]:
 
 
 def _select(kinds: set[type], objects: list[Any]) -> list[Any]:
-    """Select the tensors with state. Nested ones have none: the tensors that hold their values are
-    listed themselves."""
+    """Select the tensors with memory of their own. Nested ones have none, nor strides: the tensors
+    that hold their values are listed themselves."""
     return [o for o in objects if type(o) in kinds and hasattr(o, "_array")
-            and hasattr(o, "_requires_grad")]
+            and hasattr(o._array, "strides") and hasattr(o, "_requires_grad")]
 
 
 def _classes(base: type) -> set[type]:

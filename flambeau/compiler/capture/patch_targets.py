@@ -72,13 +72,37 @@ def swap_all(recorder: Recorder) -> None:
     for stubs in STUB_SETS:
         _swaps.append(stubs)
         stubs.suspend()
-    for function, record, _ in _functions(recorder):
-        swap = _swap(function, record)
-        swap.check = torch_function.check_for(function, recorder.problem) \
-            or _wrappers(function, recorder.problem) \
-            or _sparse(function, recorder.problem)
+    functions = _functions(recorder)
+    for function, record, _ in (*functions, *_unrecorded({id(entry[0]) for entry in functions})):
+        swap = _swap(function, torch_function.as_internal(function, record))
+        checks = (torch_function.check_for(function, recorder.problem),
+                  _wrappers(function, recorder.problem), _sparse(function, recorder.problem))
+        swap.check = _first_of([check for check in checks if check is not None])
         _swaps.append(swap)
         swap.start()
+
+
+def _unrecorded(recorded: set[int]) -> list[tuple[Any, Callable, Operator | None]]:
+    """Return the functions that only dispatch calls on tensors of some kind or overriding class:
+    the stubs that do so outside of captures are suspended."""
+    dispatching = {function for stubs in STUB_SETS if stubs.permanent for function in stubs.targets}
+    return [(function, _record_nothing, None) for function in dispatching | {*window_stubs.HANDLERS}
+            if id(function) not in recorded]
+
+
+def _first_of(checks: list[Callable]) -> Callable | None:
+    """Return a check that returns the first answer of several, or None if there are none."""
+    if len(checks) < 2:
+        return checks[0] if checks else None
+
+    def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+        for single in checks:
+            handler = single(args, kwargs)
+            if handler is not None:
+                return handler
+        return None
+
+    return check
 
 
 def _swap(function: Any, record: Callable) -> Swap:

@@ -18,7 +18,8 @@ from ..fusion.fusion_group import FusionGroup, element, reshape_chain, broadcast
 from ..fusion.placement import Allocation, Place
 from ..ir.graph import Node, Op
 from ..ir.strided_view import StridedView
-from .expressions import FIXED, At, ExpressionBuilder, along
+from .expressions import ExpressionBuilder
+from .index_maps import FIXED, Coordinate, along, nest, split
 
 
 def planned_threads() -> int:
@@ -60,19 +61,19 @@ class ContractionKernel:
         assert window is not None, self.node
         return place.memory, window
 
-    def load(self, operand: tuple[Allocation, StridedView], at: Sequence[At]) -> Load:
+    def load(self, operand: tuple[Allocation, StridedView], point: Sequence[Coordinate]) -> Load:
         """Load an operand's element."""
         memory, window = operand
-        self.values.enter(at)
+        self.values.enter(point)
         mask = self.values.mask(window)  # the padding of a convolution's image
-        return Load(self.values.buffer(memory), self.values.affine(window, at), mask=mask)
+        return Load(self.values.buffer(memory), self.values.affine(window, point), mask=mask)
 
-    def epilogue(self, total: Accumulator, at: Sequence[At]) -> list[Statement]:
+    def epilogue(self, total: Accumulator, point: Sequence[Coordinate]) -> list[Statement]:
         """Build the statements that use one element of the product: the epilogue and its stores."""
         values = self.values
         body: list[Statement] = []
         deferred: list[Statement] = []
-        values.enter(at)
+        values.enter(point)
         values.at_hand[id(self.node)] = total
         for node in self.group.nodes:
             chain = reshape_chain(element(node), self.group.shape)
@@ -95,7 +96,7 @@ class ContractionKernel:
         depth = a.shape[-1]
         m, n, k = Index("m"), Index("n"), Index("k")
         indices = [Index(f"batch{i}") for i in range(len(batch))]
-        outer: list[At] = [along(i) if e != 1 else FIXED
+        outer: list[Coordinate] = [along(i) if e != 1 else FIXED
                            for i, e in zip(indices, batch, strict=True)]
         left = self._broadcast_operand(a, (*batch, rows, depth))
         right = self._broadcast_operand(b, (*batch, depth, columns))
@@ -107,11 +108,8 @@ class ContractionKernel:
             (Axis(m, rows),), Axis(n, columns), (Axis(k, depth),), first, second, total, body,
             self.node.precision, shares=planned_threads(),
         )
-        nest: list[Statement] = [product]
-        for index, extent in zip(reversed(indices), reversed(batch), strict=True):
-            if extent != 1:
-                nest = [Loop(index, extent, nest, LoopKind.PARALLEL)]
-        return nest
+        loops = [(i, e) for i, e in zip(indices, batch, strict=True) if e != 1]
+        return nest([product], loops, LoopKind.PARALLEL)
 
     def _broadcast_operand(
         self, node: Node, shape: tuple[int, ...]
@@ -129,8 +127,8 @@ class ContractionKernel:
         n, h, c, k = Index("n"), Index("h"), Index("c"), Index("k")
         v, i, j, g = Index("w"), Index("kh"), Index("kw"), Index("g")
         (sh, sw), (dh, dw) = self.node.stride, self.node.dilation
-        feature: At = (0, ((g, features // groups), (k, 1))) if groups > 1 else along(k)
-        channel: At = (0, ((g, channels), (c, 1))) if groups > 1 else along(c)
+        feature: Coordinate = split(g, features // groups, k) if groups > 1 else along(k)
+        channel: Coordinate = split(g, channels, c) if groups > 1 else along(c)
         total = self._new_sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [along(n), down, right, channel])
@@ -157,11 +155,9 @@ class ContractionKernel:
         n, h, v, g, i, j = indices
         product = Applied(Operation.MUL, (a, b), self.node.type)
         fold: list[Statement] = [Update(total, product)]
-        window = Loop(i, kernel[0], [Loop(j, kernel[1], fold)])
-        inner = Loop(g, features, [Begin(total), window, *body], LoopKind.VECTORIZED)
-        loop: Statement = Loop(v, columns, [inner])
-        loop = Loop(h, rows, [loop], LoopKind.PARALLEL)
-        return [Loop(n, images, [loop], LoopKind.PARALLEL)]
+        window = nest(fold, [(i, kernel[0]), (j, kernel[1])])
+        inner = Loop(g, features, [Begin(total), *window, *body], LoopKind.VECTORIZED)
+        return nest([Loop(v, columns, [inner])], [(n, images), (h, rows)], LoopKind.PARALLEL)
 
     def _conv_weight(self) -> list[Statement]:
         x, y = (self.operand(operand) for operand in self.node.inputs)
@@ -171,12 +167,12 @@ class ContractionKernel:
         n, h, c, k = Index("n"), Index("h"), Index("c"), Index("k")
         v, i, j, g = Index("w"), Index("kh"), Index("kw"), Index("g")
         (sh, sw), (dh, dw) = self.node.stride, self.node.dilation
-        feature: At = (0, ((g, features // groups), (k, 1))) if groups > 1 else along(k)
-        channel: At = (0, ((g, channels), (c, 1))) if groups > 1 else along(c)
+        feature: Coordinate = split(g, features // groups, k) if groups > 1 else along(k)
+        channel: Coordinate = split(g, channels, c) if groups > 1 else along(c)
         image = along(n)
         if parts > 1:  # loop over parts, as over groups
-            image, images = (0, ((g, images // parts), (n, 1))), images // parts
-        result: At = (0, ((g, features // groups), (k, 1))) if groups * parts > 1 else feature
+            image, images = split(g, images // parts, n), images // parts
+        result: Coordinate = split(g, features // groups, k) if groups * parts > 1 else feature
         total = self._new_sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [image, down, right, channel])

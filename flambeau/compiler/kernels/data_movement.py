@@ -12,13 +12,15 @@ from ...native.loop_ir.ir import (
     Accumulator, Apply, Begin, Constant, Expression, Index, Kernel, LoopKind, Loop, Scalar,
     Statement, Store, Type, Update,
 )
+from ...native.target.graph_costs import COLUMN_BLOCK_SIZES
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion import Fusion
 from ..fusion.fusion_group import reshape_chain, row_shapes
 from ..fusion.placement import Allocation, Place
 from ..ir.graph import Node, Op
 from ..ir.strided_view import StridedView
-from .expressions import FIXED, At, ExpressionBuilder, along
+from .expressions import ExpressionBuilder
+from .index_maps import FIXED, Coordinate, along, nest, split
 
 KernelWithMemory = tuple[Kernel, list[Allocation]]
 
@@ -32,33 +34,22 @@ def copy_kernel(source: Place, target: Place) -> KernelWithMemory:
     """Build a kernel that copies one place to another of the same shape."""
     values = ExpressionBuilder(lambda node: None)
 
-    def body(at: Sequence[At]) -> list[Statement]:
-        values.enter(at)
+    def body(point: Sequence[Coordinate]) -> list[Statement]:
+        values.enter(point)
         return [values.store(target, values.load(source, ()))]
 
     return _finish_kernel("copy", values, _loop_over(target.window.shape, body))
 
 
 def _loop_over(
-    shape: Sequence[int], body: Callable[[Sequence[At]], list[Statement]]
+    shape: Sequence[int], body: Callable[[Sequence[Coordinate]], list[Statement]]
 ) -> list[Statement]:
     """Loop over a shape, vectorized along its last axis."""
-    wide = [i for i, n in enumerate(shape) if n != 1]
-    at: list[At] = [FIXED] * len(shape)
-    indices = {i: Index(f"i{i}") for i in wide}
-    for i in wide:
-        at[i] = along(indices[i])
-    nest = body(at)
-    for i in reversed(wide):
-        nest = [
-            Loop(
-                indices[i],
-                shape[i],
-                nest,
-                LoopKind.VECTORIZED if i == wide[-1] else LoopKind.PARALLEL,
-            )
-        ]
-    return nest
+    loops = [(Index(f"i{i}"), n) for i, n in enumerate(shape)]
+    result = body([along(index) if n != 1 else FIXED for index, n in loops])
+    loops = [(index, n) for index, n in loops if n != 1]
+    result = nest(result, loops[-1:], LoopKind.VECTORIZED)
+    return nest(result, loops[:-1], LoopKind.PARALLEL)
 
 
 def _finish_kernel(name: str, values: ExpressionBuilder, body: list[Statement]) -> KernelWithMemory:
@@ -95,8 +86,8 @@ def _concat(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kernel
 def _store(node: Node, target: Place, fusion: Fusion, layout: BufferAssignment) -> KernelWithMemory:
     values = _builder_for(fusion, layout)
 
-    def body(at: Sequence[At]) -> list[Statement]:
-        values.enter(at)
+    def body(point: Sequence[Coordinate]) -> list[Statement]:
+        values.enter(point)
         return [values.store(target, values.value(node))]
 
     return _finish_kernel("copy", values, _loop_over(node.shape, body))
@@ -119,35 +110,36 @@ def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWi
     total = Accumulator(node.fold, node.type)
     rest = tuple(1 if i == axis else n for i, n in enumerate(shape))
 
-    def body(at: Sequence[At]) -> list[Statement]:
-        inside = [along(step) if i == axis else item for i, item in enumerate(at)]
+    def body(point: Sequence[Coordinate]) -> list[Statement]:
+        inside = [along(step) if i == axis else item for i, item in enumerate(point)]
         values.enter(inside)
         value = values.value(node.inputs[0])
         stores = [values.store(place, total) for place in layout.targets(node)]
         return [Begin(total), Loop(step, shape[axis], [Update(total, value), *stores])]
 
-    nest = _loop_over(rest, body)
+    loops = _loop_over(rest, body)
     if axis == len(shape) - 1:  # scanning rows: one running value per row
-        nest = _make_parallel(nest)
-    return [_finish_kernel("scan", values, nest)]
+        loops = _make_parallel(loops)
+    return [_finish_kernel("scan", values, loops)]
 
 
-def _make_parallel(nest: list[Statement]) -> list[Statement]:
-    for statement in nest:
+def _make_parallel(body: list[Statement]) -> list[Statement]:
+    """Share a vectorized loop, possibly inside parallel ones, among threads instead."""
+    for statement in body:
         if isinstance(statement, Loop) and statement.kind is LoopKind.VECTORIZED:
             statement.kind = LoopKind.PARALLEL
         elif isinstance(statement, Loop) and statement.kind is LoopKind.PARALLEL:
             _make_parallel(statement.body)
-    return nest
+    return body
 
 
 def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
     """Clear the result, then add each row of values to the row that its index names."""
     width = prod(node.shape[1:])
-    block = next((b for b in (64, 32, 16) if width % b == 0), width)
+    block = next((b for b in COLUMN_BLOCK_SIZES if width % b == 0), width)
     values = _builder_for(fusion, layout)
     chunk, lane, row, i = Index("chunk"), Index("lane"), Index("row"), Index("i")
-    column: At = (0, ((chunk, block), (lane, 1)))
+    column: Coordinate = split(chunk, block, lane)
     body: list[Statement] = []
     for target in layout.targets(node):
         flat = target.window.reshaped((node.shape[0], width))
@@ -164,19 +156,20 @@ def _scatter_loop(
     node: Node, values: ExpressionBuilder, flat: StridedView,
     indices: tuple[Index, Index, Index], block: int, target: Place,
 ) -> Loop:
+    """Add row i of the values to the row that index[i] names, for all i."""
     index, rows = node.inputs
     i, chunk, lane = indices
     by_number, by_row = row_shapes(node)
     count = prod(by_number)
-    column: At = (0, ((chunk, block), (lane, 1)))
+    column: Coordinate = split(chunk, block, lane)
     values.enter([along(i)])
     where: Expression = values.value(index, reshape_chain(index, by_number))
     if where.type is not Type.I64:
         where = Apply(Scalar.CAST, (where,), Type.I64)
     values.enter([along(i), column])
     value = values.value(rows, reshape_chain(rows, by_row))
-    at = values.affine(flat, [FIXED, column])
-    add = Store(values.buffer(target.memory), at, value, ((where, flat.strides[0]),), add=True)
+    point = values.affine(flat, [FIXED, column])
+    add = Store(values.buffer(target.memory), point, value, ((where, flat.strides[0]),), add=True)
     return Loop(i, count, [Loop(lane, block, [add], LoopKind.VECTORIZED)])
 
 

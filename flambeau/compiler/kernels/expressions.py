@@ -14,17 +14,7 @@ from ..fusion.fusion_group import (
 from ..fusion.placement import Home, Allocation, Place
 from ..ir.graph import Node, Op, Shape
 from ..ir.strided_view import StridedView, contiguous_view
-from .index_maps import coordinates
-
-At = tuple[int, tuple[tuple[Index, int], ...]]  # a position along an axis: base + sum(index * step)
-
-
-def along(index: Index, step: int = 1, base: int = 0) -> At:
-    """The position along an axis that one index iterates over."""
-    return base, ((index, step),)
-
-
-FIXED: At = (0, ())  # an axis of extent 1
+from .index_maps import Coordinate, source_coordinates
 
 
 class ExpressionBuilder:
@@ -36,12 +26,12 @@ class ExpressionBuilder:
         self.memories: list[Allocation] = []
         self.at_hand: dict[int, Expression] = {}  # values that need no load, by node
         self.own: set[int] = set()  # nodes of this kernel that were stored and may be read back
-        self.at: Sequence[At] = ()
+        self.point: Sequence[Coordinate] = ()
         self._known: dict[tuple[int, tuple[int, ...]], Expression] = {}
 
-    def enter(self, at: Sequence[At]) -> None:
+    def enter(self, point: Sequence[Coordinate]) -> None:
         """Build the following values at this point."""
-        self.at = at
+        self.point = point
         self._known = {}
 
     def buffer(self, memory: Allocation) -> Buffer:
@@ -52,12 +42,12 @@ class ExpressionBuilder:
             self.memories.append(memory)
         return known
 
-    def affine(self, window: StridedView, at: Sequence[At] | None = None) -> Affine:
+    def affine(self, window: StridedView, point: Sequence[Coordinate] | None = None) -> Affine:
         """The memory position of a point, through a view of the domain's shape."""
         base = window.offset
         terms: dict[int, list] = {}
         for stride, (start, steps) in zip(
-            window.strides, self.at if at is None else at, strict=True
+            window.strides, self.point if point is None else point, strict=True
         ):
             base += stride * start
             for index, step in steps:
@@ -80,7 +70,7 @@ class ExpressionBuilder:
         if window.valid is None:
             return None
         for (low, high), n, (base, steps) in zip(
-            window.valid, window.shape, self.at, strict=True
+            window.valid, window.shape, self.point, strict=True
         ):
             position = self._index_value(base, steps)
             if low > 0:
@@ -145,7 +135,7 @@ class ExpressionBuilder:
         strides = tuple(1 if i == node.axis else 0 for i in range(len(node.shape)))
         window = view_through(StridedView(node.shape, strides), chain)
         if window is None:
-            result, inside = coordinates(self.at, chain)
+            result, inside = source_coordinates(self.point, chain)
             if inside is None:
                 return result[node.axis]
             return Apply(Scalar.WHERE, (inside, result[node.axis], Constant(Type.I64, 0)), Type.I64)

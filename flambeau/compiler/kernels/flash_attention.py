@@ -27,7 +27,8 @@ from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion_group import FusionGroup
 from ..fusion.placement import Allocation, Place
 from ..ir.graph import Node, Op
-from .expressions import FIXED, At, ExpressionBuilder, along
+from .expressions import ExpressionBuilder
+from .index_maps import FIXED, Coordinate, along, split
 
 
 KernelWithMemory = tuple[Kernel, list[Allocation]]
@@ -76,10 +77,10 @@ def block_extent(rows: int, columns: int, depth: int, width: int, size: int, cau
 class _Range:
     """`count` consecutive rows or columns, beginning at `start`."""
 
-    start: At
+    start: Coordinate
     count: int
 
-    def at(self, index: Index) -> At:
+    def at(self, index: Index) -> Coordinate:
         """The position of element `index`."""
         base, terms = self.start
         return base, (*terms, (index, 1))
@@ -124,7 +125,7 @@ class _AttentionKernel:
         (*self.batch, self.rows, self.depth), self.columns = q.shape, k.shape[-2]
         self.values = ExpressionBuilder(lambda node: None)
         self.indices = [Index(f"batch{i}") for i in range(len(self.batch))]
-        self.outer: list[At] = [
+        self.outer: list[Coordinate] = [
             along(i) if n != 1 else FIXED for i, n in zip(self.indices, self.batch, strict=True)
         ]
         self.is_square_causal = node.causal and self.rows == self.columns
@@ -149,17 +150,17 @@ class _AttentionKernel:
 
     # ------------------------------------------------------------------- memory
 
-    def load(self, node: Node, *at: At) -> Load:
+    def load(self, node: Node, *at: Coordinate) -> Load:
         """Load an operand's element in this batch."""
         place = self.layout.seen(node)
         return self._load(place, at)
 
-    def _load(self, place: Place, at: Sequence[At]) -> Load:
+    def _load(self, place: Place, at: Sequence[Coordinate]) -> Load:
         where = self.values.affine(place.window, [*self.outer, *at])
         return Load(self.values.buffer(place.memory), where)
 
     def build_stores(
-        self, node: Node, value: Value, *at: At, add: bool = False
+        self, node: Node, value: Value, *at: Coordinate, add: bool = False
     ) -> list[Statement]:
         """Store a result's element in each of the result's places."""
         return [
@@ -182,7 +183,7 @@ class _AttentionKernel:
         if not self.transposes_rows:
             return []
         r, c = Index("r"), Index("c")
-        store = Store(buffer, Affine(0, ((c, self.size), (r, 1))),
+        store = Store(buffer, Affine(*split(c, self.size, r)),
                       self.load(node, rows.at(r), along(c)))
         return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], LoopKind.VECTORIZED)])]
 
@@ -374,7 +375,7 @@ class _Forward(_AttentionKernel):
         begin: list[Statement] = [Store(self.row_max, at, low), Store(self.row_sum, at, zero)]
         body: list[Statement] = [Loop(r, rows.count, begin, LoopKind.VECTORIZED)]
         if self.y is not None:
-            clear = Store(self.y_sum, Affine(0, ((row, self.width), (c, 1))), zero)
+            clear = Store(self.y_sum, Affine(*split(row, self.width, c)), zero)
             body.append(Loop(row, rows.count, [Loop(c, self.width, [clear], LoopKind.VECTORIZED)]))
         return body
 
@@ -463,7 +464,7 @@ class _Forward(_AttentionKernel):
         if self.y is None:
             return []
         r, c = Index("r"), Index("c")
-        value = self.row_value(self.y_sum, Affine(0, ((r, self.width), (c, 1)))) \
+        value = self.row_value(self.y_sum, Affine(*split(r, self.width, c))) \
             * self.row_value(self.rescale, Affine(0, ((r, 1),)))
         body = self.build_stores(self.y, value, rows.at(r), along(c))
         return [Loop(r, rows.count, [Loop(c, self.width, body, LoopKind.VECTORIZED)])]

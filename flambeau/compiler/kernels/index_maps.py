@@ -1,25 +1,53 @@
-"""Coordinates: the element a point reads through movements that strides cannot express."""
+"""Loop nests, the coordinates of their points, and of the elements that a point reads.
+
+A point has a coordinate for each axis of the domain. Movements that strides cannot express turn
+coordinates into integer expressions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...native.loop_ir.ir import Affine, Apply, Constant, Expression, IndexValue, Scalar, Type
+from ...native.loop_ir.ir import (
+    Affine, Apply, Constant, Expression, Index, IndexValue, Loop, LoopKind, Scalar, Statement, Type,
+)
 from ..fusion.fusion_group import Chain
 from ..ir.axis_order import inverse_permutation
 from ..ir.graph import Op
 from ..ir.strided_view import row_major_strides
 
-At = tuple[int, tuple]
+# A position along an axis, base + sum(index * step): (base, ((index, step), ...)).
+Coordinate = tuple[int, tuple[tuple[Index, int], ...]]
+
+FIXED: Coordinate = (0, ())  # an axis of extent 1
 
 
-def coordinates(
-    at: Sequence[At], chain: Chain
+def along(index: Index, step: int = 1, base: int = 0) -> Coordinate:
+    """The position along an axis that one index iterates over."""
+    return base, ((index, step),)
+
+
+def split(outer: Index, step: int, inner: Index) -> Coordinate:
+    """The position along an axis cut into blocks of `step`: the block and the place in it."""
+    return 0, ((outer, step), (inner, 1))
+
+
+def nest(
+    body: list[Statement], loops: Sequence[tuple[Index, int]], kind: LoopKind = LoopKind.SERIAL
+) -> list[Statement]:
+    """Wrap statements in loops, (index, extent) each; the last one is the innermost."""
+    for index, extent in reversed(loops):
+        body = [Loop(index, extent, body, kind)]
+    return body
+
+
+def source_coordinates(
+    point: Sequence[Coordinate], chain: Chain
 ) -> tuple[list[Expression], Expression | None]:
     """Return the I64 position along each axis of the value a chain starts from, and a condition
     that it lies inside the value, not in a PAD (None if always).
     """
-    result: list[Expression] = [IndexValue(Affine(base, tuple(steps))) for base, steps in at]
+    result: list[Expression] = [IndexValue(Affine(base, tuple(steps))) for base, steps in point]
     mask: Expression | None = None
     for node in reversed(chain):
         inner = node.inputs[0].shape

@@ -18,6 +18,7 @@ VECTOR_COLUMNS = 16  # of a full AVX-512 vector of float32
 MAX_NARROW_COLUMNS = 4  # far too few to fill a vector
 SECOND_PASS_CACHED_BYTES = 256 << 10  # of an array that a second pass still finds in L2
 COLUMN_BLOCK_ELEMENTS = 64  # columns that are folded side by side
+COLUMN_BLOCK_SIZES = (COLUMN_BLOCK_ELEMENTS, 32, 16)  # in order of preference; they divide the row
 MAX_ROW_SCRATCH_ELEMENTS = 8192  # of a row that a kernel keeps from one stage to the next
 MAX_BUFFERS_READ = 28  # by one kernel: each address occupies a register
 
@@ -25,6 +26,8 @@ MAX_BUFFERS_READ = 28  # by one kernel: each address occupies a register
 
 KERNEL_LAUNCH_COST = 1 << 14  # of a barrier and its kernel, in half cycles of a tile
 CHUNK_ELEMENTS = 8192  # of a pointwise kernel, that one thread takes at a time
+MIN_CHUNK_ELEMENTS = 1024  # the same where larger chunks would leave threads idle
+MAX_SHARED_COLUMN_ROUNDS = 8  # of outer loops; with as many, threads need not share the columns
 MAX_SERIAL_ELEMENTS = 1 << 15  # of a domain that one thread may iterate over alone
 MIN_PARALLEL_ELEMENTS = 1 << 13  # (or multiply-adds / 16) below which a task runs on one thread
 MIN_PARALLEL_EXTENT = 256  # of a loop in a merged kernel that threads share
@@ -92,6 +95,7 @@ MAX_UNBLOCKED_ATTENTION = 96  # rows and columns up to this are one block, if th
 MAX_STORED_SCORE_BYTES = 16 << 20  # larger scores are recomputed instead of stored
 MIN_ATTENTION_BLOCK = 32  # rows and columns of a block that pays
 FEW_ATTENTION_MATRICES = 4  # that threads cannot share well
+MAX_FLASH_DEPTH, MIN_FLASH_COLUMNS = 32, 128  # between which a training step stores its scores
 
 
 # ----------------------------------------------- how many parts of a reduction threads compute

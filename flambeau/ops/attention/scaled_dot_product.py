@@ -1,15 +1,15 @@
 """Scaled dot-product attention: softmax(query @ key.T * scale + mask) @ value, by heads.
 
-One operator computes it block by block. For backward it saves the probabilities, or only the
-log-sum-exp of each row if there are many. Dropout, gradients of the mask and second derivatives are
-composed of separate operators.
+One operator computes it, by kernels or block by block. For backward it saves the probabilities, or
+only the log-sum-exp of each row if there are many. Dropout, gradients of the mask and second
+derivatives are composed of separate operators.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,17 +38,20 @@ from .native import backward as whole_backward
 from .native import forward as whole_forward
 from .native import in_parts
 
-# Values of `keep`: what the operator saves for backward.
-_PROBABILITIES, _LOG_SUMS, _NO_STATE = range(3)
+
+class Saved:
+    """What the operator saves for backward: plain integers, as traces store arguments."""
+
+    PROBABILITIES, LOG_SUMS, NOTHING = range(3)
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
     for batch, n, s in (((2, 2), 3, 4), ((2,), 4, 3), ((), 3, 3)):
         q, k = rng.normal(size=(*batch, n, 3)), rng.normal(size=(*batch, s, 3))
-        yield (q, k, rng.normal(size=(*batch, s, 2)), None, 0.7, n != s, _PROBABILITIES), {}
+        yield (q, k, rng.normal(size=(*batch, s, 2)), None, 0.7, n != s, Saved.PROBABILITIES), {}
         allowed = rng.random((n, s)) < 0.6
         allowed[0] = True
-        yield (q, k, rng.normal(size=(*batch, s, 2)), allowed, 0.7, False, _PROBABILITIES), {}
+        yield (q, k, rng.normal(size=(*batch, s, 2)), allowed, 0.7, False, Saved.PROBABILITIES), {}
 
 
 def _reference(
@@ -65,47 +68,50 @@ def _reference(
     return np.einsum("...ls,...sd->...ld", p, v), p
 
 
-def _windows(shape: tuple[int, ...]) -> Iterator[tuple]:
-    """Yield indices that cut (*batch, l, s) into blocks of about SCORES_PER_NUMPY_BLOCK scores."""
-    *batch, n, s = shape
-    if not batch:
-        step = max(1, SCORES_PER_NUMPY_BLOCK // max(s, 1))
-        for start in range(0, n, step):
-            yield (slice(start, start + step),)
-        return
-    inner = math.prod(batch[1:]) * n * s
-    if inner > SCORES_PER_NUMPY_BLOCK:
-        for i in range(batch[0]):
-            for rest in _windows((*batch[1:], n, s)):
-                yield (i, *rest)
-        return
-    step = max(1, SCORES_PER_NUMPY_BLOCK // max(inner, 1))
-    for start in range(0, batch[0], step):
-        yield (slice(start, start + step),)
+class _Block(NamedTuple):
+    """A block of the scores (*batch, l, s): whole rows of one matrix, or several matrices."""
+
+    batch: tuple  # its index along the batch axes, for key and value
+    rows: slice  # in each matrix
+    window: tuple  # its index along the batch axes and rows, for all other arrays
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[_Block]:
+    """Cut (*batch, l, s) into blocks of about SCORES_PER_NUMPY_BLOCK scores, along the first axis
+    whose slices are small enough."""
+    row_axis = len(shape) - 2
+    slice_scores = [math.prod(shape[axis + 1 :]) for axis in range(row_axis + 1)]
+    axis = next((i for i in range(row_axis) if slice_scores[i] <= SCORES_PER_NUMPY_BLOCK), row_axis)
+    step = max(1, SCORES_PER_NUMPY_BLOCK // max(slice_scores[axis], 1))
+    for outer in np.ndindex(shape[:axis]):
+        for start in range(0, shape[axis], step):
+            window = (*outer, slice(start, start + step))
+            if axis == row_axis:
+                yield _Block(outer, window[-1], window)
+            else:
+                yield _Block(window, slice(None), window)
 
 
 class _Scores:
-    """Scaled and masked scores of one call, computed one window at a time."""
+    """Scaled and masked scores of one call, computed one block at a time."""
 
     def __init__(self, q: Array, k: Array, mask: Array | None, scale: float, causal: bool) -> None:
-        self.rank = q.ndim - 2
-        self.q, self.k_turned = q, k.swapaxes(-1, -2)
+        self.q, self.k_transposed = q, k.swapaxes(-1, -2)
         self.scale = np.asarray(scale, q.dtype)
-        shape = (*q.shape[:-1], k.shape[-2])
-        self.mask = None if mask is None else np.broadcast_to(mask, shape)
-        self.future = None
+        self.shape = (*q.shape[:-1], k.shape[-2])
+        self.mask = None if mask is None else np.broadcast_to(mask, self.shape)
+        self.future = None  # -inf where a key's position is after the query's
         if causal:
-            self.future = np.triu(np.full(shape[-2:], -np.inf, q.dtype), 1)
-        self.masked = self.mask is not None
+            self.future = np.triu(np.full(self.shape[-2:], -np.inf, q.dtype), 1)
 
-    def of(self, window: tuple, scores: Array) -> Array:
-        """Write the scores of a window to `scores` and return it."""
-        np.matmul(self.q[window], self.k_turned[window[: self.rank]], scores)
+    def compute(self, block: _Block, scores: Array) -> Array:
+        """Write the scores of a block to `scores` and return it."""
+        np.matmul(self.q[block.window], self.k_transposed[block.batch], scores)
         scores *= self.scale
         if self.future is not None:
-            scores += self.future[window[self.rank :]]
+            scores += self.future[block.rows]
         if self.mask is not None:
-            part = self.mask[window]
+            part = self.mask[block.window]
             if part.dtype == np.bool_:
                 np.copyto(scores, -np.inf, where=~part)
             else:
@@ -113,21 +119,54 @@ class _Scores:
         return scores
 
 
-def _softmax(scores: Array, masked: bool) -> Array:
-    """Softmax over the last axis in place. Return each row's log-sum-exp.
-
-    If `masked`, rows of -inf become 0.
+def _softmax_in_place(scores: Array, has_mask: bool) -> Array:
+    """Softmax over the last axis. Return each row's log-sum-exp. With a mask, rows of -inf
+    become 0.
     """
-    top = reduce_max(scores, -1, None, None, True)
-    if masked:
-        top[top == -np.inf] = 0
-    scores -= top
+    row_max = reduce_max(scores, -1, None, None, True)
+    if has_mask:
+        row_max[row_max == -np.inf] = 0
+    scores -= row_max
     np.exp(scores, scores)
     total = reduce_sum(scores, -1, None, None, True)
-    if masked:
+    if has_mask:
         total[total == 0] = 1
     scores /= total
-    return (np.log(total) + top)[..., 0]
+    return (np.log(total) + row_max)[..., 0]
+
+
+def _attend_by_kernels(
+    q: Array, k: Array, v: Array, scale: float, is_causal: bool, keep: int
+) -> tuple[Array, Array | None] | None:
+    """Return (result, probabilities to save), or None without a kernel for the arguments."""
+    if keep == Saved.PROBABILITIES:
+        return whole_forward(q, k, v, scale, is_causal)
+    y = in_parts(q, k, v, scale, is_causal) if keep == Saved.NOTHING else None
+    return None if y is None else (y, None)
+
+
+def _attend_in_blocks(
+    q: Array, k: Array, v: Array, mask: Array | None, scale: float, is_causal: bool, keep: int
+) -> tuple[Array, Array | None]:
+    """Return (result, what to save), by NumPy."""
+    scores = _Scores(q, k, mask, scale, is_causal)
+    y = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)
+    saved: Any = None
+    if keep == Saved.PROBABILITIES:
+        saved = np.empty(scores.shape, q.dtype)
+    elif keep == Saved.LOG_SUMS:
+        saved = np.empty(scores.shape[:-1], q.dtype)
+    with np.errstate(all="ignore"):
+        for block in _blocks(scores.shape):
+            target = y[block.window]
+            p = saved[block.window] if keep == Saved.PROBABILITIES else \
+                np.empty((*target.shape[:-1], k.shape[-2]), q.dtype)
+            if k.shape[-2]:
+                log_sums = _softmax_in_place(scores.compute(block, p), mask is not None)
+                if keep == Saved.LOG_SUMS:
+                    saved[block.window] = log_sums
+            np.matmul(p, v[block.batch], target)
+    return y, saved
 
 
 @opaque(extents_follow=True, layout=Layout.FREE,
@@ -135,45 +174,25 @@ def _softmax(scores: Array, masked: bool) -> Array:
         constant_outputs=(1,), ref=_reference, samples=_samples)
 def attention(
     query: Array, key: Array, value: Array, mask: Array | None, scale: float, is_causal: bool,
-    keep: float
+    keep: int
 ) -> tuple[Array, Array | None]:
     """Return (attention's output, the values that `keep` selects to save for backward).
 
     query (*batch, l, d), key (*batch, s, d), value (*batch, s, e); the mask broadcasts to
     (*batch, l, s).
     """
-    shape = (*query.shape[:-1], key.shape[-2])
-    kind, inside = query.dtype, compute_dtype(query.dtype)
+    dtype, working = query.dtype, compute_dtype(query.dtype)
     if query.__class__ is MetaArray:
-        return meta_array((*shape[:-1], value.shape[-1]), kind), meta_array(shape, inside)
-    q, k, v = (x.astype(inside, copy=False) for x in (query, key, value))
-    if keep == _PROBABILITIES and mask is None:
-        result = whole_forward(q, k, v, scale, is_causal)
-        if result is not None:
-            return _positions_outside(result[0].astype(kind, copy=False)), result[1]
-    if keep == _NO_STATE and mask is None:
-        alone = in_parts(q, k, v, scale, is_causal)
-        if alone is not None:
-            return _positions_outside(alone.astype(kind, copy=False)), None
-    y = np.empty((*shape[:-1], v.shape[-1]), inside)
-    scores = _Scores(q, k, mask, scale, is_causal)
-    saved: Any = None
-    if keep != _NO_STATE:
-        saved = np.empty(shape if keep == _PROBABILITIES else shape[:-1], inside)
-    with np.errstate(all="ignore"):
-        for window in _windows(shape):
-            target = y[window]
-            new = saved[window] if keep == _PROBABILITIES else \
-                np.empty((*target.shape[:-1], shape[-1]), inside)
-            if shape[-1]:
-                sums = _softmax(scores.of(window, new), scores.masked)
-                if keep == _LOG_SUMS:
-                    saved[window] = sums
-            np.matmul(new, v[window[: scores.rank]], target)
-    return _positions_outside(y.astype(kind, copy=False)), saved
+        rows = query.shape[:-1]
+        return meta_array((*rows, value.shape[-1]), dtype), \
+            meta_array((*rows, key.shape[-2]), working)
+    q, k, v = (x.astype(working, copy=False) for x in (query, key, value))
+    result = None if mask is not None else _attend_by_kernels(q, k, v, scale, is_causal, keep)
+    y, saved = result or _attend_in_blocks(q, k, v, mask, scale, is_causal, keep)
+    return _lay_positions_outside(y.astype(dtype, copy=False)), saved
 
 
-def _positions_outside(y: Array) -> Array:
+def _lay_positions_outside(y: Array) -> Array:
     """Lay (batch, heads, l, e) out as (batch, l, heads, e), so that merging the heads is a view."""
     if y.ndim != 4:
         return y
@@ -183,7 +202,7 @@ def _positions_outside(y: Array) -> Array:
 @attention.vjp
 def _(
     gs: tuple[Tensor, None], ys: tuple[Tensor, ...], query: Tensor, key: Tensor, value: Tensor,
-    mask: Tensor | None, scale: float, is_causal: bool, keep: float
+    mask: Tensor | None, scale: float, is_causal: bool, keep: int
 ) -> tuple[Tensor | None, ...]:
     if MODE.grad:
         return (*_differentiable_adjoint(gs[0], query, key, value, mask, scale, is_causal), None)
@@ -194,9 +213,9 @@ def _(
 def _(
     query_t: Tensor | None, key_t: Tensor | None, value_t: Tensor | None, mask_t: Tensor | None,
     ys: tuple[Tensor, Tensor | None], query: Tensor, key: Tensor, value: Tensor,
-    mask: Tensor | None, scale: float, is_causal: bool, keep: float
+    mask: Tensor | None, scale: float, is_causal: bool, keep: int
 ) -> tuple[Tensor | None, ...]:
-    p = ys[1] if keep == _PROBABILITIES and not MODE.grad else None
+    p = ys[1] if keep == Saved.PROBABILITIES and not MODE.grad else None
     if p is None:
         p = _probabilities(query, key, mask, scale, is_causal)
     scores_t = sum_terms(
@@ -211,59 +230,66 @@ def _(
         name="_attention_backward", expose=(), differentiable=False, ref=None, samples=None)
 def adjoint(
     g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, saved: Array,
-    scale: float, is_causal: bool, keep: float
+    scale: float, is_causal: bool, keep: int
 ) -> tuple[Array, ...]:
     """Return the cotangents of query, key and value."""
-    kind, inside = query.dtype, compute_dtype(query.dtype)
-    g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
-    if keep == _PROBABILITIES:
+    dtype, working = query.dtype, compute_dtype(query.dtype)
+    g, q, k, v, y = (x.astype(working, copy=False) for x in (g, query, key, value, y))
+    result = None
+    if keep == Saved.PROBABILITIES:
         result = whole_backward(g, q, k, v, y, saved, scale)
-        if result is not None:
-            return tuple(x.astype(kind, copy=False) for x in result)
-    scores = _Scores(q, k, mask, scale, is_causal)
-    dq = np.empty(q.shape, inside)
-    dk, dv = np.zeros(k.shape, inside), np.zeros(v.shape, inside)
-    v_turned = v.swapaxes(-1, -2)
+    if result is None:
+        scores = _Scores(q, k, mask, scale, is_causal)
+        result = _differentiate_in_blocks(g, q, k, v, y, scores, saved, keep)
+    return tuple(x.astype(dtype, copy=False) for x in result)
+
+
+def _differentiate_in_blocks(
+    g: Array, q: Array, k: Array, v: Array, y: Array, scores: _Scores, saved: Array, keep: int
+) -> tuple[Array, Array, Array]:
+    """Return the cotangents of q, k and v, by NumPy."""
+    dq, dk, dv = np.empty(q.shape, q.dtype), np.zeros(k.shape, q.dtype), np.zeros(v.shape, q.dtype)
+    v_transposed = v.swapaxes(-1, -2)
     inner = np.einsum("...i,...i->...", g, y)[..., None]  # what softmax's derivative subtracts
     with np.errstate(all="ignore"):
-        for window in _windows((*q.shape[:-1], k.shape[-2])):
-            outer = window[: scores.rank]
-            part = g[window]
-            if keep == _PROBABILITIES:
+        for block in _blocks(scores.shape):
+            batch, window = block.batch, block.window
+            dy = g[window]
+            if keep == Saved.PROBABILITIES:
                 p = saved[window]
             else:
-                p = scores.of(window, np.empty((*part.shape[:-1], k.shape[-2]), inside))
+                p = scores.compute(block, np.empty((*dy.shape[:-1], k.shape[-2]), q.dtype))
                 p -= saved[window][..., None]
                 np.exp(p, p)
-            dv[outer] += np.matmul(p.swapaxes(-1, -2), part)
-            ds = np.matmul(part, v_turned[outer])
+            dv[batch] += np.matmul(p.swapaxes(-1, -2), dy)
+            ds = np.matmul(dy, v_transposed[batch])
             ds -= inner[window]
             ds *= p
             ds *= scores.scale
-            np.matmul(ds, k[outer], dq[window])
-            dk[outer] += np.matmul(ds.swapaxes(-1, -2), q[window])
-    return tuple(x.astype(kind, copy=False) for x in (dq, dk, dv))
+            np.matmul(ds, k[batch], dq[window])
+            dk[batch] += np.matmul(ds.swapaxes(-1, -2), q[window])
+    return dq, dk, dv
 
 
 @attention.batch
 def _(
     batch: Batch, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float,
-    is_causal: bool, keep: float
+    is_causal: bool, keep: int
 ) -> Any:
     q, k, v = map(batch.expand, (query, key, value))
-    return attention(q, k, v, _mask_below(batch, mask, query), scale, is_causal, keep)
+    return attention(q, k, v, _lower_mask(batch, mask, query), scale, is_causal, keep)
 
 
 @adjoint.batch
 def _(
     batch: Batch, g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
-    y: Tensor, saved: Tensor, scale: float, is_causal: bool, keep: float
+    y: Tensor, saved: Tensor, scale: float, is_causal: bool, keep: int
 ) -> Any:
     g, q, k, v, y, saved = map(batch.expand, (g, query, key, value, y, saved))
-    return adjoint(g, q, k, v, _mask_below(batch, mask, query), y, saved, scale, is_causal, keep)
+    return adjoint(g, q, k, v, _lower_mask(batch, mask, query), y, saved, scale, is_causal, keep)
 
 
-def _mask_below(batch: Batch, mask: Tensor | None, query: Tensor) -> Tensor | None:
+def _lower_mask(batch: Batch, mask: Tensor | None, query: Tensor) -> Tensor | None:
     """Lower the mask; a batched one gets as many axes after the batch's as the query has."""
     if mask is None or not batch.holds(mask):
         return batch.lower(mask)
@@ -319,30 +345,32 @@ def scaled_dot_product_attention(
     tensor([[1.0000, 0.0000],
             [0.3302, 0.6698]])
     """
-    _check(query, key, value, attn_mask, dropout_p)
+    _check_arguments(query, key, value, attn_mask, dropout_p)
     settings = AttentionSettings.allowed
     if (is_causal and attn_mask is not None) or not (settings["math"] and settings["flash"]):
         check_choice(query, key, value, attn_mask, dropout_p, is_causal)
     if enable_gqa:
-        key, value = _repeat(query, key, value)
+        key, value = _repeat_heads(query, key, value)
     if scale is None:
         scale = 1 / math.sqrt(query._array.shape[-1]) if query._array.shape[-1] else math.inf
     q, k, v = query._array.shape, key._array.shape, value._array.shape
-    plain = q[:-2] == k[:-2] == v[:-2] and q[-1] == k[-1] and k[-2] == v[-2]
-    if dropout_p > 0 or not plain or (attn_mask is not None and _record(attn_mask)):
+    has_equal_batches = q[:-2] == k[:-2] == v[:-2] and q[-1] == k[-1] and k[-2] == v[-2]
+    if dropout_p > 0 or not has_equal_batches \
+            or (attn_mask is not None and _is_recorded(attn_mask)):
         p = _probabilities(query, key, attn_mask, scale, is_causal)
         return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
-    keep = _NO_STATE
-    if LEVELS.active or any(map(_record, (query, key, value))):  # jvp and vjp read what is saved
-        keep = _PROBABILITIES if math.prod(q[:-1]) * k[-2] <= MAX_SAVED_PROBABILITIES else _LOG_SUMS
+    keep = Saved.NOTHING
+    if LEVELS.active or any(map(_is_recorded, (query, key, value))):  # derivatives read it
+        is_small = math.prod(q[:-1]) * k[-2] <= MAX_SAVED_PROBABILITIES
+        keep = Saved.PROBABILITIES if is_small else Saved.LOG_SUMS
     return attention(query, key, value, attn_mask, scale, is_causal, keep)[0]
 
 
-def _record(x: Tensor) -> bool:
+def _is_recorded(x: Tensor) -> bool:
     return MODE.grad and x._tracked and requires(x)
 
 
-def _repeat(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+def _repeat_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
     """Return key and value with their heads repeated to as many as the query has."""
     heads = query.size(-3)
     if key.size(-3) == 0 or value.size(-3) == 0 or heads % key.size(-3) or heads % value.size(-3):
@@ -356,31 +384,35 @@ def _repeat(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float) -> None:
-    kinds = [x._array.dtype for x in (query, key, value)]
-    if not kinds[0] == kinds[1] == kinds[2]:
-        names = [_word(x) for x in (query, key, value)]
+def _check_arguments(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float
+) -> None:
+    """Raise RuntimeError if dtypes, ranks or the probability do not fit."""
+    dtypes = [x._array.dtype for x in (query, key, value)]
+    if not dtypes[0] == dtypes[1] == dtypes[2]:
+        names = [_dtype_name(x) for x in (query, key, value)]
         raise RuntimeError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{names[0]} key.dtype: {names[1]} and value.dtype: {names[2]} instead."
         )
-    if not FROM_NUMPY[kinds[0]].is_floating_point and kinds[0].kind != "c":
-        raise RuntimeError(f"expected scalar type Float but found {_word(query).capitalize()}")
+    if not FROM_NUMPY[dtypes[0]].is_floating_point and dtypes[0].kind != "c":
+        name = _dtype_name(query).capitalize()
+        raise RuntimeError(f"expected scalar type Float but found {name}")
     ranks = [x._array.ndim for x in (query, key, value)]
     if min(ranks) < 2:
         raise RuntimeError(
             "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
             f"{ranks[0]} key.dim: {ranks[1]} and value.dim: {ranks[2]} instead."
         )
-    if mask is not None and mask._array.dtype not in (np.bool_, kinds[0], np.float32):
+    if mask is not None and mask._array.dtype not in (np.bool_, dtypes[0], np.float32):
         raise RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
-            f"attn_mask.dtype: {_word(mask)} and  query.dtype: {_word(query)} instead."
+            f"attn_mask.dtype: {_dtype_name(mask)} and  query.dtype: {_dtype_name(query)} instead."
         )
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _word(x: Tensor) -> str:
+def _dtype_name(x: Tensor) -> str:
     name = legacy_name(x.dtype).removesuffix("Tensor").split(".")[-1].lower()
     return {"long": "long int"}.get(name, name)

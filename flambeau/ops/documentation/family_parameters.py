@@ -420,6 +420,11 @@ n | Tensor or number | The degree, broadcast with `input`.
 [view]
 input | Tensor | The tensor to look at.
 
+[view.expand]
+dim | int or tuple of ints | The axis; negative numbers count from the last.
+other | Tensor | The tensor whose shape to take.
+size | ints, or a tuple of ints | The shape of the result; -1: the axis as it is.
+
 [view.join]
 dim | int | The axis along which to join; negative numbers count from the last.
 dims | tuple of ints | The axes; negative numbers count from the last.
@@ -431,6 +436,11 @@ tensors | sequence of Tensors | The tensors to join.
 input | Tensor | The tensor to pad.
 mode | str | 'constant', 'reflect', 'replicate' or 'circular'.
 value | number | What to pad with, in mode 'constant'. None: 0.
+
+[view.reshape]
+dim | int or tuple of ints | The axis; negative numbers count from the last.
+other | Tensor | The tensor whose shape to take.
+size | ints, or a tuple of ints | The shape of the result; -1: the axis as it is.
 
 [view.sections]
 dim | int | The axis to cut; negative numbers count from the last.
@@ -451,6 +461,11 @@ size | int, or a tuple of ints | The length of a window, or the shape of the res
 step | int | The number of elements between windows.
 stride | tuple of ints | How many elements of the storage lie between neighbours of each axis.
 
+[view.transpose]
+dim0 | int | One of the axes to exchange.
+dim1 | int | The other one.
+source | int or tuple of ints | The axes to move.
+
 [view.triangles]
 dim1 | int | The axis that the rows become.
 dim2 | int | The axis that the columns become.
@@ -462,14 +477,6 @@ indices | Tensor | Flat indices, int64.
 input | Tensor | The tensor to cut.
 shape | int or tuple of ints | The shape that the indices point into.
 tensor | Tensor | The tensor to cut.
-
-[view.view]
-dim | int or tuple of ints | The axis; negative numbers count from the last.
-dim0 | int | One of the axes to exchange.
-dim1 | int | The other one.
-other | Tensor | The tensor whose shape to take.
-size | ints, or a tuple of ints | The shape of the result; -1: the axis as it is.
-source | int or tuple of ints | The axes to move.
 
 [view.view_copy]
 args | arguments | The other arguments of `{base}`, by position.

@@ -310,10 +310,12 @@ view.triangles:tril_indices,triu_indices | Tensor | (2, count), int64 unless `dt
 view.triangles | Tensor | Of the shape and dtype of `input`.
 view.unravel:unravel_index | tuple of Tensors | One for each axis, of the shape of `indices`.
 view.unravel | tuple of Tensors | Copies of the pieces.
-view.view:reshape | Tensor | Of the given shape; a view where strides allow it.
-view.view:flatten | Tensor | The axes merged into one; a view where strides allow it.
-view.view:ravel | Tensor | One axis; a view where strides allow it.
-view.view | Tensor | A view: it shares memory with the tensor.
+view.reshape:reshape | Tensor | Of the given shape; a view where strides allow it.
+view.reshape:flatten | Tensor | The axes merged into one; a view where strides allow it.
+view.reshape:ravel | Tensor | One axis; a view where strides allow it.
+view.reshape | Tensor | A view: it shares memory with the tensor.
+view.transpose | Tensor | A view: it shares memory with the tensor.
+view.expand | Tensor | A view: it shares memory with the tensor.
 view.slices | Tensor | A view: it shares memory with `input`.
 view.strided | Tensor | A view: it shares memory with `input`.
 view.view_copy:select_scatter,slice_scatter,diagonal_scatter,as_strided_scatter,index_fill | Tensor

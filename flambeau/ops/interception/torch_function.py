@@ -7,6 +7,7 @@ method has a stub that checks for them. A program without either has no overhead
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -274,20 +275,34 @@ def _met(operator: Operator, args: tuple) -> Any:
 
 def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
     """Return, for a capture, a check that dispatches calls on overriding arguments to their
-    classes; None if not needed."""
-    _, *names = ROUTES.targets.get(function, (None,))
+    classes; None if not needed. A mode of the step's own brings back the stubs, which do it."""
+    handle, *names = ROUTES.targets.get(function, (None,))
     if not ROUTES.permanent or not names:
         return None
-    shown = names[0]
+    shown, state = names[0], STATE
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
-        if STATE.no_subclasses or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
+        if ROUTES.is_on or state.no_subclasses \
+                or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
                 or not (result := overloaded_arguments(_flat(args, kwargs))):
             return None
+        if state.skipped is shown:
+            state.skipped = None
+            return None
         problem(f"{type(result[0]).__name__} overrides {shown.__name__}")
-        return lambda args, kwargs: ask(shown, result, args, kwargs)
+        return lambda args, kwargs: handle(shown, function, args, kwargs)
 
     return check
+
+
+def as_internal(function: Any, record: Callable) -> Callable:
+    """Return, for a capture, the recorder of a function: with that of an entry point of autograd,
+    inner calls are not dispatched."""
+    return functools.partial(_run_internally, record) if function in INTERNAL else record
+
+
+def _run_internally(record: Callable, original: Callable, args: tuple, kwargs: dict) -> Any:
+    return _internal(lambda *args, **kwargs: record(original, args, kwargs), args, kwargs)
 
 
 def _call_operator(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -7,45 +7,52 @@ calls `handler_for` instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
 from ...tensor.dtypes import dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
+from ..core.operator import PUBLIC
 from .stub_set import StubSet
 
 
-class Kind(NamedTuple):
-    """A kind of tensor: its name in errors and a test whether a call has one as argument."""
+class TensorKind(NamedTuple):
+    """A kind of tensor: its name in errors, and a test whether a call has one as argument."""
 
     name: str
-    looks: Callable[[tuple, dict[str, Any]], bool]
+    matches: Callable[[tuple, dict[str, Any]], bool]
 
 
-Handlers = list[tuple[Kind, Callable]]
+Handlers = list[tuple[TensorKind, Callable]]
 
 # Argument types that are never, and never contain, such a tensor.
 _DENSE = frozenset((Tensor, Size, bool, int, float, complex, str, type(None), dtype))
 
-_kinds: list[Kind] = []
+_kinds: list[TensorKind] = []
 HANDLERS: dict[FunctionType, Handlers] = {}  # for all functions, used by a capture
-_worn: dict[FunctionType, Handlers] = {}  # for stubbed functions
-STUBS = StubSet(lambda: {function: (_look, function) for function in _worn})
+_stubbed: dict[FunctionType, Handlers] = {}  # for functions with a stub
+STUBS = StubSet(lambda: {function: (_dispatch, function) for function in _stubbed})
 
 
-def register(function: FunctionType, kind: Kind, handler: Callable, wear: bool) -> None:
-    """Dispatch a function's calls with tensors of a kind to `handler`: in captures, and if `wear`
-    in all calls after `wear_registered`."""
-    if kind not in _kinds:
-        _kinds.append(kind)
-    for handlers in (HANDLERS, _worn) if wear else (HANDLERS,):
-        handlers.setdefault(function, []).append((kind, handler))
-
-
-def wear_registered() -> None:
-    """Install the stubs of all registered functions, permanently."""
+def install(
+    kind: TensorKind, handlers: Mapping[str, Callable],
+    needs_stub: Callable[[FunctionType, str], bool],
+) -> None:
+    """Dispatch calls of public functions with tensors of a kind to the handlers of their names:
+    in captures, and if a function `needs_stub` in all calls."""
+    _kinds.append(kind)
+    functions: set[FunctionType] = set()
+    for name, handler in handlers.items():
+        for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
+            function = space.get(name)
+            if not isinstance(function, FunctionType) or function in functions:
+                continue
+            functions.add(function)
+            HANDLERS.setdefault(function, []).append((kind, handler))
+            if needs_stub(function, name):
+                _stubbed.setdefault(function, []).append((kind, handler))
     STUBS.permanent = True
     STUBS.renew()
 
@@ -54,10 +61,10 @@ def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Return whether an argument is a tensor of a registered kind, or a list with one."""
     if not _kinds or not kwargs and _DENSE.issuperset(map(type, args)):
         return False
-    return any(kind.looks(args, kwargs) for kind in _kinds)
+    return any(kind.matches(args, kwargs) for kind in _kinds)
 
 
-def _look(
+def _dispatch(
     function: FunctionType, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """Dispatch a call to the handler of the first kind among its arguments.
@@ -66,8 +73,8 @@ def _look(
     """
     if not kwargs and _DENSE.issuperset(map(type, args)):
         return original(*args)
-    for kind, handler in _worn[function]:
-        if kind.looks(args, kwargs):
+    for kind, handler in _stubbed[function]:
+        if kind.matches(args, kwargs):
             return handler(*args, **kwargs)
     return original(*args, **kwargs)
 
@@ -77,6 +84,6 @@ def handler_for(
 ) -> tuple[str, Callable[[tuple, dict[str, Any]], Any]] | None:
     """Return (name of the kind, handler taking (args, kwargs)) for a call, or None."""
     for kind, handler in HANDLERS.get(function, ()):
-        if kind.looks(args, kwargs):
+        if kind.matches(args, kwargs):
             return kind.name, lambda args, kwargs, chosen=handler: chosen(*args, **kwargs)
     return None

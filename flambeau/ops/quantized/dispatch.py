@@ -1,25 +1,23 @@
-"""Dispatch of operators on quantized tensors: which implementation a call goes to.
+"""Dispatch of operators on quantized tensors to their implementations.
 
-Methods and Python's operators find theirs on the tensor's class. Functions wear stubs from the
-first quantized tensor on; until then nothing looks.
+Methods and Python operators of a quantized tensor resolve on its class. Public functions get stubs
+that check their arguments when the first quantized tensor is created.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 from ...tensor.windows.opaque_window import missing_implementation
 from ...tensor.quantized import QuantizedCreated, QuantizedTensor
-from ...tensor.tensor import Tensor
 from ..core.errors import Overriding
-from ..core.operator import PUBLIC, Operator
+from ..core.operator import Operator
 from ..interception.torch_function import _disabled_torch_function_impl
 from ..interception import window_stubs
 
-# By public name: what a call does where an argument is quantized.
+# Implementations for calls with a quantized argument, by public name.
 QUANTIZED: dict[str, Callable] = {}
 _methods: Any = QuantizedTensor
 _methods.__torch_function__ = _disabled_torch_function_impl
@@ -51,12 +49,12 @@ def is_quantized_call(args: tuple, kwargs: dict[str, Any]) -> bool:
     return False
 
 
-_next_in_line = Overriding.ask
+_ask_next = Overriding.ask
 
 
 def _ask(operator: Operator, args: tuple) -> Any:
     if not is_quantized_call(args, {}):
-        return _next_in_line(operator, args)
+        return _ask_next(operator, args)
     name = operator.name.lstrip("_")
     function = QUANTIZED.get(name)
     if function is None:
@@ -64,22 +62,14 @@ def _ask(operator: Operator, args: tuple) -> Any:
     return function(*args)
 
 
-def _wear_stubs() -> None:
-    """Has public functions look for quantized tensors."""
-    global _next_in_line
+def _install_stubs() -> None:
+    """Have public functions check their arguments for quantized tensors."""
+    global _ask_next
     for home in ("views", "writes", "operators"):
         importlib.import_module(f"{__package__}.{home}")
-    _next_in_line, Overriding.ask = Overriding.ask, _ask
-    kind, seen = window_stubs.Kind("quantized", is_quantized_call), set()
-    for name, handler in QUANTIZED.items():
-        for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
-            function = space.get(name)
-            if not isinstance(function, FunctionType) or id(function) in seen:
-                continue
-            seen.add(id(function))
-            wear = not name.startswith("__")
-            window_stubs.register(function, kind, handler, wear)
-    window_stubs.wear_registered()
+    _ask_next, Overriding.ask = Overriding.ask, _ask
+    kind = window_stubs.TensorKind("quantized", is_quantized_call)
+    window_stubs.install(kind, QUANTIZED, lambda function, name: not name.startswith("__"))
 
 
-QuantizedCreated.first = _wear_stubs
+QuantizedCreated.first = _install_stubs

@@ -84,8 +84,8 @@ class ConvPackedParams:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         ConvPackedParams.__init__(self, *state[0], *state[1:])
 
-    def sums(self, codes: np.ndarray, zero_point: int) -> np.ndarray:
-        """The sums of (x - z_x) (w - z_w) as float32."""
+    def convolve_codes(self, codes: np.ndarray, zero_point: int) -> np.ndarray:
+        """Return the sums of (x - z_x) (w - z_w) in float32."""
         x = wrap(codes.astype(self.kind) - self.kind(zero_point))
         weight = wrap(self.weight.astype(self.kind))
         if self.transposed:
@@ -98,10 +98,10 @@ class ConvPackedParams:
         result: np.ndarray = y._array.astype(np.float32)
         return result
 
-    def static(
+    def convolve_static(
         self, x: Any, scale: float, zero_point: int, relu: bool, accumulated: Any = None
     ) -> Tensor:
-        """Return the quint8 result of a quint8 tensor, under a given scale and zero point.
+        """Return the quint8 result of a quint8 tensor, with the given scale and zero point.
 
         `accumulated` is added before rounding.
         """
@@ -111,9 +111,9 @@ class ConvPackedParams:
         if not isinstance(quantizer, PerTensor):
             raise RuntimeError("quantized::conv expects the input to be quantized per tensor")
         scale, zero_point = float(scale), int(zero_point)
-        total = self.sums(x._array.codes, quantizer.zero_point)
+        total = self.convolve_codes(x._array.codes, quantizer.zero_point)
         multiplier = np.float32(quantizer.scale) * self.scales
-        if self.bias is not None:  # PyTorch's kernel adds the bias in these units
+        if self.bias is not None:  # divided first, as in PyTorch's kernel
             total += self.bias.reshape(self.scales.shape) / multiplier
         values = total * (multiplier / np.float32(scale))
         if accumulated is not None:
@@ -121,18 +121,18 @@ class ConvPackedParams:
         result = np.clip(np.rint(values) + zero_point, zero_point if relu else 0, 255)
         return quantized(result.astype(np.uint8), PerTensor(quint8, scale, zero_point))
 
-    def dynamic(self, x: Tensor, reduce_range: bool) -> Tensor:
+    def convolve_dynamic(self, x: Tensor, reduce_range: bool) -> Tensor:
         """Return the float32 result of a float32 tensor, computed in integers.
 
-        Input and result are rounded to the integers that span the input, as in PyTorch; results
-        beyond that span are cut off.
+        As in PyTorch, the result too is rounded with the input's scale, so that values outside the
+        input's range are clamped.
         """
         values = np.ascontiguousarray(x.detach()._array, np.float32)
-        span = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-        scale, zero = choose_parameters(*span, *quantization_range(quint8, reduce_range))
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+        scale, zero = choose_parameters(low, high, *quantization_range(quint8, reduce_range))
         quantizer = PerTensor(quint8, scale, zero)
         codes = quantized(quantizer.quantize(values), quantizer)
-        return dequantize(self.static(codes, scale, zero, False))
+        return dequantize(self.convolve_static(codes, scale, zero, False))
 
 
 def _check_rank(weight: Tensor, rank: int) -> None:
@@ -176,14 +176,14 @@ def conv2d(
     qx: Any, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int
 ) -> Tensor:
     """Convolve a quint8 tensor, with the given output scale and zero point."""
-    return packed_weight.static(qx, output_scale, output_zero_point, False)
+    return packed_weight.convolve_static(qx, output_scale, output_zero_point, False)
 
 
 def conv2d_relu(
     qx: Any, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int
 ) -> Tensor:
     """`conv2d` followed by ReLU."""
-    return packed_weight.static(qx, output_scale, output_zero_point, True)
+    return packed_weight.convolve_static(qx, output_scale, output_zero_point, True)
 
 
 def conv2d_add(
@@ -191,7 +191,7 @@ def conv2d_add(
     output_zero_point: int,
 ) -> Tensor:
     """`conv2d` plus another quantized tensor, rounded once."""
-    return packed_weight.static(qx, output_scale, output_zero_point, False, qaccum)
+    return packed_weight.convolve_static(qx, output_scale, output_zero_point, False, qaccum)
 
 
 def conv2d_add_relu(
@@ -199,14 +199,14 @@ def conv2d_add_relu(
     output_zero_point: int,
 ) -> Tensor:
     """`conv2d_add` followed by ReLU."""
-    return packed_weight.static(qx, output_scale, output_zero_point, True, qaccum)
+    return packed_weight.convolve_static(qx, output_scale, output_zero_point, True, qaccum)
 
 
 def conv2d_dynamic(
     qx: Tensor, packed_weight: ConvPackedParams, reduce_range: bool = False
 ) -> Tensor:
     """Convolve a float32 tensor, quantized by the range of its values."""
-    return packed_weight.dynamic(qx, reduce_range)
+    return packed_weight.convolve_dynamic(qx, reduce_range)
 
 
 def conv2d_unpack(packed_weights: ConvPackedParams) -> tuple[Tensor, Tensor | None]:

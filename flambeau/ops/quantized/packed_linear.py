@@ -1,7 +1,7 @@
 """Quantized linear layers with packed weights: integers, scales, zero points and row sums.
 
-y = (x - z_x) (w - z_w)^T s_x s_w + b with integers x and w. The matrix product is x w^T alone;
-row sums of x and w correct it for the zero points.
+y = (x - z_x) (w - z_w)^T s_x s_w + b with integers x and w, zero points z and scales s. The matrix
+product is x w^T alone; row sums of x and w correct it for the zero points.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class LinearPackedParams:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         LinearPackedParams.__init__(self, *state[0])
 
-    def sums(self, codes: np.ndarray, zero_point: int) -> np.ndarray:
-        """Return (x - z_x) (w - z_w)^T in int32 for rows (m, k) of 8-bit integers."""
+    def multiply_codes(self, codes: np.ndarray, zero_point: int) -> np.ndarray:
+        """Return (x - z_x) (w - z_w)^T in int32 for rows (m, k) of 8-bit integers x."""
         total = multiply_integers(codes, self.codes.T)
         if zero_point:
             total -= np.int32(zero_point) * self.weight_sums
@@ -69,7 +69,8 @@ class LinearPackedParams:
             total -= rows[:, None] * self.zero_points
         return total
 
-    def _rows(self, x: np.ndarray) -> np.ndarray:
+    def _flatten_rows(self, x: np.ndarray) -> np.ndarray:
+        """Return (m, k) of (..., k); RuntimeError unless the weights are (n, k)."""
         if x.ndim == 0:
             raise RuntimeError("The dimension of input should be larger than 0")
         if x.shape[-1] != self.codes.shape[1]:
@@ -77,26 +78,30 @@ class LinearPackedParams:
                                f"{x.shape[-1]}")
         return np.ascontiguousarray(x).reshape(-1, x.shape[-1])
 
-    def dynamic(self, x: np.ndarray, reduce_range: bool) -> np.ndarray:
+    def multiply_dynamic(self, x: np.ndarray, reduce_range: bool) -> np.ndarray:
         """Return the float32 result of float32 rows, which are quantized by their range."""
-        rows = self._rows(x)
+        rows = self._flatten_rows(x)
         low, high = (float(rows.min()), float(rows.max())) if rows.size else (0.0, 0.0)
         scale, zero = choose_parameters(low, high, *quantization_range(quint8, reduce_range))
         shape = (*x.shape[:-1], self.codes.shape[0])
-        if (y := self._by_kernel(rows, scale, zero, reduce_range)) is not None:
+        y = self._try_kernel(rows, scale, zero, reduce_range)
+        if y is not None:
             return y.reshape(shape)
         quantizer = PerTensor(quint8, scale, zero)
-        wide = self.sums(quantizer.quantize(rows), zero).astype(np.float32).astype(np.float64)
-        wide *= np.float32(scale) * self.scales
-        if self._bias is not None:  # in float64: rounded once, like a fused multiply-add
-            wide += self._bias
-        return wide.astype(np.float32).reshape(shape)
+        product = self.multiply_codes(quantizer.quantize(rows), zero).astype(np.float32)
+        result = product.astype(np.float64)  # rounded once, as by a fused multiply-add
+        result *= np.float32(scale) * self.scales
+        if self._bias is not None:
+            result += self._bias
+        return result.astype(np.float32).reshape(shape)
 
-    def _by_kernel(
-        self, rows: np.ndarray, scale: float, zero: int, low: bool
+    def _try_kernel(
+        self, rows: np.ndarray, scale: float, zero: int, fits_7_bits: bool
     ) -> np.ndarray | None:
-        """Return the result by compiled kernels, or None if there are none (yet). `low`: all
-        integers of `rows` are at most 127."""
+        """Return the result by compiled kernels, or None if there are none (yet).
+
+        `fits_7_bits`: whether the scale leaves the quantized rows below 128.
+        """
         n, k = self.codes.shape
         if self.panels is None or rows.shape[0] * n * k < MIN_BYTE_KERNEL_MULTIPLICATIONS:
             return None
@@ -108,35 +113,38 @@ class LinearPackedParams:
             multipliers = np.full(n, multipliers, np.float32)
         bias = np.zeros(n, np.float32) if self._bias is None else self._bias
         corrections = np.int32(zero) * self.weight_sums
-        return try_byte_product(codes, self.panels, corrections, (multipliers, bias), low)
+        return try_byte_product(codes, self.panels, corrections, (multipliers, bias), fits_7_bits)
 
-    def static(self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool) -> Tensor:
+    def multiply_static(
+        self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool
+    ) -> Tensor:
         """Return the quint8 result of a quint8 tensor, with the given scale and zero point."""
         scale, zero_point = float(scale), int(zero_point)
-        total, multiplier = self._static_sums(x)
-        steps = np.rint(total * (multiplier / np.float32(scale))) + zero_point
-        result = np.clip(steps, zero_point if relu else 0, 255).astype(np.uint8)
-        return quantized(result, PerTensor(quint8, scale, zero_point))
+        total, multiplier = self.multiply_unscaled(x)
+        codes = np.rint(total * (multiplier / np.float32(scale))) + zero_point
+        codes = np.clip(codes, zero_point if relu else 0, 255).astype(np.uint8)
+        return quantized(codes, PerTensor(quint8, scale, zero_point))
 
-    def activated(
+    def multiply_and_activate(
         self, x: QuantizedTensor, scale: float, zero_point: int,
         function: Callable[[np.ndarray], np.ndarray],
     ) -> Tensor:
         """Return the quint8 result of a quint8 tensor, with a float32 function applied before
         rounding."""
-        total, multiplier = self._static_sums(x)
+        total, multiplier = self.multiply_unscaled(x)
         quantizer = PerTensor(quint8, float(scale), int(zero_point))
         return quantized(quantizer.quantize(function(total * multiplier)), quantizer)
 
-    def _static_sums(self, x: QuantizedTensor) -> tuple[np.ndarray, np.ndarray]:
-        """Return x w^T + b of a quint8 tensor in float32, divided by s_x s_w, and s_x s_w."""
+    def multiply_unscaled(self, x: QuantizedTensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return (y / (s_x s_w), s_x s_w) for the result y of a quint8 tensor, in float32."""
         quantizer: Any = x._array.quantizer
         if x.dtype is not quint8 or not isinstance(quantizer, PerTensor):
             raise RuntimeError("quantized::linear expects the input to be quint8, per tensor")
         codes = x._array.codes
-        total = self.sums(self._rows(codes), quantizer.zero_point).astype(np.float32)
+        integers = self.multiply_codes(self._flatten_rows(codes), quantizer.zero_point)
+        total = integers.astype(np.float32)
         multiplier = np.float32(quantizer.scale) * self.scales
-        if self._bias is not None:  # PyTorch's kernel adds the bias in these units
+        if self._bias is not None:  # divided first, as in PyTorch's kernel
             total += self._bias / multiplier
         return total.reshape((*codes.shape[:-1], self.codes.shape[0])), multiplier
 
@@ -145,7 +153,7 @@ class LinearPackedParamsFp16:
     """Weights (n, k) rounded to float16; products are in float32."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        limit = np.float32(65504)
+        limit = np.float32(np.finfo(np.float16).max)
         values = np.clip(weight._array.astype(np.float32), -limit, limit)
         self.weight = values.astype(np.float16).astype(np.float32)
         self._bias = None if bias is None else np.ascontiguousarray(bias._array, np.float32)
@@ -164,7 +172,7 @@ class LinearPackedParamsFp16:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         LinearPackedParamsFp16.__init__(self, *state[0])
 
-    def dynamic(self, x: np.ndarray, reduce_range: bool) -> np.ndarray:
+    def multiply_dynamic(self, x: np.ndarray, reduce_range: bool) -> np.ndarray:
         """The product of float32 rows with the rounded weights."""
         y: np.ndarray = x @ self.weight.T
         return y if self._bias is None else y + self._bias
@@ -196,7 +204,7 @@ def linear_dynamic(X: Tensor, W_prepack: Packed, reduce_range: bool = False) -> 
     if X.dtype.name != "float32":
         raise RuntimeError("quantized::linear_dynamic (fbgemm): data type of input should be "
                            "float.")
-    return wrap(W_prepack.dynamic(X._array, reduce_range))
+    return wrap(W_prepack.multiply_dynamic(X._array, reduce_range))
 
 
 linear_dynamic_fp16 = linear_dynamic
@@ -204,7 +212,7 @@ linear_dynamic_fp16 = linear_dynamic
 
 def linear_relu_dynamic(X: Tensor, W_prepack: Packed, reduce_range: bool = False) -> Tensor:
     """`linear_dynamic` followed by ReLU."""
-    y = W_prepack.dynamic(X._array, reduce_range)
+    y = W_prepack.multiply_dynamic(X._array, reduce_range)
     return wrap(np.maximum(y, 0, out=y))
 
 
@@ -212,14 +220,14 @@ def linear(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
     """Compute x w^T + b of quint8 x, with the given output scale and zero point."""
-    return W_prepack.static(X, Y_scale_i, Y_zero_point_i, False)
+    return W_prepack.multiply_static(X, Y_scale_i, Y_zero_point_i, False)
 
 
 def linear_relu(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
     """`linear` followed by ReLU."""
-    return W_prepack.static(X, Y_scale_i, Y_zero_point_i, True)
+    return W_prepack.multiply_static(X, Y_scale_i, Y_zero_point_i, True)
 
 
 def linear_leaky_relu(
@@ -228,7 +236,7 @@ def linear_leaky_relu(
 ) -> Tensor:
     """`linear` followed by a leaky ReLU, rounded once."""
     slope = np.float32(negative_slope)
-    return W_prepack.activated(
+    return W_prepack.multiply_and_activate(
         X, Y_scale_i, Y_zero_point_i, lambda y: np.where(y > 0, y, y * slope))
 
 
@@ -236,7 +244,7 @@ def linear_tanh(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
     """`linear` followed by tanh, rounded once."""
-    return W_prepack.activated(X, Y_scale_i, Y_zero_point_i, np.tanh)
+    return W_prepack.multiply_and_activate(X, Y_scale_i, Y_zero_point_i, np.tanh)
 
 
 def linear_with_input_q_dq_qweight_dq_output_fp32(
@@ -245,7 +253,7 @@ def linear_with_input_q_dq_qweight_dq_output_fp32(
     """Compute x w^T + b of float32 x, rounded to quint8 for the product."""
     quantizer = PerTensor(quint8, float(X_scale), int(X_zero_point))
     codes: Any = quantized(quantizer.quantize(X._array), quantizer)
-    total, multiplier = W_prepack._static_sums(codes)
+    total, multiplier = W_prepack.multiply_unscaled(codes)
     return wrap(total * multiplier)
 
 
@@ -257,13 +265,9 @@ def linear_with_input_q_dq_qweight_dq_relu_output_fp32(
     return wrap(np.maximum(y._array, 0))
 
 
-def _linear_fp16(X: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return wrap(LinearPackedParamsFp16(weight, bias).dynamic(X._array, False))
-
-
 def linear_dynamic_fp16_unpacked_weight(X: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`linear_dynamic_fp16`, packing the weights on each call."""
-    return _linear_fp16(X, weight, bias)
+    return wrap(LinearPackedParamsFp16(weight, bias).multiply_dynamic(X._array, False))
 
 
 def linear_relu_dynamic_fp16(X: Tensor, W_prepack: Packed) -> Tensor:

@@ -35,11 +35,11 @@ class CellParams:
 
     def from_input(self, x: np.ndarray) -> np.ndarray:
         """Multiply the input by its weights."""
-        return self.packed_ih.dynamic(x, self.reduce_range)
+        return self.packed_ih.multiply_dynamic(x, self.reduce_range)
 
     def from_hidden(self, h: np.ndarray) -> np.ndarray:
         """Multiply the hidden state by its weights."""
-        return self.packed_hh.dynamic(h, self.reduce_range)
+        return self.packed_hh.multiply_dynamic(h, self.reduce_range)
 
 
 def make_quantized_cell_params_dynamic(

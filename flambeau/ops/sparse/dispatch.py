@@ -22,7 +22,7 @@ from ...tensor.sparse import Created, SparseArray, SparseTensor, layout_name, wr
 from ...tensor.tensor import Tensor
 from ..core.errors import Overriding
 from ..core.inplace import adopt
-from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
+from ..core.operator import OPERATORS, Kind, Operator
 from ..core.registry import Declared
 from ..interception.torch_function import _disabled_torch_function_impl
 from ..interception import forward_mode, window_stubs
@@ -243,27 +243,19 @@ _PUBLIC_NAMES = {"_div": "div", "relu_only": "relu", "torch.embedding": "embeddi
 _NO_METHODS = frozenset("cat concat concatenate stack hspmm".split())
 
 
-def _wear_stubs() -> None:
+def _install_stubs() -> None:
     """Install stubs on composites and on functions that do not fail on sparse arrays."""
     Overriding.ask = _ask
     Overriding.into = _into
-    kind, seen = window_stubs.Kind("sparse", is_sparse_call), set()
-    for name, handler in SPARSE.items():
-        for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
-            function = space.get(name)
-            if not isinstance(function, FunctionType) or id(function) in seen:
-                continue
-            seen.add(id(function))
-            wear = not name.startswith("__") and not _fails(function, name)
-            window_stubs.register(function, kind, handler, wear)
-    window_stubs.wear_registered()
+    window_stubs.install(window_stubs.TensorKind("sparse", is_sparse_call), SPARSE, _needs_stub)
 
 
-def _fails(function: Any, name: str) -> bool:
-    """Return whether a function is an operator that fails on sparse arrays: needs no stub."""
+def _needs_stub(function: Any, name: str) -> bool:
+    """Return whether a function would not fail on sparse arrays. Python's operators need none."""
     operator = getattr(function, "operator", None)
-    return operator is not None and operator.kind is not Kind.COMPOSITE \
+    fails = operator is not None and operator.kind is not Kind.COMPOSITE \
         and operator.function is function and name not in _DO_NOT_FAIL
+    return not fails and not name.startswith("__")
 
 
 # Operators that read only shape and dtype, so sparse arrays do not make them fail.
@@ -280,4 +272,4 @@ def is_sparse_array(x: Any) -> bool:
     return isinstance(x, SparseArray)
 
 
-Created.first = _wear_stubs
+Created.first = _install_stubs

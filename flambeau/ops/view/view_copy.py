@@ -16,7 +16,8 @@ from ..core.registry import composite
 from .sections import split, split_with_sizes, unbind
 from .slices import basic_index, diagonal, narrow, select
 from .strided import as_strided, unfold
-from .view import permute, squeeze, t, transpose, unsqueeze
+from .expand import squeeze, unsqueeze
+from .transpose import permute, t, transpose
 
 # ------------------------------------------------------------------------------------- copies
 

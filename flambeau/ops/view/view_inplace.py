@@ -14,7 +14,8 @@ from ...tensor.tensor import Tensor
 from ..core.errors import explaining
 from ..core.operator import publish
 from .strided import as_strided
-from .view import squeeze, t, transpose, unsqueeze
+from .expand import squeeze, unsqueeze
+from .transpose import t, transpose
 
 
 def _turn(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> None:

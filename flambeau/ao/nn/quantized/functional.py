@@ -179,7 +179,7 @@ def _convolve(
     stride, padding, dilation = ((v,) * rank if isinstance(v, int) else tuple(v)
                                  for v in (stride, padding, dilation))
     packed = ConvPackedParams(weight, bias, stride, padding, dilation, groups)
-    return packed.static(input, scale, zero_point, False)
+    return packed.convolve_static(input, scale, zero_point, False)
 
 
 def conv1d(

@@ -11,9 +11,10 @@ import numpy as np
 
 from ....native.loop_ir.ir import Scalar
 from ....native.target.graph_costs import (
-    FEW_ATTENTION_MATRICES, MAX_STORED_SCORE_BYTES, MIN_ATTENTION_BLOCK,
+    FEW_ATTENTION_MATRICES, MAX_FLASH_DEPTH, MAX_STORED_SCORE_BYTES, MIN_ATTENTION_BLOCK,
+    MIN_FLASH_COLUMNS,
 )
-from ....ops.attention.scaled_dot_product import _LOG_SUMS, _NO_STATE, _PROBABILITIES
+from ....ops.attention.scaled_dot_product import Saved
 from ....ops.core.promotion import compute_dtype
 from ...fusion.fusion_group import MOVEMENTS
 from ...ir.any_length import serves_any_length
@@ -22,9 +23,6 @@ from ...kernels.flash_attention import block_extent
 from ..numpy.selection import triangle
 from ..numpy.symbolic_array import Symbol, symbol
 from ..registry import lowering
-
-
-_NARROW, _LONG = 32, 128  # a depth up to which, and columns from which, flash is faster
 
 
 def _scores(
@@ -55,13 +53,13 @@ def _prefers_flash(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> 
         return True
     if block < min(MIN_ATTENTION_BLOCK, rows, columns):
         return False
-    if keep == _NO_STATE:
+    if keep == Saved.NOTHING:
         return True
     is_serial = math.prod(batch) < FEW_ATTENTION_MATRICES  # backward is parallel over these
-    return not is_serial and (causal or depth <= _NARROW or columns >= _LONG)
+    return not is_serial and (causal or depth <= MAX_FLASH_DEPTH or columns >= MIN_FLASH_COLUMNS)
 
 
-def _mask_node(mask: Any, q: Symbol) -> tuple[Node, ...]:
+def _mask_nodes(mask: Any, q: Symbol) -> tuple[Node, ...]:
     """The mask as a tuple of input nodes (empty if None), extended to the scores' rank."""
     if mask is None:
         return ()
@@ -75,15 +73,16 @@ def _flash_attention(
     """Return the result and what backward reads. Probabilities are a formula of the sums, so they
     are never computed if only backward would read them.
     """
-    masks = _mask_node(mask, q)
-    how = {"scale": float(scale), "causal": bool(is_causal)}
+    masks = _mask_nodes(mask, q)
+    attributes = {"scale": float(scale), "causal": bool(is_causal)}
     inputs = (q.node, k.node, v.node, *masks)
     type = q.node.type
-    y = symbol(Node(Op.ATTENTION, inputs, (*q.shape[:-1], v.shape[-1]), type, how))
-    if keep == _NO_STATE:
+    y = symbol(Node(Op.ATTENTION, inputs, (*q.shape[:-1], v.shape[-1]), type, attributes))
+    if keep == Saved.NOTHING:
         return y, None
-    sums = symbol(Node(Op.ATTENTION_SUMS, (q.node, k.node, *masks), q.shape[:-1], type, how))
-    if keep == _LOG_SUMS:
+    sums = symbol(
+        Node(Op.ATTENTION_SUMS, (q.node, k.node, *masks), q.shape[:-1], type, attributes))
+    if keep == Saved.LOG_SUMS:
         return y, sums
     return y, np.exp(_scores(q, k, mask, scale, is_causal) - sums[..., None])
 
@@ -99,33 +98,40 @@ def _softmax_sums_of(saved: Symbol) -> Symbol | None:
     return symbol(node) if node.op is Op.ATTENTION_SUMS else None
 
 
+def _softmax_attention(
+    q: Symbol, k: Symbol, v: Symbol, mask: Any, scale: float, is_causal: bool, keep: int
+) -> tuple[Symbol, Any]:
+    """Return the result and what backward reads, by products around a softmax."""
+    s = _scores(q, k, mask, scale, is_causal)
+    if not s.shape[-1]:
+        y = np.zeros_like(v, shape=(*q.shape[:-1], v.shape[-1]))
+        saved = s if keep == Saved.PROBABILITIES else np.sum(s, -1)
+        return y, None if keep == Saved.NOTHING else saved
+    row_max = np.max(s, -1, keepdims=True)
+    if mask is not None:  # rows may be fully masked: they give 0
+        row_max = np.where(np.equal(row_max, -math.inf), s.dtype.type(0), row_max)
+    e = np.exp(s - row_max)
+    total = np.sum(e, -1, keepdims=True)
+    if mask is not None:
+        total = np.where(np.equal(total, 0), s.dtype.type(1), total)
+    p = e / total
+    y = np.matmul(p, v)
+    if keep == Saved.LOG_SUMS:
+        return y, (np.log(total) + row_max)[..., 0]
+    return y, p if keep == Saved.PROBABILITIES else None
+
+
 @lowering("_attention")
 def _attention(
     query: Symbol, key: Symbol, value: Symbol, mask: Any, scale: float,
     is_causal: bool, keep: int,
 ) -> tuple[Any, Any]:
-    inside = compute_dtype(query.dtype)
-    q, k, v = (x.astype(inside, copy=False) for x in (query, key, value))
-    if _prefers_flash(q, k, v, is_causal, keep):
-        y, saved = _flash_attention(q, k, v, mask, scale, is_causal, keep)
-        return y.astype(query.dtype), saved
-    s = _scores(q, k, mask, scale, is_causal)
-    if not s.shape[-1]:
-        y = np.zeros_like(v, shape=(*q.shape[:-1], v.shape[-1]))
-        saved = s if keep == _PROBABILITIES else np.sum(s, -1)
-        return y.astype(query.dtype), None if keep == _NO_STATE else saved
-    top = np.max(s, -1, keepdims=True)
-    if mask is not None:  # rows may be fully masked: they give 0
-        top = np.where(np.equal(top, -math.inf), inside.type(0), top)
-    e = np.exp(s - top)
-    total = np.sum(e, -1, keepdims=True)
-    if mask is not None:
-        total = np.where(np.equal(total, 0), inside.type(1), total)
-    p = e / total
-    y = np.matmul(p, v).astype(query.dtype)
-    if keep == _LOG_SUMS:
-        return y, (np.log(total) + top)[..., 0]
-    return y, p if keep == _PROBABILITIES else None
+    working = compute_dtype(query.dtype)
+    q, k, v = (x.astype(working, copy=False) for x in (query, key, value))
+    is_flash = _prefers_flash(q, k, v, is_causal, keep)
+    attend = _flash_attention if is_flash else _softmax_attention
+    y, saved = attend(q, k, v, mask, scale, is_causal, keep)
+    return y.astype(query.dtype), saved
 
 
 @lowering("_attention_backward")
@@ -133,29 +139,24 @@ def _attention_backward(
     g: Symbol, query: Symbol, key: Symbol, value: Symbol, mask: Any,
     y: Symbol, saved: Symbol, scale: float, is_causal: bool, keep: int,
 ) -> tuple[Symbol, ...]:
-    kind, inside = query.dtype, compute_dtype(query.dtype)
-    g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
+    dtype, working = query.dtype, compute_dtype(query.dtype)
+    g, q, k, v, y = (x.astype(working, copy=False) for x in (g, query, key, value, y))
     inner = np.sum(g * y, -1, keepdims=True)
     sums = _softmax_sums_of(saved)
     if sums is not None:
-        inputs = (
-            q.node,
-            k.node,
-            v.node,
-            g.node,
-            sums.node,
-            inner[..., 0].node,
-            *_mask_node(mask, q),
-        )
-        how = {"scale": float(scale), "causal": bool(is_causal)}
+        inputs = tuple(x.node for x in (q, k, v, g, sums, inner[..., 0]))
+        inputs += _mask_nodes(mask, q)
+        attributes = {"scale": float(scale), "causal": bool(is_causal)}
         return tuple(
-            symbol(Node(Op.ATTENTION_GRADIENT, inputs, x.shape, x.node.type, {**how, "of": of}))
-            .astype(kind) for of, x in enumerate((q, k, v))
+            symbol(Node(Op.ATTENTION_GRADIENT, inputs, x.shape, x.node.type,
+                        {**attributes, "of": of})).astype(dtype)
+            for of, x in enumerate((q, k, v))
         )
     p = saved
-    if keep != _PROBABILITIES:
+    if keep != Saved.PROBABILITIES:
         p = np.exp(_scores(q, k, mask, scale, is_causal) - saved[..., None])
     ds = (np.matmul(g, v.swapaxes(-1, -2)) - inner) * p * scale
-    gradients = (np.matmul(ds, k), np.matmul(ds.swapaxes(-1, -2), q),
-             np.matmul(p.swapaxes(-1, -2), g))
-    return tuple(x.astype(kind) for x in gradients)
+    gradients = (
+        np.matmul(ds, k), np.matmul(ds.swapaxes(-1, -2), q), np.matmul(p.swapaxes(-1, -2), g)
+    )
+    return tuple(x.astype(dtype) for x in gradients)

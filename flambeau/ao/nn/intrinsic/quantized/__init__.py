@@ -40,7 +40,7 @@ class ConvAdd2d(quantized.Conv2d):
 
     def forward(self, input: Any, extra_input: Any) -> Tensor:  # type: ignore[override]
         """The quint8 result of two quint8 tensors."""
-        return self._packed_params.static(
+        return self._packed_params.convolve_static(
             self._pad(input), self.scale, self.zero_point, self._RELU, extra_input)
 
     def _get_name(self) -> str:

@@ -72,7 +72,7 @@ class _ConvNd(ScaledOutput):
 
     def forward(self, input: Any) -> Tensor:
         """The quint8 result of a quint8 tensor."""
-        return self._packed_params.static(
+        return self._packed_params.convolve_static(
             self._pad(input), self.scale, self.zero_point, self._RELU)
 
     def _pad(self, input: Any) -> Any:

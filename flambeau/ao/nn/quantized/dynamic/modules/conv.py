@@ -22,7 +22,7 @@ class _Dynamic(conv._ConvNd):
 
     def forward(self, input: Tensor, reduce_range: bool = True) -> Tensor:
         """Return the float32 result of a float32 tensor."""
-        return self._packed_params.dynamic(self._pad(input), reduce_range)
+        return self._packed_params.convolve_dynamic(self._pad(input), reduce_range)
 
     def _get_name(self) -> str:
         return "Dynamic" + super()._get_name()

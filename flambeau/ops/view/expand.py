@@ -1,0 +1,187 @@
+"""Views with axes of length 1 removed, inserted or repeated: squeeze, unsqueeze and expand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tensor.meta import MetaArray
+from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
+from ...tensor.windows.lazy_window import LazyWindow
+from ..core.axes import canonical_dim, canonical_dims
+from ..core.errors import not_a_tensor
+from ..core.operator import Array
+from ..core.registry import composite, view
+from ..core.sample_inputs import matrices
+from .reshape import reshape
+
+
+@view(name="squeeze_dims", node="SqueezeBackward1", expose=(),
+      ref=lambda x, dims: np.squeeze(x, dims), samples=matrices(((3, 1, 4, 1), (1, 3))))
+def _squeeze(input: Array, dims: int | Sequence[int]) -> Array:
+    """The given axes of length 1 left out."""
+    return input.squeeze(dims if isinstance(dims, int) else tuple(dims))
+
+
+@_squeeze.batch
+def _(batch: Batch, input: Tensor, dims: int | Sequence[int]) -> Tensor:
+    n = input.dim()
+    chosen = (dims,) if isinstance(dims, int) else dims
+    return _squeeze(batch.lower(input), tuple([canonical_dim(d, n) + 1 for d in chosen]))
+
+
+@_squeeze.vjp
+def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
+    return reshape(g, input_shape)
+
+
+@composite(numpy_names=True)
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Return a view without axes of length 1: all of them, or only those listed in `dim`.
+
+    Args:
+        dim: The axes to leave out, where their length is 1. None: all such axes.
+
+    >>> torch.squeeze(torch.zeros(1, 2, 1)).shape, torch.squeeze(torch.zeros(1, 2, 1), 0).shape
+    (torch.Size([2]), torch.Size([2, 1]))
+    """
+    shape = input._array.shape
+    wanted = canonical_dims(dim, len(shape)) if dim != () else ()
+    return _squeeze(input, tuple(d for d in wanted if shape and shape[d] == 1))
+
+
+@view(ref=np.expand_dims, samples=matrices(((3, 4), 1), ((3,), -1), ((), 0)))
+def unsqueeze(input: Array, dim: int) -> Array:
+    """Insert an axis of length 1 at `dim`.
+
+    Args:
+        dim (int): The place of the new axis; negative numbers count from the end.
+
+    >>> torch.unsqueeze(torch.tensor([1, 2]), 1)
+    tensor([[1],
+            [2]])
+    """
+    at = canonical_dim(dim, input.ndim + 1)
+    y = input.reshape((*input.shape[:at], 1, *input.shape[at:]))
+    if y.__class__ is not Array or not y.size or y.strides[at] == _stride_before(input, at):
+        return y
+    strides = (*input.strides[:at], _stride_before(input, at), *input.strides[at:])
+    return np.lib.stride_tricks.as_strided(y, y.shape, strides)
+
+
+def _stride_before(input: Array, at: int) -> int:
+    """Return the stride in bytes of a new axis before axis `at`: the extent of that axis."""
+    return input.shape[at] * input.strides[at] if at < input.ndim else input.itemsize
+
+
+@unsqueeze.batch
+def _(batch: Batch, input: Tensor, dim: int) -> Tensor:
+    return unsqueeze(batch.lower(input), canonical_dim(dim, input.dim() + 1) + 1)
+
+
+@unsqueeze.vjp
+def _(g: Tensor, dim: int) -> Tensor:
+    return g.squeeze(dim)
+
+
+@view(ref=lambda x, *size: np.broadcast_to(x, size),
+      samples=matrices(((3, 1), 3, 4), ((4,), 2, 3, 4)))
+def expand(input: Array, *size: Any, implicit: bool = False) -> Array:
+    """Repeat axes of length 1, and add leading axes, without copying.
+
+    >>> torch.tensor([[1], [2]]).expand(2, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
+    shape = input.shape
+    new = len(size) - len(shape)
+    if new < 0:
+        raise RuntimeError(
+            f"expand(torch.{input.dtype}{{{list(shape)}}}, size={list(size)}): the number of sizes "
+            f"provided ({len(size)}) must be greater or equal to the number of dimensions in the "
+            f"tensor ({len(shape)})"
+        )
+    if input.__class__ is MetaArray:
+        return _expand_meta(input, size, new)
+    lengths, strides = [], []
+    for i, n in enumerate(size):
+        have, stride = (shape[i - new], input.strides[i - new]) if i >= new else (1, 0)
+        lengths.append(_expand_length(n, have, i, i < new, size, shape))
+        strides.append(stride if have == lengths[-1] else 0)
+    return np.lib.stride_tricks.as_strided(input, lengths, strides) if 0 in shape else \
+        _set_strides(input, lengths, strides)
+
+
+def _expand_length(n: Any, have: int, axis: int, new: bool, size: Any, shape: Any) -> int:
+    if n == -1:
+        if new:
+            raise RuntimeError(
+                f"expand(): the expanded size of the tensor (-1) isn't allowed in a leading, "
+                f"non-existing dimension {axis}"
+            )
+        return have
+    if have not in (1, n):
+        raise RuntimeError(
+            f"The expanded size of the tensor ({n}) must match the existing size ({have}) at "
+            f"non-singleton dimension {axis}.  Target sizes: {list(size)}.  Tensor sizes: "
+            f"{list(shape)}"
+        )
+    return n
+
+
+def _expand_meta(input: Any, size: tuple, new: int) -> Any:
+    shape = [_expand_length(n, input.shape[i - new] if i >= new else 1, i, i < new, size,
+                            input.shape) for i, n in enumerate(size)]
+    return np.broadcast_to(input.view(np.ndarray), shape).view(MetaArray)
+
+
+def _set_strides(array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+    """Return a view that starts where `array` does, with this shape and strides in bytes."""
+    if array.__class__ is LazyWindow:
+        return array.like(_set_strides(array.memory, shape, strides))
+    if array.flags.c_contiguous and array.dtype.kind != "V":  # a tenth of as_strided's time
+        return np.ndarray(shape, array.dtype, array, 0, strides)
+    return np.lib.stride_tricks.as_strided(array, shape, strides)
+
+
+@expand.batch
+def _(batch: Batch, input: Tensor, size: tuple[int, ...], implicit: bool) -> Tensor:
+    new = len(size) - input.dim()
+    below = batch.lower(input)
+    if new > 0:
+        below = below[(slice(None), *[None] * new)]
+    return expand(below, batch.size, *size)
+
+
+@expand.vjp
+def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
+    return g.sum_to_size(input_shape)
+
+
+@composite(expose=("Tensor",))
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """Expand the tensor to the shape of `other`.
+
+    >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 3))
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
+    try:
+        shape = other._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, "expand_as", expand_as, (self, other)) from None
+    return expand(self, *shape)
+
+
+@composite()
+def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
+    """Broadcast the tensor to a shape, without copying.
+
+    >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
+    return expand(input, *(size if isinstance(size, (list, tuple)) else (size,)))

@@ -1,0 +1,286 @@
+"""The same elements in another shape, or their bytes as another dtype.
+
+`view` fails if no strides can express the new shape; `reshape`, `flatten` and `ravel` then copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...autograd.tape import record
+from ...native.foundation.user_frames import noted
+from ...tensor.dtypes import FROM_NUMPY, as_dtype
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.layout import strides_of
+from ...tensor.meta import MetaArray
+from ...tensor.promotion import legacy_name
+from ...tensor.storage import offset_of
+from ...tensor.tensor import Tensor, view_of
+from ...tensor.windows.batch import Batch
+from ...tensor.windows.batched_window import BatchedWindow
+from ...tensor.windows.lazy_window import LazyWindow
+from ..core.axes import canonical_dim
+from ..core.errors import not_a_tensor
+from ..core.operator import Array
+from ..core.registry import composite, view, views_as
+from ..core.sample_inputs import matrices
+from ..creation.creation import public
+
+
+def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
+    """Return the shape with -1 inferred for `count` elements; RuntimeError if it does not fit."""
+    lengths = [n if n.__class__ is int else n.__index__() for n in shape]
+    known, unknown = 1, None
+    for i, n in enumerate(lengths):
+        if n == -1:
+            if unknown is not None:
+                raise RuntimeError("only one dimension can be inferred")
+            unknown = i
+        elif n < 0:
+            raise RuntimeError(f"invalid shape dimension {n} at index {i} of shape {lengths}")
+        else:
+            known *= n
+    if unknown is not None:
+        if known == 0:
+            raise RuntimeError(
+                f"cannot reshape tensor of {count} elements into shape {lengths} because the "
+                "unspecified dimension size -1 can be any value and is ambiguous"
+                if count == 0
+                else f"shape '{lengths}' is invalid for input of size {count}"
+            )
+        lengths[unknown] = count // known
+        known *= lengths[unknown]
+    if known != count:
+        raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {count}")
+    return tuple(lengths)
+
+
+def view_as_shape(array: Any, shape: Sequence[int]) -> np.ndarray | None:
+    """Return `array` in another shape without a copy, or None if no strides can express it."""
+    if array.__class__ is LazyWindow:
+        memory = view_as_shape(array.memory, shape)
+        return None if memory is None else array.like(memory)
+    if array.__class__ is BatchedWindow:  # reshape all examples at once
+        below = array.below._array
+        return view_as_shape(below, shape if array.is_shared else (below.shape[0], *shape))
+    plain = array.__class__ is np.ndarray
+    result = array.view() if plain else np.array(array, copy=False, subok=True)
+    if array.__class__ is MetaArray:
+        return array.reshape(shape) if array.size == 0 else np.lib.stride_tricks.as_strided(
+            array, shape, (0,) * len(shape), subok=True)
+    try:
+        return result.reshape(shape, copy=False)
+    except ValueError:
+        return None
+
+
+@view(name="_view", node="ViewBackward0", expose=(), ref=lambda x, size: x.reshape(size),
+      samples=matrices(((6, 2), (3, -1))))
+def _view(input: Array, size: Sequence[int]) -> Array:
+    """The same elements in another shape; RuntimeError when that needs a copy."""
+    result = view_as_shape(input, infer_shape(size, input.size))
+    if result is None:
+        raise noted(RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one "
+            "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
+        ), f"The view was to show {tuple(input.shape)} as {tuple(size)}.")
+    return result
+
+
+@_view.batch
+def _(batch: Batch, input: Tensor, size: Sequence[int]) -> Tensor:
+    return _view(batch.lower(input), (batch.size, *infer_shape(size, input.numel())))
+
+
+@_view.vjp
+def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
+    return reshape(g, input_shape)
+
+
+@views_as(_view)
+@public("view", spaces=("Tensor",))
+def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None = None) -> Tensor:
+    """Return a view with another shape, or with its bytes read as another dtype.
+
+    RuntimeError if the strides do not allow a view; `reshape` copies in that case.
+
+    >>> torch.arange(6).view(2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    >>> torch.tensor([1.]).view(torch.int32)
+    tensor([1065353216], dtype=torch.int32)
+    """
+    if size is None and dtype is None and shape and shape[0].__class__ is int:
+        array = self._array
+        if array.flags.c_contiguous and array.__class__ is np.ndarray:
+            try:
+                result = view_of(self, array.reshape(shape))
+            except (ValueError, TypeError):
+                return _view(self, shape)  # reports shapes that do not fit
+            if self._tracked:
+                base: Any = self._base
+                if self._requires_grad or base._node is not self._stamp:
+                    record(_view.operator, result, (self, shape))
+            return result
+    target: Any = shape[0] if len(shape) == 1 else shape
+    if size is not None:
+        target = size
+    if dtype is not None:
+        target = dtype
+    target = as_dtype(target)
+    if target.__class__ is Dtype:
+        return _view_dtype(self, target)
+    is_sequence = target.__class__ is not int and hasattr(target, "__len__")
+    return _view(self, tuple(target) if is_sequence else (target,))
+
+
+@view(name="_view_dtype", node="ViewBackward1", expose=(), differentiable=False, leading=True,
+      ref=lambda x, dtype: x.view(dtype.numpy),
+      samples=lambda rng: iter(()))
+def _view_dtype(input: Array, dtype: Dtype) -> Array:
+    """The same bytes read as another dtype."""
+    kind = dtype.numpy
+    if kind.itemsize == input.itemsize:
+        return input.view(kind)
+    if input.ndim == 0:
+        raise RuntimeError(
+            f"self.dim() cannot be 0 to view {legacy_name(FROM_NUMPY[input.dtype])} as "
+            f"{legacy_name(dtype)} (different element sizes)"
+        )
+    steps = strides_of(input)
+    source, target = legacy_name(FROM_NUMPY[input.dtype]), legacy_name(dtype)
+    names = f"to view {source} as {target} (different element sizes), but got"
+    if steps[-1] != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {names} {steps[-1]}")
+    shape = (*input.shape[:-1], input.shape[-1] * input.itemsize // kind.itemsize)
+    if kind.itemsize > input.itemsize:
+        _check_divisible(input, steps, kind.itemsize // input.itemsize, names)
+    return input.view(kind) if input.size else np.empty(shape, kind)
+
+
+def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str) -> None:
+    """Raise RuntimeError unless `ratio` divides the last size, the offset and the strides."""
+    places = [("size(-1)", input.shape[-1]), ("storage_offset()", offset_of(input))]
+    places += [(f"stride({i})", step) for i, step in enumerate(steps[:-1])]
+    for place, result in places:
+        if result % ratio:
+            raise RuntimeError(f"self.{place} must be divisible by {ratio} {names} {result}")
+
+
+@views_as(_view)
+@composite()
+def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> Tensor:
+    """Return the same elements in another shape, as a view if possible, else a copy.
+
+    >>> torch.arange(4).reshape(2, 2)
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    wanted = shape_ if shape is None else (shape,)
+    if len(wanted) == 1 and not isinstance(wanted[0], int) and hasattr(wanted[0], "__len__"):
+        wanted = tuple(wanted[0])
+    try:
+        array = input._array
+    except AttributeError as error:
+        raise not_a_tensor(error, "reshape", reshape, (input, *wanted)) from None
+    if array.flags.c_contiguous and wanted and wanted[0].__class__ is int:
+        return view_method(input, *wanted)
+    lengths = infer_shape(wanted, array.size)
+    if array.flags.c_contiguous or view_as_shape(array, lengths) is not None:
+        return _view(input, lengths)
+    return _view(input.contiguous(), lengths)
+
+
+@composite(expose=("Tensor",))
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """View the tensor in the shape of `other`.
+
+    >>> torch.arange(4).view_as(torch.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    try:
+        shape = other._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, "view_as", view_as, (self, other)) from None
+    return _view(self, shape)
+
+
+@composite(expose=("Tensor",))
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """Reshape the tensor to the shape of `other`.
+
+    >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    try:
+        shape = other._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, "reshape_as", reshape_as, (self, other)) from None
+    return reshape(self, shape)
+
+
+@views_as(_view)
+@composite()
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Merge the axes from start_dim to end_dim into one.
+
+    >>> torch.zeros(2, 3, 4).flatten(1).shape
+    torch.Size([2, 12])
+    """
+    try:
+        shape = input._array.shape
+    except AttributeError as error:
+        raise not_a_tensor(error, "flatten", flatten, (input,)) from None
+    first, last = canonical_dim(start_dim, len(shape)), canonical_dim(end_dim, len(shape))
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if not shape:
+        return reshape(input, (1,))
+    if first == last:
+        return input
+    count = 1
+    for n in shape[first : last + 1]:
+        count *= n
+    return reshape(input, (*shape[:first], count, *shape[last + 1 :]))
+
+
+@views_as(_view)
+@composite(explains=True)
+def ravel(input: Tensor) -> Tensor:
+    """Flatten the tensor to one axis.
+
+    >>> torch.ravel(torch.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
+    return reshape(input.contiguous(), (-1,))
+
+
+@views_as(_view)
+@composite(explains=True)
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Split one axis into several.
+
+    Args:
+        dim (int): The axis to split; negative numbers count from the last.
+
+    >>> torch.unflatten(torch.arange(6), 0, (2, -1))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
+    shape = input._array.shape
+    at = canonical_dim(dim, len(shape))
+    if not len(sizes):
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    try:
+        lengths = infer_shape(tuple(sizes), shape[at])
+    except RuntimeError:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
+            f"({shape[at]}) in the input tensor"
+        ) from None
+    return _view(input, (*shape[:at], *lengths, *shape[at + 1 :]))

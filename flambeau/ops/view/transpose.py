@@ -1,0 +1,196 @@
+"""Views with the axes in another order: transpose, permute, movedim, and T, mT, H, mH."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
+from ..core.axes import canonical_dim
+from ..core.operator import Array
+from ..core.registry import composite, view
+from ..core.sample_inputs import matrices
+from .reshape import _view
+
+
+@view(ref=lambda x, dim0, dim1: np.swapaxes(x, dim0, dim1),
+      samples=matrices(((3, 4), 0, 1), ((2, 3, 4), -1, 0)),
+      aliases=("swapaxes", "swapdims"))
+def transpose(input: Array, dim0: int, dim1: int) -> Array:
+    """Return a view with two axes swapped.
+
+    >>> x = torch.tensor([[1, 2], [3, 4]])
+    >>> torch.transpose(x, 0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
+    n = input.ndim
+    if n == 2 and dim0 + dim1 == 1 and dim0 >= 0 and dim1 >= 0:
+        return input.T
+    a, b = canonical_dim(dim0, n), canonical_dim(dim1, n)
+    return input.swapaxes(a, b) if n else input.view()
+
+
+@transpose.batch
+def _(batch: Batch, input: Tensor, dim0: int, dim1: int) -> Tensor:
+    n = input.dim()
+    a, b = canonical_dim(dim0, n), canonical_dim(dim1, n)
+    below = batch.lower(input)
+    return transpose(below, a + 1, b + 1) if n else _view(below, below.shape)
+
+
+@transpose.vjp
+def _(g: Tensor, dim0: int, dim1: int) -> Tensor:
+    return g.transpose(dim0, dim1)
+
+
+@view(ref=lambda x: x.T, samples=matrices(((3, 4),), ((5,),), ((),)))
+def t(input: Array) -> Array:
+    """Transpose a matrix; vectors are returned unchanged.
+
+    >>> torch.t(torch.tensor([[1, 2, 3]]))
+    tensor([[1],
+            [2],
+            [3]])
+    """
+    if input.ndim > 2:
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
+        )
+    return input.T
+
+
+@t.batch
+def _(batch: Batch, input: Tensor) -> Tensor:
+    n = input.dim()
+    if n > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D")
+    below = batch.lower(input)
+    return transpose(below, 1, 2) if n == 2 else _view(below, below.shape)
+
+
+@t.vjp
+def _(g: Tensor) -> Tensor:
+    return g.t()
+
+
+@view(ref=lambda x, *dims: x.transpose(dims),
+      samples=matrices(((3, 4), 1, 0), ((2, 3, 4), 2, 0, 1)))
+def permute(input: Array, *dims: Any) -> Array:
+    """Return a view with the axes reordered.
+
+    >>> torch.zeros(2, 3, 5).permute(2, 0, 1).shape
+    torch.Size([5, 2, 3])
+    """
+    if len(dims) != input.ndim:
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {input.ndim} is not "
+            f"equal to len(dims) = {len(dims)}"
+        )
+    order = [canonical_dim(d, input.ndim) for d in dims]
+    if len(set(order)) != len(order):
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return input.transpose(order)
+
+
+@permute.batch
+def _(batch: Batch, input: Tensor, dims: Sequence[int]) -> Tensor:
+    n = input.dim()
+    return permute(batch.lower(input), 0, *[canonical_dim(d, n) + 1 for d in dims])
+
+
+@permute.vjp
+def _(g: Tensor, dims: Sequence[int]) -> Tensor:
+    n = len(dims)
+    inverse = [0] * n
+    for i, d in enumerate(dims):
+        inverse[d % n] = i
+    return g.permute(inverse)
+
+
+@composite(aliases=("moveaxis",), explains=True)
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Move the axes `source` to the positions `destination`; the others keep their order.
+
+    >>> torch.movedim(torch.zeros(2, 3, 4), 0, -1).shape
+    torch.Size([3, 4, 2])
+    """
+    n = input._array.ndim
+    sources = [source] if isinstance(source, int) else list(source)
+    targets = [destination] if isinstance(destination, int) else list(destination)
+    if len(sources) != len(targets):
+        raise RuntimeError(
+            "movedim: Invalid source or destination dims: source "
+            f"({sources} dims) should contain the same number of dims as destination ({targets} "
+            "dims)"
+        )
+    a, b = [canonical_dim(d, n) for d in sources], [canonical_dim(d, n) for d in targets]
+    for argument, dims, axes in (("source", a, sources), ("destination", b, targets)):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{argument}` ({axes})")
+    rest = iter(i for i in range(n) if i not in a)
+    placed = dict(zip(b, a, strict=True))
+    return permute(input, [placed[i] if i in placed else next(rest) for i in range(n)])
+
+
+# ---------------------------------------------------------------------------------- properties
+
+
+def _transpose(self: Tensor) -> Tensor:
+    """Reverse all axes; for a matrix, transpose it.
+
+    >>> torch.zeros(2, 3).T.shape
+    torch.Size([3, 2])
+    """
+    n = self._array.ndim
+    return t(self) if n <= 2 else permute(self, *range(n - 1, -1, -1))
+
+
+def _matrix_transposed(self: Tensor) -> Tensor:
+    """Swap the last two axes.
+
+    >>> torch.zeros(5, 2, 3).mT.shape
+    torch.Size([5, 3, 2])
+    """
+    if self._array.ndim < 2:
+        raise RuntimeError(
+            "tensor.mT is only supported on matrices or batches of matrices. Got "
+            f"{self._array.ndim}-D tensor."
+        )
+    return transpose(self, -2, -1)
+
+
+def _hermitian(self: Tensor) -> Tensor:
+    """Transpose and conjugate a matrix.
+
+    >>> torch.tensor([[1 + 2j, 3j]]).H
+    tensor([[1.-2.j],
+            [0.-3.j]])
+    """
+    if self._array.ndim not in (0, 2):
+        raise RuntimeError(
+            "tensor.H is only supported on matrices (2-D tensors). Got "
+            f"{self._array.ndim}-D tensor."
+        )
+    return t(self).conj() if self._array.dtype.kind == "c" else t(self)
+
+
+@composite(explains=True)
+def adjoint(input: Tensor) -> Tensor:
+    """Swap the last two axes and conjugate.
+
+    >>> torch.adjoint(torch.tensor([[1 + 2j, 3j]]))
+    tensor([[1.-2.j],
+            [0.-3.j]])
+    """
+    y = _matrix_transposed(input)
+    return y.conj() if y._array.dtype.kind == "c" else y
+
+
+_methods: Any = Tensor
+_methods.T, _methods.mT = property(_transpose), property(_matrix_transposed)
+_methods.H, _methods.mH = property(_hermitian), property(adjoint)
