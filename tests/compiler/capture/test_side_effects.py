@@ -114,7 +114,7 @@ def test_a_scheduler_before_its_optimiser_leaves_the_step_eager() -> None:
         opt.step()
         return loss
 
-    assert "scheduler steps before its optimiser" in told(step, torch.ones(3, 4))
+    assert "scheduler steps before its optimizer" in told(step, torch.ones(3, 4))
     assert scheduler.last_epoch == CALLS
 
 
