@@ -1,10 +1,20 @@
-"""State dicts for checkpoints: parameter names without wrapper prefixes, as on one process."""
+"""State dicts for checkpoints: parameter names without wrapper prefixes, as on one process.
+
+Parameters of FullyShardedDataParallel and their optimizer state are whole in them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
+
+from ..fsdp.api import FullOptimStateDictConfig, FullStateDictConfig, StateDictType
+from ..fsdp.names import clean_tensor_name
+from ..fsdp.state_dict import own_names
+from ..fsdp.state_interface import StateInterface, sharded_modules
+from ..objects import broadcast_object_list
 
 __all__ = [
     "StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict",
@@ -18,7 +28,9 @@ _COMPILED = "_orig_mod."
 @dataclass
 class StateDictOptions:
     """Options. `strict`: names must match when a model's state is set. `ignore_frozen_params`: omit
-    parameters that do not require grad. The others have no effect.
+    parameters that do not require grad. For sharded models, `full_state_dict` with `cpu_offload`
+    returns the state on rank 0 only, and `broadcast_from_rank0` sets the state that rank 0 passes.
+    The others have no effect.
     """
 
     full_state_dict: bool = False
@@ -37,15 +49,42 @@ def _inner(model: Any) -> Any:
     return model
 
 
+def _whole(model: Any, rank0_only: bool) -> AbstractContextManager[None]:
+    """A context in which state dicts of sharded modules have whole parameters."""
+    return StateInterface.state_dict_type(
+        model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(rank0_only=rank0_only),
+        FullOptimStateDictConfig(rank0_only=rank0_only),
+    )
+
+
+def _is_for_rank_0(options: Any) -> bool:
+    return options is not None and options.full_state_dict and options.cpu_offload
+
+
+def _broadcasts(options: Any) -> bool:
+    return options is not None and options.broadcast_from_rank0
+
+
+def _frozen_names(module: Any) -> list[str]:
+    names = [name for name, p in module.named_parameters() if not p.requires_grad]
+    for path, each in module.named_modules():
+        handle = each.__dict__.get("_handle") if isinstance(each, StateInterface) else None
+        if handle is not None:
+            prefix = clean_tensor_name(f"{path}." if path else "")
+            names += [name for name, segment in own_names(handle, prefix)
+                      if not segment.requires_grad]
+    return names
+
+
 def get_model_state_dict(model: Any, *, submodules: Any = None, options: Any = None
                          ) -> dict[str, Any]:
     """Return the model's state without wrapper prefixes."""
     module = _inner(model)
-    state = dict(module.state_dict())
+    with _whole(module, _is_for_rank_0(options)):
+        state = dict(module.state_dict())
     if options is not None and options.ignore_frozen_params:
-        for name, parameter in module.named_parameters():
-            if not parameter.requires_grad:
-                state.pop(name, None)
+        for name in _frozen_names(module):
+            state.pop(name, None)
     return state
 
 
@@ -60,6 +99,8 @@ def _optimizers(optimizers: Any) -> Sequence[Any]:
 def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = None,
                              options: Any = None) -> dict[str, Any]:
     """Return the optimizers' states keyed by parameter name instead of number."""
+    if sharded_modules(_inner(model)):
+        return _sharded_optimizer_state(_inner(model), optimizers, options)
     names = {id(p): name for name, p in _inner(model).named_parameters()}
     whole: dict[str, Any] = {"state": {}, "param_groups": []}
     for optimizer in _optimizers(optimizers):
@@ -69,6 +110,17 @@ def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = N
         for group in state["param_groups"]:
             whole["param_groups"].append({**group, "params": [numbers[i] for i in group["params"]]})
     return whole
+
+
+def _sharded_optimizer_state(module: Any, optimizers: Any, options: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {"state": {}, "param_groups": []}
+    with _whole(module, _is_for_rank_0(options)):
+        for optimizer in _optimizers(optimizers):
+            state = StateInterface.optim_state_dict(module, optimizer)
+            if state:  # on the other ranks nothing, if it is for rank 0
+                whole["state"].update(state["state"])
+                whole["param_groups"] += state["param_groups"]
+    return whole if whole["param_groups"] else {}
 
 
 def get_state_dict(model: Any, optimizers: Any, *, submodules: Any = None, options: Any = None
@@ -81,15 +133,34 @@ def get_state_dict(model: Any, optimizers: Any, *, submodules: Any = None, optio
 def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, options: Any = None
                          ) -> Any:
     """Load a state from `get_model_state_dict`."""
-    strict = options is None or options.strict
-    return _inner(model).load_state_dict(model_state_dict, strict=strict)
+    strict, module = options is None or options.strict, _inner(model)
+    if _broadcasts(options):
+        model_state_dict = _from_rank_0(model_state_dict)
+    with _whole(module, rank0_only=False):
+        return module.load_state_dict(model_state_dict, strict=strict)
+
+
+def _from_rank_0(state: dict[str, Any]) -> dict[str, Any]:
+    box: list[Any] = [state]
+    broadcast_object_list(box, 0)
+    return box[0]
 
 
 def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict[str, Any], *,
                              options: Any = None) -> None:
     """Load a state from `get_optimizer_state_dict`."""
-    names = {id(p): name for name, p in _inner(model).named_parameters()}
-    groups = list(optim_state_dict["param_groups"])
+    if _broadcasts(options):
+        optim_state_dict = _from_rank_0(optim_state_dict)
+    module, groups = _inner(model), list(optim_state_dict["param_groups"])
+    if sharded_modules(module):
+        with _whole(module, rank0_only=False):
+            for optimizer in _optimizers(optimizers):
+                count = len(optimizer.param_groups)
+                part = {"state": optim_state_dict["state"], "param_groups": groups[:count]}
+                groups = groups[count:]
+                StateInterface.optim_state_dict_to_load(module, optimizer, part, load_directly=True)
+        return
+    names = {id(p): name for name, p in module.named_parameters()}
     for optimizer in _optimizers(optimizers):
         numbers = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
         state = {at: optim_state_dict["state"][name] for at, name in enumerate(numbers)
@@ -105,6 +176,6 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
 def set_state_dict(model: Any, optimizers: Any, *, model_state_dict: dict[str, Any],
                    optim_state_dict: dict[str, Any], options: Any = None) -> Any:
     """Load the states from `get_state_dict`."""
-    if optim_state_dict:
+    if optim_state_dict or _broadcasts(options):
         set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return set_model_state_dict(model, model_state_dict, options=options)

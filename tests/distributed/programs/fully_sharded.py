@@ -22,7 +22,8 @@ nn, F = torch.nn, torch.nn.functional
 dist = torch.distributed
 fsdp = importlib.import_module(f"{library}.distributed.fsdp")
 wrapping = importlib.import_module(f"{library}.distributed.fsdp.wrap")
-checkpoint = importlib.import_module(f"{library}.utils.checkpoint").checkpoint
+checkpointing = importlib.import_module(f"{library}.utils.checkpoint")
+checkpoint = checkpointing.checkpoint
 FSDP, Strategy, Precision = (
     fsdp.FullyShardedDataParallel, fsdp.ShardingStrategy, fsdp.MixedPrecision
 )
@@ -48,7 +49,7 @@ class Block(nn.Module):
         return self.second(self.first(x).relu()) * self.scale
 
     def forward(self, x: Any) -> Any:
-        if self.checkpointing:
+        if self.checkpointing in ("saved tensors", "reentrant"):
             return x + checkpoint(self.inner, x, use_reentrant=self.checkpointing == "reentrant")
         return x + self.inner(x)
 
@@ -58,7 +59,7 @@ class Net(nn.Module):
 
     def __init__(self, checkpointing: str = "") -> None:
         super().__init__()
-        self.embed = nn.Embedding(11, 7)
+        self.checkpointing, self.embed = checkpointing, nn.Embedding(11, 7)
         self.blocks = nn.ModuleList(Block(7, checkpointing) for _ in range(3))
         self.norm, self.head = nn.LayerNorm(7), nn.Linear(7, 11, bias=False)
         self.head.weight = self.embed.weight
@@ -66,7 +67,8 @@ class Net(nn.Module):
     def forward(self, x: Any) -> Any:
         h = self.embed(x)
         for block in [self.blocks[0], *self.blocks]:
-            h = block(h)
+            around = self.checkpointing == "around"  # a sharded module inside checkpoint
+            h = checkpoint(block, h, use_reentrant=False) if around else block(h)
         return self.head(self.norm(h))
 
 
@@ -168,6 +170,8 @@ def options() -> None:
     train("checkpointing, own parameters", checkpointing="saved tensors", use_orig_params=True)
     if library != "torch":  # which frees the parameters of a block that runs twice too early
         train("reentrant", checkpointing="reentrant")
+    with checkpointing.set_checkpoint_early_stop(False):
+        train("around", checkpointing="around")
     train("size", auto_wrap_policy=functools.partial(
         wrapping.size_based_auto_wrap_policy, min_num_params=100))
     train("lambda", auto_wrap_policy=functools.partial(
@@ -222,6 +226,24 @@ def saved_on_rank_0() -> None:
         assert torch.equal(values["exp_avg"], again["state"][number]["exp_avg"])
 
 
+def checkpoint_functions() -> None:
+    """get_state_dict and set_state_dict of torch.distributed.checkpoint."""
+    states = importlib.import_module(f"{library}.distributed.checkpoint.state_dict")
+    for options in (None, states.StateDictOptions(full_state_dict=True, cpu_offload=True,
+                                                  broadcast_from_rank0=True)):
+        for own in (False, True):
+            net = FSDP(Net(), auto_wrap_policy=BLOCKS, use_orig_params=own)
+            opt = optimizer_of(net.parameters())
+            steps(net, opt, batches(2))
+            model, optim = states.get_state_dict(net, opt, options=options)
+            assert bool(model) == bool(optim) == (options is None or rank == 0)
+            again = FSDP(Net(), auto_wrap_policy=BLOCKS, use_orig_params=own)
+            other = optimizer_of(again.parameters())
+            states.set_state_dict(again, other, model_state_dict=model, optim_state_dict=optim,
+                                  options=options)
+            assert steps(net, opt, batches(2)) == steps(again, other, batches(2))
+
+
 def initial_states() -> None:
     with torch.device("meta"):
         lazy = nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5))
@@ -269,6 +291,7 @@ checkpoints()
 if library != "torch":  # which wants a GPU for these
     synchronized()
     saved_on_rank_0()
+    checkpoint_functions()
 dist.barrier()
 dist.destroy_process_group()
 if rank == 0:
