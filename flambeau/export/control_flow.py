@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -16,7 +16,7 @@ from ..utils import _pytree as pytree
 from .errors import UserError, UserErrorType
 from .sizes import SymbolicFloat, SymbolicSize, plain, twin
 
-__all__ = ["Subgraph", "add_subgraph", "choose", "map_over", "unrecorded"]
+__all__ = ["Subgraph", "SubgraphRecorder", "add_subgraph", "choose", "map_over", "unrecorded"]
 
 
 @contextmanager
@@ -30,29 +30,71 @@ def unrecorded() -> Iterator[None]:
         torch_function.STATE.modes[:] = before
 
 
-class Subgraph:
-    """A function's graph, recorded by calling it.
+class SubgraphRecorder(Protocol):
+    """What a subgraph needs of the Recorder of the program around it."""
 
-    Its inputs are the operands and the outer values that the function reads.
+    graph: Graph
+    subgraphs: dict[str, GraphModule]
+    unbacked: set[Node]
+
+    def subgraph_recorder(self, graph: Graph, subgraph: Subgraph) -> Any:
+        """Return the recorder of a subgraph."""
+
+    def node_of(self, value: Any) -> Any:
+        """Return a value's node, or the value if it is a constant."""
+
+    def entry_of(self, tensor: Tensor) -> Any:
+        """Return a tensor's entry or None."""
+
+    def second_input(self, value: Any) -> Any:
+        """Return the second input's counterpart of a value."""
+
+    def register(self, tensor: Tensor, node: Node, other: Any = None) -> None:
+        """Register the node that computes a tensor, and the second input's counterpart."""
+
+    def register_results(self, value: Any, other: Any, node: Node) -> Any:
+        """Register the nodes that compute the parts of a result."""
+
+    def add(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
+        """Add a node."""
+
+    def note(self, node: Node) -> None:
+        """Store a node's module stack and source line in its meta."""
+
+
+class Subgraph:
+    """The graph of a function.
+
+    Its inputs are the operands and the outer values that the function reads. `result`: what the
+    function returned; `leaves` and `spec`: the same, flattened.
     """
 
-    def __init__(self, recorder: Any, function: Callable[..., Any], operands: Any, *,
-                 is_loop: bool = False) -> None:
-        """`is_loop`: whether the operands that are numbers change from step to step."""
+    def __init__(self, recorder: SubgraphRecorder) -> None:
         self.outer = recorder
         self.graph = Graph()
-        self.inner = type(recorder)(self.graph, self.lift, recorder.twins, recorder.step)
-        self.inner.table, self.inner.stack = recorder.table, recorder.stack
-        self.inner.subgraph_of = self
+        self.inner = recorder.subgraph_recorder(self.graph, self)
         self.operands: list[Any] = []  # the outer value of each input
+        self.result: Any = None
+        self.leaves: list[Any] = []
+        self.spec: Any = None
+
+    @classmethod
+    def record(cls, recorder: SubgraphRecorder, function: Callable[..., Any], operands: Any, *,
+               is_loop: bool = False) -> Subgraph:
+        """Record a function by calling it on operands.
+
+        `is_loop`: whether the operands that are numbers change from step to step.
+        """
+        part = cls(recorder)
         for leaf in pytree.tree_leaves(operands):
             if isinstance(leaf, (Tensor, SymbolicSize, SymbolicFloat)):
-                self.take(leaf)
+                part.take(leaf)
         if is_loop:
-            operands = [self.inside(x) if isinstance(x, SymbolicSize) else x for x in operands]
-        with unrecorded(), self.inner.active():
-            self.result = function(*operands)
-        self.leaves, self.spec = pytree.tree_flatten(self.result)
+            operands = [part.inside(x) if isinstance(x, SymbolicSize) else x for x in operands]
+        with unrecorded(), part.inner.active():
+            part.result = function(*operands)
+        part.leaves, part.spec = pytree.tree_flatten(part.result)
+        return part
 
     def take(self, value: Any) -> Node:
         """Add an input for a value of the outer program."""
@@ -63,7 +105,7 @@ class Subgraph:
         node.meta["val"] = value
         self.operands.append(value)
         if isinstance(value, Tensor):
-            self.inner.know(value, node, self.outer.twin_of(value))
+            self.inner.register(value, node, self.outer.second_input(value))
             if outer in self.outer.unbacked:
                 self.inner.unbacked.add(node)
         else:
@@ -77,10 +119,6 @@ class Subgraph:
                               value.table)
         node.meta["val"] = number
         return number
-
-    def lift(self, value: Tensor) -> Node:
-        """Add an input for an outer tensor that the function reads."""
-        return self.take(value)
 
     def finish(self, inputs: list[Any], *, is_single: bool = False) -> GraphModule:
         """Return the graph as a module that takes these values of the outer program.
@@ -104,7 +142,7 @@ class Subgraph:
         return [n for n in self.graph.nodes if n.op == "placeholder"]
 
 
-def add_subgraph(recorder: Any, name: str, module: GraphModule) -> Node:
+def add_subgraph(recorder: SubgraphRecorder, name: str, module: GraphModule) -> Node:
     """Attach a function's graph to the outer module and return its get_attr node."""
     path = f"{name}_{sum(key.startswith(f'{name}_') for key in recorder.subgraphs)}"
     recorder.subgraphs[path] = module
@@ -122,10 +160,10 @@ def _collect_inputs(parts: list[Subgraph]) -> list[Any]:
     return result
 
 
-def choose(recorder: Any, function: Any, pred: Any, branches: tuple[Callable, Callable],
-           operands: tuple[Any, ...]) -> Any:
+def choose(recorder: SubgraphRecorder, function: Any, pred: Any,
+           branches: tuple[Callable, Callable], operands: tuple[Any, ...]) -> Any:
     """Record torch.cond with both branches as subgraphs; return the chosen branch's results."""
-    parts = [Subgraph(recorder, branch, operands) for branch in branches]
+    parts = [Subgraph.record(recorder, branch, operands) for branch in branches]
     _compare(parts)
     inputs = _collect_inputs(parts)
     nodes = [add_subgraph(recorder, name, part.finish(inputs))
@@ -135,23 +173,26 @@ def choose(recorder: Any, function: Any, pred: Any, branches: tuple[Callable, Ca
     return _record_call(recorder, function, (pred, *nodes, inputs), chosen)
 
 
-def map_over(recorder: Any, function: Any, f: Callable[..., Any], leaves: list[Tensor], spec: Any,
-             args: tuple[Any, ...]) -> Any:
+def map_over(recorder: SubgraphRecorder, function: Any, f: Callable[..., Any],
+             leaves: list[Tensor], spec: Any, args: tuple[Any, ...]) -> Any:
     """Record map with a subgraph that computes one slice; return the stacked results."""
     slices = [x[0] for x in leaves]
-    body = Subgraph(recorder, lambda *parts: f(pytree.tree_unflatten(list(parts), spec), *args),
-                    tuple(slices))
+
+    def compute_slice(*parts: Tensor) -> Any:
+        return f(pytree.tree_unflatten(list(parts), spec), *args)
+
+    body = Subgraph.record(recorder, compute_slice, tuple(slices))
     outer = [v for v in body.operands if not any(v is s for s in slices)]
     graph = body.finish([*slices, *outer])
     node = add_subgraph(recorder, "body_graph", graph)
     with unrecorded():
         values = function(graph, leaves, outer)
         twins = values
-        if any(recorder.twin_of(x) is not x for x in (*leaves, *outer)):
-            twins = function(graph, [recorder.twin_of(x) for x in leaves],
-                              [recorder.twin_of(x) for x in outer])
+        if any(recorder.second_input(x) is not x for x in (*leaves, *outer)):
+            twins = function(graph, [recorder.second_input(x) for x in leaves],
+                              [recorder.second_input(x) for x in outer])
     call = recorder.add(function, [node, list(leaves), outer], {}, values)
-    recorder.receive(values, twins, call)
+    recorder.register_results(values, twins, call)
     return pytree.tree_unflatten(list(values), body.spec)
 
 
@@ -171,7 +212,7 @@ def _compare(parts: list[Subgraph]) -> None:
         )
 
 
-def _record_call(recorder: Any, function: Any, args: tuple, chosen: Subgraph) -> Any:
+def _record_call(recorder: SubgraphRecorder, function: Any, args: tuple, chosen: Subgraph) -> Any:
     """Add the call's node and return the chosen branch's results as its outputs."""
     call = recorder.add(function, list(args), {}, tuple(chosen.leaves))
     results = []
@@ -184,6 +225,6 @@ def _record_call(recorder: Any, function: Any, args: tuple, chosen: Subgraph) ->
         recorder.note(item)
         if call in recorder.unbacked:
             recorder.unbacked.add(item)
-        recorder.know(value, item, chosen.inner.twin_of(leaf))
+        recorder.register(value, item, chosen.inner.second_input(leaf))
         results.append(value)
     return pytree.tree_unflatten(results, chosen.spec)

@@ -137,7 +137,7 @@ def value(node: Any) -> Any:
 
 def _tell(recorder: Recorder, node: Node) -> Node:
     if isinstance(value(node), Tensor):
-        recorder.know(value(node), node)
+        recorder.register(value(node), node)
     return node
 
 

@@ -22,7 +22,7 @@ def loop_while(recorder: Any, condition: Callable[..., Any], body: Callable[...,
                leaves: tuple[Any, ...], additional: tuple[Any, ...]) -> tuple[Any, ...]:
     """Record while_loop with both functions as subgraphs; return the loop's results."""
     standing = tuple(_stand_in(recorder, leaf) for leaf in leaves)
-    parts = [Subgraph(recorder, f, standing, is_loop=True) for f in (condition, body)]
+    parts = [Subgraph.record(recorder, f, standing, is_loop=True) for f in (condition, body)]
     with unrecorded():
         check_carried(standing, tuple(parts[1].leaves))
     outer = _read_from_outside(parts, standing)
@@ -38,7 +38,7 @@ def scan_over(recorder: Any, step: Callable[..., Any], carry: list[Any], rows: l
               additional: tuple[Any, ...]) -> tuple[Any, ...]:
     """Record scan with its step as a subgraph; return the last carry and the stacked outputs."""
     standing = (*(_stand_in(recorder, x) for x in carry), *(x[0] for x in rows))
-    part = Subgraph(recorder, step, standing)
+    part = Subgraph.record(recorder, step, standing)
     outer = _read_from_outside([part], standing)
     graph = part.finish([*standing, *outer])
     node = add_subgraph(recorder, "scan_combine_graph", graph)
@@ -59,7 +59,7 @@ def _stand_in(recorder: Any, leaf: Any) -> Any:
 
 def _new_number(recorder: Any, value: int, make: Callable[[], Node]) -> SymbolicSize:
     """Return an unbacked number, with a new symbol."""
-    other = value + (recorder.step or 1)
+    other = value + (recorder.offset or 1)
     symbol = recorder.table.add("u", value, other, -INFINITE, unbacked=True)
     return SymbolicSize(value, other, make, Expression([(symbol, 1)]), recorder.table)
 
@@ -76,13 +76,13 @@ def _run(recorder: Any, function: Any, graphs: list[Any], groups: list[Any], sha
          ) -> tuple[Any, Any]:
     """Run the loop on both inputs. `shapes`: the results to use if an operand is fake."""
     first = [[plain(x) for x in group] for group in groups]
-    second = [[recorder.twin_of(x) if isinstance(x, Tensor) else twin(x) for x in group]
+    second = [[recorder.second_input(x) if isinstance(x, Tensor) else twin(x) for x in group]
               for group in groups]
     flat = [x for group in first for x in group]
     with unrecorded():
         if shapes is not None and any(is_fake(x) for x in flat):
             values = tuple(plain(x) for x in shapes)
-            return values, tuple(recorder.twin_of(x) for x in shapes)
+            return values, tuple(recorder.second_input(x) for x in shapes)
         values = function(*graphs, *first)
         same = all(a is b for a, b in zip(flat, (x for g in second for x in g), strict=True))
         return values, values if same else function(*graphs, *second)
@@ -98,7 +98,7 @@ def _receive(recorder: Any, call: Node, values: tuple[Any, ...], twins: tuple[An
         if call in recorder.unbacked:
             recorder.unbacked.add(item)
         if isinstance(value, Tensor):
-            recorder.know(value, item, other)
+            recorder.register(value, item, other)
             results.append(value)
         elif isinstance(value, int):
             number = _new_number(recorder, value, lambda item=item: item)  # type: ignore[misc]

@@ -35,10 +35,10 @@ def refuse(name: str) -> None:
 def lifted_constant(recorder: Any, func: Any, args: Any, kwargs: Any) -> Tensor:
     """A tensor of numbers that the program's text holds: a constant, copied on each call."""
     value: Tensor = func(*args, **kwargs)
-    source = recorder.lift(value)
+    source = recorder.lift_input(value)
     node = recorder.graph.call_function(aten.lift_fresh_copy.default, (source,))
     recorder.note(node)
-    recorder.know(value, node)
+    recorder.register(value, node)
     recorder.fixed |= {source, node}
     return value
 
@@ -56,7 +56,7 @@ def read_number(recorder: Any, tensor: Tensor) -> Any:
     elif isinstance(value, float):
         result = SymbolicFloat(value, value, lambda: node, True, recorder.table)
     else:
-        other = value + recorder.step
+        other = value + recorder.offset
         symbol = recorder.table.add("u", value, other, -INFINITE, unbacked=True)
         result = SymbolicSize(value, other, lambda: node, Expression([(symbol, 1)]), recorder.table)
     node.meta["val"] = result
@@ -94,7 +94,7 @@ def recounted(recorder: Any, value: Any, other: Any, kwargs: dict[str, Any]) -> 
 
 
 def _resized(recorder: Any, value: Tensor, other: Tensor) -> Tensor:
-    n, step = len(value), recorder.step
+    n, step = len(value), recorder.offset
     rows = n + step if n + step >= 0 else n + 1
     if recorder.table.like(n, rows) is None:
         recorder.table.add("u", n, rows, 0, unbacked=True)

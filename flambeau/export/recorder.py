@@ -6,7 +6,7 @@ import linecache
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._higher_order_ops.active_export import recording
 from ..fx import traceback as fx_traceback
@@ -22,7 +22,7 @@ from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .aten_calls import aten_call, getitem_steps
-from .control_flow import choose, map_over
+from .control_flow import Subgraph, choose, map_over
 from .loops import loop_while, scan_over
 from .read_numbers import (
     is_counted, lifted_constant, read_number, read_numbers, recounted, refuse,
@@ -38,7 +38,7 @@ __all__ = ["Recorder"]
 _VALUES = frozenset(("__bool__", "__int__", "__float__", "__index__", "numpy",
                      "__complex__", "equal", "allclose", "is_nonzero"))
 # Metadata queries, such as dtype and layout: run unrecorded.
-_FACTS = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous",
+_METADATA = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous",
                     "stride", "element_size", "storage_offset", "data_ptr", "is_tensor",
                     "is_same_size", "get_device", "is_signed", "__len__", "is_inference",
                     "is_conj", "is_neg", "result_type", "__repr__", "__format__", "has_names",
@@ -47,30 +47,38 @@ _SIZES = frozenset(("size", "numel", "nelement"))
 # Functions that make tensors from numbers.
 _CONSTANTS = frozenset(("tensor", "as_tensor", "from_numpy"))
 # Functions of nn.functional that are recorded as the operators they call.
-_OPENED = frozenset(("multi_head_attention_forward", "normalize", "cosine_similarity", "glu",
+_COMPOSITES = frozenset(("multi_head_attention_forward", "normalize", "cosine_similarity", "glu",
                      "scaled_dot_product_attention_"))
 
 
-class Recorder(TorchFunctionMode):
-    """Records calls on tensors registered with `know`.
+class Entry(NamedTuple):
+    """A registered tensor, the node that computes it, and its counterpart of the second input."""
 
-    `lift`: returns the node of a tensor from outside. `twins`: whether to run a second input of
-    different sizes alongside, which reveals dynamic sizes. `step`: the difference between the two
-    inputs' values of a number read from a tensor; None forbids reading numbers.
+    tensor: Tensor
+    node: Node
+    second: Any
+
+
+class Recorder(TorchFunctionMode):
+    """Records calls on registered tensors.
+
+    `lift_input`: returns the node of a tensor from outside. `twins`: whether to run a second input
+    of different sizes alongside, which reveals dynamic sizes. `offset`: the difference between the
+    two inputs' values of a number read from a tensor; None forbids reading numbers.
     """
 
-    def __init__(self, graph: Graph, lift: Callable[[Tensor], Node], twins: bool,
-                 step: int | None = None) -> None:
-        self.graph, self.lift, self.twins, self.step = graph, lift, twins, step
+    def __init__(self, graph: Graph, lift_input: Callable[[Tensor], Node], twins: bool,
+                 offset: int | None = None) -> None:
+        self.graph, self.lift_input, self.twins, self.offset = graph, lift_input, twins, offset
         self.table = SymbolTable()
         self.table.note = self.note
         self.numbers: dict[int, tuple[Any, Node]] = {}  # a subgraph's symbolic inputs, by id
-        self.subgraph_of: Any = None  # the Subgraph being recorded, if any
+        self.subgraph_of: Subgraph | None = None  # the one being recorded, if any
         self.subgraphs: dict[str, GraphModule] = {}
         self.unbacked: set[Node] = set()  # nodes whose sizes depend on a tensor's values
         self.calls: dict[str, int] = {}  # call count by function name
-        # (tensor, node, second input's tensor) by id; keeps the tensor alive, so ids are unique.
-        self.known: dict[int, tuple[Tensor, Node, Any]] = {}
+        # By id of the tensor, which an entry keeps alive, so that ids are unique.
+        self.entries: dict[int, Entry] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
         self.fixed: set[Node] = set()  # nodes that depend on no input
         names = torch_function.properties()
@@ -78,51 +86,51 @@ class Recorder(TorchFunctionMode):
 
     # ---------------------------------------------------------------- values and nodes
 
-    def know(self, tensor: Tensor, node: Node, other: Any = None) -> None:
+    def register(self, tensor: Tensor, node: Node, other: Any = None) -> None:
         """Register the node that computes a tensor, and the second input's counterpart."""
         other = tensor if other is None else other
         node.meta.update(val=tensor, other_sizes=other._array.shape)
-        self.known[id(tensor)] = tensor, node, other
+        self.entries[id(tensor)] = Entry(tensor, node, other)
 
     def node_of(self, value: Any) -> Any:
         """Return a value's node, or the value if it is a constant."""
         if isinstance(value, Tensor):
-            entry = self.known.get(id(value))
+            entry = self.entries.get(id(value))
             if entry is None and self.subgraph_of is not None:
                 return self.subgraph_of.take(value)
             if entry is None:
-                node = self.lift(value)
+                node = self.lift_input(value)
                 self.fixed.add(node)
-                self.known[id(value)] = entry = value, node, value
-            return entry[1]
+                self.entries[id(value)] = entry = Entry(value, node, value)
+            return entry.node
         symbolic = isinstance(value, (SymbolicSize, SymbolicFloat, SymbolicBool))
         if symbolic and self.subgraph_of is not None and value.node.graph is not self.graph:
             known = self.numbers.get(id(value))
             return self.subgraph_of.take(value) if known is None else known[1]
         return value.node if symbolic else value
 
-    def entry_of(self, tensor: Tensor) -> Any:
+    def entry_of(self, tensor: Tensor) -> Entry | None:
         """Return a tensor's entry or None. In a subgraph, take outer tensors as inputs."""
         part, key = self.subgraph_of, id(tensor)
-        if key not in self.known and part is not None and part.outer.entry_of(tensor):
+        if key not in self.entries and part is not None and part.outer.entry_of(tensor):
             part.take(tensor)
-        return self.known.get(key)
+        return self.entries.get(key)
 
-    def twin_of(self, value: Any) -> Any:
+    def second_input(self, value: Any) -> Any:
         """Return the second input's counterpart of a value."""
         if isinstance(value, Tensor):
             entry = self.entry_of(value)
-            return value if entry is None else entry[2]
+            return value if entry is None else entry.second
         return twin(value)
 
     def shape_of(self, tensor: Tensor) -> Any:
         """Return the tensor's shape, with symbolic sizes for dynamic lengths."""
         entry = self.entry_of(tensor)
-        if entry is None or not self.twins or entry[2] is tensor:
+        if entry is None or not self.twins or entry.second is tensor:
             return tensor.shape
         return tuple.__new__(Size, [
-            a if a == b else self._length(entry[1], i, a, b)
-            for i, (a, b) in enumerate(zip(tensor.shape, entry[2].shape, strict=True))
+            a if a == b else self._length(entry.node, i, a, b)
+            for i, (a, b) in enumerate(zip(tensor.shape, entry.second.shape, strict=True))
         ])
 
     def _length(self, node: Node, dim: int, a: int, b: int) -> SymbolicSize:
@@ -139,12 +147,19 @@ class Recorder(TorchFunctionMode):
 
     # ---------------------------------------------------------------- subgraphs
 
+    def subgraph_recorder(self, graph: Graph, subgraph: Subgraph) -> Recorder:
+        """Return the recorder of a subgraph, which takes outer tensors as inputs."""
+        inner = type(self)(graph, subgraph.take, self.twins, self.offset)
+        inner.table, inner.stack, inner.subgraph_of = self.table, self.stack, subgraph
+        return inner
+
     @contextmanager
     def active(self) -> Iterator[None]:
         """Record the calls made inside."""
         with recording(self), self:
             yield
 
+    # Methods defined with the subgraphs that they record.
     choose, map_over, loop_while, scan_over = choose, map_over, loop_while, scan_over
 
     # ---------------------------------------------------------------- calls
@@ -156,19 +171,19 @@ class Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         attribute = self.properties.get(func)
         if attribute is not None:
-            return self.read(attribute, func, args)
+            return self.read_attribute(attribute, func, args)
         name = getattr(func, "__name__", "")
-        if name in _FACTS or name in _SIZES:
-            return self.fact(name, func, args, kwargs)
+        if name in _METADATA or name in _SIZES:
+            return self.read_metadata(name, func, args, kwargs)
         if name in _VALUES or name in ("item", "tolist"):
             entry = self.entry_of(args[0])
-            if entry is None or entry[1] in self.fixed:
+            if entry is None or entry.node in self.fixed:
                 return func(*args, **kwargs)
-            if name in _VALUES or self.step is None:
+            if name in _VALUES or self.offset is None:
                 refuse(name)
             read = read_number if name == "item" else read_numbers
             return read(self, args[0])
-        if name in _OPENED:
+        if name in _COMPOSITES:
             torch_function.STATE.modes.append(self)
             try:
                 return getattr(func, "__wrapped__", func)(*args, **kwargs)
@@ -176,7 +191,7 @@ class Recorder(TorchFunctionMode):
                 torch_function.STATE.modes.remove(self)
         return self.record(func, args, kwargs)
 
-    def read(self, name: str, getter: Any, args: Any) -> Any:
+    def read_attribute(self, name: str, getter: Any, args: Any) -> Any:
         """Read an attribute of a tensor; record it if its value is a tensor."""
         tensor = args[0]
         if name == "shape":
@@ -193,7 +208,7 @@ class Recorder(TorchFunctionMode):
             return self.record(Tensor.permute, (tensor, order), {})
         return self.record(name, (tensor,), {})
 
-    def fact(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    def read_metadata(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         """Return a size, symbolic if dynamic, or unrecorded metadata."""
         if name not in _SIZES:
             return func(*args, **kwargs)
@@ -209,30 +224,30 @@ class Recorder(TorchFunctionMode):
     def record(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a call and add the nodes that compute it."""
         name = getattr(func, "__name__", "")
-        if name in _CONSTANTS and self.step is not None and _is_constant((args, kwargs)):
+        if name in _CONSTANTS and self.offset is not None and _is_constant((args, kwargs)):
             return lifted_constant(self, func, args, kwargs)
-        if name == "__getitem__":
-            steps = getitem_steps(args[0], args[1])
-            steps = steps or [(operator.getitem, list(args), {})]
-        elif name == "__setitem__":
+        if name == "__setitem__":
             self.run(func, args, kwargs)
             self.add(operator.setitem, list(args), {}, None)
             return None
+        if name == "__getitem__":
+            steps = getitem_steps(args[0], args[1])
+            steps = steps or [(operator.getitem, list(args), {})]
         else:
             steps = aten_call(func, args, kwargs)
         value: Any = None
         for target, step_args, step_kwargs in steps:
             step_args = [value if a is ... else a for a in step_args]
-            call = func if len(steps) == 1 and name != "__getitem__" else target
-            run_args = args if call is func else step_args
-            run_kwargs = kwargs if call is func else step_kwargs
-            value, other = self.run(call, run_args, run_kwargs)
+            if len(steps) == 1 and name != "__getitem__":  # run what the program called
+                value, other = self.run(func, args, kwargs)
+            else:
+                value, other = self.run(target, step_args, step_kwargs)
             node = self.add(target, step_args, step_kwargs, value)
-            if self.step is not None and is_counted(name, target, step_args):
+            if self.offset is not None and is_counted(name, target, step_args):
                 other = recounted(self, value, other, kwargs)
                 self.unbacked.add(node)
             node.meta["torch_fn"] = _origin(func, self.calls)
-            value = self.receive(value, other, node)
+            value = self.register_results(value, other, node)
         return value
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -240,7 +255,7 @@ class Recorder(TorchFunctionMode):
         value = func(*pytree.tree_map(plain, args), **pytree.tree_map(plain, kwargs))
         if not self.twins:
             return value, None
-        others = pytree.tree_map(self.twin_of, (list(args), kwargs))
+        others = pytree.tree_map(self.second_input, (list(args), kwargs))
         if all(a is b for a, b in zip(pytree.tree_leaves((list(args), kwargs)),
                                       pytree.tree_leaves(others), strict=True)):
             return value, value
@@ -286,10 +301,10 @@ class Recorder(TorchFunctionMode):
                 f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n    {line}'
             )
 
-    def receive(self, value: Any, other: Any, node: Node) -> Any:
+    def register_results(self, value: Any, other: Any, node: Node) -> Any:
         """Register the nodes that compute the parts of a result."""
         if isinstance(value, Tensor):
-            self.know(value, node, other)
+            self.register(value, node, other)
             return value
         if isinstance(value, (tuple, list)):
             for i, part in enumerate(value):
@@ -299,7 +314,7 @@ class Recorder(TorchFunctionMode):
                     for group in (self.fixed, self.unbacked):
                         if node in group:
                             group.add(item)
-                    self.receive(part, None if other is None else other[i], item)
+                    self.register_results(part, None if other is None else other[i], item)
         return value
 
 
@@ -307,10 +322,12 @@ def _origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:
     """Return the public call that a node comes from. `counts`: the calls so far, by name."""
     path = func if isinstance(func, str) else qualified_name(func)
     name = path.rpartition(".")[2].strip("_")
-    kind = "method_descriptor" if func is getattr(Tensor, f"__{name}__", None) \
-        or path.startswith("torch.Tensor.") else "function" \
-        if path.startswith(("torch.nn.functional.", "torch.functional.")) \
-        else "builtin_function_or_method"
+    if func is getattr(Tensor, f"__{name}__", None) or path.startswith("torch.Tensor."):
+        kind = "method_descriptor"
+    elif path.startswith(("torch.nn.functional.", "torch.functional.")):
+        kind = "function"
+    else:
+        kind = "builtin_function_or_method"
     counts[name] = counts.get(name, 0) + 1
     return f"{name}_{counts[name]}", f"{kind}.{name}"
 

@@ -169,7 +169,7 @@ class _Export:
         for kind, path, value, persistent in state_tensors(self.module):
             prefix = "p_" if kind is InputKind.PARAMETER else "b_"
             node = self.hidden_input(re.sub(r"\W", "_", prefix + path))
-            recorder.know(value, node)
+            recorder.register(value, node)
             self.add_spec(InputSpec(kind, TensorArgument(node.name), path, persistent))
 
     def placeholder(self, name: str) -> Node:
@@ -200,7 +200,7 @@ class _Export:
             self.first_input = self.first_input or node
             node.meta["val"] = leaf
             if isinstance(leaf, Tensor):
-                recorder.know(leaf, node, other)
+                recorder.register(leaf, node, other)
                 arg: Any = TensorArgument(node.name)
             else:
                 arg = ConstantArgument(node.name, leaf)

@@ -86,7 +86,7 @@ class GrowingProgram:
     def _check_alike(self, programs: Sequence[SegmentProgram]) -> None:
         first = programs[0]
         for program in programs:
-            if not program.are_wholes or program.target_storages != first.target_storages:
+            if not program.outputs_are_whole or program.target_storages != first.target_storages:
                 raise NoCommonForm("results that are views of larger arrays")
             if program.flags:
                 raise NoCommonForm("value checks")

@@ -22,8 +22,10 @@ from ..ir.graph import Graph, permute
 from ..lowering.registry import Untraceable
 from ..trace.bindings import Argument, Bindings, RandomInput, Scalar, State
 from ..trace.trace import DRAW, Event, Storage, Trace, Value, address
-from ..validation.self_check import KINK_TOLERANCE, agree, max_magnitude
-from ..validation.self_check import CANCELLATION_TOLERANCE, squared_distance, squared_size
+from ..validation.self_check import (
+    CANCELLATION_TOLERANCE, KINK_TOLERANCE, agree, is_small_change, max_magnitude,
+    squared_distance, squared_size,
+)
 from .following import Following
 from .segment import INPUT, INTERNAL, Segment
 
@@ -55,14 +57,14 @@ class _Builder(Functionalization):
                  shifts: dict[int, int]) -> None:
         super().__init__(trace, leaves)
         self.segment, self.shifts = segment, shifts
-        self.at = 0
+        self.position = 0  # of the event being added
         self.targets: list[Target] = []
 
-    def make(self, survivors: frozenset[int]) -> Graph:
+    def build_graph(self, survivors: frozenset[int]) -> Graph:
         """Return the graph; its outputs are the storages that outlive the segment."""
         self._lay_out()
-        for at, event in enumerate(self.trace.events):
-            self.at = at
+        for i, event in enumerate(self.trace.events):
+            self.position = i
             self.handle(event)
         for s in sorted(survivors):
             for region in self.regions.get(s, ()):
@@ -92,7 +94,7 @@ class _Builder(Functionalization):
             return
         window = event.args[0]
         order = memory_order(window.strides)
-        entry = self.segment.entries[self.at]
+        entry = self.segment.entries[self.position]
         if entry.buffer is None:
             entry.buffer = make_draw(event)
         slot = entry.buffer
@@ -115,9 +117,9 @@ class SegmentProgram:
                        if array is not None and segment.memory[s].kind == INPUT]
         builder = _Builder(segment, trace, [inputs[s] for s in self.leaves], shifts)
         try:
-            self.graph = builder.make(survivors)
+            self.graph = builder.build_graph(survivors)
         except Untraceable as error:
-            event = segment.entries[builder.at].event
+            event = segment.entries[builder.position].event
             raise Unfit(str(error), event.line) from None
         except Unfit:
             raise
@@ -129,11 +131,12 @@ class SegmentProgram:
         # Buffers for the outputs of checks, which are not read back.
         self.flags = [np.empty((), np.bool_) for _ in self.graph.outputs[len(self.targets) :]]
         # Whether every output covers its storage, so that an address suffices.
-        self.are_wholes = all(t.is_packed and not t.offset for t in self.targets)
+        self.outputs_are_whole = all(t.is_packed and not t.offset for t in self.targets)
         self.step: Any = None
         self.is_trusted = False
         self.calls = 0
-        self.update_at = [i for i, e in enumerate(segment.entries[:count]) if e.kind == "update"]
+        self.update_positions = [i for i, entry in enumerate(segment.entries[:count])
+                                 if entry.kind == "update"]
 
     def compile(self, build: Callable[[Graph], Any]) -> None:
         """Compile the graph."""
@@ -176,8 +179,8 @@ class SegmentProgram:
                                           else slot.array(arrays))
             return lambda arrays, _: slot.array(arrays)
         if isinstance(slot, Scalar):
-            at, place = self.update_at[slot.update], slot.place
-            return lambda _, updates: float(updates[at][place])
+            event, place = self.update_positions[slot.update], slot.place
+            return lambda _, updates: float(updates[event][place])
         assert isinstance(slot, RandomInput)
         view = slot.view
         return lambda *_: view
@@ -209,7 +212,7 @@ class SegmentProgram:
     def _run(self, following: Following, values: list[Any], places: list[np.ndarray]) -> None:
         """Run the program. Add to `places` the outputs that may still have to be copied."""
         owners = following.owners
-        if self.are_wholes and self.step.is_direct:  # addresses suffice
+        if self.outputs_are_whole and self.step.is_direct:  # addresses suffice
             self.step.run_into(values, [owners[s] for s in self.target_storages])
             return
         places += [t.array(owners[t.storage]) if t.is_packed  # type: ignore[arg-type]
@@ -243,7 +246,7 @@ class SegmentProgram:
         arrays = {i: slots[i].array if isinstance(slots[i], State)
                   else values[changing.index(i)] for i in written}
         before = {i: a.copy() for i, a in arrays.items()}
-        least = CANCELLATION_TOLERANCE * min(1.0, max(
+        noise = CANCELLATION_TOLERANCE * min(1.0, max(
             (max_magnitude(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"),
             default=0.0))
         outputs = None
@@ -259,20 +262,20 @@ class SegmentProgram:
             replay()
             return None
         replay()
-        wrong = self._outputs_differ(following, outputs, least)
-        return wrong or self._writes_differ(arrays, before, result, least)
+        return self._compare_outputs(following, outputs, noise) \
+            or self._compare_writes(arrays, before, result, noise)
 
-    def _outputs_differ(self, following: Following, outputs: list[np.ndarray],
-                        least: float) -> str | None:
+    def _compare_outputs(self, following: Following, outputs: list[np.ndarray],
+                         noise: float) -> str | None:
         pairs = [(y, t.array(following.owners[t.storage]))  # type: ignore[arg-type]
                  for t, y in zip(self.targets, outputs, strict=True)]
         floats = [(a, b) for a, b in pairs if b.dtype.kind == "f" or b.dtype.kind == "V"]
         scale = max((max_magnitude(b) for _, b in floats), default=0.0)
         loose = []
         for k, (a, b) in enumerate(pairs):
-            if agree(a, b, least):
+            if agree(a, b, noise):
                 continue
-            if b.dtype.kind not in "fV" or not agree(a, b, max(least, scale)) and b.size < 2:
+            if b.dtype.kind not in "fV" or not agree(a, b, max(noise, scale)) and b.size < 2:
                 return f"result {k}"
             loose.append((a, b))
         # Rounding may move an activation across its kink, which changes single elements.
@@ -280,19 +283,19 @@ class SegmentProgram:
         size = sum(squared_size(b) for _, b in floats)
         return None if gap <= KINK_TOLERANCE**2 * size else "set of results"
 
-    def _writes_differ(self, arrays: dict[int, np.ndarray], before: dict[int, np.ndarray],
-                       actual: dict[int, np.ndarray], least: float) -> str | None:
+    def _compare_writes(self, arrays: dict[int, np.ndarray], before: dict[int, np.ndarray],
+                        actual: dict[int, np.ndarray], noise: float) -> str | None:
         moved = gap = 0.0
-        fine = True
+        agrees = True
         for i, wanted in arrays.items():
             is_float = wanted.dtype.kind in "fV"
             if is_float and self.bindings.updates:
                 moved += squared_distance(wanted, before[i])
                 gap += squared_distance(actual[i], wanted)
-                fine = fine and agree(actual[i], wanted)
-            elif not agree(actual[i], wanted, least):
+                agrees = agrees and agree(actual[i], wanted)
+            elif not agree(actual[i], wanted, noise):
                 return f"value of {self.step.edges.sources[i].name or 'a state'}"
-        if not fine and not gap <= 0.1 * moved + 1e-12:
+        if not agrees and not is_small_change(gap, moved):
             return "update of the parameters"
         return None
 

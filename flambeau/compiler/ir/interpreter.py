@@ -47,7 +47,7 @@ def evaluate(graph: Graph, sources: Sequence[Any]) -> tuple[list[Array], list[tu
     calls: dict[int, Any] = {}
     with np.errstate(all="ignore"):
         for node in graph.nodes():
-            result = _computed(
+            result = _evaluate_node(
                 node, [values[id(operand)] for operand in node.inputs], sources, calls
             )
             assert result.shape == tuple(node.shape), (node, result.shape)
@@ -58,7 +58,10 @@ def evaluate(graph: Graph, sources: Sequence[Any]) -> tuple[list[Array], list[tu
     )
 
 
-def _computed(node: Node, inputs: list[Array], sources: Sequence[Any], calls: dict) -> Array:
+def _evaluate_node(
+    node: Node, inputs: list[Array], sources: Sequence[Any], calls: dict[int, Any]
+) -> Array:
+    """Return a node's value. `calls`: results of eager functions, which several nodes share."""
     if node.op is Op.INPUT:
         value = np.asarray(sources[node.slot], numpy_type(node.type))
         return value.reshape(node.shape) if not value.ndim else value
@@ -76,11 +79,12 @@ def _computed(node: Node, inputs: list[Array], sources: Sequence[Any], calls: di
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
-    wide = np.float64 if a.dtype == np.float32 else np.longdouble
-    return (a.astype(wide) * b + c).astype(a.dtype)
+    exact = np.float64 if a.dtype == np.float32 else np.longdouble
+    return (a.astype(exact) * b + c).astype(a.dtype)
 
 
 def _divide(a: Array, b: Array) -> Array:
+    """Divide; integers toward zero."""
     if a.dtype.kind == "f":
         return a / b
     quotient = np.floor_divide(a, b)
@@ -217,32 +221,33 @@ def _taps(node: Node, kernel: Sequence[int], output: Sequence[int]) -> Any:
 
 
 def _conv(node: Node, x: Array, w: Array) -> Array:
-    groups, each = node.groups, w.shape[3] // node.groups
+    groups, depth, features = node.groups, w.shape[2], w.shape[3] // node.groups
     result = np.zeros(node.shape, x.dtype)
     for i, j, place in _taps(node, w.shape[:2], node.shape[1:3]):
         window = x[place]
         for k in range(groups):
-            inside = window[..., k * w.shape[2] : (k + 1) * w.shape[2]]
-            outside = slice(k * each, (k + 1) * each)
-            result[..., outside] += inside @ w[i, j][:, outside]
+            channels = window[..., k * depth : (k + 1) * depth]
+            target = slice(k * features, (k + 1) * features)
+            result[..., target] += channels @ w[i, j][:, target]
     return result
 
 
 def _conv_weight(node: Node, x: Array, g: Array) -> Array:
-    cut = zip(*(np.split(item, node.attributes.get("parts", 1)) for item in (x, g)), strict=True)
-    return np.concatenate([_of_images(node, *part) for part in cut], -1)
+    parts = node.attributes.get("parts", 1)
+    images = zip(np.split(x, parts), np.split(g, parts), strict=True)
+    return np.concatenate([_conv_weight_of_part(node, *part) for part in images], -1)
 
 
-def _of_images(node: Node, x: Array, g: Array) -> Array:
-    groups, each = node.groups, g.shape[3] // node.groups
-    depth = node.shape[2]
+def _conv_weight_of_part(node: Node, x: Array, g: Array) -> Array:
+    """The weight's gradient, summed over a part of the images."""
+    groups, depth, features = node.groups, node.shape[2], g.shape[3] // node.groups
     result = np.zeros((*node.shape[:3], g.shape[3]), x.dtype)
     for i, j, place in _taps(node, node.shape[:2], g.shape[1:3]):
         window = x[place]
         for k in range(groups):
-            inside = window[..., k * depth : (k + 1) * depth].reshape(-1, depth)
-            outside = slice(k * each, (k + 1) * each)
-            result[i, j][:, outside] = inside.T @ g[..., outside].reshape(-1, each)
+            channels = window[..., k * depth : (k + 1) * depth].reshape(-1, depth)
+            target = slice(k * features, (k + 1) * features)
+            result[i, j][:, target] = channels.T @ g[..., target].reshape(-1, features)
     return result
 
 
@@ -259,13 +264,13 @@ def _scores(node: Node, q: Array, k: Array, mask: Array | None) -> Array:
 
 def _attention_sums(node: Node, q: Array, k: Array, mask: Array | None = None) -> Array:
     scores = _scores(node, q, k, mask)
-    top = scores.max(-1, keepdims=True)
+    row_max = scores.max(-1, keepdims=True)
     if mask is not None:
-        top = np.where(top == -math.inf, 0, top)
-    total = np.exp(scores - top).sum(-1, keepdims=True)
+        row_max = np.where(row_max == -math.inf, 0, row_max)
+    total = np.exp(scores - row_max).sum(-1, keepdims=True)
     if mask is not None:
         total = np.where(total == 0, 1, total)
-    return (np.log(total) + top)[..., 0]
+    return (np.log(total) + row_max)[..., 0]
 
 
 def _attention(node: Node, q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:

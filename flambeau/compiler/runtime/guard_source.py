@@ -58,8 +58,8 @@ class GuardWriter:
         """Guard the structure of an argument and each leaf."""
         kind = value.__class__
         if kind in (tuple, list, dict) or is_named_tuple(value):
-            shown = self.name(kind) if is_named_tuple(value) else kind.__name__
-            self.return_miss_if(f"{place}.__class__ is not {shown} or len({place}) != {len(value)}")
+            name = self.name(kind) if is_named_tuple(value) else kind.__name__
+            self.return_miss_if(f"{place}.__class__ is not {name} or len({place}) != {len(value)}")
             if kind is dict:
                 self.return_miss_if(f"list({place}) != {self.name(list(value))}")
             keys = value if kind is dict else range(len(value))
@@ -120,8 +120,10 @@ class GuardWriter:
             self.return_miss_if("AUTOCAST.count and autocast() is not None")
         else:
             self.return_miss_if(f"autocast() != {self.name(modes.autocast)}")
-        self.return_miss_if("(CHANGES.count != program.changes or HANDLES.count != program.handles "
-                  "or AMBIENT.changes != program.ambient) and not program.recheck()")
+        self.return_miss_if(
+            "(CHANGES.count != program.changes or HANDLES.count != program.handles "
+            "or AMBIENT.changes != program.ambient) and not program.recheck()"
+        )
         self.names.update(self.program.proof.constants)
         failures = list(self.program.proof.failures(self.name))
         if not failures:

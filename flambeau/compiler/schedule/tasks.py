@@ -14,7 +14,7 @@ from ...native.loop_ir.ir import (
 )
 from ...native.runtime.thread_pool import threads
 from ...native.target.graph_costs import (
-    MAX_DELAYED_BYTES, MIN_PARALLEL_ELEMENTS, MIN_PARALLEL_EXTENT,
+    FLOPS_PER_WORK, MAX_DELAYED_BYTES, MIN_PARALLEL_ELEMENTS, MIN_PARALLEL_EXTENT,
 )
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.buffer_assignment import BufferAssignment
@@ -96,12 +96,13 @@ def schedule(graph: Graph) -> tuple[list[Task], BufferAssignment]:
     fusion = fuse(graph)
     layout = BufferAssignment(graph, fusion)
     tasks = [_copy_task(source, target) for source, target in layout.first]
-    new = [_make_tasks(group, fusion, layout) for group in fusion.groups]
-    ordered = order_kernels(fusion.groups, lambda g: _all_memories(new[g.position], layout))
-    for groups in fuse_horizontally(ordered, lambda g: _can_wait(new[g.position]),
-                       lambda g: _is_pointwise(new[g.position])):
-        result = [task for group in groups for task in new[group.position]]
-        tasks += [merge_tasks(result)] if len(groups) > 1 else result
+    by_group = [_make_tasks(group, fusion, layout) for group in fusion.groups]
+    ordered = order_kernels(fusion.groups, lambda g: _all_memories(by_group[g.position], layout))
+    merged = fuse_horizontally(ordered, lambda g: _can_wait(by_group[g.position]),
+                               lambda g: _is_pointwise(by_group[g.position]))
+    for groups in merged:
+        members = [task for group in groups for task in by_group[group.position]]
+        tasks += [merge_tasks(members)] if len(groups) > 1 else members
     return tasks + [_copy_task(source, target) for source, target in layout.copies], layout
 
 
@@ -128,44 +129,43 @@ def merge_tasks(tasks: Sequence[Task]) -> Task:
 
     Buffers at the same address become one argument.
     """
-    result: dict[tuple[int, int], tuple[Buffer, Allocation, int]] = {}
+    # By (allocation, offset): the shared buffer.
+    shared: dict[tuple[int, int], tuple[Buffer, Allocation, int]] = {}
     body: list[Statement] = []
-    serial = sum(task.work for task in tasks) < serial_limit(threads())
+    is_serial = sum(task.work for task in tasks) < serial_limit(threads())
     for task in tasks:
         assert task.kernel is not None
-        instead: dict[int, Buffer] = {}
+        replacements: dict[int, Buffer] = {}
         rows = zip(task.kernel.buffers, task.memories, task.offsets, strict=True)
         for buffer, memory, offset in rows:
-            buffer.name = f"b{len(result)}"
-            known = result.setdefault((id(memory), offset), (buffer, memory, offset))
-            instead[id(buffer)] = known[0]
+            buffer.name = f"b{len(shared)}"
+            known = shared.setdefault((id(memory), offset), (buffer, memory, offset))
+            replacements[id(buffer)] = known[0]
         for access in memory_accesses(task.kernel):
-            access.buffer = instead.get(id(access.buffer), access.buffer)
+            access.buffer = replacements.get(id(access.buffer), access.buffer)
         body += task.kernel.body
-        if not serial:
+        if not is_serial:
             _parallelize(task.kernel.body)
-    buffers, memories, offsets = zip(*result.values(), strict=True)
+    buffers, memories, offsets = zip(*shared.values(), strict=True)
     name = Counter(task.name for task in tasks).most_common(1)[0][0]
     groups = [task.group for task in tasks if task.group is not None]
-    together = FusionGroup(
-        groups[0].shape, nodes=[node for group in groups for node in group.nodes]
-    )
-    new = Task(
+    nodes = [node for group in groups for node in group.nodes]
+    merged = Task(
         name, Kernel(name, [*buffers], body), [*memories],
         work=sum(task.work for task in tasks), flops=sum(task.flops for task in tasks),
         origins=list(dict.fromkeys(origin for task in tasks for origin in task.origins)),
-        group=together,
+        group=FusionGroup(groups[0].shape, nodes=nodes),
     )
-    new.offsets = [*offsets]
-    return new
+    merged.offsets = [*offsets]
+    return merged
 
 
 def _parallelize(body: Sequence[Statement]) -> None:
     """Make long vector loops parallel, if a kernel consists only of loops."""
     for loop in body if all(isinstance(item, Loop) for item in body) else ():
         assert isinstance(loop, Loop)
-        wide = isinstance(loop.extent, int) and loop.extent >= MIN_PARALLEL_EXTENT
-        if wide and loop.kind is LoopKind.VECTORIZED and should_vectorize(loop):
+        is_long = isinstance(loop.extent, int) and loop.extent >= MIN_PARALLEL_EXTENT
+        if is_long and loop.kind is LoopKind.VECTORIZED and should_vectorize(loop):
             loop.kind = LoopKind.PARALLEL
 
 
@@ -190,45 +190,49 @@ def _copy_task(source: Place, target: Place) -> Task:
 def _make_tasks(group: FusionGroup, fusion: Fusion, layout: BufferAssignment) -> list[Task]:
     origins = list(dict.fromkeys(node.origin for node in group.nodes if node.origin))
     if group.special is not None:
-        node = group.special
-        if node.op in (Op.CALL, Op.CHECK):
-            name = "check" if node.op is Op.CHECK else f"call_{node.function.__name__}"
-            return [Task(name, None, [], node, origins=origins, group=group)]
-        if node.op in ATTENTIONS:
-            kernels = attention_kernels(group, layout)
-            flops = attention_flops(group)
-            return [
-                Task(kernel.name, kernel, memories, work=flops // 32, flops=flops // len(kernels),
-                     origins=origins, group=group)
-                for kernel, memories in kernels
-            ]
-        if node.op in RECURRENCES:
-            panels, steps = recurrent_kernels(group, layout)
-            flops, elements = recurrent_flops(group), panels[2][1].elements
-            return [
-                Task(*panels, work=elements, origins=origins, group=group),
-                Task(*steps, work=flops // 32, flops=flops, origins=origins, group=group),
-            ]
-        return [
-            Task(kernel.name, kernel, memories, work=prod(node.shape), origins=origins,
-                 group=group)
-            for kernel, memories in special_kernels(node, fusion, layout)
-        ]
+        return _make_special_tasks(group, group.special, origins, fusion, layout)
     if all(id(node) in layout.elsewhere for node in group.nodes):
         return []
-    kind = LoopKernel if group.contraction is None else ContractionKernel
-    writer = kind(group, fusion, layout)
-    kernel = writer.kernel()
-    memories = writer.values.memories
-    work, flops = _estimate_work(group)
+    builder_class = LoopKernel if group.contraction is None else ContractionKernel
+    builder = builder_class(group, fusion, layout)
+    kernel = builder.kernel()
     if not any(layout.targets(node) for node in group.nodes):
         return []
-    return [Task(kernel.name, kernel, memories, work=work, flops=flops, origins=origins,
-                 group=group)]
+    work, flops = _estimate_work(group)
+    return [Task(kernel.name, kernel, builder.values.memories, work=work, flops=flops,
+                 origins=origins, group=group)]
+
+
+def _make_special_tasks(
+    group: FusionGroup, node: Node, origins: list[str], fusion: Fusion, layout: BufferAssignment
+) -> list[Task]:
+    """Return the tasks of an eager call, a check, attention, a recurrence or data movement."""
+    if node.op in (Op.CALL, Op.CHECK):
+        name = "check" if node.op is Op.CHECK else f"call_{node.function.__name__}"
+        return [Task(name, None, [], node, origins=origins, group=group)]
+    if node.op in ATTENTIONS:
+        kernels = attention_kernels(group, layout)
+        flops = attention_flops(group)
+        return [
+            Task(kernel.name, kernel, memories, work=flops // FLOPS_PER_WORK,
+                 flops=flops // len(kernels), origins=origins, group=group)
+            for kernel, memories in kernels
+        ]
+    if node.op in RECURRENCES:
+        panels, steps = recurrent_kernels(group, layout)
+        flops, elements = recurrent_flops(group), panels[2][1].elements
+        return [
+            Task(*panels, work=elements, origins=origins, group=group),
+            Task(*steps, work=flops // FLOPS_PER_WORK, flops=flops, origins=origins, group=group),
+        ]
+    return [
+        Task(kernel.name, kernel, memories, work=prod(node.shape), origins=origins, group=group)
+        for kernel, memories in special_kernels(node, fusion, layout)
+    ]
 
 
 def _estimate_work(group: FusionGroup) -> tuple[int, int]:
-    """(elements iterated over, with 16 multiply-adds counted as one; floating-point operations)."""
+    """Return (rough cost in elements, floating-point operations)."""
     size = prod(group.shape)
     node = group.contraction
     if node is None:
@@ -236,4 +240,5 @@ def _estimate_work(group: FusionGroup) -> tuple[int, int]:
     depth = node.inputs[0].shape[-1]
     if node.op is not Op.MATMUL:
         depth = prod(node.inputs[1].shape[:3]) // node.attributes.get("parts", 1)
-    return size * depth // 16 + size, 2 * size * depth
+    flops = 2 * size * depth
+    return flops // FLOPS_PER_WORK + size, flops

@@ -153,10 +153,16 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, noise: float
     # Optimizers divide gradients by their size, so noise in a zero gradient becomes a full step:
     # compare all changes together.
     gap = sum(squared_distance(a, b) for a, b in pairs)
-    if not gap <= 0.1 * states.moved + 1e-12 and not all(agree(a, b) for a, b in pairs):
+    if not is_small_change(gap, states.moved) and not all(agree(a, b) for a, b in pairs):
         return (f"update of the parameters (by {gap**0.5:.2g} where they move by "
                 f"{states.moved**0.5:.2g})")
     return None
+
+
+def is_small_change(gap: float, moved: float) -> bool:
+    """Return whether an update is right: the squared distance `gap` from the expected parameters
+    is small against the squared distance that they moved."""
+    return gap <= 0.1 * moved + 1e-12
 
 
 def _noise_floor(bindings: Bindings) -> float:

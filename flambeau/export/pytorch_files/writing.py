@@ -138,39 +138,43 @@ class _GraphWriter:
         inputs, nodes, result = [], [], graph.output_node().args[0]
         for node in graph.nodes:
             if node.op == "placeholder":
-                inputs.append(self.result(node.name, node.meta.get("val"), node))
+                inputs.append(self.write_result(node.name, node.meta.get("val"), node))
             elif node.op == "call_function" and node not in self.unpacked:
-                nodes.append(self.call(node))
+                nodes.append(self.write_call(node))
         is_single = isinstance(result, Node)
         outputs = [result] if is_single else list(result)  # type: ignore[arg-type]
-        return {"inputs": inputs, "outputs": [self.value(v) for v in outputs], "nodes": nodes,
+        return {"inputs": inputs, "outputs": [self.write_value(v) for v in outputs], "nodes": nodes,
                 "tensor_values": self.tensors, "sym_int_values": self.numbers,
                 "sym_bool_values": self.truths, "is_single_tensor_return": is_single,
                 "custom_obj_values": {}, "sym_float_values": {}}
 
     # ---------------------------------------------------------------- calls
 
-    def call(self, node: Node) -> dict[str, Any]:
+    def write_call(self, node: Node) -> dict[str, Any]:
         """Return a call node as JSON."""
         target: Any = node.target
         name = getattr(target, "__name__", "")
         if getattr(target, "__module__", "") == "torch.ops.higher_order":
-            target, inputs, outputs = self.control_flow(node)
+            target, inputs, outputs = self.write_control_flow(node)
         elif isinstance(target, aten.Overload):
             packet = target.overloadpacket.__name__
-            target, inputs, outputs = self.operator(node, packet, target._overloadname)
+            target, inputs, outputs = self.write_operator(node, packet, target._overloadname)
         elif callable(target) and _is_of_aten(target, len(node.args)):
-            target, inputs, outputs = self.operator(node, name, "")
+            target, inputs, outputs = self.write_operator(node, name, "")
         elif getattr(operator, name, None) is target and name in _PYTHON:
-            inputs = [self.named("ab"[i], self.value(v)) for i, v in enumerate(node.args)]
-            target, outputs = f"_operator.{name}", [self.result(node.name, node.meta["val"], node)]
+            inputs = [self.write_named("ab"[i], self.write_value(v))
+                      for i, v in enumerate(node.args)]
+            target = f"_operator.{name}"
+            outputs = [self.write_result(node.name, node.meta["val"], node)]
         else:
             raise Unwritable(f"a call of {name or target}")
         return {"target": target, "inputs": inputs, "outputs": outputs,
-                "metadata": self.origin(node), "is_hop_single_tensor_return": None,
+                "metadata": self.write_origin(node), "is_hop_single_tensor_return": None,
                 "name": node.name}
 
-    def operator(self, node: Node, name: str, overload: str) -> tuple[str, list[Any], list[Any]]:
+    def write_operator(
+        self, node: Node, name: str, overload: str
+    ) -> tuple[str, list[Any], list[Any]]:
         """Return target, inputs and outputs of an aten call."""
         arguments = node.args
         if name in _CASTS and len(arguments) == 1:
@@ -181,30 +185,33 @@ class _GraphWriter:
             raise Unwritable(f"a call of aten.{name} with these arguments")
         words = dict(zip([a.name for a in schema.arguments if not a.kwarg_only], arguments,
                          strict=False)) | dict(node.kwargs)
-        inputs = [self.named(a.name, self.argument(a.kind, words[a.name]), 2 if a.kwarg_only else 1)
-                  for a in schema.arguments if a.name in words]
+        inputs = [
+            self.write_named(a.name, self.write_argument(a.kind, words[a.name]),
+                             2 if a.kwarg_only else 1)
+            for a in schema.arguments if a.name in words
+        ]
         return (f"torch.ops.aten.{name}.{schema.overload_name or 'default'}", inputs,
-                self.results(node, schema))
+                self.write_results(node, schema))
 
-    def control_flow(self, node: Node) -> tuple[str, list[Any], list[Any]]:
+    def write_control_flow(self, node: Node) -> tuple[str, list[Any], list[Any]]:
         """Return target, inputs and outputs of a control flow call; functions become graphs."""
         name = getattr(node.target, "__name__", "")
-        inputs = [self.named("", self.value(v)) for v in node.args]
+        inputs = [self.write_named("", self.write_value(v)) for v in node.args]
         values = node.meta["val"]
-        return f"torch.ops.higher_order.{name}", inputs, self.parts(node, values)
+        return f"torch.ops.higher_order.{name}", inputs, self.write_parts(node, values)
 
-    def results(self, node: Node, schema: Schema) -> list[Any]:
+    def write_results(self, node: Node, schema: Schema) -> list[Any]:
         """Return references to a call's results and record their metadata."""
         returns, value = schema.return_text, node.meta["val"]
         if returns == "()":
             return []
         if returns.endswith("[]"):
-            return [{"as_tensors": [p["as_tensor"] for p in self.parts(node, value)]}]
+            return [{"as_tensors": [p["as_tensor"] for p in self.write_parts(node, value)]}]
         if returns.startswith("(") and "," in returns:
-            return self.parts(node, value)
-        return [self.result(node.name, value, node)]
+            return self.write_parts(node, value)
+        return [self.write_result(node.name, value, node)]
 
-    def parts(self, node: Node, values: Any) -> list[Any]:
+    def write_parts(self, node: Node, values: Any) -> list[Any]:
         """Return references to the parts of a result, named after their getitem nodes."""
         takers: dict[int, Node] = {}
         for user in node.users:
@@ -214,30 +221,32 @@ class _GraphWriter:
             if takers[user.args[1] % len(values)] is not user:
                 raise Unwritable(f"{user.name}, which takes a result again")
         self.unpacked.update(takers.values())
-        return [self.result(takers[i].name if i in takers else f"{node.name}_unused_{i}", value,
-                            takers.get(i, node)) for i, value in enumerate(values)]
+        names = [takers[i].name if i in takers else f"{node.name}_unused_{i}"
+                 for i in range(len(values))]
+        return [self.write_result(names[i], value, takers.get(i, node))
+                for i, value in enumerate(values)]
 
-    def result(self, name: str, value: Any, node: Node) -> dict[str, Any]:
+    def write_result(self, name: str, value: Any, node: Node) -> dict[str, Any]:
         """Return a reference to a result and record its metadata."""
         if isinstance(value, Tensor):
-            self.tensors[name] = tensor_meta(value, self.sizes(value, node))
+            self.tensors[name] = tensor_meta(value, self.write_sizes(value, node))
             return {"as_tensor": {"name": name}}
         if isinstance(value, bool) or hasattr(value, "relation"):
-            self.truths[name] = self.expression(value, "as_bool")
+            self.truths[name] = self.write_expression(value, "as_bool")
             return {"as_sym_bool": {"as_name": name}}
         if isinstance(value, SymbolicSize) or isinstance(value, int) and node.op != "placeholder":
-            self.numbers[name] = self.expression(value, "as_int")
+            self.numbers[name] = self.write_expression(value, "as_int")
             return {"as_sym_int": {"as_name": name}}
         if node.op == "placeholder":
             return _constant(value)
         raise Unwritable(f"{name}, of type {type(value)}")
 
-    def expression(self, value: Any, kind: str) -> dict[str, Any]:
+    def write_expression(self, value: Any, kind: str) -> dict[str, Any]:
         """Return a symbolic number as JSON."""
         text = str(getattr(value, "expression", getattr(value, "text", value)))
         return {"as_expr": {"expr_str": text, "hint": {kind: plain(value)}}}
 
-    def sizes(self, value: Tensor, node: Node) -> list[Any]:
+    def write_sizes(self, value: Tensor, node: Node) -> list[Any]:
         """Return a tensor's lengths, with expressions for the dynamic ones."""
         others = node.meta.get("other_sizes") or value.shape
         result = []
@@ -251,11 +260,11 @@ class _GraphWriter:
 
     # ---------------------------------------------------------------- arguments
 
-    def named(self, name: str, argument: Any, kind: int = 1) -> dict[str, Any]:
+    def write_named(self, name: str, argument: Any, kind: int = 1) -> dict[str, Any]:
         """Return an argument with its name. `kind`: 1 by position, 2 by keyword."""
         return {"name": name, "arg": argument, "kind": kind}
 
-    def argument(self, kind: str, value: Any) -> dict[str, Any]:
+    def write_argument(self, kind: str, value: Any) -> dict[str, Any]:
         """Return an argument as JSON, given its type in the schema."""
         bare = kind.removesuffix("?")
         if value is None:
@@ -264,14 +273,14 @@ class _GraphWriter:
         if listed is None:
             if bare == "float" and isinstance(value, (int, float)):
                 return {"as_float": _float(value)}
-            return self.value(value)
+            return self.write_value(value)
         atom, optional, size = listed.groups()
         values = list(value) if isinstance(value, (list, tuple)) else [value] * int(size)
         if optional:
             return {"as_optional_tensors": [
-                {"as_none": True} if v is None else self.value(v) for v in values]}
+                {"as_none": True} if v is None else self.write_value(v) for v in values]}
         if atom == "Tensor":
-            return {"as_tensors": [self.value(v)["as_tensor"] for v in values]}
+            return {"as_tensors": [self.write_value(v)["as_tensor"] for v in values]}
         if any(isinstance(v, Node) for v in values):
             return {"as_sym_ints": [
                 {"as_name": v.name} if isinstance(v, Node) else {"as_int": v} for v in values]}
@@ -280,10 +289,10 @@ class _GraphWriter:
             raise Unwritable(f"an argument of type {kind}")
         return {kinds[atom]: [_float(v) if atom == "float" else v for v in values]}
 
-    def value(self, value: Any) -> dict[str, Any]:
+    def write_value(self, value: Any) -> dict[str, Any]:
         """Return an argument as JSON, by its Python type."""
         if isinstance(value, Node):
-            return self.reference(value)
+            return self.write_reference(value)
         if isinstance(value, dtype):
             return {"as_scalar_type": _NUMBERS[value.name]}
         if isinstance(value, (device, str)) and not isinstance(value, str):
@@ -298,10 +307,10 @@ class _GraphWriter:
             tensors = [isinstance(v, Node) and isinstance(v.meta.get("val"), Tensor)
                        for v in value]
             kind = "Tensor[]" if all(tensors) else "SymInt[]"
-            return self.argument(kind, value)
+            return self.write_argument(kind, value)
         return _constant(value)
 
-    def reference(self, node: Node) -> dict[str, Any]:
+    def write_reference(self, node: Node) -> dict[str, Any]:
         """Return a reference to a node; for get_attr, the subgraph itself."""
         if node.op == "get_attr":
             child = getattr(self.module, str(node.target))
@@ -316,7 +325,7 @@ class _GraphWriter:
             return {"as_sym_int": {"as_name": node.name}}
         raise Unwritable(f"{node.name}, of type {type(value)}")
 
-    def origin(self, node: Node) -> dict[str, str]:
+    def write_origin(self, node: Node) -> dict[str, str]:
         """Return the module stack and source line of a node."""
         stack = [f"{key},{path},{kind if isinstance(kind, str) else kind.__qualname__}"
                  for key, (path, kind) in node.meta.get("nn_module_stack", {}).items()]

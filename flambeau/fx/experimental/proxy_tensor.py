@@ -89,6 +89,6 @@ def _input(recorder: Recorder, graph: Graph, name: str, value: Any) -> Any:
         node = graph.placeholder(f"{name}_{i + 1}")
         if isinstance(leaf, Tensor):
             leaf = leaf.detach().requires_grad_(leaf.requires_grad)
-            recorder.know(leaf, node)
+            recorder.register(leaf, node)
         result.append(leaf)
     return pytree.tree_unflatten(result, spec)

@@ -30,6 +30,7 @@ MIN_CHUNK_ELEMENTS = 1024  # the same where larger chunks would leave threads id
 MAX_SHARED_COLUMN_ROUNDS = 8  # of outer loops; with as many, threads need not share the columns
 MAX_SERIAL_ELEMENTS = 1 << 15  # of a domain that one thread may iterate over alone
 MIN_PARALLEL_ELEMENTS = 1 << 13  # (or multiply-adds / 16) below which a task runs on one thread
+FLOPS_PER_WORK = 32  # of products, that cost as much as one element of a pointwise kernel
 MIN_PARALLEL_EXTENT = 256  # of a loop in a merged kernel that threads share
 MAX_DELAYED_BYTES = 1 << 14  # of the arena that a kernel may occupy while it is delayed
 MAX_FUSED_LOOPS = 64  # groups of one kernel

@@ -135,55 +135,60 @@ gate = _Gate()
 def host() -> Target:
     """Return this process's target: its own CPU, or the one that FLAMBEAU_CPU names."""
     with gate:
-        triple, cpu, has = describe_cpu(llvm_version())
-    features = ",".join(has)
+        triple, cpu, cpu_features = describe_cpu(llvm_version())
+    has = frozenset(cpu_features)
+    features = ",".join(cpu_features)
     if triple.startswith("x86_64"):
         # Some AVX-512 processors are tuned for half its width, which is slower for FMAs.
         features += ",-prefer-256-bit"
-        if {"+avx512f", "+avx512vl"} <= {*has}:
-            unit = {"+amx-tile", "+amx-bf16"} <= {*has} and _request_amx_permission()
-            two = "+avx512bf16" in has
-            like = TARGETS["amx" if unit else "avx512-bf16" if two else "avx512"]
-            features += "" if unit else ",-amx-tile"  # other code: not to be found under one key
-        elif {"+avx2", "+fma"} <= {*has}:
-            like = TARGETS["avx2"]
+        if {"+avx512f", "+avx512vl"} <= has:
+            has_amx = {"+amx-tile", "+amx-bf16"} <= has and _request_amx_permission()
+            has_bf16 = "+avx512bf16" in has
+            base = TARGETS["amx" if has_amx else "avx512-bf16" if has_bf16 else "avx512"]
+            if not has_amx:
+                features += ",-amx-tile"  # part of cache keys: the code differs without it
+        elif {"+avx2", "+fma"} <= has:
+            base = TARGETS["avx2"]
         else:
-            like = TARGETS["sse4"]
+            base = TARGETS["sse4"]
     else:
-        like = TARGETS["neon"]
-    needed = "+avx512vnni" if like.vector_bytes == 64 else "+avxvnni"
-    quads = triple.startswith("x86_64") and needed in has and like.vector_bytes >= 32
+        base = TARGETS["neon"]
+    vnni = "+avx512vnni" if base.vector_bytes == 64 else "+avxvnni"
+    byte_quads = triple.startswith("x86_64") and vnni in has and base.vector_bytes >= 32
     l2_bytes, llc_bytes = cache_sizes.detect_l2_bytes(), cache_sizes.detect_llc_bytes()
-    lesser = _select_target(like)
-    if lesser is not None:
-        return replace(lesser, triple=triple, l2_bytes=l2_bytes, llc_bytes=llc_bytes)
-    return replace(like, triple=triple, cpu=cpu, features=features, parts=min(like.parts, 2),
-                   byte_quads=quads, l2_bytes=l2_bytes, llc_bytes=llc_bytes)
+    selected = _select_target(base)
+    if selected is not None:
+        return replace(selected, triple=triple, l2_bytes=l2_bytes, llc_bytes=llc_bytes)
+    return replace(base, triple=triple, cpu=cpu, features=features, parts=min(base.parts, 2),
+                   byte_quads=byte_quads, l2_bytes=l2_bytes, llc_bytes=llc_bytes)
 
 
 def _request_amx_permission() -> bool:
     """Ask Linux for permission to use AMX, whose state it saves only for processes that ask."""
-    system_call, number, of_tiles = 158, 0x1023, 18  # arch_prctl, ARCH_REQ_XCOMP_PERM
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
     if not sys.platform.startswith("linux"):
         return False
     try:
-        return ctypes.CDLL(None).syscall(system_call, number, of_tiles) == 0
+        return ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0
     except (AttributeError, OSError):
         return False
 
 
-def _select_target(like: Target) -> Target | None:
+def _select_target(host_target: Target) -> Target | None:
     """Return the target that FLAMBEAU_CPU names, if this processor can run its code."""
     name = CPU.value()
     if not name:
         return None
-    can = {key: target for key, target in TARGETS.items()
-           if target.triple == like.triple and target.vector_bytes <= like.vector_bytes
-           and target.parts <= like.parts and target.pairs <= like.pairs}
-    if name in can:
-        return can[name]
+    runnable = {
+        key: target for key, target in TARGETS.items()
+        if target.triple == host_target.triple
+        and target.vector_bytes <= host_target.vector_bytes
+        and target.parts <= host_target.parts and target.pairs <= host_target.pairs
+    }
+    if name in runnable:
+        return runnable[name]
     warn(f"FLAMBEAU_CPU={name!r} is ignored: this processor can run code for "
-         f"{', '.join(can)}")
+         f"{', '.join(runnable)}")
     return None
 
 
@@ -193,9 +198,9 @@ def _select_target(like: Target) -> Target | None:
 # The emitter writes kernels unrolled, vectorized and tidy. LLVM's usual passes would take as long
 # as its code generator without making the code faster; these suffice.
 _CLEANUP_PASSES = ("sroa", "new_gvn", "simplify_cfg")
-# bytes that LLVM may take: in all, and per character of IR
+# Memory that compiling may take: at least, and per character of IR.
 COMPILE_BYTES, _COMPILE_BYTES_PER_CHARACTER = 16 << 20, 40
-# part of cache keys: raise it whenever the pipeline below generates different code
+# Part of cache keys. Raise it whenever the pipeline below generates different code.
 _PIPELINE_VERSION = 2
 
 
@@ -229,22 +234,22 @@ def initialize(target: Target) -> None:
         llvm.initialize_all_asmprinters()
 
 
-_machines: dict[Target, list[Any]] = {}  # idle ones
+_idle_machines: dict[Target, list[Any]] = {}
 
 
 @contextmanager
 def _machine(target: Target) -> Iterator[Any]:
     """LLVM's code generator for a target, used by one thread at a time and then kept: building its
     tables takes a sixth of a small kernel's compile time."""
-    free = _machines.setdefault(target, [])
+    idle = _idle_machines.setdefault(target, [])
     try:
-        machine = free.pop()
+        machine = idle.pop()
     except IndexError:
         machine = _new_machine(target)
     try:
         yield machine
     finally:
-        free.append(machine)
+        idle.append(machine)
 
 
 def _new_machine(target: Target) -> Any:
@@ -288,15 +293,10 @@ def _parse_module(text: str, machine: Any) -> Any:
     return module
 
 
-def _read_identification(text: str, target: Target) -> str:
-    with _machine(target) as machine:
-        return machine.emit_assembly(_parse_module(text, machine))
-
-
 def emit_assembly(text: str, target: Target | None = None) -> str:
     """Return the assembly of LLVM IR on a target, which need not be this machine."""
-    with gate:
-        return _read_identification(text, target or host())
+    with gate, _machine(target or host()) as machine:
+        return machine.emit_assembly(_parse_module(text, machine))
 
 
 def emit_object_code(text: str, target: Target | None = None) -> bytes:

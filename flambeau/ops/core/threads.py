@@ -12,8 +12,8 @@ import numpy as np
 
 
 @lru_cache(maxsize=1)
-def _blas() -> tuple[Any, Any] | None:
-    """OpenBLAS's (get, set) functions in NumPy's wheel, or None if not found."""
+def _openblas_functions() -> tuple[Any, Any] | None:
+    """Return OpenBLAS's (get, set) functions of NumPy's wheel, or None if not found."""
     root = os.path.dirname(os.path.dirname(np.__file__))
     for path in glob.glob(os.path.join(root, "numpy.libs", "*openblas*")):
         library = ctypes.CDLL(path)
@@ -44,10 +44,11 @@ def set_num_threads(count: int) -> None:
     if count <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     POOL.set_threads(count)
-    result = _blas()
-    if result:
-        result[1](count)
+    functions = _openblas_functions()
+    if functions is not None:
+        set_blas_threads = functions[1]
+        set_blas_threads(count)
 
 
-if os.environ.get("FLAMBEAU_THREADS"):  # which the linear algebra library does not know
+if os.environ.get("FLAMBEAU_THREADS"):  # OpenBLAS does not read it
     set_num_threads(get_num_threads())

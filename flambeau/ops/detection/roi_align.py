@@ -1,5 +1,7 @@
-"""Regions of images resampled to a fixed number of bins: RoIAlign, and its form in which each bin
-has channels of its own."""
+"""RoIAlign and PSRoIAlign: resample regions of images to a fixed number of bins.
+
+In PSRoIAlign each bin has channels of its own.
+"""
 
 from __future__ import annotations
 
@@ -53,11 +55,11 @@ def bilinear(plane: Any, y: float, x: float) -> float:
             + dy * ((1 - dx) * plane[low, left] + dx * plane[low, right]))
 
 
-def _bin(
+def _pool_bin(
     plane: np.ndarray, roi: np.ndarray, scale: float, bins: tuple[int, ...], at: tuple[int, ...],
     ratio: int, shift: float, min_length: float
 ) -> float:
-    """The definition of one bin: the mean over its grid of points."""
+    """Reference: the mean over a bin's grid of points."""
     x1, y1, x2, y2 = roi[1:] * scale - shift
     lengths = max(y2 - y1, min_length), max(x2 - x1, min_length)
     each = [int(np.ceil(n / b)) for n, b in zip(lengths, bins, strict=True)]
@@ -78,7 +80,8 @@ def _align_reference(
     for k, c, i, j in np.ndindex(*y.shape):
         plane = input[int(rois[k, 0]), c]
         shift, min_length = (0.5, -np.inf) if aligned else (0.0, 1.0)
-        y[k, c, i, j] = _bin(plane, rois[k], scale, (high, wide), (i, j), ratio, shift, min_length)
+        y[k, c, i, j] = _pool_bin(plane, rois[k], scale, (high, wide), (i, j), ratio, shift,
+                                  min_length)
     return y
 
 
@@ -88,43 +91,46 @@ def _reference_with_places(
     y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
     for k, c, i, j in np.ndindex(*y.shape):
         plane = input[int(rois[k, 0]), (c * high + i) * wide + j]
-        y[k, c, i, j] = _bin(plane, rois[k], scale, (high, wide), (i, j), ratio, 0.5, -np.inf)
+        y[k, c, i, j] = _pool_bin(plane, rois[k], scale, (high, wide), (i, j), ratio, 0.5, -np.inf)
     return y
 
 
-def _sample(input: Array, rois: Array, scale: float, grid: Grid, placed: bool) -> Array:
-    """(regions, channels, *bins) from input (n, c, h, w), computed in `compute_dtype`."""
-    kind, (n, c, h, w) = compute_dtype(input.dtype), input.shape
+def _sample(input: Array, rois: Array, scale: float, grid: Grid, has_bin_channels: bool) -> Array:
+    """Return (regions, channels, *bins) of input (n, c, h, w), computed in `compute_dtype`.
+
+    `has_bin_channels`: whether each bin reads channels of its own.
+    """
+    dtype, (n, c, h, w) = compute_dtype(input.dtype), input.shape
     bins = grid.height * grid.width
-    if placed:  # (n, c, row, column, h, w): the channels of one bin innermost
+    if has_bin_channels:  # (n, c, row, column, h, w): the channels of one bin innermost
         c //= bins
         input = input.reshape(n, c, bins, h, w).transpose(0, 2, 3, 4, 1)
     else:
         input = input.transpose(0, 2, 3, 1)
-    table = put_in_order(input.astype(kind, copy=False))
+    table = put_in_order(input.astype(dtype, copy=False))
     table = np.ascontiguousarray(table).reshape(-1, c)
-    y = np.empty((len(rois), c, grid.height, grid.width), kind)
+    y = np.empty((len(rois), c, grid.height, grid.width), dtype)
     images = images_of(rois, n)
-    for part, taps in region_taps(rois, images, scale, (h, w), grid, placed, kind):
+    for part, taps in region_taps(rois, images, scale, (h, w), grid, has_bin_channels, dtype):
         rows = sum_taps(table, taps).reshape(-1, grid.height, grid.width, c)
         y[part] = rows.transpose(0, 3, 1, 2)
     return y
 
 
 def _adjoint(
-    g: Array, rois: Array, scale: float, grid: Grid, shape: tuple[int, ...], placed: bool
+    g: Array, rois: Array, scale: float, grid: Grid, shape: tuple[int, ...], has_bin_channels: bool
 ) -> Array:
-    """The cotangent of `_sample`'s input, of `shape` (n, c, h, w)."""
-    kind, (n, c, h, w) = compute_dtype(g.dtype), shape
+    """Return the cotangent of `_sample`'s input, of `shape` (n, c, h, w)."""
+    dtype, (n, c, h, w) = compute_dtype(g.dtype), shape
     bins = grid.height * grid.width
-    planes = n * bins if placed else n
-    width = c // bins if placed else c
-    total = np.zeros((planes * h * w, width), kind)
+    planes = n * bins if has_bin_channels else n
+    width = c // bins if has_bin_channels else c
+    total = np.zeros((planes * h * w, width), dtype)
     images = images_of(rois, n)
-    for part, taps in region_taps(rois, images, scale, (h, w), grid, placed, kind):
-        rows = np.ascontiguousarray(g[part].transpose(0, 2, 3, 1), kind).reshape(-1, width)
+    for part, taps in region_taps(rois, images, scale, (h, w), grid, has_bin_channels, dtype):
+        rows = np.ascontiguousarray(g[part].transpose(0, 2, 3, 1), dtype).reshape(-1, width)
         total += spread(rows, taps, len(total))
-    if placed:
+    if has_bin_channels:
         y = total.reshape(n, bins, h, w, width).transpose(0, 4, 1, 2, 3)
     else:
         y = total.reshape(n, h, w, c).transpose(0, 3, 1, 2)
@@ -215,12 +221,12 @@ def ps_roi_align(
     grid = Grid(pooled_height, pooled_width, sampling_ratio, True, False)
     y = _sample(input, rois, spatial_scale, grid, True).astype(input.dtype, copy=False)
     if sampling_ratio <= 0:  # the mean of no points
-        y[_pointless(rois, spatial_scale, grid)] = np.nan
+        y[_has_no_points(rois, spatial_scale, grid)] = np.nan
     return y, channel_mapping(shape)
 
 
-def _pointless(rois: Array, scale: float, grid: Grid) -> Array:
-    """Which regions have no points in their bins: those of no height or width."""
+def _has_no_points(rois: Array, scale: float, grid: Grid) -> Array:
+    """Return which regions have no points in their bins: those of no height or width."""
     edges = rois[:, 1:] * rois.dtype.type(scale) - rois.dtype.type(0.5)
     points = [np.ceil((edges[:, 2 + i] - edges[:, i]) / bins)
               for i, bins in enumerate((grid.width, grid.height))]

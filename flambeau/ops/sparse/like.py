@@ -17,7 +17,7 @@ from .construction import empty_coo, empty_of_layout
 from .dispatch import implements, refuse
 
 
-def _kind(input: Tensor, dtype: Any) -> np.dtype:
+def _numpy_dtype(input: Tensor, dtype: Any) -> np.dtype:
     return input._array.dtype if dtype is None else as_dtype(dtype).numpy
 
 
@@ -28,7 +28,7 @@ def zeros_like(
 ) -> Tensor:
     """Return a sparse tensor without values, in the layout of `input` or a given one."""
     a: Any = input._array
-    kind, form = _kind(input, dtype), layout or input.layout
+    kind, form = _numpy_dtype(input, dtype), layout or input.layout
     if form is sparse_coo:
         sparse = a.sparse_dim if isinstance(a, CooArray) else a.ndim - a.dense_dim
         result: Tensor = wrap_sparse(empty_coo(a.shape, kind, sparse))
@@ -41,22 +41,24 @@ def zeros_like(
 
 
 def _drop_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
-    blocked = COMPRESSED[form][1]
+    """Return a compressed tensor of this layout and of the shape of `a` that stores nothing."""
+    needs_blocks = COMPRESSED[form][1]
     has_blocks = isinstance(a, CompressedArray) and a.blocked
-    if blocked and not has_blocks:
+    if needs_blocks and not has_blocks:
         raise RuntimeError("sparse_compressed_tensor_with_dims: blocksize needs to be a tuple of "
                            "size 2, but got 0")
-    if has_blocks and not blocked:
+    if has_blocks and not needs_blocks:
         raise RuntimeError("sparse_compressed_tensor_with_dims: blocksize cannot be specified for "
                            f"non-block layout {layout_name(form)}")
     if not isinstance(a, CompressedArray):
         return empty_of_layout(a.shape, kind, form)
-    at, block = a.batch_dim, a.block
-    lines = a.shape[at] // block[0] if COMPRESSED[form][0] else a.shape[at + 1] // block[1]
-    index = a.plain.dtype
+    row_axis, block, index_dtype = a.batch_dim, a.block, a.plain.dtype
+    batch = a.shape[:row_axis]
+    by_row = COMPRESSED[form][0]
+    lines = a.shape[row_axis] // block[0] if by_row else a.shape[row_axis + 1] // block[1]
     return wrap_sparse(CompressedArray(
-        form, np.zeros((*a.shape[:at], lines + 1), index), np.empty((*a.shape[:at], 0), index),
-        np.empty((*a.shape[:at], 0, *a.values.shape[at + 1 :]), kind), a.shape))
+        form, np.zeros((*batch, lines + 1), index_dtype), np.empty((*batch, 0), index_dtype),
+        np.empty((*batch, 0, *a.values.shape[row_axis + 1 :]), kind), a.shape))
 
 
 def _check_same_layout(input: Tensor, form: layout) -> None:
@@ -79,13 +81,13 @@ def empty_like(
     if form is input.layout and isinstance(a, CompressedArray):
         result: Tensor = wrap_sparse(CompressedArray(
             form, a.compressed.copy(), a.plain.copy(),
-            np.zeros(a.values.shape, _kind(input, dtype)), a.shape))
+            np.zeros(a.values.shape, _numpy_dtype(input, dtype)), a.shape))
     else:
         result = zeros_like(input, dtype=dtype, layout=form)
     return result.requires_grad_() if requires_grad else result
 
 
-def _fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
+def _declare_fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
     def function(input: Tensor, *args: Any, requires_grad: bool = False, **named: Any) -> Tensor:
         generator = named.pop("generator", None)
         options = {} if generator is None else {"generator": generator}
@@ -99,14 +101,14 @@ def _fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
     implements(name)(function)
 
 
-_fill_like("ones_like", "fill_", (1,))
-_fill_like("full_like", "fill_")
-_fill_like("randn_like", "normal_")
-_fill_like("rand_like", "uniform_")
+_declare_fill_like("ones_like", "fill_", (1,))
+_declare_fill_like("full_like", "fill_")
+_declare_fill_like("randn_like", "normal_")
+_declare_fill_like("rand_like", "uniform_")
 
 
-def _values_in_place(name: str, refused: str, compressed: bool = True) -> None:
-    """An in-place method that sets the values of a compressed tensor, as PyTorch has some."""
+def _declare_fill_in_place(name: str, refused: str, compressed: bool = True) -> None:
+    """Declare a method that sets the stored values of a compressed tensor; PyTorch has a few."""
 
     def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
         a: Any = self._array
@@ -122,9 +124,9 @@ def _values_in_place(name: str, refused: str, compressed: bool = True) -> None:
     implements(name)(method)
 
 
-_values_in_place("fill_", "fill_.Scalar")
-_values_in_place("normal_", "normal_")
-_values_in_place("uniform_", "uniform_", compressed=False)
+_declare_fill_in_place("fill_", "fill_.Scalar")
+_declare_fill_in_place("normal_", "normal_")
+_declare_fill_in_place("uniform_", "uniform_", compressed=False)
 
 
 @implements("new_zeros", "new_empty", "new")
