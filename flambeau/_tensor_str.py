@@ -38,5 +38,3 @@ def _add_suffixes(
             parts.append(", " + suffix)
             length += len(suffix) + 2
     return "".join([*parts, ")"])
-
-

@@ -335,4 +335,3 @@ def gradgradcheck(
         raise_exception=raise_exception, nondet_tol=nondet_tol, fast_mode=fast_mode,
         check_batched_grad=check_batched_grad,
     )
-

@@ -281,5 +281,3 @@ def nested(events: list[FunctionEvent]) -> list[FunctionEvent]:
             stack[-1].append_cpu_child(event)
         stack.append(event)
     return events
-
-

@@ -6,6 +6,7 @@ import linecache
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NamedTuple
 
 from .._higher_order_ops.active_export import recording
@@ -139,11 +140,9 @@ class Recorder(TorchFunctionMode):
         if expression is None:
             symbol = self.table.add("d", a, b, low=0, unbacked=node in self.unbacked)
             expression = Expression([(symbol, 1)])
-        return SymbolicSize(a, b, self._reads(node, dim), expression, self.table)
-
-    def _reads(self, node: Node, dim: int) -> Callable[[], Node]:
-        return lambda: self.graph.create_node(
-            "call_function", aten.sym_size.int, (node, dim), {}, "sym_size_int")
+        return SymbolicSize(a, b, lambda: self.graph.create_node(
+            "call_function", aten.sym_size.int, (node, dim), {}, "sym_size_int"),
+            expression, self.table)
 
     # ---------------------------------------------------------------- subgraphs
 
@@ -184,11 +183,7 @@ class Recorder(TorchFunctionMode):
             read = read_number if name == "item" else read_numbers
             return read(self, args[0])
         if name in _COMPOSITES:
-            torch_function.STATE.modes.append(self)
-            try:
-                return getattr(func, "__wrapped__", func)(*args, **kwargs)
-            finally:
-                torch_function.STATE.modes.remove(self)
+            return _call_with_mode(self, getattr(func, "__wrapped__", func), args, kwargs)
         return self.record(func, args, kwargs)
 
     def read_attribute(self, name: str, getter: Any, args: Any) -> Any:
@@ -202,10 +197,10 @@ class Recorder(TorchFunctionMode):
         if name == "data":
             return self.record(Tensor.detach, (tensor,), {})
         if name in ("T", "mT", "H", "mH"):
-            order = list(range(tensor.ndim))
-            order[-2:] = order[-2:][::-1]
-            order = order if name.startswith("m") or tensor.ndim == 2 else order[::-1]
-            return self.record(Tensor.permute, (tensor, order), {})
+            order = _transposed_axes(tensor.ndim, is_batch=name.startswith("m"))
+            y = self.record(Tensor.permute, (tensor, order), {})
+            conjugates = name.endswith("H") and tensor.is_complex()
+            return self.record(Tensor.conj, (y,), {}) if conjugates else y
         return self.record(name, (tensor,), {})
 
     def read_metadata(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
@@ -295,11 +290,7 @@ class Recorder(TorchFunctionMode):
             return
         frame = user_frame()
         if frame is not None:
-            code = frame.f_code
-            line = linecache.getline(code.co_filename, frame.f_lineno).strip()
-            node.meta["stack_trace"] = (
-                f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n    {line}'
-            )
+            node.meta["stack_trace"] = _format_frame(frame)
 
     def register_results(self, value: Any, other: Any, node: Node) -> Any:
         """Register the nodes that compute the parts of a result."""
@@ -316,6 +307,28 @@ class Recorder(TorchFunctionMode):
                             group.add(item)
                     self.register_results(part, None if other is None else other[i], item)
         return value
+
+
+def _call_with_mode(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """Call a function with a mode, which is off while it handles a call, on again."""
+    torch_function.STATE.modes.append(mode)
+    try:
+        return func(*args, **kwargs)
+    finally:
+        torch_function.STATE.modes.remove(mode)
+
+
+def _transposed_axes(ndim: int, is_batch: bool) -> list[int]:
+    """Return the order of the axes of T, or of mT for a batch of matrices."""
+    order = list(range(ndim))
+    return [*order[:-2], *order[:-3:-1]] if is_batch else order[::-1]
+
+
+def _format_frame(frame: FrameType) -> str:
+    """Return a frame's place and line, as in a traceback."""
+    code = frame.f_code
+    line = linecache.getline(code.co_filename, frame.f_lineno).strip()
+    return f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n    {line}'
 
 
 def _origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:

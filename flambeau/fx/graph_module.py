@@ -370,4 +370,3 @@ def _readable(module: GraphModule, name: str, **options: Any) -> str:
                 for child_name, child in module.named_children()
                 if isinstance(child, GraphModule)]
     return text + _addindent("\n".join(["", *children]), 4)
-

@@ -419,4 +419,3 @@ def map_aggregate(a: Argument, fn: Callable[[Argument], Argument]) -> Any:
     if isinstance(a, slice):
         return slice(*(map_aggregate(x, fn) for x in (a.start, a.stop, a.step)))
     return fn(a)
-

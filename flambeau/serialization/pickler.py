@@ -167,5 +167,3 @@ def pickler_for(pickle_module: Any, file: Any, protocol: int, table: StorageTabl
     result = type("ForeignPickler", (_Hooks, pickle_module.Pickler), {})(file, protocol=protocol)
     result.table = table
     return result
-
-

@@ -135,6 +135,21 @@ def test_what_cannot_be_exported_names_the_line_and_the_fix(module, text, line):
     assert len(fix) > 20
 
 
+class Transposed(nn.Module):
+    def forward(self, x):
+        return x.T, x.mT, x.mH, x[0].T, x[0].H
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.filterwarnings("ignore:The use of `x.T`")
+def test_transposes(dtype):
+    """T reverses all axes, H conjugates."""
+    x = torch.randn(2, 3, 4, dtype=getattr(torch, dtype))
+    module = Transposed()
+    for y, expected in zip(export(module, (x,)).module()(x), module(x), strict=True):
+        assert torch.equal(y, expected)
+
+
 def test_bad_arguments():
     with pytest.raises(ValueError, match="Expected `mod` to be an instance"):
         export(lambda x: x, (torch.ones(1),))

@@ -33,7 +33,7 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
     values, seen = [], set()
     for store, value in watcher.read_stores() if watcher is not None else ():
         line = format_line(*store.line)
-        if any(store.place.owner is group for group in _groups(trace)):
+        if any(store.place.owner is group for group in _updated_groups(trace)):
             trace.add_problem("it changes the settings of an optimizer", line)
         seen.add((id(store.place.owner), store.place.key))
         trace.effects.append(Effect(store.place))
@@ -59,7 +59,7 @@ def note_arrays(trace: Trace) -> None:
         trace.add_problem("it reads a NumPy array on memory that it writes", "")
 
 
-def _groups(trace: Trace) -> list[dict[str, Any]]:
+def _updated_groups(trace: Trace) -> list[dict[str, Any]]:
     """Return the parameter groups that the call's updates read."""
     optimizers = [event.kwargs["optimiser"] for event in trace.events if event.kind == UPDATE]
     return [group for optimizer in optimizers for group in optimizer.param_groups]

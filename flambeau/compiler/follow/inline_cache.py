@@ -107,4 +107,3 @@ def link(segment: Segment, cues: list[Cue | None]) -> None:
             recycled.windows.append(cue.views)
         for k, s in enumerate(cue.storages):
             viewers[s].append((cue, k))
-

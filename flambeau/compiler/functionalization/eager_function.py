@@ -43,7 +43,7 @@ class EagerFunction:
         self._results = event.results
         tensors = values_in((event.args, event.kwargs))
         self._dtypes = [v.dtype for v in tensors]
-        self._targets = [tensors.index(t) for t in targets if t is not None]
+        self._written = [tensors.index(t) for t in targets if t is not None]
         self._args, self._kwargs = self._prepare(event)
         # Positional arguments that are tensors, and those that contain some.
         self._holes = [(k, x) for k, x in enumerate(self._args) if x.__class__ is _Hole]
@@ -65,8 +65,7 @@ class EagerFunction:
         return list(args), kwargs
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        written = self._targets
-        tensors = [wrap(from_pairs(a.copy() if i in written else a, dtype))
+        tensors = [wrap(from_pairs(a.copy() if i in self._written else a, dtype))
                    for i, (a, dtype) in enumerate(zip(arrays, self._dtypes, strict=True))]
 
         def fill(leaf: Any) -> Any:
@@ -82,4 +81,4 @@ class EagerFunction:
             new = self.function(*args, **kwargs)
         new = new if isinstance(new, (tuple, list)) else (new,)
         outputs = [y._array for y, v in zip(new, self._results, strict=False) if v is not None]
-        return [as_pairs(y) for y in (*outputs, *(tensors[i]._array for i in written))]
+        return [as_pairs(y) for y in (*outputs, *(tensors[i]._array for i in self._written))]

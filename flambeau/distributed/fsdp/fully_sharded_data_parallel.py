@@ -277,5 +277,3 @@ def _check_device(device_id: Any) -> None:
     if device_id is not None and "cpu" not in str(device_id):
         raise ValueError(f"FullyShardedDataParallel: device_id={device_id!r} names a GPU, and "
                          "flambeau has none. Leave device_id out.")
-
-

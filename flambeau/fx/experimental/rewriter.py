@@ -32,11 +32,11 @@ class AST_Rewriter(ast.NodeTransformer):
         exec(code, space)
         added = set(space) - before
         name = fn.__name__ if not added else next(iter(added))
-        new = space[name]
-        result = FunctionType(new.__code__, fn.__globals__, new.__name__, new.__defaults__,
-                              new.__closure__)
-        functools.update_wrapper(result, new)
-        result.__kwdefaults__ = copy.copy(new.__kwdefaults__)
+        rewritten = space[name]
+        result = FunctionType(rewritten.__code__, fn.__globals__, rewritten.__name__,
+                              rewritten.__defaults__, rewritten.__closure__)
+        functools.update_wrapper(result, rewritten)
+        result.__kwdefaults__ = copy.copy(rewritten.__kwdefaults__)
         return result
 
     def visit_Assert(self, node: ast.Assert) -> ast.Expr:
@@ -53,7 +53,7 @@ class AST_Rewriter(ast.NodeTransformer):
                           value=ast.Call(func=name, args=args, keywords=[]))
 
 
-def _rewritten(fn: Any) -> Any:
+def _rewrite(fn: Any) -> Any:
     if not isinstance(fn, Module):
         return AST_Rewriter().rewrite(fn)
     module = fn
@@ -62,7 +62,7 @@ def _rewritten(fn: Any) -> Any:
         def __init__(self) -> None:
             super().__init__()
             for name, value in vars(module).items():
-                child = _rewritten(value) if isinstance(value, Module) else value
+                child = _rewrite(value) if isinstance(value, Module) else value
                 self.__dict__[name] = copy.copy(child)
 
     RewrittenModule.forward = AST_Rewriter().rewrite(module.forward)  # type: ignore[arg-type]
@@ -75,4 +75,4 @@ class RewritingTracer(Tracer):
 
     def trace(self, root: Any, concrete_args: Any = None) -> Graph:
         """Return the graph of the rewritten root."""
-        return super().trace(_rewritten(root), concrete_args)
+        return super().trace(_rewrite(root), concrete_args)

@@ -132,5 +132,3 @@ def _emit_on_first_thread(context: Context, body: list[Statement], repeated: Out
             else:
                 emit_body(context, scope, [statement])
         context.parallel = False
-
-

@@ -561,4 +561,3 @@ _fill("log_normal_", lambda x, g, v: normals.fill_log_normal(x._array, g, v[0], 
     >>> bool((torch.empty(1000).log_normal_() > 0).all())
     True
     """, ("mean", 1), ("std", 2))
-

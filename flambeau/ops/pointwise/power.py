@@ -319,5 +319,3 @@ def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
             f"requires dtype {kind}"
         )
     return overwrite(self, "float_power_", _dispatch_pow, exponent)
-
-

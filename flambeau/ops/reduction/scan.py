@@ -276,5 +276,3 @@ def cumulative_trapezoid(
     """
     pieces, at = _trapezoids(y, x, dx, dim)
     return pieces.cumsum(at)
-
-

@@ -343,5 +343,3 @@ def gradient(
             )
     return tuple(_difference(input, axis, h, edge_order)
                  for axis, h in zip(axes, spacings, strict=True))
-
-

@@ -336,5 +336,3 @@ def spdiags(
             f"{layout_name(layout)}"
         )
     return result.to_sparse(layout=layout)
-
-

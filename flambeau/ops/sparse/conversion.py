@@ -384,5 +384,3 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if self is src:
         return self
     return write_over(self, clone(to(src, self.dtype)))
-
-

@@ -418,4 +418,3 @@ def sampled_addmm(
                            if input.shape[-2] != mat1.shape[-2]
                            else "self.shape[-1] must match mat2.shape[-1]")
     return _sampled(input, mat1, mat2, beta, alpha, out=out)
-

@@ -321,5 +321,3 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, _stacklevel: int 
                 out: Any = None) -> Tensor:
     """Logarithm of `softmax`."""
     return _check("log_softmax", _log_softmax, input, dim, dtype)
-
-

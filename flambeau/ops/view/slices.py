@@ -158,4 +158,3 @@ def on_diagonal(
 @_on_diagonal.vjp
 def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     return g.diagonal(offset, dim1, dim2)
-

@@ -40,4 +40,3 @@ def copied(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
         parts = tree.values() if isinstance(tree, dict) else tree
         return with_parts(tree, [copied(part, seen) for part in parts])
     return copy.deepcopy(tree)
-

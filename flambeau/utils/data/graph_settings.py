@@ -102,4 +102,3 @@ def apply_random_seed(datapipe: Any, rng: Any) -> Any:
         if _has_methods(pipe, "set_seed"):
             pipe.set_seed(draw_seed(rng))
     return datapipe
-

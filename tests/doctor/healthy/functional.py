@@ -195,4 +195,3 @@ def attacks_in_training_and_after():
         loss = -F.cross_entropy(model(X + noise.clamp(-0.1, 0.1)), y)
         loss.backward()
         attack.step()
-

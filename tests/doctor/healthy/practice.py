@@ -338,4 +338,3 @@ def causal_attention_with_dropout():
         opt.zero_grad()
         loss.backward()
         opt.step()
-

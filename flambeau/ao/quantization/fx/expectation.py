@@ -1,4 +1,4 @@
-"""Expectation: how the values that a node takes and gives are to be observed."""
+"""Which observers a node needs for its inputs and its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .utils import NodeInfo
 _FLOAT = PlaceholderObserver.with_args(dtype=float32)
 _QUINT8 = PlaceholderObserver.with_args(dtype=quint8)
 _FLOAT_WEIGHTS = (F.layer_norm, F.group_norm, F.instance_norm)
-# Arguments that are no tensors of floating point: all but the first, or those of these places.
+# Positions of arguments that are not floating-point tensors; None: all but the first.
 _INTEGER_ARGUMENTS: dict[NodeInfo, tuple[int, ...] | None] = {
     NodeInfo("call_method", name): places for name, places in (
         ("masked_fill", (1, 2)), ("permute", None), ("repeat", None), ("reshape", None),
@@ -39,8 +39,8 @@ class Expectation:
     bias: Callable[[], Any] | None = _FLOAT
     weight_index: int | None = None
     bias_index: int | None = None
-    shares: bool = False
-    reuses: bool = False
+    shares: bool = False  # the result has the observer of the input
+    reuses: bool = False  # the QConfig says the same of the node
     is_standalone: bool = False
 
     def of_argument(self, node: Node, arg: Node) -> Callable[[], Any] | None:
@@ -53,7 +53,7 @@ class Expectation:
 
 
 class Expectations:
-    """What all nodes of a graph expect, by their QConfigs and the patterns that they are in."""
+    """The expectations of a graph's nodes, by their QConfigs and the patterns that match them."""
 
     def __init__(
         self, graph: Any, modules: dict[str, Any], matches: dict[str, Match],
@@ -106,7 +106,7 @@ class Expectations:
             _is_reuse_input_qconfig(qconfig), match.is_standalone)
 
     def _exempt_integers(self) -> None:
-        """Sizes and masks that a node takes are not observed, nor is what they are made of."""
+        """Exempt sizes and masks from observation, and what they are computed from."""
         for node in self.graph.nodes:
             info = NodeInfo(node.op, node.target)
             if info not in _INTEGER_ARGUMENTS:
@@ -125,7 +125,7 @@ class Expectations:
             node = node.args[0] if match is not None and match.shares and node.args else None
 
     def is_supported(self, match: Match) -> bool:
-        """Whether the backend computes the pattern in the dtypes that are asked for."""
+        """Whether the backend computes the pattern in the dtypes of its QConfig."""
         if match.config is None:
             return True
         root, last = match.root, match.last

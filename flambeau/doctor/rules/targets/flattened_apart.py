@@ -12,7 +12,8 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
-_TIMES = 2
+_MIN_LOSSES = 2
+_MAX_FLATTENED_TENSORS = 64  # remembered at a time: those of a step or two
 
 
 class FlattenedApart(Rule):
@@ -27,9 +28,9 @@ class FlattenedApart(Rule):
     why = (
         "The paired rows come from different positions: the network can only learn class "
         "frequencies. Reported when scores and targets were flattened by view, reshape or flatten "
-        f"with their axes exchanged, in {_TIMES} losses, or if scores (N, C, H, W) are flattened "
-        "with the class axis inside. Not reported if both axes have the same length, which is "
-        "ambiguous."
+        f"with their axes exchanged, in {_MIN_LOSSES} losses, or if scores (N, C, H, W) are "
+        "flattened with the class axis inside. Not reported if both axes have the same length, "
+        "which is ambiguous."
     )
     fix = "logits.transpose(0, 1).reshape(-1, C), or batch_first=True"
     broken = """
@@ -49,7 +50,7 @@ for _ in range(3):
             "loss = F.cross_entropy(scores.reshape(-1, 9), tags.t().reshape(-1))",
     })
     healthy = ("""
-# Both by time.
+# Both have time first.
 embedding, rnn, head = nn.Embedding(9, 8), nn.GRU(8, 8), nn.Linear(8, 9)
 optimizer = optim.Adam([*embedding.parameters(), *rnn.parameters(), *head.parameters()])
 tokens = torch.randint(0, 9, (6, 64))
@@ -61,7 +62,7 @@ for _ in range(3):
     loss.backward()
     optimizer.step()
 """, """
-# The axes of an image, which are no samples.
+# The axes of an image, moved behind the batch on both sides.
 net = nn.Conv2d(1, 3, 3, padding=1)
 optimizer = optim.Adam(net.parameters())
 images, labels = torch.randn(4, 1, 6, 5), torch.randint(0, 3, (4, 6, 5))
@@ -75,32 +76,35 @@ for _ in range(3):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.shapes: dict[int, tuple[Any, tuple[int, ...]]] = {}  # of flattened tensors, before
-        self.times: dict[Spot | None, int] = {}
+        # By id of a flattened tensor: a weak reference to it, and its shape before.
+        self.shapes: dict[int, tuple[Any, tuple[int, ...]]] = {}
+        self.losses: dict[Spot | None, int] = {}  # with exchanged axes, by place
 
     def on_view(self, before: Any, after: Any, spot: Spot | None) -> None:
         if isinstance(after, Tensor) and 0 < after._array.ndim < before._array.ndim:
-            if len(self.shapes) > 64:
+            if len(self.shapes) > _MAX_FLATTENED_TENSORS:
                 self.shapes.clear()
             self.shapes[id(after)] = weakref.ref(after), before._array.shape
 
-    def _before(self, tensor: Any) -> tuple[int, ...]:
+    def _shape_before(self, tensor: Any) -> tuple[int, ...]:
+        """Return a tensor's shape before it was flattened; () if it was not."""
         reference, shape = self.shapes.get(id(tensor), (None, ()))
         return shape if reference is not None and reference() is tensor else ()
 
     def on_loss(self, call: LossCall) -> None:
-        scores, labels = self._before(call.input), self._before(call.target)
+        scores, labels = self._shape_before(call.input), self._shape_before(call.target)
         if len(labels) < 2 or not (
             _are_exchanged(scores, labels, call) or _has_classes_inside(scores, labels, call)
         ):
             return
-        count = self.times[call.spot] = self.times.get(call.spot, 0) + 1
-        if count >= _TIMES:
+        count = self.losses[call.spot] = self.losses.get(call.spot, 0) + 1
+        if count >= _MIN_LOSSES:
             self.report(f"scores of {scores} and targets of {labels} are flattened: rows and "
                         "targets belong to different samples", call.spot)
 
 
 def _are_exchanged(scores: tuple[int, ...], labels: tuple[int, ...], call: LossCall) -> bool:
+    """Whether scores (T, N, C, ...) and labels (N, T, ...) were flattened as they are."""
     return scores[:2] == labels[1::-1] and labels[0] != labels[1] \
         and scores[2:3] == call.values.shape[1:] and scores[3:] == labels[2:]
 

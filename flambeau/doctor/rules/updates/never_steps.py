@@ -1,7 +1,8 @@
-"""An optimizer that is given gradients and never steps."""
+"""An optimizer whose parameters get gradients, but which never steps."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...events import Backward, Update
@@ -11,7 +12,18 @@ from ...programs import edit
 from ..rule import Rule
 from .step_without_gradients import has_gradient
 
-_PASSES = 10
+_MIN_PASSES = 10
+
+
+@dataclass
+class _History:
+    """What happened to an optimizer that has not stepped."""
+
+    optimizer: Any  # kept alive until the report
+    parameter: Any
+    values: Any  # of the parameter, before the first backward pass that was seen
+    passes: int = 0
+    last_backward: Spot | None = None
 
 
 class NeverSteps(Rule):
@@ -22,9 +34,9 @@ class NeverSteps(Rule):
     needs = ("on_optimizer", "on_backward")
     title = "gradients are computed and cleared, but their optimizer's step() is never called"
     why = (
-        f"Reported at the end when the parameters of an optimizer had gradients after {_PASSES} "
-        "backward passes, it cleared them itself, and no step followed. Not reported if the "
-        "parameters changed without it."
+        "Reported at the end when the parameters of an optimizer had gradients after "
+        f"{_MIN_PASSES} backward passes, it cleared them itself, and no step followed. Not "
+        "reported if the parameters changed without it."
     )
     fix = "optimizer.step() after backward()"
     broken = """
@@ -49,7 +61,7 @@ for _ in range(12):
         for parameter in net.parameters():
             parameter -= 0.01 * parameter.grad
 """, """
-# Gradients are gathered over the whole data, and used once.
+# Gradients are accumulated over the whole data set for a single step.
 net = nn.Linear(8, 1)
 optimizer = optim.SGD(net.parameters(), lr=0.01)
 optimizer.zero_grad()
@@ -60,12 +72,10 @@ optimizer.step()
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.passes: dict[int, int] = {}
-        self.backward: dict[int, Spot | None] = {}
-        self.cleared: dict[int, int] = {}
-        self.first: dict[int, tuple[Any, Any]] = {}  # a parameter, and its numbers at first
+        # By id of the optimizer.
+        self.histories: dict[int, _History] = {}
+        self.zero_grads: dict[int, int] = {}  # calls
         self.stepped: set[int] = set()
-        self.optimizers: dict[int, Any] = {}  # which may be gone when the program is over
 
     def after_backward(self, backward: Backward) -> None:
         if not backward.watched:
@@ -73,15 +83,16 @@ optimizer.step()
         for optimizer in list(self.session.optimizers):
             key = id(optimizer)
             if key not in self.stepped and has_gradient(optimizer):
-                self.passes[key] = self.passes.get(key, 0) + 1
-                self.backward[key] = backward.spot
-                self.optimizers[key] = optimizer
-                if key not in self.first:
+                history = self.histories.get(key)
+                if history is None:
                     parameter = optimizer.param_groups[0]["params"][0]
-                    self.first[key] = parameter, parameter._array.copy()
+                    history = _History(optimizer, parameter, parameter._array.copy())
+                    self.histories[key] = history
+                history.passes += 1
+                history.last_backward = backward.spot
 
     def on_zero_grad(self, owner: Any, spot: Spot | None) -> None:
-        self.cleared[id(owner)] = self.cleared.get(id(owner), 0) + 1
+        self.zero_grads[id(owner)] = self.zero_grads.get(id(owner), 0) + 1
 
     def on_step(self, update: Update) -> None:
         self.stepped.add(id(update.optimizer))
@@ -89,12 +100,12 @@ optimizer.step()
     def finish(self) -> None:
         if self.session.error is not None:
             return
-        for key, optimizer in self.optimizers.items():
-            if key in self.stepped or self.passes.get(key, 0) < _PASSES \
-                    or self.cleared.get(key, 0) < _PASSES:
+        for key, history in self.histories.items():
+            if key in self.stepped or history.passes < _MIN_PASSES \
+                    or self.zero_grads.get(key, 0) < _MIN_PASSES:
                 continue
-            parameter, before = self.first[key]
-            if bool((parameter._array == before).all()):
+            if bool((history.parameter._array == history.values).all()):
+                optimizer = history.optimizer
                 self.report(f"step() of {type(optimizer).__name__} is never called",
-                            self.backward[key], self.session.optimizers.get(optimizer),
-                            **{"backward passes": self.passes[key]})
+                            history.last_backward, self.session.optimizers.get(optimizer),
+                            **{"backward passes": history.passes})

@@ -13,7 +13,8 @@ from ...loop_ir.ir import (
     Affine, Apply, Axis, Constant, Contract, Expression, Index, IndexValue, Load, Scalar, Type,
 )
 from ...target.cost_model import (
-    ASSUMED_L2_BYTES, L1_BYTES, L2_TO_REGISTER_CYCLES, MIN_CONV_UTILIZATION,
+    ASSUMED_L2_BYTES, L1_BYTES, L2_TO_REGISTER_CYCLES, MAX_CONV_BLOCK_STEPS,
+    MAX_CONV_SCRATCH_BYTES, MIN_CONV_UTILIZATION,
 )
 from ...target.load_balance import utilization
 from ...target.machine import Target
@@ -21,7 +22,7 @@ from ..llvm.types import sum_type
 
 
 class Unsupported(Exception):
-    """A contraction that this file does not cut; the emitter's plain loops run it."""
+    """A contraction that this file cannot plan; the emitter uses plain loops instead."""
 
 
 # ------------------------------------------------------------------------ the window of a load
@@ -168,8 +169,9 @@ def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
     return step * depth + rows * vectors * 2 + 20
 
 
-def choose_tile_extents(extents: Sequence[int], columns: int, depth: int, lanes: int, registers: int
-               ) -> TileExtents:
+def choose_tile_extents(
+    extents: Sequence[int], columns: int, depth: int, lanes: int, registers: int
+) -> TileExtents:
     """The fastest tile by a simple count of cycles."""
     best: tuple[float, TileExtents] | None = None
     across = -(-columns // lanes)
@@ -206,7 +208,7 @@ def choose_tile_extents(extents: Sequence[int], columns: int, depth: int, lanes:
 
 @dataclass
 class ConvPlan:
-    """A contraction cut: what conv.py emits.
+    """The blocking of a contraction, for direct.py to emit.
 
     `rows`, `depth`: axes. `shape`: the register tile. `unit`: extents of a unit of rows, which
     a thread takes as a whole (from `first` on; axes before it: one). `block`: extents of a block
@@ -314,38 +316,43 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
         raise Unsupported("nothing to do")
     columns, lanes = require_static(contract.column.extent), target.lanes(type)
     steps = prod(require_static(a.extent) for a in depth)
-    shape = choose_tile_extents([require_static(a.extent) for a in rows], columns, steps, lanes,
-                       target.vector_registers)
+    shape = choose_tile_extents(
+        [require_static(a.extent) for a in rows], columns, steps, lanes, target.vector_registers)
     if not alone:
         shape = _narrow_for_threads(shape, require_static(rows[0].extent), columns, lanes)
     lines = sorted(match_window(contract.a, extents), key=lambda line: -abs(line.stride))
-    cut = ConvPlan(contract, rows, depth, columns, lanes, type, shape, lines)
-    _cut_rows(cut)
-    cut.block = cut.depth_extents
+    plan = ConvPlan(contract, rows, depth, columns, lanes, type, shape, lines)
+    _cut_rows(plan)
+    plan.block = plan.depth_extents
     size = type.size
     if lines:
-        _shorten_unit(cut)
-    apart = require_static(contract.a.at.stride(depth[-1].index)) * size
-    crowded = not lines and cut.steps > 512 and apart >= 1024 and apart % 512 == 0
-    largest = max(cut.steps * cut.width, cut.region() if lines else 0)
-    if crowded or largest * size > ASSUMED_L2_BYTES:
-        if not lines:  # steps of the depth may be far apart, and share sets of the caches
-            lines = cut.lines = sorted(_pair_axes(cut, extents), key=lambda line: -line.stride)
-        _cut_depth(cut)
+        _shorten_unit(plan)
+    largest = max(plan.steps * plan.width, plan.region() if lines else 0)
+    if largest * size > ASSUMED_L2_BYTES or not lines and _steps_share_cache_sets(plan):
+        if not lines:
+            lines = plan.lines = sorted(_pair_axes(plan, extents), key=lambda line: -line.stride)
+        _cut_depth(plan)
     shares = 1 if alone else contract.shares
     if lines:
-        _pack_once(cut)
-        _grow_unit(cut, 4 * max(shares, 2))
-    _choose_panels(cut, shares)
-    if cut.blocks > 1:
-        each = cut.tiles * cut.shape.rows * cut.width * size * cut.panels
-        cut.units_at_once = max(1, min(cut.units, ASSUMED_L2_BYTES // each))
-    _place_local(cut)
-    return cut
+        _pack_once(plan)
+        _grow_unit(plan, 4 * max(shares, 2))
+    _choose_panels(plan, shares)
+    if plan.blocks > 1:
+        unit_bytes = plan.tiles * plan.shape.rows * plan.width * size * plan.panels
+        plan.units_at_once = max(1, min(plan.units, ASSUMED_L2_BYTES // unit_bytes))
+    _place_local(plan)
+    return plan
+
+
+def _steps_share_cache_sets(plan: ConvPlan) -> bool:
+    """Whether many steps of the depth lie at multiples of a large power of two in memory."""
+    stride = require_static(plan.contract.a.at.stride(plan.depth[-1].index))
+    step_bytes = stride * plan.type.size
+    return plan.steps > MAX_CONV_BLOCK_STEPS and step_bytes >= 1024 and step_bytes % 512 == 0
 
 
 def _choose_panels(plan: ConvPlan, shares: int) -> None:
-    """Return the panels packed at a time, and units that the threads can share."""
+    """Choose how many panels to pack at a time, and units that the threads can share."""
     limit = ASSUMED_L2_BYTES if plan.blocks == 1 else ASSUMED_L2_BYTES // 4
     panel = plan.steps * plan.width * plan.type.size
     plan.panels = max(1, min(plan.count, limit // panel))
@@ -385,14 +392,12 @@ def _shorten_unit(plan: ConvPlan) -> None:
 
 
 def _pack_once(plan: ConvPlan) -> None:
-    """Where `a` would be packed again for many panels, and all of it fits into scratch."""
-    panel = plan.steps * plan.width * plan.type.size
-    if plan.blocks == 1 and plan.count > 2 * (ASSUMED_L2_BYTES // panel):
-        plan.once = True
-        plan.once = (
-            plan.region() * plan.type.size + max(panel, ASSUMED_L2_BYTES)
-            <= 7 * ASSUMED_L2_BYTES // 2
-        )
+    """Pack `a` once if many panels would pack it again, and all of it fits into scratch."""
+    panel_bytes = plan.steps * plan.width * plan.type.size
+    if plan.blocks == 1 and plan.count > 2 * (ASSUMED_L2_BYTES // panel_bytes):
+        plan.once = True  # which spans() and so region() depend on
+        needed = plan.region() * plan.type.size + max(panel_bytes, ASSUMED_L2_BYTES)
+        plan.once = needed <= MAX_CONV_SCRATCH_BYTES
 
 
 def _balance_units(plan: ConvPlan, threads: int) -> None:
@@ -400,13 +405,13 @@ def _balance_units(plan: ConvPlan, threads: int) -> None:
     k, step, groups = plan.first, plan.shape.extent, -(-plan.count // plan.panels)
     if k != plan.shape.axis:
         step = 1
-    largest, best, even = plan.unit[k], plan.unit[k], 0.0
+    largest, best, best_utilization = plan.unit[k], plan.unit[k], 0.0
     for each in range(-(-largest // step) * step, 0, -step):
         plan.unit[k] = min(each, largest)
-        now = utilization(groups * plan.units, threads)
-        if now > even + 0.03:
-            best, even = plan.unit[k], now
-        if even >= MIN_CONV_UTILIZATION:
+        current = utilization(groups * plan.units, threads)
+        if current > best_utilization + 0.03:  # smaller units cost more than a smaller gain
+            best, best_utilization = plan.unit[k], current
+        if best_utilization >= MIN_CONV_UTILIZATION:
             break
     plan.unit[k] = best
 
@@ -439,10 +444,10 @@ def _cut_depth(plan: ConvPlan) -> None:
             each = -(-extent // parts)
             if parts > 1 and each == -(-extent // (parts - 1)):
                 continue
-            even = [d for d in range(each, each // 2, -1) if extent % d == 0]
-            plan.block = [1] * axis + [even[0] if even else each] + extents[axis + 1 :]
-            small = not plan.lines or plan.region() * size <= ASSUMED_L2_BYTES // 4
-            if plan.blocks > 1 and plan.steps <= 512 and small:
+            divisors = [d for d in range(each, each // 2, -1) if extent % d == 0]
+            plan.block = [1] * axis + [divisors[0] if divisors else each] + extents[axis + 1 :]
+            is_small = not plan.lines or plan.region() * size <= ASSUMED_L2_BYTES // 4
+            if plan.blocks > 1 and plan.steps <= MAX_CONV_BLOCK_STEPS and is_small:
                 return
 
 

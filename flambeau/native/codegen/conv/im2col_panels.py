@@ -260,4 +260,3 @@ class Im2colPacker:
             emit_loop(b, count, [self.image.start, place], channel)
 
         self._each_tap(start, depth, into, tap)
-

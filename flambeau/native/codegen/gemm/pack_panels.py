@@ -250,4 +250,3 @@ def _gather_strided(
     # the axis that moves least in memory goes innermost: neighbours share cache lines
     axes.sort(key=lambda axis: -abs(axis[1][0]))
     nested_loops(b, axes, (source, target), row)
-

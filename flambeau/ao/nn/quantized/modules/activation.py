@@ -1,4 +1,4 @@
-"""Activations of quantized tensors, under the scales that observers have found for them."""
+"""Activations of quantized tensors, with output scales and zero points chosen by observers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .observed import FromReference
 
 
 def observed_parameters(mod: Any) -> tuple[float, int]:
-    """The scale and the zero point that a float module's observer has found."""
+    """Return the scale and the zero point that a float module's observer computes."""
     scale, zero_point = mod.activation_post_process.calculate_qparams()
     return float(scale), int(zero_point)
 
 
 class ReLU6(modules.ReLU):
-    """Between 0 and 6, with the input's scale.
+    """Clamp to 0 .. 6; the result has the input's scale.
 
     >>> x = torch.quantize_per_tensor(torch.tensor([-1., 7.]), 0.5, 10, torch.quint8)
     >>> torch.ao.nn.quantized.ReLU6()(x).dequantize()
@@ -31,7 +31,7 @@ class ReLU6(modules.ReLU):
         super().__init__(inplace)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
+        """Return the quantized result."""
         return arithmetic.relu6(input, self.inplace)
 
     def _get_name(self) -> str:
@@ -39,12 +39,12 @@ class ReLU6(modules.ReLU):
 
     @staticmethod
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> ReLU6:
-        """Of a float ReLU6."""
+        """Convert a float ReLU6."""
         return ReLU6(mod.inplace)
 
 
 class Hardswish(FromReference, modules.Hardswish):
-    """x relu6(x + 3) / 6, under a scale and a zero point."""
+    """x relu6(x + 3) / 6, with a given output scale and zero point."""
 
     scale: Tensor
     zero_point: Tensor
@@ -57,7 +57,7 @@ class Hardswish(FromReference, modules.Hardswish):
         self.register_buffer("zero_point", ops.tensor(zero_point))
 
     def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
+        """Return the quantized result."""
         return arithmetic.hardswish(input, self.scale, self.zero_point)
 
     def _get_name(self) -> str:
@@ -65,19 +65,19 @@ class Hardswish(FromReference, modules.Hardswish):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Hardswish:
-        """Of a float Hardswish that was observed."""
+        """Convert an observed Hardswish."""
         return cls(*observed_parameters(mod))
 
 
 class ELU(FromReference, modules.ELU):
-    """x above 0, below it alpha (exp(x) - 1), under a scale and a zero point."""
+    """x above 0, below it alpha (exp(x) - 1), with a given output scale and zero point."""
 
     def __init__(self, scale: float, zero_point: int, alpha: float = 1.0) -> None:
         super().__init__(alpha)
         self.scale, self.zero_point = scale, zero_point
 
     def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
+        """Return the quantized result."""
         return arithmetic.elu(input, self.scale, self.zero_point, self.alpha)
 
     def _get_name(self) -> str:
@@ -85,12 +85,12 @@ class ELU(FromReference, modules.ELU):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> ELU:
-        """Of a float ELU that was observed."""
+        """Convert an observed ELU."""
         return cls(*observed_parameters(mod), mod.alpha)
 
 
 class LeakyReLU(FromReference, modules.LeakyReLU):
-    """x above 0, below it x times the slope, under a scale and a zero point."""
+    """x above 0, below it x times the slope, with a given output scale and zero point."""
 
     scale: Tensor
     zero_point: Tensor
@@ -104,7 +104,7 @@ class LeakyReLU(FromReference, modules.LeakyReLU):
         self.register_buffer("zero_point", ops.tensor(zero_point))
 
     def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
+        """Return the quantized result."""
         return arithmetic.leaky_relu(
             input, self.negative_slope, self.inplace, self.scale, self.zero_point)
 
@@ -113,36 +113,36 @@ class LeakyReLU(FromReference, modules.LeakyReLU):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> LeakyReLU:
-        """Of a float LeakyReLU that was observed."""
+        """Convert an observed LeakyReLU."""
         return cls(*observed_parameters(mod), mod.negative_slope, mod.inplace)
 
 
 class Sigmoid(FromReference, modules.Sigmoid):
-    """1 / (1 + exp(-x)), under a scale and a zero point."""
+    """1 / (1 + exp(-x)), with a given output scale and zero point."""
 
     def __init__(self, output_scale: float, output_zero_point: int) -> None:
         super().__init__()
         self.output_scale, self.output_zero_point = output_scale, output_zero_point
 
     def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
+        """Return the quantized result."""
         return arithmetic.sigmoid(input, self.output_scale, self.output_zero_point)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Sigmoid:
-        """Of a float Sigmoid that was observed."""
+        """Convert an observed Sigmoid."""
         return cls(*observed_parameters(mod))
 
 
 class Softmax(FromReference, modules.Softmax):
-    """The softmax along an axis, under a scale and a zero point."""
+    """The softmax along an axis, with a given output scale and zero point."""
 
     def __init__(self, dim: Any = None, scale: float = 1.0, zero_point: int = 0) -> None:
         super().__init__()
         self.dim, self.scale, self.zero_point = dim, scale, zero_point
 
     def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
+        """Return the quantized result."""
         dim = self.dim if self.dim is not None else 0 if input.dim() in (0, 1, 3) else 1
         return arithmetic.softmax(input, dim, self.scale, self.zero_point)
 
@@ -151,12 +151,12 @@ class Softmax(FromReference, modules.Softmax):
 
     @staticmethod
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> Softmax:
-        """Of a float Softmax that was observed."""
+        """Convert an observed Softmax."""
         return Softmax(mod.dim, *observed_parameters(mod))
 
 
 class PReLU(FromReference, Module):
-    """x above 0, below it x times a weight of each channel, under a scale and a zero point."""
+    """x above 0, else x times its channel's weight, with a given output scale and zero point."""
 
     def __init__(
         self, output_scale: float, output_zero_point: int, num_parameters: int = 1
@@ -168,11 +168,11 @@ class PReLU(FromReference, Module):
             ops.randn(num_parameters), 1.0, 0, quint8))
 
     def set_weight(self, w: Tensor) -> None:
-        """Take other slopes."""
+        """Set the slopes."""
         self.weight = w
 
     def forward(self, input: Tensor) -> Tensor:
-        """The quantized result."""
+        """Return the quantized result."""
         return arithmetic.prelu(input, self.weight, self.scale, self.zero_point)
 
     def _get_name(self) -> str:
@@ -180,24 +180,24 @@ class PReLU(FromReference, Module):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> PReLU:
-        """Of a float PReLU that was observed."""
+        """Convert an observed PReLU."""
         result = cls(*observed_parameters(mod), mod.num_parameters)
         observer = mod.qconfig.weight()
         observer(mod.weight.detach())
         scale, zero_point = observer.calculate_qparams()
         if scale.numel() > 1:
-            raise NotImplementedError("slopes of PReLU that are quantized by channel are not "
-                                      "implemented in flambeau")
+            raise NotImplementedError("PReLU with slopes quantized per channel is not implemented "
+                                      "in flambeau")
         result.set_weight(ops.quantize_per_tensor(
             mod.weight.detach().float(), float(scale), int(zero_point), quint8))
         return result
 
 
 class Dropout(FromReference, modules.Dropout):
-    """The tensor itself: quantized models do not train."""
+    """Returns its input: quantized models do not train."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """The tensor itself."""
+        """Return the input."""
         return input
 
     def _get_name(self) -> str:
@@ -205,18 +205,18 @@ class Dropout(FromReference, modules.Dropout):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Dropout:
-        """Of a float Dropout."""
+        """Convert a float Dropout."""
         return cls(mod.p, mod.inplace)
 
 
 class MaxPool2d(modules.MaxPool2d):
-    """The greatest element of each window."""
+    """The maximum of each window."""
 
     def _get_name(self) -> str:
         return "QuantizedMaxPool2d"
 
     @staticmethod
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> MaxPool2d:
-        """Of a float MaxPool2d."""
+        """Convert a float MaxPool2d."""
         return MaxPool2d(mod.kernel_size, mod.stride, mod.padding, mod.dilation,
                          ceil_mode=mod.ceil_mode)
