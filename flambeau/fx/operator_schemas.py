@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import inspect
 import numbers
-import sys
 import types
 import typing
 from collections.abc import Callable
@@ -41,12 +40,10 @@ class ArgsKwargsPair(NamedTuple):
 
 
 class _ScriptClasses:
-    """`__torch__` in a type's annotation: classes of scripts, which flambeau has by no path."""
+    """`__torch__` in a type's annotation: any class of scripts, which has no counterpart here."""
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "torch":
-            return sys.modules[__name__.partition(".")[0]]
-        raise RuntimeError("Expected a torch name")
+    def __getattr__(self, name: str) -> _ScriptClasses:
+        return self
 
 
 _TYPES: dict[str, Any] = vars(typing) | {
@@ -127,17 +124,20 @@ def get_signature_for_torch_op(op: Any, return_schemas: bool = False) -> Any:
 @compatibility(is_backward_compatible=False)
 def check_for_mutable_operation(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise RuntimeError if a call writes into its arguments."""
-    for schema in _schemas_of(target) or ():
-        try:
-            _torchscript_schema_to_signature(schema).bind(*args, **kwargs)
-        except TypeError:
-            continue
-        if schema.is_mutable:
-            raise RuntimeError(
-                f"Tried to trace mutable operation {schema}. FX only supports functional code, so "
-                "operations that mutate operands in-place (e.g. via `out` arguments) are not "
-                "supported")
-        return
+    known = _schemas_of(target) or []
+    named = {name: value for name, value in kwargs.items() if name != "out" or value is not None}
+    if known and "out" in named:  # the table leaves these overloads out
+        raise _writes_error(f"{known[0].name}.out")
+    fitting = [schema for schema in known
+               if _takes(_torchscript_schema_to_signature(schema), args, named)]
+    if len(fitting) == 1 and fitting[0].is_mutable:  # several may differ in that
+        raise _writes_error(fitting[0])
+
+
+def _writes_error(operation: Any) -> RuntimeError:
+    return RuntimeError(
+        f"Tried to trace mutable operation {operation}. FX only supports functional code, so "
+        "operations that mutate operands in-place (e.g. via `out` arguments) are not supported")
 
 
 @compatibility(is_backward_compatible=False)

@@ -222,3 +222,5 @@ def _of_sizes(kind: str) -> Any:
 for _name, _kind in _SIZES.items():
     CONVERSIONS[f"operator.{_name}"] = _of_sizes(_kind)
 CONVERSIONS["operator.neg"] = _same("Neg")
+for _name, _kind in _COMPARE.items():
+    CONVERSIONS[f"operator.{_name}"] = _of_sizes(_kind)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .. import version
 from ..export import Dim, ExportedProgram
 from ..export import export as export_program
 from ..export.graph_signature import InputKind
+from ..fx.graph_module import GraphModule
 from ..fx.node import Node
 from ..fx.trace_errors import explain
 from ..tensor.tensor import Tensor
@@ -24,7 +25,7 @@ __all__ = ["ONNXProgram", "UnsupportedOperatorError", "export"]
 
 _OPSET = 18
 _CHECKED_BYTES = 2**26  # the checker copies the model
-_FAMILIES = ("elementwise", "shapes", "layers", "recurrent")
+_FAMILIES = ("elementwise", "shapes", "layers", "recurrent", "control_flow")
 
 
 class UnsupportedOperatorError(OnnxExporterError):
@@ -161,12 +162,31 @@ def _unsupported(lines: list[str]) -> UnsupportedOperatorError:
     return error
 
 
+def _all_nodes(module: Any) -> Iterator[Node]:
+    """Yield the nodes of a graph, and of the graphs in its operators' arguments."""
+    yield from module.graph.nodes
+    for _, part in module.named_children():
+        if isinstance(part, GraphModule):
+            yield from _all_nodes(part)
+
+
+def _read_names(nodes: Iterable[Any]) -> set[str]:
+    """Return the names that nodes read, and those that their subgraphs read."""
+    names: set[str] = set()
+    for node in nodes:
+        names.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                names |= _read_names(attribute.g.node)
+    return names
+
+
 def _check_operators(program: ExportedProgram, fixed: set[Node]) -> None:
     """Raise UnsupportedOperatorError naming each operator without a conversion, and its module."""
     missing = dict.fromkeys(
         f"{node.target if hasattr(node.target, 'overloadpacket') else operator_name(node)} "
         f"{_place(node)}"
-        for node in program.graph.nodes
+        for node in _all_nodes(program.graph_module)
         if node.op == "call_function" and node not in fixed and _conversion(node) is None
         and operator_name(node) != "operator.setitem"
     )
@@ -194,14 +214,15 @@ def _model(
     input_names: Sequence[str] | None, output_names: Sequence[str] | None, opset: int | None,
 ) -> Any:
     builder = GraphBuilder()
-    builder.fixed = fixed
+    builder.fixed, builder.module = fixed, program.graph_module
+    builder.convert = lambda b, node: _convert(b, node, memory)
     inputs = _add_inputs(builder, program, list(input_names or ()))
     for node in program.graph.nodes:
         if node.op == "call_function" and node not in fixed:
             _convert(builder, node, memory)
     outputs = _add_outputs(builder, program, list(output_names or ()))
     helper = builder.helper
-    read = {name for n in builder.nodes for name in n.input}
+    read = _read_names(builder.nodes)
     constants = [c for c in builder.initializers if c.name in read]
     graph = helper.make_graph(builder.nodes, "main_graph", inputs, outputs, constants)
     model = helper.make_model(

@@ -37,6 +37,8 @@ class GraphBuilder:
         self.used: set[str] = set()
         self.constants: dict[Any, str] = {}
         self.current = ""
+        self.module: Any = None  # whose graph is being converted: the program's, or a subgraph's
+        self.convert: Any = None  # adds a node of a subgraph
 
     # ---------------------------------------------------------------- values
 

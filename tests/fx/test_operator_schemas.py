@@ -98,7 +98,17 @@ def test_writes_are_named(torch, operator_schemas):
     x = torch.ones(2)
     with pytest.raises(RuntimeError, match="Tried to trace mutable operation aten::relu_"):
         check(torch.relu_, (x,), {})
+    with pytest.raises(RuntimeError, match=r"Tried to trace mutable operation aten::relu\.out"):
+        check(torch.relu, (x,), {"out": x})
     assert check(torch.relu, (x,), {}) is None
+
+
+def test_all_public_functions_have_a_signature_or_none(torch, operator_schemas):
+    for name in dir(torch):
+        function = getattr(torch, name)
+        if callable(function) and not isinstance(function, type):
+            signatures = operator_schemas.get_signature_for_torch_op(function)
+            assert signatures is None or isinstance(signatures, list)
 
 
 @pytest.mark.parity
