@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..native.foundation.public_names import class_of
+from ..tensor.ambient import note_change
 from ..tensor.devices import device
 from ..tensor.uninitialized import Filling
 
@@ -106,6 +107,7 @@ def _choose(mode: str) -> None:
     _Chosen.deterministic, _Chosen.warn_only = mode, mode == "warn"
     KernelPolicy.allowed = mode == "default"
     Filling.deterministic = mode != "default"
+    note_change()
 
 
 def are_deterministic_algorithms_enabled() -> bool:

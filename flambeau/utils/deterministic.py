@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
+from ..tensor.ambient import note_change
 from ..tensor.uninitialized import Filling
 
 
@@ -21,6 +22,7 @@ class _Settings(ModuleType):
         if not isinstance(mode, bool):
             raise RuntimeError(f"expected a bool, but got {type(mode).__name__}")
         Filling.enabled = mode
+        note_change()
 
 
 sys.modules[__name__].__class__ = _Settings

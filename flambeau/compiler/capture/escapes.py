@@ -119,12 +119,13 @@ def written_storages(trace: Trace) -> set[int]:
 
 def tensors_of(x: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested tuples, lists and dicts."""
-    if isinstance(x, Tensor):
+    kind = type(x)
+    if issubclass(kind, Tensor):
         yield x
-    elif isinstance(x, (tuple, list)):
+    elif issubclass(kind, (tuple, list)):
         for item in x:
             yield from tensors_of(item)
-    elif isinstance(x, dict):
+    elif issubclass(kind, dict):
         yield from tensors_of(list(x.values()))
 
 

@@ -23,6 +23,7 @@ from ...tensor.tensor import Tensor
 from ..trace.counter_rng import replace_draw, draw_key
 from ..proof.declarations import in_library
 from ..trace.host_numbers import Read
+from ..trace.operands import arrays_in
 from .recorder import Recorder, note_host_read
 from ..trace.trace import CHECK, DRAW, HostCall, count_updates
 
@@ -63,7 +64,7 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
         finally:
             r.drawing = False
     line = r.line()[0]
-    if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
+    if arrays_in((args[1:], kwargs)):
         r.trace.add_problem("random numbers are drawn with tensors as parameters", line)
     r.add(DRAW, function=original, args=(r.trace.value_of(args[0], fresh=True), *args[1:]),
           kwargs=kwargs, array=None if later else r.trace.copy_array(args[0]))

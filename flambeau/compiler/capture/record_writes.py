@@ -30,12 +30,13 @@ from ...tensor.capture_marks import SHAPE_ONLY
 from ...tensor.layout import owner_of
 from ...tensor.overlap import check_put, has_internal_overlap
 from ...tensor.tensor import Tensor
+from ...tensor.uninitialized import should_fill
 from ..ir.reasons import Advice, Reason
 from .escapes import walk
 from .record_library import replacements
 from ..trace.operands import tensors_in
 from .record_draws_and_reads import draws, host_reads, schedules, when_on
-from .recorder import Recorder, module_recorder
+from .recorder import Recorder, module_recorder, note_host_read
 from ..trace.trace import WINDOW, WRITE, GradAccess
 
 Pairs = Iterator[tuple[Any, Callable]]
@@ -203,10 +204,23 @@ _RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_emp
               "new_empty_strided")
 
 
+def reads_numbers(factory: Callable, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether a factory reads tensors: as an extent, a bound, a fill value."""
+    name = factory.__name__
+    likewise = name.endswith("_like") or name.startswith("new_")  # its first argument is no number
+    read = [x for key, x in kwargs.items() if key not in ("out", "input", "self")]
+    return bool(tensors_in((args[1:] if likewise else args, read)))
+
+
+def _note_numbers(r: Recorder, factory: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+    if reads_numbers(factory, args, kwargs):
+        r.compute()
+        note_host_read(r, factory.__name__)
+
+
 def _record_factory(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
     target = kwargs.get("out")
-    if tensors_in((args[1:], kwargs)):
-        r.compute()
+    _note_numbers(r, original, args, kwargs)
     with r.silence():
         result = original(*args, **kwargs)
     if target is not None:
@@ -217,16 +231,18 @@ def _record_factory(r: Recorder, original: Callable, *args: Any, **kwargs: Any) 
 
 
 def _reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+    _note_numbers(r, original, args, kwargs)
     with r.silence():
         result = original(*args, **kwargs)
     if type(result._array) is np.ndarray:
-        r.empty(result._array, original)
+        (r.constant if should_fill() else r.empty)(result._array, original)
     return result
 
 
 def _tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) -> Any:
     if not isinstance(data, Tensor) and tensors_in(data):
         r.compute()
+        note_host_read(r, "tensor")
     with r.silence():
         result = original(data, **kwargs)
     if isinstance(data, (Tensor, np.ndarray)):

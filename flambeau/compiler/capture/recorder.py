@@ -26,7 +26,9 @@ from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..proof.watcher import Watcher
 from .lazy_call import NOT_NOW, Deferred
-from ..trace.operands import arrays_in, bind, tensors_in, unbind
+from ..trace.operands import (
+    arrays_in, bind, takes_number_from_tensor, tensors_in, unbind,
+)
 from ..trace.plain_values import PLAIN
 from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
 
@@ -219,6 +221,9 @@ class Recorder:
             if policy is not None and AUTOCAST.count and STATE.enabled:
                 bound = cast_inputs(policy, bound)
                 args, kwargs = unbind(operator, bound)
+            if takes_number_from_tensor(operator, bound):
+                self.compute()
+                note_host_read(self, operator.name)
             refs = self.refer(bound)
             if self.deferred is None:
                 with self.silence():
@@ -314,14 +319,15 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
         recorder.public.add(name)
         first = args[0] if args and isinstance(args[0], Tensor) else None
         version = 0 if first is None else version_of(first)
-        start = len(recorder.trace.events)
+        trace = recorder.trace
+        start = len(trace.events)
         refs = None
         if name.endswith("_") and not name.endswith("__"):
             refs = recorder.refer((args, kwargs))
             if name not in _OF_OPERATORS:
                 recorder.compute()
         result = original(*args, **kwargs)
-        if not recorder.on:
+        if not recorder.on or recorder.trace is not trace:  # it ended the recording
             return result
         unknown = [y for y in tensors_in(result) if recorder.trace.storage_of(y._array) is None]
         if unknown and recorder.deferred is not None:

@@ -62,8 +62,8 @@ class _Description:
     def __init__(self, trace: Trace, leaves: Sequence[Any], existing: Sequence[Tensor]) -> None:
         self.trace = trace
         self.leaves = {id(leaf): i for i, leaf in reversed([*enumerate(leaves)])
-                       if isinstance(leaf, Tensor)}
-        self.arguments = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+                       if issubclass(type(leaf), Tensor)}
+        self.arguments = [leaf for leaf in leaves if issubclass(type(leaf), Tensor)]
         self.existing = existing
         self.counters: dict[int, int] = {}  # positions of new entries, by id of their counter
 
@@ -124,10 +124,11 @@ class _Description:
 
 def _layout(x: Any, positions: dict[int, int]) -> Any:
     """Return the structure of a result: classes, keys, and positions for tensors."""
-    if isinstance(x, Tensor):
+    kind = type(x)
+    if issubclass(kind, Tensor):
         return positions[id(x)]
-    if isinstance(x, (tuple, list)):
-        return x.__class__, None, tuple(_layout(part, positions) for part in x)
-    if isinstance(x, dict):
-        return x.__class__, tuple(x), tuple(_layout(part, positions) for part in x.values())
-    return x if isinstance(x, str) else x.__class__
+    if issubclass(kind, (tuple, list)):
+        return kind, None, tuple(_layout(part, positions) for part in x)
+    if issubclass(kind, dict):
+        return kind, tuple(x), tuple(_layout(part, positions) for part in x.values())
+    return x if issubclass(kind, str) else kind

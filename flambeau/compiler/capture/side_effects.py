@@ -74,10 +74,11 @@ def _changed_attributes(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _plain_leaves(x: Any) -> Iterator[Any]:
-    if isinstance(x, (tuple, list)):
+    kind = type(x)
+    if issubclass(kind, (tuple, list)):
         for item in x:
             yield from _plain_leaves(item)
-    elif isinstance(x, dict):
+    elif issubclass(kind, dict):
         yield from _plain_leaves(list(x.values()))
-    elif x.__class__ in PLAIN:
+    elif kind in PLAIN:
         yield x

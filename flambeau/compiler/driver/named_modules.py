@@ -13,7 +13,7 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
-from ..trace.plain_values import PLAIN, instance_dict
+from ..trace.plain_values import PLAIN, computes_class, instance_dict
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, Module)
 _LEFT_OUT = (types.ModuleType, type, types.BuiltinFunctionType, Tensor, *PLAIN)
@@ -38,6 +38,8 @@ class _Walk:
 
     def visit(self, function: Any) -> None:
         """Note a module, or walk the names that a function uses."""
+        if computes_class(type(function)):
+            return
         if isinstance(function, functools.partial):
             self.visit(function.func)
             return
@@ -62,19 +64,19 @@ class _Walk:
             return
         self._seen.add(id(function))
         for value in self._named(function):
-            if not isinstance(value, _LEFT_OUT):
+            if not issubclass(type(value), _LEFT_OUT):
                 self.values.append(value)
-                if isinstance(value, _FUNCTIONS):
+                if issubclass(type(value), _FUNCTIONS):
                     self.visit(value)
 
     def look_into(self, x: Any, every: bool = False) -> None:
         """Visit a plain object's attributes: those that the code names, or all if `every`."""
         kind = type(x)
-        if isinstance(x, (*_LEFT_OUT, *_FUNCTIONS)) or "__dict__" not in dir(kind) \
-                or kind.__module__.split(".")[0] == "flambeau":
+        if computes_class(kind) or issubclass(kind, (*_LEFT_OUT, *_FUNCTIONS)) \
+                or "__dict__" not in dir(kind) or kind.__module__.split(".")[0] == "flambeau":
             return
         for name, value in list(instance_dict(x).items()):
-            if (every or name in self._names) and isinstance(value, _FUNCTIONS):
+            if (every or name in self._names) and issubclass(type(value), _FUNCTIONS):
                 self.visit(value)
 
     def _named(self, function: types.FunctionType) -> Iterator[Any]:

@@ -19,19 +19,19 @@ from ..trace.trace import address
 
 def describe_argument(x: Any) -> Any:
     """Return a key for an argument: its structure, shapes, dtypes, plain values, identities."""
-    kind = x.__class__
+    kind = type(x)
     if kind in (tuple, list) or is_named_tuple(x):
         return (kind, *map(describe_argument, x))
     if kind is dict:
         return (kind, *((key, describe_argument(value)) for key, value in x.items()))
-    if isinstance(x, Tensor):
+    if issubclass(kind, Tensor):
         a = x._array
         if isinstance(a, OpaqueWindow):  # some have no shape; calls with them stay eager
             return kind, (), a.__class__
         return kind, a.shape, a.strides, a.dtype, a.__class__, *read_flags(x)
-    if isinstance(x, np.ndarray):
+    if issubclass(kind, np.ndarray):
         return kind, x.shape, x.strides, x.dtype
-    if isinstance(x, (*PLAIN, np.generic)):
+    if issubclass(kind, (*PLAIN, np.generic)):
         return plain_key(x)
     return (kind,) if is_read_by_path(x) else (kind, id(x))
 
@@ -43,13 +43,13 @@ def describe_call(args: tuple, kwargs: dict[str, Any]) -> tuple:
 
 
 def _describe_any_number(x: Any) -> Any:
-    return x.__class__ if is_number(x) else describe_argument(x)
+    return type(x) if is_number(x) else describe_argument(x)
 
 
 def describe_tensors(x: Any) -> Any:
     """Return a key for only the tensors and arrays among the arguments."""
     return tuple(describe_argument(leaf) for leaf in flatten(x)
-                 if isinstance(leaf, (Tensor, np.ndarray)))
+                 if issubclass(type(leaf), (Tensor, np.ndarray)))
 
 
 def compare_extents(a: Any, b: Any) -> tuple[int, ...] | None:
@@ -69,8 +69,8 @@ def describe_overlap(arguments: tuple[tuple, dict], reachable: set[int]) -> tupl
     met: dict[int, tuple[int, Any, np.ndarray]] = {}
     result: list[tuple] = []
     for i, leaf in enumerate(flatten(arguments)):
-        array = leaf._array if isinstance(leaf, Tensor) else leaf
-        if not isinstance(array, np.ndarray):
+        array = leaf._array if issubclass(type(leaf), Tensor) else leaf
+        if not issubclass(type(array), np.ndarray):
             continue
         if reachable and id(owner_of(array)) in reachable:
             result.append((i, id(array)))

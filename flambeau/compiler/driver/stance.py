@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 
 def is_watched() -> bool:
-    """Return whether a debugger or a coverage tool watches this thread: the Python of a step is not
-    skipped before its eyes."""
-    return sys.gettrace() is not None or _get_tool(0) is not None or _get_tool(1) is not None
+    """Return whether a debugger, a coverage tool or a profiler watches this thread: the Python of a
+    step is not skipped before its eyes."""
+    return (sys.gettrace() is not None or sys.getprofile() is not None
+            or any(map(_get_tool, _WATCHING)))
 
 
-# sys.monitoring's tools 0 and 1 are debuggers and coverage. Python 3.11 has no such tools.
+_WATCHING = (0, 1, 2)  # sys.monitoring's debuggers, coverage and profilers; not in Python 3.11
 _monitoring: Any = getattr(sys, "monitoring", None)
 _get_tool: Callable[[int], str | None]
 _get_tool = (lambda tool: None) if _monitoring is None else _monitoring.get_tool

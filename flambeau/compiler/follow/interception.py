@@ -43,7 +43,9 @@ from ..capture.record_library import replacements
 from ..capture.recorder import (
     _OF_OPERATORS, Recorder, composite_recorder, module_recorder,
 )
-from ..trace.operands import arrays_in, bind, tensors_in, unbind
+from ..trace.operands import (
+    arrays_in, bind, takes_number_from_tensor, tensors_in, unbind,
+)
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass
 from .event_listing import list_copy_of, list_draw, list_root, list_write
@@ -126,10 +128,20 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
         if policy is not None and AUTOCAST.count and STATE.enabled:
             bound = cast_inputs(policy, bound)
             args, kwargs = unbind(operator, bound)
+        if takes_number_from_tensor(operator, bound):
+            return session.barrier(hook, args, kwargs)
         result = session.operator(hook, operator, bound, args, kwargs)
         return session.dispatch(hook, args, kwargs) if result is NO else result
 
-    hook = Hook(function, Recorder.operator(NOW, operator, swapped), follow, operator)
+    recorded = Recorder.operator(NOW, operator, swapped)
+
+    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        bound = binder((args[1], args[0]) if swapped and len(args) == 2 else args, kwargs)
+        if bound is not None and takes_number_from_tensor(operator, bound):
+            return ACTIVE.session.barrier(hook, args, kwargs)
+        return recorded(original, args, kwargs)
+
+    hook = Hook(function, record, follow, operator)
     if operator.values is not None:
         hook.follow = _checking_values(hook, operator.values, binder)
     hook.binder, hook.swapped, hook.policy = binder, swapped, policy is not None
@@ -369,7 +381,7 @@ def _factories() -> Iterator[Hook]:
         hook.makes_constants = True
         yield hook
     for name in r._RESERVING:
-        yield _hook(everything[name], functools.partial(r._reserved, NOW))
+        yield _hook(everything[name], _reserved)
     yield _hook(ops.tensor, _tensor)
     yield _hook(interchange.from_numpy, _from_numpy)
     yield _hook(norm_formulas.statistics, functools.partial(r._statistics, NOW))
@@ -381,9 +393,16 @@ def _as_recorded(record: Callable) -> Callable:
     return lambda original, args, kwargs: record(NOW, original, *args, **kwargs)
 
 
+def _reserved(original: Callable, *args: Any, **kwargs: Any) -> Any:
+    if record_writes.reads_numbers(original, args, kwargs):
+        return _made_of_nothing(original, *args, **kwargs)
+    return record_writes._reserved(NOW, original, *args, **kwargs)
+
+
 def _made_of_nothing(original: Callable, *args: Any, **kwargs: Any) -> Any:
     session = ACTIVE.session
-    special = kwargs.get("out") is not None or tensors_in((args[1:], kwargs))
+    special = (kwargs.get("out") is not None
+               or record_writes.reads_numbers(original, args, kwargs))
     if special:
         session.flush()
     with session.silence():
@@ -529,13 +548,12 @@ def _draw_hook(function: Any) -> Hook:
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         if session.quiet:
             return hook.original(*args, **kwargs)
-        if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
+        if arrays_in((args[1:], kwargs)):
             return session.barrier(hook, args, kwargs)
         return list_draw(session, hook.original, args, kwargs)
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        arrays = any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values()))
-        if arrays and not ACTIVE.session.quiet:
+        if arrays_in((args[1:], kwargs)) and not ACTIVE.session.quiet:
             return ACTIVE.session.barrier(hook, args, kwargs)
         return _draw(NOW, original, args, kwargs)
 

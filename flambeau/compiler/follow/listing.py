@@ -38,6 +38,11 @@ class Listing:
 
     here = on
 
+    @property
+    def versions(self) -> list[tuple[Tensor, int]]:
+        """A list for versions that is dropped: they are already exact."""
+        return []
+
     def silence(self) -> AbstractContextManager[None]:
         """List nothing inside the block."""
         silence: AbstractContextManager[None] = ACTIVE.session.silence()

@@ -50,7 +50,7 @@ class ReturnedValues:
             return type(x)(*(self.bind_value(item) for item in x))
         if x.__class__ is dict:
             return {key: self.bind_value(item) for key, item in x.items()}
-        if x is None or isinstance(x, (bool, int, float, str)):
+        if x is None or issubclass(type(x), (bool, int, float, str)):
             return bind.ReturnedConstant(x)
         raise Untraceable(f"it returns an object of class {type(x).__name__}")
 

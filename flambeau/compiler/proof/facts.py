@@ -11,6 +11,7 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Read
+from ..trace.plain_values import computes_class
 from .guarding import Guarding
 from .guards import Guard, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_number, is_plain
@@ -63,6 +64,8 @@ class Facts(Guarding):
             guard = self.guard(path, Test.VALUE, x, needed=False)
             symbol = Symbol(path, (guard,)) if is_number(x) else None
             p = Provenance(Kind.PLAIN, x, path, guard=guard, symbol=symbol)
+        elif computes_class(type(x)):
+            raise NotProvedError(f"{type(x).__name__} customizes attribute lookup")
         elif id(x) in self.known:
             p = self.known[id(x)]
             if id(x) in self.identities:
@@ -94,6 +97,8 @@ class Facts(Guarding):
             return Provenance(Kind.PLAIN, x)
         if id(x) in self.known:
             return self.known[id(x)]
+        if computes_class(type(x)):
+            raise NotProvedError(f"{type(x).__name__} customizes attribute lookup")
         if x.__class__ in (list, tuple, dict) or isinstance(x, tuple):
             p = Provenance(Kind.ARGUMENT, x)
             parts = x.values() if isinstance(x, dict) else x

@@ -122,14 +122,15 @@ _PLAIN_TYPES = frozenset((
 
 def is_number(x: Any) -> bool:
     """Whether a value is an int or a float, subclasses excluded."""
-    return x.__class__ is int or x.__class__ is float
+    return type(x) is int or type(x) is float
 
 
 def is_plain(x: Any) -> bool:
-    """Whether a value is immutable."""
-    kind = x.__class__
-    if kind in _PLAIN_TYPES or isinstance(x, (np.generic, np.dtype)):
-        return not isinstance(x, np.void)  # records are writable
+    """Whether a value is immutable. Its class is not asked: `isinstance` calls code of the step's
+    own if a class computes `__class__`."""
+    kind = type(x)
+    if kind in _PLAIN_TYPES or issubclass(kind, (np.generic, np.dtype)):
+        return not issubclass(kind, np.void)  # records are writable
     if kind in (tuple, frozenset, Size):
         return all(map(is_plain, x))
-    return isinstance(x, Enum)
+    return issubclass(kind, Enum)

@@ -150,6 +150,8 @@ def load_global(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     try:
         s.stack.append(load_outside(facts, frame.f_globals, i.argval))
     except KeyError:
+        if frame.f_builtins is not vars(builtins):
+            raise NotProvedError(f"{i.argval} is a built-in of its module's own") from None
         s.stack.append(load_outside(facts, vars(builtins), i.argval))
 
 

@@ -68,7 +68,7 @@ def _sum(total: Any, amounts: list[Any]) -> Any:
 def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
     """Return a structure with Reads in place of numbers from tensors. `is_strict`: the call read
     such numbers, so every other plain value must be proved independent of them."""
-    if isinstance(x, (tuple, list)):
+    if issubclass(type(x), (tuple, list)):
         parts = None if p is None else p.parts or p.items
         of_item: Sequence[Any] = (parts if isinstance(parts, list) and len(parts) == len(x)
                                   else [None] * len(x))
@@ -77,14 +77,14 @@ def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
         if all(a is b for a, b in zip(x, items, strict=True)):
             return x
         return type(x)(*items) if hasattr(x, "_fields") else x.__class__(items)
-    if x.__class__ is dict:
+    if type(x) is dict:
         parts = None if p is None else p.parts
         known = parts if isinstance(parts, dict) else {}
         if is_strict and x and not known:  # a key may be a tensor's number
             raise NotProvedError(_READS_VALUES)
         inner = {key: replace_numbers(item, known.get(key), is_strict) for key, item in x.items()}
         return x if all(x[key] is item for key, item in inner.items()) else inner
-    if not is_strict or not isinstance(x, PLAIN) or x is None:
+    if not is_strict or not issubclass(type(x), PLAIN) or x is None:
         return x
     return _checked(x, p)
 
@@ -118,8 +118,9 @@ def _is_new(x: Any) -> bool:
 
 def containers_of(x: Any) -> Iterator[Any]:
     """Yield the lists and dicts of a structure, once per occurrence."""
-    if isinstance(x, (list, dict)):
+    kind = type(x)
+    if issubclass(kind, (list, dict)):
         yield x
-    if isinstance(x, (tuple, list, dict)):
-        for part in x.values() if isinstance(x, dict) else x:
+    if issubclass(kind, (tuple, list, dict)):
+        for part in x.values() if issubclass(kind, dict) else x:
             yield from containers_of(part)

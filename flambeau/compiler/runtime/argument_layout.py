@@ -56,16 +56,17 @@ class ObjectArgument:
 
 def describe_arguments(x: Any) -> Any:
     """Replace the leaves of nested arguments by descriptions, except for plain values."""
+    kind = type(x)
     if is_named_tuple(x):
-        return tuple.__new__(x.__class__, map(describe_arguments, x))
-    if x.__class__ in (tuple, list):
-        return x.__class__(map(describe_arguments, x))
-    if x.__class__ is dict:
+        return tuple.__new__(kind, map(describe_arguments, x))
+    if kind in (tuple, list):
+        return kind(map(describe_arguments, x))
+    if kind is dict:
         return {key: describe_arguments(value) for key, value in x.items()}
-    if isinstance(x, Tensor):
-        return TensorLayout(x.__class__, ArrayLayout.of(x._array), *read_flags(x), id(x))
-    if isinstance(x, np.ndarray):
+    if issubclass(kind, Tensor):
+        return TensorLayout(kind, ArrayLayout.of(x._array), *read_flags(x), id(x))
+    if issubclass(kind, np.ndarray):
         return ArrayLayout.of(x)
-    if isinstance(x, (*PLAIN, np.generic)):
+    if issubclass(kind, (*PLAIN, np.generic)):
         return x
-    return ObjectArgument(x.__class__, None if is_read_by_path(x) else x)
+    return ObjectArgument(kind, None if is_read_by_path(x) else x)

@@ -93,7 +93,7 @@ class Program:
     def recheck(self) -> bool:
         """Recheck hooks and ambient settings after any of them changed anywhere."""
         counts = change_counts()
-        if AMBIENT.observers or self.modes[-2:] != read_defaults():
+        if AMBIENT.observers or self.modes[-3:] != read_defaults():
             return False
         if not self.reach.has_same_hooks():
             return False

@@ -9,6 +9,7 @@ from ...native.target.matmul_precision import MatmulPrecision
 from ...ops.core.autocast import AUTOCAST, autocast_now
 from ...tensor.devices import device, get_default_device
 from ...tensor.dtypes import dtype, get_default_dtype
+from ...tensor.uninitialized import should_fill
 
 
 class AmbientModes(NamedTuple):
@@ -20,6 +21,7 @@ class AmbientModes(NamedTuple):
     matmul_parts: int
     default_dtype: dtype
     default_device: device
+    fills_new_memory: bool
 
 
 def read_ambient_modes() -> AmbientModes:
@@ -30,6 +32,6 @@ def read_ambient_modes() -> AmbientModes:
     )
 
 
-def read_defaults() -> tuple[dtype, device]:
-    """Read the default dtype and device of new tensors."""
-    return get_default_dtype(), get_default_device()
+def read_defaults() -> tuple[dtype, device, bool]:
+    """Read the default dtype and device of new tensors, and whether their memory is filled."""
+    return get_default_dtype(), get_default_device(), should_fill()

@@ -13,6 +13,7 @@ from ...tensor.tensor import INFERENCE, Tensor
 from ...tensor.tree import leaves_of, map_leaves_of
 
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
+_NO_TENSOR = frozenset((int, float, bool, str, type(None)))
 
 
 def bind(operator: Operator, args: tuple, kwargs: dict) -> tuple | None:
@@ -59,16 +60,23 @@ def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
     return tuple(args), kwargs
 
 
+def takes_number_from_tensor(operator: Operator, bound: tuple) -> bool:
+    """Whether a tensor stands where an operator takes a number, such as a size: it reads it."""
+    takes_tensors = (*operator.tensor_positions, *operator.position_attributes)
+    return any(type(x) not in _NO_TENSOR and i not in takes_tensors and bool(tensors_in(x))
+               for i, x in enumerate(bound))
+
+
 def is_named_tuple(x: Any) -> bool:
     """Whether x is a namedtuple or a Size, whose elements count as arguments."""
-    return isinstance(x, tuple) and (hasattr(x, "_fields") or x.__class__ is Size)
+    return issubclass(type(x), tuple) and (hasattr(x, "_fields") or type(x) is Size)
 
 
 def flatten(x: Any) -> list[Any]:
     """Return the leaves of nested tuples, lists and dicts, in order."""
-    if x.__class__ in (tuple, list) or is_named_tuple(x):
+    if type(x) in (tuple, list) or is_named_tuple(x):
         return [leaf for part in x for leaf in flatten(part)]
-    if x.__class__ is dict:
+    if type(x) is dict:
         return flatten(list(x.values()))
     return [x]
 
@@ -85,7 +93,7 @@ def list_numbers(args: tuple, kwargs: dict[str, Any]) -> list[tuple[int, int | s
     leaf = 0
     places: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
     for key, x in places:
-        if x.__class__ is int or x.__class__ is float:
+        if type(x) is int or type(x) is float:
             result.append((leaf, key, x))
         leaf += len(flatten(x))
     return result

@@ -7,11 +7,13 @@ and NaN equals NaN here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType, WrapperDescriptorType
 from typing import Any
 
 import numpy as np
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_SLOTS = (WrapperDescriptorType, NoneType)
 _COMPARED_BY_REPR = (float, complex, np.generic)  # repr tells -0.0 from 0.0
 
 
@@ -38,6 +40,12 @@ def write_mismatch(now: str, value: Any, name: Callable[[Any], str]) -> str:
     if isinstance(value, _COMPARED_BY_REPR) and not (kind is float and value and value == value):
         return f"{other} or repr(now) != {repr(value)!r}"
     return f"{other} or now != {name(value)}"
+
+
+def computes_class(kind: type) -> bool:
+    """Whether `isinstance` runs code of the step's own when asked about such an object."""
+    return any("__class__" in vars(c) or type(vars(c).get("__getattribute__")) not in _SLOTS
+               for c in type.__getattribute__(kind, "__mro__") if c is not object)
 
 
 def instance_dict(x: Any) -> dict[str, Any]:

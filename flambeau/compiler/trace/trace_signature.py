@@ -264,12 +264,12 @@ def _hash_file(name: str) -> str:
 
 def _describe_argument(x: Any) -> str:
     """Describe an argument; tensors and arrays by their layout."""
-    kind = x.__class__
-    if isinstance(x, Tensor):
+    kind = type(x)
+    if issubclass(kind, Tensor):
         return f"{kind.__qualname__}{_describe_argument(x._array)}{read_flags(x)}"
-    if isinstance(x, np.ndarray):
+    if issubclass(kind, np.ndarray):
         return f"{x.shape}{x.strides}{x.dtype}"
-    if isinstance(x, (tuple, list)):
+    if issubclass(kind, (tuple, list)):
         return f"{kind.__qualname__}({','.join(map(_describe_argument, x))})"
     if kind is dict:
         pairs = [f"{_describe_argument(k)}:{_describe_argument(v)}" for k, v in x.items()]
