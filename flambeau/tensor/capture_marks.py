@@ -33,6 +33,12 @@ def peek(x: Tensor) -> np.ndarray:
     return x._array
 
 
+def values_of(x: Tensor) -> np.ndarray:
+    """Return the values of x to code that computes outside the operators: a compiled step computes
+    them first. The caller neither writes the array nor keeps it."""
+    return x._array
+
+
 def may_write_arrays() -> bool:
     """Return whether a function may write a new tensor's array itself, which is faster than
     operators. False in a compiled step: captures see operators only."""

@@ -18,7 +18,7 @@ from ...tensor.random import generator as generators
 from ...tensor.random import integers, rejection_sampling, distributions
 from ...tensor.random import normal as normals
 from ...tensor import tensor as tensors
-from ...tensor.capture_marks import holds, may_write_arrays, peek
+from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
 from ...tensor.tensor import Tensor
 from ..trace.counter_rng import replace_draw, draw_key
 from ..proof.declarations import in_library
@@ -242,6 +242,7 @@ def host_reads(r: Recorder) -> Pairs:
         function = getattr(Tensor, name)
         if hasattr(function, "__code__"):
             yield function, functools.partial(_read, r)
+    yield values_of, functools.partial(_read, r)
     yield peek, when_on(r, _peek)
     yield holds, when_on(r, _holds)
     yield may_write_arrays, when_on(r, lambda r, original: False)

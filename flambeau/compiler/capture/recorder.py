@@ -319,9 +319,8 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
         recorder.public.add(name)
         first = args[0] if args and isinstance(args[0], Tensor) else None
         version = 0 if first is None else version_of(first)
-        trace = recorder.trace
+        trace, refs = recorder.trace, None
         start = len(trace.events)
-        refs = None
         if name.endswith("_") and not name.endswith("__"):
             refs = recorder.refer((args, kwargs))
             if name not in _OF_OPERATORS:

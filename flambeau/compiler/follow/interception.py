@@ -34,7 +34,7 @@ from ...tensor.exposed_memory import expose
 from ...tensor.random import distributions, integers, rejection_sampling
 from ...tensor.random import normal as normals
 from ...tensor.tensor import Tensor
-from ...tensor.capture_marks import holds, may_write_arrays, peek
+from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
 from ..capture import record_writes
 from ..capture.patch_targets import _through
 from ..capture.record_draws_and_reads import _draw, _kinds
@@ -288,6 +288,7 @@ def _special() -> Iterator[Hook]:
         function = getattr(Tensor, name, None)
         if _is_function(function):
             yield _read(function, name in exposing)
+    yield _read(values_of)
     yield _peek(peek)
     yield _peek(holds)
     yield Hook(may_write_arrays, lambda original, args, kwargs: False,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.capture_marks import values_of
 from ...tensor.tensor import Tensor
 from .metric import Metric, Value, array_of, batch_size
 
@@ -16,7 +17,7 @@ Function = Callable[[Any, Any], Any]
 def number(value: Any, who: str) -> float:
     """Return a batch's value as a number. Raises if it is not one."""
     if isinstance(value, Tensor):
-        value = value._array
+        value = values_of(value)
     size = getattr(value, "size", 1)
     if size != 1:
         raise ValueError(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.capture_marks import values_of
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves
 from .auroc import probabilities
@@ -197,7 +198,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, Tensor):
-        value = value._array
+        value = values_of(value)
     elif hasattr(value, "detach") and hasattr(value, "numpy"):
         value = value.detach().cpu().numpy()
     if isinstance(value, (np.ndarray, np.generic)):

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 
 from ...ops.creation.interchange import from_numpy
+from ...tensor.capture_marks import values_of
 from ...tensor.tensor import Tensor
 from ...tensor.tree import first_leaf
 
@@ -53,7 +54,7 @@ class MetricProtocol(Protocol):
 def array_of(value: Any) -> np.ndarray:
     """The NumPy array in a tensor, without a copy and without autograd; numbers and lists too."""
     if value.__class__ is Tensor or isinstance(value, Tensor):
-        return value._array
+        return values_of(value)
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, (tuple, dict)) or value is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.capture_marks import values_of
 from ...tensor.tensor import Tensor
 
 STAGES = ("train", "valid", "test")
@@ -33,7 +34,7 @@ def stage_of(name: str) -> tuple[str, str]:
 def array_in(value: Any) -> np.ndarray | None:
     """A number, an array or a tensor as an array of numbers; None for anything else."""
     if isinstance(value, Tensor):
-        value = value._array
+        value = values_of(value)
     if isinstance(value, (bool, int, float, np.ndarray, np.generic, list, tuple)):
         try:
             array = np.asarray(value, dtype=np.float64)

@@ -13,6 +13,7 @@ import numpy as np
 
 from flambeau import ops
 from flambeau.tensor import Tensor
+from flambeau.tensor.capture_marks import may_write_arrays
 from flambeau.tensor.dtypes import FROM_NUMPY, float64
 from flambeau.tensor.tensor import wrap
 
@@ -124,7 +125,7 @@ def _collate_parts(columns: Iterable[Any], collate_fn_map: CollateMap | None) ->
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """Stack tensors along a new first dimension."""
-    if {*map(type, batch)} == {Tensor} and not _require_grad(batch):
+    if {*map(type, batch)} == {Tensor} and not _require_grad(batch) and may_write_arrays():
         joined = _stacked([*map(_ARRAY, batch)])
         if joined is not None:  # same result, without autograd's overhead per tensor
             return wrap(joined)
