@@ -348,3 +348,33 @@ def test_a_step_is_compiled_while_a_nested_tensor_lives(torch, jagged):
     step = torch.compile(lambda: (w * 2).sum(), mode="now")
     assert [step().item() for _ in range(4)] == [4.0] * 4
     assert jagged.size(0) == 3
+
+
+def test_multihead_attention_within_rows(torch, loose, rows):
+    attention = torch.nn.MultiheadAttention(4, 2, batch_first=True, dtype=torch.float64).eval()
+    with torch.no_grad():
+        y, weights = attention(loose, loose, loose)
+        apart = [attention(row[None], row[None], row[None]) for row in rows]
+    assert weights.shape == (3, 3, 3)
+    for i, (row, (expected, expected_weights)) in enumerate(zip(y.unbind(), apart, strict=True)):
+        n = len(row)
+        assert torch.allclose(row, expected[0])
+        assert torch.allclose(weights[i, :n, :n], expected_weights[0])
+        assert not weights[i, n:].any()
+        assert not weights[i, :, n:].any()
+
+
+def test_multihead_attention_refuses_what_the_fast_path_does(torch, loose, jagged):
+    attention = torch.nn.MultiheadAttention(4, 2, batch_first=True, dtype=torch.float64)
+    with pytest.raises(AssertionError, match="not hit because training is enabled"):
+        attention(loose, loose, loose)
+    attention.eval()
+    with pytest.raises(AssertionError, match="grad is enabled and at least one of query"):
+        attention(loose, loose, loose)
+    with torch.no_grad():
+        with pytest.raises(AssertionError, match="has_torch_function"):
+            attention(jagged, jagged, jagged)
+        with pytest.raises(AssertionError, match="non-self attention"):
+            attention(loose, loose, loose + 1)
+        with pytest.raises(AssertionError, match="same time  +is not supported"):
+            attention(loose, loose, loose, attn_mask=torch.zeros(3, 3, dtype=torch.bool))

@@ -36,12 +36,6 @@ def _deprecate(function: Callable, successor: str) -> Callable:
     return call_with_warning
 
 
-def _functionalize(function: Callable, *, remove: str = "mutations") -> Callable:
-    raise NotImplementedError("torch.func.functionalize is not implemented in flambeau")
-
-
-_functionalize.__name__ = "functionalize"
-
 vmap = _deprecate(func.vmap, "torch.vmap")
 grad = _deprecate(func.grad, "torch.func.grad")
 grad_and_value = _deprecate(func.grad_and_value, "torch.func.grad_and_value")
@@ -50,7 +44,7 @@ jvp = _deprecate(func.jvp, "torch.func.jvp")
 jacrev = _deprecate(func.jacrev, "torch.func.jacrev")
 jacfwd = _deprecate(func.jacfwd, "torch.func.jacfwd")
 hessian = _deprecate(func.hessian, "torch.func.hessian")
-functionalize = _deprecate(_functionalize, "torch.func.functionalize")
+functionalize = _deprecate(func.functionalize, "torch.func.functionalize")
 make_functional = _deprecate(modules.make_functional, "torch.func.functional_call")
 make_functional_with_buffers = _deprecate(
     modules.make_functional_with_buffers, "torch.func.functional_call")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
+from ..func import functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from ..func.checks import positions
 
-__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
+__all__ = [
+    "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+    "vjp",
+]
 
 
 def _slice_argnums(args: tuple, argnums: Any, as_tuple: bool = True) -> Any:

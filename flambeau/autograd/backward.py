@@ -12,6 +12,7 @@ from ..native.foundation.user_frames import noted
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, attach, wrap
 from .engine import key_of, run
+from .mode import MODE
 from .tangents import drop_tangents
 from .gradient_edge import GradientEdge, needs_gradient, target_of
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
@@ -98,6 +99,8 @@ def backward(
     >>> x.grad
     tensor([ 3., 30.])
     """
+    if MODE.transforms:
+        raise _inside_transform()
     wanted = _as_tuple(tensors)
     roots = _roots(wanted, grad_tensors if grad_tensors is not None else grad_variables)
     retain = create_graph if retain_graph is None else retain_graph
@@ -110,15 +113,21 @@ def backward(
     for x in into:
         if not needs_gradient(x):
             raise RuntimeError("One of the differentiated Tensors does not require grad")
+        if isinstance(x, Tensor):
+            retain_grad(x)
     captures = {key_of(target_of(x)): i for i, x in enumerate(into)}
-    actual = run(roots, retain, create_graph, captures, accumulate=True)
-    for x in into:
-        if isinstance(x, GradientEdge):
-            continue
-        g = actual.get(key_of(target_of(x)))
-        if g is not None and not x.is_leaf and not x.__dict__.get("_retained"):
-            x._grad = g if x._grad is None else x._grad + g
-            x.__dict__["_retained"] = True
+    run(roots, retain, create_graph, captures, accumulate=True)
+
+
+def _inside_transform() -> RuntimeError:
+    return noted(
+        RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use "
+            "functorch.grad or functorch.vjp instead or call backward() outside of functorch "
+            "transforms."
+        ),
+        "torch.func.grad and torch.autograd.grad return gradients instead of accumulating them.",
+    )
 
 
 def grad(
@@ -268,7 +277,7 @@ def _tensor_backward(
     >>> x.grad
     tensor([2., 4.])
     """
-    if inputs is None:
+    if inputs is None and not MODE.transforms:
         if gradient is None and self.__class__ is Tensor and self._requires_grad \
                 and self._array.dtype is FLOAT32 and self._array.size == 1 and self._base is None:
             root = (self._node or self, wrap(_ONE.copy().reshape(self._array.shape)

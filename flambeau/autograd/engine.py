@@ -59,6 +59,8 @@ def run(
                 task.deliver(target, g)
             if captures is not None:
                 task.needed = _leading_to([target for target, _ in roots], captures, partial)
+                if accumulate:  # nodes of the tensors in `inputs` run too, with all their hooks
+                    task.needed.update(k[0] if k.__class__ is tuple else k for k in captures)
             task.drain(None, None)
         if task.waiting:
             task.finish_leaves()

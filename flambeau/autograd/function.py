@@ -522,24 +522,32 @@ def once_differentiable(function: Callable) -> Callable:
         if not MODE.grad or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return outputs
         every = outputs if isinstance(outputs, tuple) else (outputs,)
-        result = tuple(
-            _Once.apply(y, *[a for a in args if isinstance(a, Tensor)])
-            if isinstance(y, Tensor) else y for y in every
-        )
+        leaves = [None if y is None else y.detach().requires_grad_() for y in every]
+        result = _Once.apply(*leaves)
         return result if isinstance(outputs, tuple) else result[0]
 
     return wrapper
 
 
 class _Once(Function):
-    """Identity whose backward raises RuntimeError."""
+    """Identity whose backward raises RuntimeError; its inputs are leaves of their own."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, *args: Tensor) -> Tensor:
-        return y.clone()
+    def forward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        return tuple(None if y is None else y.clone() for y in gradients)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise RuntimeError(
             "trying to differentiate twice a function that was marked with @once_differentiable"
         )
+
+
+def _edges_of_gradients(self: BackwardFunction) -> list[Any]:
+    """Return an edge for each gradient, None where there was none."""
+    edges = iter(self.edges)
+    return [next(edges) if needed else None for needed in self.context.needs_input_grad]
+
+
+_Once._backward_cls.__name__ = "Error"  # the class of PyTorch's node
+_Once._backward_cls._all_edges = _edges_of_gradients

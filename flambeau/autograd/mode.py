@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar, overload
 
 from ..native.foundation.user_frames import warn
@@ -30,6 +31,7 @@ class _Mode(threading.local):
     anomaly = False
     check_nan = True
     multithreading = True
+    transforms = 0  # of torch.func and vmap, around the calling code
 
 
 MODE = _Mode()
@@ -46,6 +48,16 @@ class _Special:
 
 SPECIAL = _Special()
 SPECIAL.count = 0
+
+
+@contextmanager
+def transforming() -> Iterator[None]:
+    """Context of a function that a transform of torch.func runs: backward() raises in it."""
+    MODE.transforms += 1
+    try:
+        yield
+    finally:
+        MODE.transforms -= 1
 
 
 def set_saved_hooks(hooks: tuple) -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 from .batch_norm import replace_all_batch_norm_modules_
 from .functional_call import functional_call, stack_module_state
+from .functionalize import functionalize
 from .rearrange import rearrange
 from .transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from .vmap import vmap
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
-    "rearrange", "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
+    "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev",
+    "jvp", "linearize", "rearrange", "replace_all_batch_norm_modules_", "stack_module_state", "vjp",
+    "vmap",
 ]

@@ -17,6 +17,7 @@ from ..autograd.tangents import (
     LEVELS, attach, carry, give, match_strides, pop_level, primal_at, push_level, same_history,
     tangent_at, tangents_of,
 )
+from ..autograd.mode import transforming
 from ..autograd.outputs import Output
 from ..ops.interception.batching import inner_leaf, is_inside, with_below
 from ..tensor import Tensor
@@ -64,7 +65,9 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
         recorded = is_grad_enabled()
         with enable_grad():
             level = _Level(args, argnums, recorded)
-            y, aux = split_aux(func(*level.args, **kwargs), has_aux, "grad_and_value(f)(*args)")
+            with transforming():
+                result = func(*level.args, **kwargs)
+            y, aux = split_aux(result, has_aux, "grad_and_value(f)(*args)")
             check_scalar(y)
             match = level.gradients([y], None)
         result = level.like_arguments(level.freed(match))
@@ -84,7 +87,9 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     recorded = is_grad_enabled()
     with enable_grad():
         level = _Level(primals, tuple(range(len(primals))), recorded)
-        y, aux = split_aux(func(*level.args), has_aux, "vjp(f, *primals)")
+        with transforming():
+            result = func(*level.args)
+        y, aux = split_aux(result, has_aux, "vjp(f, *primals)")
         outputs = outputs_of(y, "vjp(f, *primals)")
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple:
@@ -117,7 +122,9 @@ def jvp(
             duals = (_dual(x, t, level)
                      for x, t in zip(leaves(primals), leaves(tangents), strict=True))
             arguments = rebuild(primals, duals)
-        y, aux = split_aux(func(*arguments), has_aux, _JVP)
+        with transforming():
+            y = func(*arguments)
+        y, aux = split_aux(y, has_aux, _JVP)
         outputs = [y] if isinstance(y, Tensor) else outputs_of(y, _JVP)
         result = [tangent_at(t, level) for t in outputs]
         if strict and any(t is None for t in result):

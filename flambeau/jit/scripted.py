@@ -15,7 +15,9 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..native.foundation.public_names import class_name
 from ..nn.module import Module
+from ..nn.parameter import is_lazy
 from .script_errors import convert_error
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 from .torchscript.writing.annotations import SCRIPTED_CLASSES, is_written_class
@@ -159,6 +161,7 @@ def _script_module(module: Module, seen: dict[int, Module]) -> Module:
     if isinstance(module, ScriptModule):
         return module
     if id(module) not in seen:
+        _refuse_uninitialized(module)
         result: Module = Module.__new__(_scripted_class(type(module)))
         seen[id(module)] = result
         attributes = dict(module.__dict__)
@@ -169,6 +172,17 @@ def _script_module(module: Module, seen: dict[int, Module]) -> Module:
             if child is not None:
                 result._modules[name] = _script_module(child, seen)
     return seen[id(module)]
+
+
+def _refuse_uninitialized(module: Module) -> None:
+    """Raise RuntimeError if a lazy module has not seen its first input."""
+    for kind, members in (("parameters", module._parameters), ("buffers", module._buffers)):
+        for name, tensor in members.items():
+            if is_lazy(tensor):
+                raise RuntimeError(
+                    f"'{class_name(type(module))}' has uninitialized {kind} {name}. Did you forget "
+                    "to run a forward pass?"
+                )
 
 
 def save_module(module: ScriptModule, f: Any, extra_files: dict[str, Any] | None) -> None:

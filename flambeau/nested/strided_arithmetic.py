@@ -11,6 +11,7 @@ from .strided_shapes import contiguous, rule
 from .strided_tensor import StridedNestedTensor, map_rows, strided_from_rows
 
 _functional = PUBLIC["nn.functional"]
+_functional_attention = PUBLIC["torch"]["_native_multi_head_attention"]
 
 
 def _copying(name: str) -> None:
@@ -222,3 +223,22 @@ def to_padded_tensor(
             gaps += [0, wanted - n]
         padded.append(_functional["pad"](row, gaps, value=padding))
     return ops.stack(padded)
+
+
+@rule("native_multi_head_attention")
+def attend(
+    query: StridedNestedTensor, key: Any, value: Any, *projections: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Attention within each row; weights are padded with zeros to the longest row."""
+    outputs, weights = [], []
+    for q, k, v in zip(query.unbind(), key.unbind(), value.unbind(), strict=True):
+        y, w = _functional_attention(q[None], k[None], v[None], *projections)
+        outputs.append(y[0])
+        weights.append(w)
+    nested = strided_from_rows(outputs)
+    if weights[0] is None:
+        return nested, None
+    longest = max(w.shape[-1] for w in weights)
+    padded = [_functional["pad"](w, (0, longest - w.shape[-1], 0, longest - w.shape[-2]))
+              for w in weights]
+    return nested, ops.cat(padded)

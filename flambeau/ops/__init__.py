@@ -66,6 +66,8 @@ def __getattr__(name: str) -> Any:
             raise AttributeError(f"module 'flambeau.ops' has no attribute '{name}'") from None
     from .registration.custom_operators import namespace  # late: few programs have their own
 
+    if name == "profiler":
+        importlib.import_module(f"{__name__}.registration.profiler_labels")
     return namespace(name)  # as in PyTorch every name is one, with nothing in it at first
 
 

@@ -11,11 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from .layout import contiguous_format, is_contiguous
 from .tree import map_leaves
 
 
 class MetaArray(np.ndarray):
     """An array of one repeated zero."""
+
+    layout: tuple[tuple[int, ...], int] | None = None  # strides and offset of a wrapper subclass
+
+    def is_contiguous(self, memory_format: Any) -> bool:
+        """Return whether its strides, row-major by default, are those of the memory format."""
+        if self.layout is None:
+            return memory_format is contiguous_format
+        unread = np.lib.stride_tricks.as_strided(
+            np.zeros(1, np.uint8), self.shape, self.layout[0], writeable=False
+        )
+        return is_contiguous(unread, memory_format)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         out = options.pop("out", None)

@@ -509,6 +509,8 @@ def storage_of(array: np.ndarray) -> UntypedStorage:
 
 def offset_of(array: np.ndarray) -> int:
     """Return the window's offset in its storage, in elements."""
+    if isinstance(array, MetaArray) and array.layout is not None:
+        return array.layout[1]
     array = memory_of(array)
     if array.base is None or array.size == 0:
         return 0

@@ -218,7 +218,7 @@ class Tensor(Methods, metaclass=_TensorType):
         """
         array = self._array
         if array.__class__ is MetaArray:
-            result = contiguous_strides(array.shape)
+            result = array.layout[0] if array.layout else contiguous_strides(array.shape)
         else:
             result = strides_of(array)
         return result if dim is None else result[dim]
@@ -246,7 +246,7 @@ class Tensor(Methods, metaclass=_TensorType):
         (True, False)
         """
         if self._array.__class__ is MetaArray:
-            return memory_format is contiguous_format
+            return self._array.is_contiguous(memory_format)
         return is_contiguous(self._array, memory_format)
 
     def data_ptr(self) -> int:

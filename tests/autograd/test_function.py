@@ -586,3 +586,27 @@ def test_fast_gradcheck_moves_every_input_in_one_direction(torch):
     assert torch.autograd.gradcheck(lambda z: z * z.abs() + z.conj(), (z,), fast_mode=True)
     with pytest.raises(RuntimeError, match="Jacobian mismatch for output 0 with respect to input"):
         torch.autograd.gradcheck(wrong, (x,), fast_mode=True)
+
+
+def test_a_gradient_marked_once_differentiable_ends_in_an_error(torch):
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor, y):
+            ctx.factor = factor
+            ctx.save_for_backward(x, y)
+            return x * y * factor
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            return g * y * ctx.factor, None, g * x * ctx.factor
+
+    x, y = (torch.ones(2, requires_grad=True) for _ in range(2))
+    outer = torch.ones(2, requires_grad=True)
+    gx, _ = torch.autograd.grad(Product.apply(x, 2, y), (x, y), outer, create_graph=True)
+    assert type(gx.grad_fn).__name__ == "Error"
+    assert [type(node).__name__ for node, _ in gx.grad_fn.next_functions] == \
+        ["AccumulateGrad", "NoneType", "AccumulateGrad"]
+    with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
+        gx.sum().backward()

@@ -631,3 +631,38 @@ def test_saved_tensors_hooks_that_backward_enters_end_with_it(torch):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
         y = x * x
     assert torch.autograd.grad(y, x)[0].item() == 12
+
+
+# ------------------------------------------------------------------- backward into some tensors
+
+
+def test_backward_into_a_result_runs_the_hooks_of_its_node(torch):
+    x, log = leaf(torch, 1.0), []
+    y = x.clone()
+    y.grad_fn.register_prehook(lambda gs: log.append("pre") or tuple(g * 2 for g in gs))
+    y.grad_fn.register_hook(lambda gs, outer: log.append("post"))
+    y.register_hook(lambda g: log.append("tensor") or g * 3)
+    x.register_hook(lambda g: log.append("leaf"))
+    y.sum().backward(inputs=(y,))
+    assert log == ["tensor", "pre", "post"]
+    assert y.grad.tolist() == [3.0]  # seen before the node's own hooks
+    assert y.retains_grad
+    assert x.grad is None
+
+
+def test_backward_into_a_result_and_a_leaf(torch):
+    x = leaf(torch, 2.0)
+    y = x * x
+    (3 * y).backward(inputs=(y, x))
+    assert (y.grad.item(), x.grad.item()) == (3.0, 12.0)
+    (y.detach().requires_grad_() * 2).backward()
+
+
+def test_backward_into_a_result_goes_no_further(torch):
+    x = leaf(torch, 2.0)
+    between = x * 3
+    between.register_hook(lambda g: pytest.fail("the gradient went past its destination"))
+    y = between * 5
+    y.backward(inputs=(y,))
+    assert y.grad.item() == 1.0
+    assert x.grad is None

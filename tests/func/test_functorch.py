@@ -73,3 +73,33 @@ def test_batch_norm_without_running_statistics(torch):
     assert torch.func.replace_all_batch_norm_modules_(net) is net
     assert net[0].running_mean is None
     assert not net[0].track_running_stats
+
+
+def test_functions_without_mutations(torch):
+    def write(x):
+        x.view(-1).add_(1)
+        return x * 2
+
+    x = torch.zeros(2, 2)
+    for remove in ("mutations", "mutations_and_views"):
+        y = torch.func.functionalize(write, remove=remove)(x)
+    assert x.tolist() == [[2, 2], [2, 2]]
+    assert y.tolist() == [[4, 4], [4, 4]]
+    with pytest.raises(RuntimeError, match="received invalid argument for remove=views"):
+        torch.func.functionalize(write, remove="views")
+
+
+def test_traces_of_functionalized_functions_are_refused():
+    import flambeau as torch
+    from flambeau.fx.experimental.proxy_tensor import make_fx
+
+    with pytest.raises(NotImplementedError, match="functionalize"):
+        make_fx(torch.func.functionalize(torch.sin))(torch.zeros(2))
+
+
+def test_the_experimental_package(torch):
+    package = "functorch" if torch.__name__ == "torch" else "flambeau._functorch.package"
+    experimental = importlib.import_module(f"{package}.experimental")
+    assert torch.equal(experimental.chunk_vmap(torch.sin, chunks=2)(torch.ones(4)),
+                       torch.ones(4).sin())
+    assert experimental.functionalize is torch.func.functionalize

@@ -312,3 +312,35 @@ def test_a_numbers_own_rmod(torch):
     x = torch.rand(4, 5) + 1
     assert torch.Tensor.__rmod__(7.5, x).equal(x % 7.5)
     assert torch.vmap(lambda x: torch.Tensor.__rmod__(7.5, x))(x).equal(x % 7.5)
+
+
+def test_empty_tensors_with_strides(torch):
+    x = torch.ones(7)
+    for size, stride, per_example in (((2, 3, 5), (0, 5, 1), 15), ((2, 3, 4), (2, 4, 6), 29),
+                                      ((0, 2, 0), (2, 4, 6), 0)):
+        y = torch.vmap(lambda x, s=size, t=stride: x.new_empty_strided(s, t))(x)
+        assert y.shape == (7, *size)
+        assert y.stride() == (per_example, *stride)
+
+
+def test_a_transposed_number_is_itself(torch):
+    x = torch.ones(3)
+    assert torch.vmap(lambda y: y.transpose(0, -1))(x) is x
+
+
+def test_backward_is_refused_inside_of_transforms(torch):
+    weight = torch.ones(2, requires_grad=True)
+
+    def train(x):
+        loss = (x * weight).sum()
+        loss.backward()
+        return loss
+
+    for run in (torch.vmap(train), torch.func.grad(train),
+                lambda x: torch.func.vjp(train, x), lambda x: torch.func.jvp(train, (x,), (x,))):
+        with pytest.raises(RuntimeError, match=r"backward\(\) called inside a functorch transform"):
+            run(torch.ones(2, 2))
+    with pytest.raises(RuntimeError, match="inside a functorch transform"):
+        torch.vmap(lambda x: torch.autograd.backward((x * weight).sum()))(torch.ones(2, 2))
+    train(torch.ones(2))  # and works behind them
+    assert weight.grad.tolist() == [1, 1]

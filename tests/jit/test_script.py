@@ -211,3 +211,12 @@ def test_what_the_code_raises_is_a_script_error(torch):
         torch.jit.script(Checked())()
     with pytest.raises(RuntimeError, match=r"expected at most 2 argument\(s\) but received"):
         checked(pairs, 1, 2)
+
+
+def test_lazy_modules_are_refused():
+    for layer, kind in ((nn.LazyLinear(2), "parameters weight"),
+                        (nn.LazyBatchNorm1d(affine=False), "buffers running_mean")):
+        with pytest.raises(RuntimeError, match=f"uninitialized {kind}.*run a forward pass"):
+            torch.jit.script(nn.Sequential(layer))
+        layer(torch.ones(2, 3))
+        torch.jit.script(layer)

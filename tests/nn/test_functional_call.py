@@ -99,3 +99,14 @@ def test_stack_module_state(torch, nn):
         torch.func.stack_module_state([])
     with pytest.raises(RuntimeError, match="Expected all models to be of the same class"):
         torch.func.stack_module_state([nn.ReLU(), nn.Identity()])
+
+
+def test_scripted_modules_are_refused(torch, nn, call):
+    layer = nn.Linear(2, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        modules = torch.jit.script(layer), torch.jit.trace(layer, torch.ones(1, 2))
+    for module in modules:
+        for function in (call, torch.func.functional_call):
+            with pytest.raises(RuntimeError, match="can't be used with Jitted modules"):
+                function(module, {"weight": torch.ones(1, 2)}, torch.ones(1, 2))

@@ -299,3 +299,11 @@ def test_memory_of_a_factory_is_that_of_empty_within(torch: Any) -> None:
     assert by_name["aten::empty"].self_cpu_memory_usage == 400
     assert by_name["aten::rand"].cpu_memory_usage == 400
     assert by_name["aten::rand"].self_cpu_memory_usage == 0
+
+
+def test_labels_of_two_calls(torch):
+    with torch.profiler.profile() as profile:
+        handle = torch.ops.profiler._record_function_enter("forward", None)
+        torch.ones(2).sum()
+        torch.ops.profiler._record_function_exit(handle)
+    assert [e.count for e in profile.key_averages() if e.key == "forward"] == [1]

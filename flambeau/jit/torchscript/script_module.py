@@ -16,6 +16,8 @@ __all__ = ["LoadedModule", "RecursiveScriptModule", "ScriptModule"]
 class ScriptModule(Module):
     """Base class of scripted, traced and loaded modules."""
 
+    _flambeau_is_script = True
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
 

@@ -11,6 +11,7 @@ from ..init import constant_, xavier_normal_, xavier_uniform_
 from ..module import Module
 from ..parameter import Parameter
 from .linear import NonDynamicallyQuantizableLinear
+from ..attention.nested_attention import attend_nested
 
 __all__ = ["MultiheadAttention"]
 
@@ -120,6 +121,9 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        if query.is_nested or key.is_nested or value.is_nested:
+            return attend_nested(self, (query, key, value), (key_padding_mask, attn_mask),
+                                 need_weights, average_attn_weights)
         swap = self.batch_first and query.dim() == 3
         if swap:
             # Transpose each distinct input once: F projects equal inputs in one product.

@@ -51,6 +51,8 @@ def _functional_call(
     normalization may), the new one is put into the dictionary. With `tie_weights` a tensor is used
     for all names of a shared parameter; with `strict` exactly the module's names must be given.
     """
+    if getattr(module, "_flambeau_is_script", False):
+        raise RuntimeError("The stateless API can't be used with Jitted modules")
     if args is None:
         args = ()
     elif not isinstance(args, tuple):

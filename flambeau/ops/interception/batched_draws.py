@@ -232,6 +232,27 @@ def _fill_new(
     return result.requires_grad_() if kwargs.get("requires_grad") else result
 
 
+def _fill_strided(
+    function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """new_empty_strided: one tensor per example, each with memory of its own."""
+    batch = innermost_batch(args[:1])
+    if batch is None:
+        return original(*args, **kwargs)
+    return _draw_strided(function, batch, *args, **kwargs)
+
+
+def _draw_strided(
+    function: Callable, batch: Batch, x: Tensor, size: Any, stride: Any, *,
+    requires_grad: bool = False, **named: Any,
+) -> Tensor:
+    spans = [(n - 1) * step for n, step in zip(size, stride, strict=True)]
+    elements = 0 if 0 in size else 1 + sum(spans)
+    below = batch.lower(x)
+    result = batch.wrap(function(below, (batch.size, *size), (elements, *stride), **named))
+    return result.requires_grad_() if requires_grad else result
+
+
 def _find_targets() -> dict[Any, Callable]:
     torch, methods = PUBLIC["torch"], PUBLIC["Tensor"]
     result: dict[Any, Callable] = {}
@@ -257,6 +278,7 @@ def _find_targets() -> dict[Any, Callable]:
         wear(_fill_like, torch[name])
     for name in ("new_empty", "new_zeros", "new_ones", "new_full"):
         wear(_fill_new, methods[name])
+    wear(_fill_strided, methods["new_empty_strided"])
     return result
 
 

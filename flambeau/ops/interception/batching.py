@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from ...autograd import inplace
 from ...autograd.tangents import LEVELS
 from ...autograd.inplace import check_writable
-from ...autograd.mode import MODE
+from ...autograd.mode import MODE, transforming
 from ...autograd.tape import record, requires
 from ...tensor.storage import version_of
 from ...tensor.dtypes import FROM_NUMPY
@@ -53,7 +53,8 @@ def batch_of(size: int, randomness: str, refusal: str) -> Iterator[Batch]:
     _stubs.turn(True)
     STATE.batches.append(batch)
     try:
-        yield batch
+        with transforming():
+            yield batch
     finally:
         STATE.batches.remove(batch)
         _stubs.turn(False)

@@ -407,6 +407,9 @@ def make_wrapper_subclass(
     if not dispatches(cls):
         raise RuntimeError(f"{cls.__name__} must define __torch_dispatch__")
     plain = PUBLIC["torch"]["empty"](tuple(size), dtype=dtype, device="meta")
+    if strides is not None or storage_offset:
+        own = plain.stride() if strides is None else tuple(strides)
+        plain._array.layout = own, storage_offset or 0
     result = plain._alias(cls)
     result._requires_grad = result._tracked = requires_grad
     result.__dict__["_flambeau_device"] = _device("cpu" if device is None else device)

@@ -39,7 +39,7 @@ def _(batch: Batch, input: Tensor, dim0: int, dim1: int) -> Tensor:
     n = input.dim()
     a, b = canonical_dim(dim0, n), canonical_dim(dim1, n)
     below = batch.lower(input)
-    return transpose(below, a + 1, b + 1) if n else _view(below, below.shape)
+    return transpose(below, a + 1, b + 1) if n else below
 
 
 @transpose.vjp

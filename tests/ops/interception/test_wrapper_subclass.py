@@ -171,3 +171,22 @@ def test_derivative_of_a_part_and_of_a_repeated_sum():
     assert torch.equal(x.grad.elem, expected)
     result = torch.autograd.functional.jacobian(lambda a: a.sum().repeat(2, 2), x)
     assert torch.equal(result.elem, torch.ones(2, 2, 4))
+
+
+def test_wrappers_have_the_strides_they_were_built_with():
+    class Strided(Wrapper):
+        @staticmethod
+        def __new__(cls, elem):
+            self = torch.Tensor._make_wrapper_subclass(
+                cls, elem.size(), strides=elem.stride(), storage_offset=elem.storage_offset())
+            self.elem = elem
+            return self
+
+    x = Strided(torch.zeros(4, 2, 3)[1:].transpose(0, 1))
+    assert x.shape == (2, 3, 3)
+    assert x.stride() == (3, 6, 1)
+    assert x.storage_offset() == 6
+    assert not x.is_contiguous()
+    assert x.detach().stride() == (3, 6, 1)
+    image = Strided(torch.zeros(1, 3, 4, 4).to(memory_format=torch.channels_last))
+    assert image.is_contiguous(memory_format=torch.channels_last)

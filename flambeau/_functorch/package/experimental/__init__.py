@@ -3,10 +3,10 @@
 from ....tensor.absent import lacking
 from ...apis import chunk_vmap
 from ...batch_norm_replacement import replace_all_batch_norm_modules_
-from ...eager_transforms import hessian, jacfwd, jvp
+from ...eager_transforms import functionalize, hessian, jacfwd, jvp
 
 __all__ = [
-    "chunk_vmap", "hessian", "jacfwd", "jvp", "replace_all_batch_norm_modules_",
+    "chunk_vmap", "functionalize", "hessian", "jacfwd", "jvp", "replace_all_batch_norm_modules_",
 ]
 
-__getattr__ = lacking("functorch.experimental", ("functionalize",))
+__getattr__ = lacking("functorch.experimental")
