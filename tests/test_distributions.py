@@ -301,3 +301,42 @@ def test_factors_of_correlations():
 def test_asking_for_what_is_lacking_raises_nothing():
     assert hasattr(D, "VonMises") and not hasattr(D, "VonMise")
     assert not isinstance(D.Normal(0.0, 1.0), D.VonMises)
+
+
+@pytest.mark.parametrize(("dtype", "limit", "expected"),
+                         [("float32", 1e38, 2.76898), ("float64", 1e308, 3.58473)])
+def test_continuous_bernoulli_at_the_ends(torch, dtype, limit, expected):
+    for sign in (1, -1):
+        logits = torch.tensor([sign * limit], dtype=getattr(torch, dtype), requires_grad=True)
+        pixel = torch.distributions.ContinuousBernoulli(logits=logits)
+        density = pixel.log_prob(torch.tensor([float(sign > 0)], dtype=logits.dtype))
+        assert abs(density.item() - expected) < 1e-4
+        (slope,) = torch.autograd.grad(density.sum(), logits)
+        assert slope.item() == 0
+
+
+def test_supports_are_listed_without_probabilities(torch):
+    coin = torch.distributions.Bernoulli(logits=torch.zeros(3))
+    assert coin.enumerate_support().shape == (2, 3)
+    assert "probs" not in vars(coin)
+
+
+def test_exponential_families(torch):
+    d = torch.distributions
+    classes = {name: getattr(d, name) for name in d.__all__ if name[0].isupper()}
+    families = {name for name, kind in classes.items()
+                if isinstance(kind, type) and issubclass(kind, d.ExponentialFamily)}
+    assert {"Bernoulli", "ContinuousBernoulli", "Normal"} <= families
+    assert not families & {"Binomial", "Geometric", "NegativeBinomial"}
+
+
+def test_half_cauchy_takes_tensors_only(torch):
+    with pytest.raises(ValueError, match="must be a Tensor"):
+        torch.distributions.HalfCauchy(1.0).log_prob(1)
+
+
+def test_bernoulli_of_its_own_memory(torch):
+    x = torch.tensor([0.0, 1.0, 1.0])
+    assert x.bernoulli_(x).tolist() == [0, 1, 1]
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        x[1:].bernoulli_(x[:2])

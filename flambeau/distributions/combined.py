@@ -328,6 +328,7 @@ class HalfCauchy(_Folded):
         return self.base_dist.variance
 
     def log_prob(self, value: Any) -> Tensor:
+        self._validate_sample(value)
         return super().log_prob(ops.as_tensor(value, dtype=self.scale.dtype))
 
 

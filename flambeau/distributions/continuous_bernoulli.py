@@ -12,10 +12,12 @@ from ..ops.loss.binary import binary_cross_entropy_with_logits
 from ..tensor.tensor import Tensor
 from . import constraints
 from .discrete import Binary
-from .distribution import EVENTLESS, all_true, broadcast_all, clamp_probs
+from .distribution import (
+    EVENTLESS, ExponentialFamily, all_true, broadcast_all, clamp_probs, lazy_property,
+)
 
 
-class ContinuousBernoulli(Binary):
+class ContinuousBernoulli(Binary, ExponentialFamily):
     """Density proportional to probs^x (1 - probs)^(1 - x) on the unit interval.
 
     lims: for probs between these, formulas that divide by 2 probs - 1 give way to Taylor series.
@@ -43,6 +45,11 @@ class ContinuousBernoulli(Binary):
             self.probs = clamp_probs(result)
         self._lims = lims
         super().__init__(result.shape, validate_args=validate_args)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """The parameter, off the ends of the interval, where the formulas divide by zero."""
+        return clamp_probs(ops.sigmoid(self.logits))
 
     def _flambeau_outside(self) -> Tensor:
         """Where the exact formulas are safe."""

@@ -29,7 +29,7 @@ def one_of(probs: Any, logits: Any) -> tuple[str, Any]:
     return ("logits", logits) if probs is None else ("probs", probs)
 
 
-class Binary(ExponentialFamily):
+class Binary(Distribution):
     """Of independent yes and no; holds `probs` or `logits`, and works the other one out."""
 
     @property
@@ -60,7 +60,7 @@ class Binary(ExponentialFamily):
         return ops.log(p) - ops.log1p(-p)
 
 
-class Bernoulli(Binary):
+class Bernoulli(Binary, ExponentialFamily):
     """1 with probability probs, else 0.
 
     >>> torch.distributions.Bernoulli(0.25).log_prob(torch.tensor(1.))
@@ -108,7 +108,8 @@ class Bernoulli(Binary):
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = ops.arange(2, dtype=self.probs.dtype)
+        supplied: Tensor = self.__dict__["probs" if "probs" in self.__dict__ else "logits"]
+        values = ops.arange(2, dtype=supplied.dtype)
         values = values.view((-1,) + (1,) * len(self._batch_shape))
         return values.expand((-1, *self._batch_shape)) if expand else values
 

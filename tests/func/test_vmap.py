@@ -344,3 +344,52 @@ def test_backward_is_refused_inside_of_transforms(torch):
         torch.vmap(lambda x: torch.autograd.backward((x * weight).sum()))(torch.ones(2, 2))
     train(torch.ones(2))  # and works behind them
     assert weight.grad.tolist() == [1, 1]
+
+
+def test_in_place_draws_by_probabilities_of_examples(torch):
+    p = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+
+    def fresh(p):
+        return torch.zeros(2).bernoulli_(p)
+
+    with pytest.raises(RuntimeError, match="inplace bernoulli.* more elements than `self`"):
+        torch.vmap(fresh, randomness="different")(p)
+    with pytest.raises(RuntimeError, match="same randomness with a batched tensor input"):
+        torch.vmap(fresh, randomness="same")(p)
+    drawn = torch.vmap(lambda x, p: x.bernoulli_(p), randomness="different")(torch.zeros(2, 2), p)
+    assert drawn.tolist() == p.tolist()
+
+
+@pytest.mark.parametrize("rows", [0, 4])
+def test_linear_with_weights_per_example(torch, rows):
+    x, weight, bias = torch.randn(2, rows, 3), torch.randn(2, 5, 3), torch.randn(2, 5)
+    linear = torch.nn.functional.linear
+    for dims in ((0, 0, 0), (None, 0, None), (0, 0, None), (0, None, 0)):
+        args = [t if d == 0 else t[0] for t, d in zip((x, weight, bias), dims, strict=True)]
+        y = torch.vmap(linear, in_dims=dims)(*args)
+        expected = [linear(*[t[i] if d == 0 else t for t, d in zip(args, dims, strict=True)])
+                    for i in range(2)]
+        assert y.shape == (2, rows, 5)
+        assert torch.allclose(y, torch.stack(expected), atol=1e-6)
+
+
+def test_indices_of_two_levels(torch):
+    x = torch.randn(2, 3, 4, 5, 6)
+    i, j = torch.randint(0, 4, (2, 3, 7)), torch.randint(0, 6, (2, 3, 7))
+    y = torch.vmap(torch.vmap(lambda x, i, j: x[i, :, j]))(x, i, j)
+    assert torch.equal(y[1, 2], x[1, 2][i[1, 2], :, j[1, 2]])
+
+
+def test_index_put_at_places_of_examples(torch):
+    target, values = torch.randn(5, 5), torch.randn(3, 3)
+    rows, columns = torch.tensor([[[0], [1], [2]], [[2], [4], [2]]]), torch.tensor([[0, 1, 1]])
+    y = torch.vmap(lambda r: target.index_put((r, columns), values, True))(rows)
+    for i in range(2):
+        expected = target.index_put((rows[i], columns), values, True)
+        assert torch.allclose(y[i], expected)
+
+
+def test_unbind_of_numbers_raises(torch):
+    with pytest.raises(IndexError):
+        torch.vmap(torch.unbind)(torch.ones(3))
+    assert len(torch.vmap(lambda x: x.unbind(-1))(torch.ones(2, 3, 4))) == 4

@@ -7,11 +7,11 @@ from typing import Any
 from ... import ops
 from ...tensor import Tensor
 from .. import functional as F
+from ..attention.nested_attention import attend_nested
 from ..init import constant_, xavier_normal_, xavier_uniform_
 from ..module import Module
 from ..parameter import Parameter
 from .linear import NonDynamicallyQuantizableLinear
-from ..attention.nested_attention import attend_nested
 
 __all__ = ["MultiheadAttention"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.backward import Functions, requires_grad_
-from ...native.foundation.user_frames import warn
+from ...native.foundation.user_frames import noted, warn
 from ...tensor import devices
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, as_dtype
@@ -59,6 +59,7 @@ def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
         size = (named,)
     if len(size) == 1 and size[0].__class__ is not int:
         first = size[0]
+        refuse_array_shape(first, "size")
         if first.__class__ is tuple or first.__class__ is list \
                 or (hasattr(first, "__iter__") and getattr(first, "ndim", True)):
             size = tuple(first)
@@ -69,6 +70,15 @@ def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
                 f"Trying to create tensor with negative dimension {n}: {list(result)}"
             )
     return result
+
+
+def refuse_array_shape(shape: Any, name: str) -> None:
+    """Raise TypeError for an array with axes as the argument `name`, a shape."""
+    if shape.__class__ is np.ndarray and shape.ndim:
+        raise noted(
+            TypeError(f"argument '{name}' (position 1) must be tuple of ints, not numpy.ndarray"),
+            "tuple(array.tolist()) makes a shape of it.",
+        )
 
 
 def _length(n: Any) -> int:

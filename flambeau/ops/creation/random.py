@@ -506,7 +506,7 @@ def _bernoulli(x: Tensor, generator: Any, values: tuple) -> None:
     p = values[0]
     if isinstance(p, Tensor):
         _check_probabilities(p)
-        check_no_overlap(x._array, p._array, partial=False)
+        check_no_overlap(x._array, p._array)
         distributions.fill_bernoulli(x._array, p._array, generator)
         return
     if not 0 <= p <= 1:

@@ -17,7 +17,7 @@ from ...tensor.capture_marks import peek
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.windows.batch import Batch
+from ...tensor.windows.batch import Batch, elements
 from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -89,7 +89,7 @@ def _(
 ) -> Tensor:
     if not batch.holds(weight):
         return rows_of(batch.lower(weight), batch.lower(indices), padding_idx, scale_grad_by_freq)
-    check_indices(batch.lower(indices)._array, weight.shape[0], "embedding")
+    check_indices(elements(batch.lower(indices)), weight.shape[0], "embedding")
     return rows_of(batch.lower(weight).flatten(0, 1), _apart(batch, indices, weight.shape[0]))
 
 

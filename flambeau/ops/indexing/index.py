@@ -625,7 +625,7 @@ def _as_value(self: Tensor, value: Any) -> Tensor:
             return wrap(np.array(value, kind))
     if isinstance(value, Tensor):
         return value.to(self.dtype) if self._array.dtype in NARROW else value
-    if isinstance(value, (bool, int, float, complex, np.generic)):
+    if isinstance(value, (bool, int, float, complex, np.integer)):
         kind = self._array.dtype
         if kind in NARROW:
             return wrap(narrowed(np.asarray(value), kind))

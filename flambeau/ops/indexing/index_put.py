@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensor.tensor import Tensor
+import numpy as np
+
+from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batch import innermost_batch
 from ..core.errors import explaining
 from ..core.operator import publish
 from .index import _check_dtypes, _view, check_positions, put_at, split_index
@@ -50,7 +53,16 @@ def index_put(
     >>> torch.index_put(torch.zeros(3), (torch.tensor([0, 2]),), torch.tensor(5.))
     tensor([5., 0., 5.])
     """
-    return index_put_(input.clone(), indices, values, accumulate)
+    return index_put_(_own_copy(input, (indices, values)), indices, values, accumulate)
+
+
+def _own_copy(input: Tensor, others: tuple) -> Tensor:
+    """Return a copy to write to; inside vmap, one per example if the others are of examples."""
+    batch = innermost_batch(others)
+    if batch is None or batch.holds(input):
+        return input.clone()
+    nothing = batch.wrap(wrap(np.full(batch.size, -0.0).astype(input._array.dtype)))
+    return input + nothing  # x + -0.0 is x, for x = 0.0 and -0.0 too
 
 
 publish(explaining("index_put", index_put), ("index_put",), ("torch", "Tensor"))

@@ -17,7 +17,7 @@ from ..core.operator import OPERATORS, PUBLIC
 from ..creation import dropout
 from ..creation.random import IN_PLACE_DRAWS
 from ..view.join import stack
-from .batching import OTHER_TARGETS, STATE, write
+from .batching import OTHER_TARGETS, STATE, refuse_write, write
 
 _SAME_REFUSED = (
     "Vmap does not currently support same randomness with a batched tensor input. Please file an "
@@ -150,7 +150,11 @@ def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> A
     target, rest = args[0], args[1:]
     method = getattr(Tensor, original.__name__)
     with _around(batch):
+        if batch.randomness == "same" and batch.holds_any(rest):
+            raise RuntimeError(_SAME_REFUSED)
         if not batch.holds(target):
+            if batch.holds_any(rest):
+                refuse_write(original.__name__.removesuffix("_"))
             if batch.randomness == "different":
                 raise RuntimeError(_UNBATCHED_TARGET)
             method(batch.lower(target), *rest, **kwargs)

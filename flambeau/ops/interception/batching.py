@@ -197,16 +197,17 @@ def _composite(
 # ------------------------------------------------------------------------------ writes in place
 
 
-def refuse_write() -> NoReturn:
+def refuse_write(name: str = "arithmetic") -> NoReturn:
     """Raise ExampleRead for a write of examples into a tensor that they share.
 
     An enclosing composite that owns the tensor then loops over examples.
     """
     raise ExampleRead(
-        "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor "
+        f"vmap: inplace {name}(self, *extra_args) is not possible because there exists a Tensor "
         "`other` in extra_args that has more elements than `self`. This happened due to `other` "
         "being vmapped over but `self` not being vmapped over in a vmap. Please try to use "
-        "out-of-place operators instead of inplace arithmetic. If said operator is being called "
+        "out-of-place operators instead of inplace "
+        f"{name}. If said operator is being called "
         "inside the PyTorch framework, please file a bug report instead."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -150,10 +151,10 @@ def _(batch: Batch, input: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         rows, turned = batch.lower(input), batch.lower(weight).transpose(1, 2)
         lengths = input.shape[:-1]
         if batch.holds(input):
-            rows = rows.reshape(batch.size, -1, rows.shape[-1])
+            rows = rows.reshape(batch.size, math.prod(lengths), rows.shape[-1])
         elif input.dim() != 2:
-            rows = rows.reshape(-1, rows.shape[-1])
-        y = (rows @ turned).reshape(batch.size, *lengths, -1)
+            rows = rows.reshape(math.prod(lengths), rows.shape[-1])
+        y = (rows @ turned).reshape(batch.size, *lengths, weight.shape[0])
     if bias is None:
         return y
     added = batch.view(bias, *[1] * (input.dim() - 1)) if batch.holds(bias) else batch.lower(bias)
@@ -201,13 +202,10 @@ def rows_product(input: Array, other: Array) -> Array:
 
 @rows_product.batch
 def _(batch: Batch, input: Tensor, other: Tensor) -> Tensor:
-    left, right = (batch.lower(x) for x in (input, other))
-    if batch.holds(input):
-        left = left.reshape(batch.size, -1, left.shape[-1])
-    else:
-        left = left.reshape(-1, left.shape[-1])
-    right = right.reshape(batch.size, -1, right.shape[-1]) if batch.holds(other) \
-        else right.reshape(-1, right.shape[-1])
+    left, right = (
+        batch.lower(x).reshape(*[batch.size] * batch.holds(x), math.prod(x.shape[:-1]), x.shape[-1])
+        for x in (input, other)
+    )
     return left.transpose(-2, -1) @ right
 
 

@@ -27,7 +27,7 @@ from ..core.errors import not_a_tensor
 from ..core.operator import Array
 from ..core.registry import composite, view, views_as
 from ..core.sample_inputs import matrices
-from ..creation.creation import public
+from ..creation.creation import public, refuse_array_shape
 
 
 def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
@@ -126,6 +126,7 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
                     record(_view.operator, result, (self, shape))
             return result
     target: Any = shape[0] if len(shape) == 1 else shape
+    refuse_array_shape(target, "size")
     if size is not None:
         target = size
     if dtype is not None:
@@ -181,6 +182,7 @@ def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> 
     """
     wanted = shape_ if shape is None else (shape,)
     if len(wanted) == 1 and not isinstance(wanted[0], int) and hasattr(wanted[0], "__len__"):
+        refuse_array_shape(wanted[0], "shape")
         wanted = tuple(wanted[0])
     try:
         array = input._array

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
 from ..core.axes import canonical_dim
 from ..core.operator import Array, publish
 from ..core.registry import composite, view
@@ -31,6 +32,13 @@ def unbind(input: Array, dim: int = 0) -> tuple[Array, ...]:
     head: tuple[Any, ...] = (slice(None),) * at
     indices: list[Any] = [(*head, i, Ellipsis) for i in range(input.shape[at])]
     return tuple([input[index] for index in indices])
+
+
+@unbind.batch
+def _(batch: Batch, input: Tensor, dim: int) -> Any:
+    if not input.dim():
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    return unbind(batch.lower(input), canonical_dim(dim, input.dim()) + 1)
 
 
 @unbind.vjp

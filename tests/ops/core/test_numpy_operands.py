@@ -94,3 +94,23 @@ def test_numpy_scalars_stay_operands(torch):
     two = np.float32(2)
     for y in (x + two, np.float64(2) + x, torch.add(x, np.int64(2)), x.add(two)):
         assert y.tolist() == [3, 3] and y.dtype == torch.float32
+
+
+def test_arrays_are_no_shapes(torch):
+    shape = np.array([2, 2])
+    for function in (torch.zeros, torch.ones, torch.empty, torch.rand, torch.zeros(4).reshape,
+                     torch.zeros(4).view, lambda size: torch.full(size, 1.0)):
+        with pytest.raises(TypeError, match="numpy.ndarray"):
+            function(shape)
+    assert torch.zeros(tuple(shape)).shape == (2, 2)
+    assert torch.zeros(np.int64(2)).shape == (2,)
+
+
+def test_which_numpy_numbers_can_be_assigned(torch):
+    x = torch.zeros(2)
+    for number in (np.float64(1), np.int32(1), np.int64(1), True):
+        x[0] = number
+        assert x[0] == 1
+    for number in (np.float32(1), np.float16(1), np.bool_(True)):
+        with pytest.raises(TypeError, match="can't assign a numpy.*to a torch.FloatTensor"):
+            x[0] = number
