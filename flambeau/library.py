@@ -27,10 +27,10 @@ from .tensor.absent import lacking
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl",
     "impl_abstract", "infer_schema", "opcheck", "register_autocast", "register_autograd",
-    "register_fake", "register_kernel", "register_vmap",
+    "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap",
 ]
 
-_NAMES = ("get_kernel", "register_torch_dispatch", "triton_op", "wrap_triton")
+_NAMES = ("get_kernel", "triton_op", "wrap_triton")
 
 __getattr__ = lacking(__name__, _NAMES)
 
@@ -182,6 +182,11 @@ class CustomOpDef:
     def register_vmap(self, func: Callable | None = None, /) -> Any:
         """Register the vmap rule, which computes all examples at once."""
         return register_vmap(self, func)
+
+    def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Callable | None = None,
+                                /) -> Any:
+        """Register what runs in place of a class's or mode's `__torch_dispatch__`."""
+        return register_torch_dispatch(self, torch_dispatch_class, fn)
 
     def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
         """Register the dtype to cast floating inputs to under autocast."""
@@ -353,6 +358,36 @@ def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Any = None) 
 
     def register(rule: Callable) -> None:
         operator.vmap = rule
+
+    return register if func is None else register(func)
+
+
+def register_torch_dispatch(
+    op: Any, torch_dispatch_class: Any, func: Callable | None = None, /, *, lib: Any = None
+) -> Any:
+    """Register what runs for an operator in place of a class's or mode's `__torch_dispatch__`.
+
+    Without `func`, return a decorator. `func(mode, op, types, args, kwargs)` receives the mode, or
+    the class of a tensor, first.
+
+    >>> @torch.library.custom_op("docs::quadrupled", mutates_args=())
+    ... def quadrupled(x: torch.Tensor) -> torch.Tensor:
+    ...     return x * 4
+    >>> class Mode(torch.utils._python_dispatch.TorchDispatchMode):
+    ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    ...         return func(*args, **(kwargs or {}))
+    >>> @torch.library.register_torch_dispatch("docs::quadrupled", Mode)
+    ... def _(mode, func, types, args, kwargs):
+    ...     return func(*args) + 1
+    >>> with Mode():
+    ...     quadrupled(torch.ones(2))
+    tensor([5., 5.])
+    """
+    operator = _operator(op)
+
+    def register(rule: Callable) -> Callable:
+        operator.dispatch_rules[torch_dispatch_class] = rule
+        return rule
 
     return register if func is None else register(func)
 

@@ -147,3 +147,41 @@ def test_schemas_of_annotations() -> None:
     )
     with pytest.raises(ValueError, match="must have a type annotation"):
         torch.library.custom_op("a::b", mutates_args=())(lambda x: x)
+
+
+def test_rules_for_modes_and_classes(torch):
+    from importlib import import_module
+
+    mode_class = import_module(f"{torch.__name__}.utils._python_dispatch").TorchDispatchMode
+    name = f"suitetests_{torch.__name__}::shifted"
+
+    shifted = torch.library.custom_op(
+        name, lambda x: x + 1, mutates_args=(), schema="(Tensor x) -> Tensor")
+
+    class Mode(mode_class):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    class Wrapper(torch.Tensor):
+        @staticmethod
+        def __new__(cls, elem):
+            self = torch.Tensor._make_wrapper_subclass(cls, elem.size(), dtype=elem.dtype)
+            self.elem = elem
+            return self
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError("the rule stands in for this")
+
+    @torch.library.register_torch_dispatch(name, Mode)
+    def _(mode, func, types, args, kwargs):
+        assert isinstance(mode, Mode)
+        return func(*args) * 10
+
+    shifted.register_torch_dispatch(Wrapper, lambda cls, func, types, args, kwargs:
+                                    cls(func(args[0].elem)))
+    x = torch.ones(2)
+    with Mode():
+        assert shifted(x).tolist() == [20, 20]
+    assert shifted(x).tolist() == [2, 2]
+    assert shifted(Wrapper(x)).elem.tolist() == [2, 2]

@@ -163,6 +163,12 @@ def _ask(values: Sequence[Any]) -> list[Any]:
     return chosen
 
 
+def _rule_of(func: Any, kind: type) -> Callable | None:
+    """Return the rule registered for a custom operator and a class in place of the class's own."""
+    rules: dict[type, Callable] = getattr(func, "dispatch_rules", {})
+    return rules.get(kind)
+
+
 def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
     """Call the innermost mode, then each class, until one does not return NotImplemented.
 
@@ -174,13 +180,17 @@ def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any])
         if STATE.modes:
             mode = STATE.modes.pop()
             try:
-                result = mode.__torch_dispatch__(func, kinds, args, kwargs)
+                rule = _rule_of(func, type(mode))
+                result = mode.__torch_dispatch__(func, kinds, args, kwargs) if rule is None \
+                    else rule(mode, func, kinds, args, kwargs)
             finally:
                 STATE.modes.append(mode)
             if result is not NotImplemented:
                 return result
         for value in match:
-            result = type(value).__torch_dispatch__(func, kinds, args, kwargs)
+            rule = _rule_of(func, type(value))
+            result = type(value).__torch_dispatch__(func, kinds, args, kwargs) if rule is None \
+                else rule(type(value), func, kinds, args, kwargs)
             if result is not NotImplemented:
                 return result
     finally:
@@ -344,7 +354,7 @@ def _factory_like(name: str, original: Callable, args: tuple, kwargs: dict[str, 
 _WITH_TENSOR = frozenset("add sub mul div".split())
 _EITHER = frozenset("eq ne lt le gt ge remainder bitwise_and bitwise_or bitwise_xor fmod".split())
 _SUFFIXES = {"transpose": "int", "select": "int", "slice": "Tensor", "where": "self",
-             "index": "Tensor", "unbind": "int"}
+             "index": "Tensor", "unbind": "int", "max_dim": "dim", "min_dim": "dim"}
 
 
 def _aten_name(operator: Operator) -> str:
@@ -352,6 +362,7 @@ def _aten_name(operator: Operator) -> str:
              "softmax": "_softmax",
              "log_softmax": "_log_softmax", "relu_only": "relu", "pow_number": "pow",
              "max_all": "max", "min_all": "min",
+             "max_dim": "max", "min_dim": "min",
              "softmax_backward_data": "_softmax_backward_data",
              "log_softmax_backward_data": "_log_softmax_backward_data"}
     name = operator.name.strip("_")

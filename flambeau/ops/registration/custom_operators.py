@@ -39,6 +39,7 @@ class CustomOperator:
         self.setup_context: Callable | None = None
         self.opaque = False  # made by custom_op: autograd does not look inside the kernel
         self.vmap: Callable | None = None
+        self.dispatch_rules: dict[type, Callable] = {}  # by the class they stand in for
         self._node: Any = None
 
     def name(self) -> str:

@@ -190,3 +190,10 @@ def test_wrappers_have_the_strides_they_were_built_with():
     assert x.detach().stride() == (3, 6, 1)
     image = Strided(torch.zeros(1, 3, 4, 4).to(memory_format=torch.channels_last))
     assert image.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_extremes_along_axes_have_their_names():
+    SEEN.clear()
+    x = Wrapper(torch.zeros(2, 2))
+    x.max(0), x.min(1)
+    assert [name for name, _ in SEEN] == ["aten.max.dim", "aten.min.dim"]
