@@ -18,6 +18,7 @@ import numpy as np
 from ..native.foundation.reference_counts import ARGUMENT_REFERENCES, PARAMETER_REFERENCES
 from ..native.foundation.user_frames import warn
 from ..tensor.layout import dense_order, empty_strided_array
+from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, wrap
 from ..tensor.windows.batched_window import is_example
 from .hooks import run_leaf_hooks, run_node_hooks
@@ -427,9 +428,10 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
         stored = leaf._grad
         if stored is None:
             leaf._grad = _recorded_copy(leaf, g) if differentiable else _owned(leaf, g)
-        elif differentiable or stored._requires_grad or (
-            stored.__class__ is not Tensor and stored.is_sparse and not g.is_sparse
-        ):
+        elif differentiable or stored._requires_grad or (stored.__class__ is not Tensor and (
+            stored._array.__class__ is MetaArray  # a wrapper, perhaps of an expanded tensor
+            or stored.is_sparse and not g.is_sparse
+        )):
             leaf._grad = total(stored, g)
         else:
             stored.add_(g)

@@ -90,3 +90,14 @@ def _copied_storage(self: UntypedStorage, memo: dict[int, Any]) -> UntypedStorag
 
 attach(__deepcopy__=deepcopy)
 setattr(UntypedStorage, "__deepcopy__", _copied_storage)  # noqa: B010  # declared without it
+
+
+def alias_with_attributes(tensor: Tensor) -> Tensor:
+    """Return a detached object of the tensor's class with its memory and its attributes."""
+    cls = type(tensor)
+    result = tensor._alias(cls)
+    result.__dict__.update(tensor.__dict__)
+    for name in _slots_of(cls):
+        if hasattr(tensor, name):
+            setattr(result, name, getattr(tensor, name))
+    return result

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...tensor.storage import version_of
-from ...tensor.storage import VersionCounter
+from ...tensor.deepcopy import alias_with_attributes
+from ...tensor.meta import MetaArray
+from ...tensor.storage import VersionCounter, version_of
 from ...tensor.tensor import Tensor, wrap
 from ..errors.graph_errors import raise_freed, raise_stale
 from ..mode import MODE
@@ -71,9 +72,12 @@ def read_saved_value(node: Node, value: Any, version: Any) -> Any:
 
 
 class SavedOutput:
-    """A node's own output, saved as array and version to avoid a reference cycle."""
+    """A node's own output, saved as array and version to avoid a reference cycle.
 
-    __slots__ = ("array", "counter", "index", "version")
+    `twin`: for a wrapper, whose array holds no numbers, an object like it without history.
+    """
+
+    __slots__ = ("array", "counter", "index", "twin", "version")
 
     def __init__(self, tensor: Tensor, index: int | None = None) -> None:
         counter = tensor._counter
@@ -81,6 +85,8 @@ class SavedOutput:
             tensor._counter = counter = VersionCounter()
         self.array, self.counter, self.index = tensor._array, counter, index
         self.version = counter.value
+        is_wrapper = tensor.__class__ is not Tensor and tensor._array.__class__ is MetaArray
+        self.twin = alias_with_attributes(tensor) if is_wrapper else None
 
     def tensor(self, node: Node) -> Tensor:
         """Return the output as a tensor, with history if backward itself is recorded."""
@@ -89,7 +95,7 @@ class SavedOutput:
             if recomputed is not None:
                 return recomputed
             raise_stale(node.name(), self.array, self.counter, self.version)
-        result = wrap(self.array)
+        result = wrap(self.array) if self.twin is None else alias_with_attributes(self.twin)
         result._counter = self.counter
         return with_history(result, node, self.index)
 

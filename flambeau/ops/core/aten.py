@@ -81,7 +81,8 @@ class Packet:
         kind = _recording_class(args)
         if kind is not None:
             return kind.__torch_function__(self, (kind,), args, kwargs)
-        function = _lookup(self.__name__) or self.__dict__.get("fallback")
+        function = self.__dict__.get("own") or _lookup(self.__name__) \
+            or self.__dict__.get("fallback")
         if function is None:
             raise NotImplementedError(
                 f"torch.ops.aten.{self.__name__} is not implemented in flambeau"
@@ -157,10 +158,6 @@ def _batch_norm(
     return y, input.new_empty(0), input.new_empty(0)
 
 
-def _to_copy(self: Tensor, **options: Any) -> Any:
-    return self.to(**{k: v for k, v in options.items() if v is not None}, copy=True)
-
-
 def _assert_scalar(self: Any, assert_msg: str) -> None:
     if not self:
         raise RuntimeError(assert_msg)
@@ -169,7 +166,7 @@ def _assert_scalar(self: Any, assert_msg: str) -> None:
 PUBLIC.setdefault("aten", {}).update(
     _assert_scalar=_assert_scalar, lift_fresh_copy=lambda self: self.clone(),
     sym_size=_sym_size, index=_index, _local_scalar_dense=Tensor.item,
-    _softmax=_normalize("softmax"), _log_softmax=_normalize("log_softmax"), _to_copy=_to_copy,
+    _softmax=_normalize("softmax"), _log_softmax=_normalize("log_softmax"),
     _native_batch_norm_legit_no_training=_batch_norm,
     _adaptive_avg_pool2d=lambda self, output_size: PUBLIC["nn.functional"]["adaptive_avg_pool2d"](
         self, output_size),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -73,8 +74,19 @@ def _drop_without_drawing(input: Tensor, p: float, train: bool, inplace: bool) -
 def _drop(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
     if (certain := _drop_without_drawing(input, p, train, inplace)) is not None:
         return certain
-    noise = draw_noise(input, channels, lambda result: fill_dropout(result, p))
+    if input._array.__class__ is MetaArray and not input.is_meta:
+        noise = _noise_of_class(input, channels, p)
+    else:
+        noise = draw_noise(input, channels, lambda result: fill_dropout(result, p))
     return input.mul_(noise) if inplace else input * noise
+
+
+def _noise_of_class(input: Tensor, channels: bool, p: float) -> Tensor:
+    """Return the factors for a wrapper, drawn by its class."""
+    shape = (*input.shape[:2], *(1,) * (input.dim() - 2)) if channels else input.shape
+    noise: Any = input.detach().new_empty(shape)
+    factors: Tensor = noise.bernoulli_(1 - p).div_(1 - p)
+    return factors
 
 
 def _alpha_dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from ...autograd.inplace import before_write, bump, check_writable, rebase
 from ...autograd.mode import MODE
 from ...autograd.tape import record, requires
+from ...tensor.deepcopy import alias_with_attributes
 from ...tensor.tensor import Tensor
 from ..core.aten import aten
 from ..core.inplace import reads_self
@@ -69,8 +70,7 @@ def _stand_in(call: Call, self: Tensor, keep_value: bool) -> Tensor:
         finally:
             MODE.grad = with_grad
     else:
-        old = self._alias(type(self))
-        old.__dict__.update(self.__dict__)
+        old = alias_with_attributes(self)
     old._requires_grad, old._node, old._tracked = self._requires_grad, self._node, self._tracked
     return old
 

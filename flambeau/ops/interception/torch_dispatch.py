@@ -25,9 +25,8 @@ from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
 from . import forward_mode
-from .dispatched_index import (
-    SPLIT, is_whole, positions_of, split_index, write_index,
-)
+from .aten_forms import FORMS, by_schema, own_packet, sealed
+from .dispatched_index import is_whole, positions_of, split_index, write_index
 from .dispatched_writes import convert, overwrite, spread, write_in_place
 from .stub_set import StubSet
 from .torch_function import INSTANTIATED, _disabled_torch_function_impl
@@ -137,11 +136,12 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
     result |= {draw: (_overwrite, draw.__name__) for draw in IN_PLACE_DRAWS}
     for name in ("index_put", "index_put_"):
         result[PUBLIC["torch"][name]] = (_put_at_indices, name)
-    for function, name in ((Tensor.detach, "detach"), (Tensor.item, "_local_scalar_dense"),
-                           (PUBLIC["torch"]["equal"], "equal"),
-                           (PUBLIC["torch"]["nonzero"], "nonzero"),
-                           (PUBLIC["torch"]["masked_select"], "masked_select")):
-        result[function] = (_by_name, name)
+    result[Tensor.detach] = (_by_name, aten.detach.default)
+    result[Tensor.item] = (_by_name, aten._local_scalar_dense.default)
+    for name in ("equal", "nonzero", "masked_select", "histc", "multinomial", "bernoulli"):
+        result[PUBLIC["torch"][name]] = (_by_name, getattr(aten, name).default)
+    for name in ("bucketize", "searchsorted"):
+        result[PUBLIC["torch"][name]] = (_by_name, getattr(aten, name).Tensor)
     for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):
         result[PUBLIC["torch"][name]] = (_factory, name)
     for space, name in _LIKE:
@@ -210,17 +210,19 @@ def _call(
     if reflected:
         args = args[::-1]
     args = forward_mode.gather_arguments(operator, args, kwargs)
-    if (split := SPLIT.get(operator.name)) is not None:
-        result = split(_hand_over_again, *args)
-    elif operator.name == "_to_copy":
+    if "out" in kwargs and kwargs["out"] is None:
+        del kwargs["out"]
+    result = NotImplemented
+    if operator.name == "_to_copy":
         result = convert(_hand_over_again, *args)
     elif operator.name in ("_var", "_std"):
         result = spread(_hand_over_again, operator.name.strip("_"), *args)
-    else:
-        func = overload(operator, args, kwargs)
-        if "out" in kwargs and kwargs["out"] is None:
-            del kwargs["out"]
-        result = _hand_over(func, match, _without_defaults(operator, args), kwargs)
+    elif operator.name in FORMS and "out" not in kwargs:
+        result = FORMS[operator.name](
+            _hand_over_again, *forward_mode.bound(operator, args, kwargs, False))
+    if result is NotImplemented:
+        func, values, options = _aten_call(operator, _without_defaults(operator, args), kwargs)
+        result = _hand_over(func, match, values, options)
     if MODE.grad and operator.differentiable and not (
         isinstance(result, Tensor) and result._requires_grad
     ):
@@ -315,12 +317,12 @@ def _put_at_indices(name: str, original: Callable, args: tuple, kwargs: dict[str
     return args[0] if name == "index_put_" else result
 
 
-def _by_name(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _by_name(func: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Dispatch a function that is not an operator, if an argument's class dispatches."""
     result = _ask(args)
     if not result:
         return original(*args, **kwargs)
-    return _hand_over(getattr(aten, name).default, result, args, kwargs)
+    return _hand_over(func, result, args, kwargs)
 
 
 def _factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -389,16 +391,23 @@ def _suffix(operator: Operator, args: tuple) -> str:
 _PRODUCTS = {(1, 1): "dot", (2, 1): "mv", (2, 2): "mm", (3, 3): "bmm"}
 
 
-def overload(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Return the aten overload that handlers receive for the operator."""
-    name = _aten_name(operator)
+def _aten_call(
+    operator: Operator, args: tuple, kwargs: dict[str, Any]
+) -> tuple[Any, tuple, dict[str, Any]]:
+    """Return the overload that handlers receive for an operator's call, and its arguments."""
+    name, first = _aten_name(operator), _suffix(operator, args)
     if name == "matmul" and len(args) > 1:
         name = _PRODUCTS.get((args[0].dim(), args[1].dim()), name)
     packet = getattr(aten, name)
     packet.fallback = operator.function  # used if no public function has this name
     if kwargs.get("out") is not None:
-        return packet.out
-    return getattr(packet, _suffix(operator, args))
+        return packet.out, args, kwargs
+    if name not in _WITH_TENSOR:
+        if (fit := by_schema(name, first, args, kwargs)) is not None:
+            return getattr(packet, fit[0]), *fit[1:]
+        if operator.name.startswith("_"):  # its arguments are not those of PyTorch's operator
+            return getattr(own_packet(operator), first), tuple(map(sealed, args)), kwargs
+    return getattr(packet, first), args, kwargs
 
 
 # ----------------------------------------------------------------------------------- wrappers

@@ -58,7 +58,9 @@ def _wide(a: np.ndarray) -> np.ndarray:
 def product(a: Any, b: Any) -> Any:
     """Multiply two matrices, at least one of them sparse; the result is sparse if both are."""
     if is_sparse_array(a) and is_sparse_array(b):
-        return from_scipy(to_scipy(a) @ to_scipy(b), a, a.dtype)
+        y = from_scipy(to_scipy(a) @ to_scipy(b), a, a.dtype)
+        by_rows = isinstance(a, CooArray) or isinstance(b, CooArray) or y.blocked or y.by_row
+        return y if by_rows else formats.to_layout(y, sparse_csr, None)
     if _batch(a) or _batch(b):
         return _batches(a, b)
     if is_sparse_array(a):

@@ -327,7 +327,7 @@ def interpolate(
     _check_input(input, sizes, mode)
     kind = np.float64 if input._array.dtype == np.float64 else np.float32
     factors = factors or [None] * len(sizes)
-    if input._array.__class__ is MetaArray:
+    if input.is_meta:
         return resampled(input, tuple(_unread_taps(i + 2, n) for i, n in enumerate(sizes)))
     # From the last axis on, as the partial results stay smaller and the loops longer.
     return resampled(input, tuple(
