@@ -13,6 +13,7 @@ from ...ops.interception.code_patching import (
     Swap, clone, own_function, restore_stubs, swap_of,
 )
 from ...ops.interception.stub_set import STUB_SETS
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from .recorder import Recorder, composite_recorder
 
@@ -31,7 +32,7 @@ def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]
             twin = getattr(operator, "twin", None)
             if twin is not None:
                 result.setdefault(id(twin), (twin, _through(twin), None))
-    for function in vars(Tensor).values():
+    for function in library_attributes(Tensor).values():
         if (call := pointwise_call(function)) is not None:
             record = recorder.operator(call.operator, swapped=call.swapped)
             result.setdefault(id(function), (function, record, call.operator))
@@ -177,7 +178,7 @@ def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
     swaps: list[Swap] = []
     for operator in wanted.values():
         swaps.append(swap_of(operator.function, recorder(operator)))
-    for function in set(filter(_is_function, vars(Tensor).values())):
+    for function in set(filter(_is_function, library_attributes(Tensor).values())):
         call = pointwise_call(function)
         if call is not None and wanted.get(call.operator.name) is call.operator:
             swaps.append(Swap(function, recorder(call.operator)))

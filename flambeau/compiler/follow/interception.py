@@ -33,6 +33,7 @@ from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import expose
 from ...tensor.random import distributions, integers, rejection_sampling
 from ...tensor.random import normal as normals
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
 from ..capture import record_writes
@@ -293,7 +294,7 @@ def _special() -> Iterator[Hook]:
     yield _peek(holds)
     yield Hook(may_write_arrays, lambda original, args, kwargs: False,
                lambda session, args, kwargs: False)
-    for item in (vars(Tensor)["data"].fset,):
+    for item in (library_attributes(Tensor)["data"].fset,):
         yield _barrier(item)
 
 
@@ -448,10 +449,10 @@ def _from_numpy(original: Callable, ndarray: Any) -> Any:
 
 
 def _gradients() -> Iterator[Hook]:
-    r = record_writes
+    r, grad = record_writes, library_attributes(Tensor)["grad"]
     for function, record in (
-        (vars(Tensor)["grad"].fget, r._grad_read), (vars(Tensor)["grad"].fset, r._grad_set),
-        (vars(Tensor)["grad"].fdel, r._grad_set), (Tensor._alias, r._alias),
+        (grad.fget, r._grad_read), (grad.fset, r._grad_set), (grad.fdel, r._grad_set),
+        (Tensor._alias, r._alias),
         (Tensor.requires_grad_, r._set_flag), (engine._add, r._grad_added),
     ):
         yield _recorded_only(function, _as_recorded(record))

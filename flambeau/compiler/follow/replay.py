@@ -13,6 +13,7 @@ from ...ops.core.dispatch import pointwise_call
 from ...ops.core.autocast import STATE
 from ...ops.core.operator import Operator
 from ...tensor.layout import _as_bytes
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor, wrap
 from ..trace.bindings import window_on_bytes
 from ..trace.operands import as_arrays, unbind
@@ -126,7 +127,7 @@ def python_operators() -> Iterator[tuple[Any, Operator, bool]]:
 
     Call before stubs are installed.
     """
-    functions: Iterable[Any] = vars(Tensor).values()
+    functions: Iterable[Any] = library_attributes(Tensor).values()
     for function in functions:
         if (made_of := pointwise_call(function)) is not None:
             yield function, *made_of

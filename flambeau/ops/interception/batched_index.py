@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tensor.dtypes import bool_ as _bool, uint8 as _uint8
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves_of
 from ...tensor.windows.batch import innermost_batch
@@ -157,7 +158,8 @@ def _product(lengths: Sequence[int]) -> int:
 
 
 def _find_targets() -> dict[Any, Callable]:
-    return {vars(Tensor)["__getitem__"]: _get, vars(Tensor)["__setitem__"]: _set}
+    methods = library_attributes(Tensor)
+    return {methods["__getitem__"]: _get, methods["__setitem__"]: _set}
 
 
 OTHER_TARGETS.append(_find_targets)

@@ -23,6 +23,7 @@ from ...autograd.tape import record, requires
 from ...tensor.storage import version_of
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import check_cast
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor, view_of
 from ...tensor.tree import leaves, leaves_of, map_leaves_of
 from ...tensor.windows.batched_window import BatchedWindow, ExampleRead
@@ -405,7 +406,7 @@ def _find_targets() -> list[tuple[Any, Callable]]:
         twin = getattr(operator, "twin", None)
         if twin is not None:
             result[twin] = functools.partial(_call_in_place, operator)
-    methods = vars(Tensor)
+    methods = library_attributes(Tensor)
     for name, function in methods.items():
         if isinstance(function, FunctionType) and function not in result:
             if (pointwise := pointwise_call(function)) is not None:

@@ -21,6 +21,7 @@ from ...autograd.node import Node
 from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
 from ...tensor.dtypes import dtype
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of, map_leaves_of
 from ...tensor.windows.batch import innermost_batch
@@ -46,7 +47,7 @@ def _targets() -> list[tuple[Any, Callable]]:
         twin = getattr(operator, "twin", None)
         if twin is not None:
             result[twin] = functools.partial(push_in_place, operator)
-    for name, function in vars(Tensor).items():
+    for name, function in library_attributes(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
             if (pointwise := pointwise_call(function)) is not None:
                 result[function] = functools.partial(push, *pointwise)

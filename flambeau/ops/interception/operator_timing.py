@@ -19,6 +19,7 @@ from ...autograd.traces.chrome_trace import TraceSwitches
 from ...autograd.traces.flops import count_flops
 from ...autograd.traces.recorder import Details, Recorder, Recording, RecordScope, user_stack
 from ...tensor.layout import strides_of
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from ..core.dispatch import pointwise_call
@@ -70,7 +71,7 @@ def _operators() -> dict[Any, str]:
         twin = getattr(operator, "twin", None)
         if twin is not None:
             result.setdefault(twin, operator.name + "_")
-    for function in vars(Tensor).values():
+    for function in library_attributes(Tensor).values():
         if (pointwise := pointwise_call(function)) is not None:
             result.setdefault(function, pointwise.operator.name.strip("_"))
     for name in _FACTORIES:
@@ -79,7 +80,7 @@ def _operators() -> dict[Any, str]:
             result.setdefault(function, name)
     for name in ("__matmul__", "__getitem__", "__setitem__", "view", "item", "copy_", "fill_",
                  "zero_", "detach"):
-        function = vars(Tensor).get(name)
+        function = library_attributes(Tensor).get(name)
         if isinstance(function, FunctionType):
             result.setdefault(function, _SHORT_CUTS.get(name, name))
     return result

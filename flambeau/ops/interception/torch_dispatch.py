@@ -18,6 +18,7 @@ from ...autograd.mode import MODE
 from ...autograd.tape import record, requires
 from ...tensor.ambient import note_change
 from ...tensor.devices import device as _device
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from ..core.aten import aten
@@ -124,7 +125,7 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
         twin = getattr(operator, "twin", None)
         if twin is not None:
             result[twin] = (_call_in_place, operator)
-    for name, function in vars(Tensor).items():
+    for name, function in library_attributes(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
             if (pointwise := pointwise_call(function)) is not None:
                 result[function] = (_call, *pointwise)

@@ -23,6 +23,7 @@ from ...tensor.devices import device
 from ...tensor.dtypes import dtype
 from ...tensor.layout import layout, memory_format
 from ...tensor.size import Size
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ..core.errors import MISSING, Overriding
 from ..core.operator import PUBLIC, Operator
@@ -203,7 +204,7 @@ def _find_routes() -> dict[FunctionType, tuple[Any, ...]]:
     Comparing the namespaces' contents takes a twentieth of the time of searching for functions.
     """
     global _routes
-    spaces = (*PUBLIC.values(), vars(Tensor), *NAMESPACES)
+    spaces = (*PUBLIC.values(), library_attributes(Tensor), *NAMESPACES)
     present = list(INTERNAL)
     for names in spaces:
         present += names.values()
@@ -362,7 +363,7 @@ _PROTOCOLS = ("__getitem__", "__setitem__", "__len__", "__bool__", "__float__", 
 def public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
     """Return, per public function, its handler and the function passed to `__torch_function__`."""
     result: dict[FunctionType, tuple[Callable, Any]] = {}
-    methods = vars(Tensor)
+    methods = library_attributes(Tensor)
     for name, method in _PYTHON_OPERATORS.items():
         function = methods.get(name)
         if isinstance(function, FunctionType):
