@@ -35,6 +35,30 @@ def choose_by_caller(*args, **kwargs):
 """
 
 
+class PatchableType(type):
+    """Metaclass of Tensor and its subclasses. What is assigned to Tensor itself is looked at."""
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        stored = stored_for(cls, name, value) if cls.__base__ is object else value
+        if stored is not value:
+            _show_assigned()
+        type.__setattr__(cls, name, stored)
+
+    def __delattr__(cls, name: str) -> None:
+        if cls.__base__ is object:
+            note_deletion(cls, name)
+        type.__delattr__(cls, name)
+
+
+def _show_assigned() -> None:
+    """Have `Tensor.name` give what was assigned, from the first such assignment on."""
+    def get(cls: type, name: str) -> Any:
+        return seen_as(type.__getattribute__(cls, name))
+
+    kind: Any = PatchableType
+    kind.__getattribute__ = get
+
+
 def library_attributes(cls: type) -> Mapping[str, Any]:
     """Return Tensor's attributes as the library defines them, whatever a program assigned."""
     if not _displaced and not _added:

@@ -20,7 +20,7 @@ from .layout import (
     contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
 )
 from .meta import MetaArray, unreadable
-from .method_patches import note_deletion, seen_as, stored_for
+from .method_patches import PatchableType
 from .narrow_dtypes import COMPLEX32, NARROW, plain_number, widened
 from .printing import prints_as_tensor, tensor_str
 from .shared_memory import move_to_shared_memory, shared_memory
@@ -50,7 +50,7 @@ creation = _Creation()
 creation.stamp = None
 
 
-class _TensorType(type):
+class _TensorType(PatchableType):
     """Metaclass of Tensor and its subclasses; `construct` returns the value of `Tensor(...)`.
 
     `instantiated` is called with the class of each new object of a subclass.
@@ -58,26 +58,6 @@ class _TensorType(type):
 
     construct: Callable[..., Tensor]
     instantiated: Callable[[type], object]
-
-    def __setattr__(cls, name: str, value: Any) -> None:
-        stored = stored_for(cls, name, value) if cls is Tensor else value
-        if stored is not value:
-            _show_assigned()
-        type.__setattr__(cls, name, stored)
-
-    def __delattr__(cls, name: str) -> None:
-        if cls is Tensor:
-            note_deletion(cls, name)
-        type.__delattr__(cls, name)
-
-
-def _show_assigned() -> None:
-    """Have `Tensor.name` give what was assigned, from the first such assignment on."""
-    def get(cls: type, name: str) -> Any:
-        return seen_as(type.__getattribute__(cls, name))
-
-    kind: Any = _TensorType
-    kind.__getattribute__ = get
 
 
 _INTERNAL = frozenset(
