@@ -20,7 +20,7 @@ from ...tensor.layout import _as_bytes, owner_of
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of
 from ..trace.bindings import window_on_bytes
-from ..trace.plain_values import PLAIN, same_plain
+from ..trace.plain_values import PLAIN, same_plain, same_setting
 from ..trace.trace import Value, same_bits
 from ..capture.listed_history import attach
 from .segment import END, INTERNAL, Entry, Segment
@@ -197,10 +197,7 @@ class Following:
             return same_bits(a, b)
         if kind is slice:
             return self.all_same((a.start, a.stop, a.step), (b.start, b.stop, b.step))
-        try:
-            return bool(a == b)
-        except Exception:
-            return False
+        return same_setting(a, b)
 
     def same_window(self, value: Value, array: np.ndarray) -> bool:
         """Whether an array is the expected window. Binds outside memory on its first use."""

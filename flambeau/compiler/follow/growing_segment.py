@@ -21,7 +21,7 @@ from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..schedule.polynomials import NoCommonForm, Polynomial, fit
 from ..trace.operands import tensors_in
-from ..trace.plain_values import same_plain
+from ..trace.plain_values import same_plain, same_setting
 from ..trace.trace import CONSTANT, EMPTY, OPERATOR, WRITE, Event, Value, same_bits
 from .memory_layout import allocate
 from .segment import INPUT, INTERNAL, Memory, Segment
@@ -342,10 +342,7 @@ def _same_array(a: np.ndarray | None, b: np.ndarray | None) -> bool:
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return same_bits(a, b)
-    try:
-        return same_plain(a, b) or bool(a == b)
-    except Exception:
-        return False
+    return same_plain(a, b) or same_setting(a, b)
 
 
 def _like(memory: Memory) -> np.ndarray:

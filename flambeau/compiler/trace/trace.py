@@ -23,7 +23,7 @@ from ...tensor.windows.opaque_window import OpaqueWindow
 from ..ir.errors import describe_failure
 from ..ir.reasons import Advice, Reason
 from .host_numbers import Place
-from .plain_values import same_plain
+from .plain_values import same_plain, same_setting
 
 # Kinds of events:
 OPERATOR = "operator"  # an operator of the registry returned `results`
@@ -479,10 +479,7 @@ def _is_equal(a: Any, b: Any, offset_shifts: dict[int, int]) -> bool:
         return same_bits(a, b)
     if isinstance(a, float):
         return a == b or (a != a and b != b)
-    try:
-        return bool(a == b)
-    except Exception:
-        return False
+    return same_setting(a, b)
 
 
 def values_in(x: Any) -> list[Value]:
