@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ...tensor.dtypes import dtype
 from ...tensor.size import Size
+from ...tensor.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ..core.operator import PUBLIC
 from .stub_set import StubSet
@@ -45,7 +46,7 @@ def install(
     _kinds.append(kind)
     functions: set[FunctionType] = set()
     for name, handler in handlers.items():
-        for space in (PUBLIC["torch"], PUBLIC["nn.functional"], vars(Tensor)):
+        for space in (PUBLIC["torch"], PUBLIC["nn.functional"], library_attributes(Tensor)):
             function = space.get(name)
             if not isinstance(function, FunctionType) or function in functions:
                 continue
