@@ -24,7 +24,7 @@ def plain_key(x: Any) -> tuple[type, Any]:
     the program's own it calls no method."""
     kind = x.__class__
     if kind not in PLAIN and not isinstance(x, np.generic):
-        base = next(base for base in PLAIN if isinstance(x, base))
+        base: Any = next(base for base in PLAIN if isinstance(x, base))
         return kind, int.__int__(x) if base is int else base.__repr__(x)
     return kind, repr(x) if isinstance(x, _COMPARED_BY_REPR) else x
 
