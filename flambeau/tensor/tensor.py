@@ -20,7 +20,7 @@ from .layout import (
     contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
 )
 from .meta import MetaArray, unreadable
-from .method_patches import PatchableType
+from ..native.foundation.method_patches import PatchableType
 from .narrow_dtypes import COMPLEX32, NARROW, plain_number, widened
 from .printing import prints_as_tensor, tensor_str
 from .shared_memory import move_to_shared_memory, shared_memory

@@ -13,7 +13,7 @@ from ...ops.interception.code_patching import (
     Swap, clone, own_function, restore_stubs, swap_of,
 )
 from ...ops.interception.stub_set import STUB_SETS
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from .recorder import Recorder, composite_recorder
 

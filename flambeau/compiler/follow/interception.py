@@ -33,7 +33,7 @@ from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import expose
 from ...tensor.random import distributions, integers, rejection_sampling
 from ...tensor.random import normal as normals
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
 from ..capture import record_writes

@@ -13,7 +13,7 @@ from ...ops.core.dispatch import pointwise_call
 from ...ops.core.autocast import STATE
 from ...ops.core.operator import Operator
 from ...tensor.layout import _as_bytes
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor, wrap
 from ..trace.bindings import window_on_bytes
 from ..trace.operands import as_arrays, unbind

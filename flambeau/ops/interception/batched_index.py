@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tensor.dtypes import bool_ as _bool, uint8 as _uint8
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves_of
 from ...tensor.windows.batch import innermost_batch

@@ -23,7 +23,7 @@ from ...autograd.tape import record, requires
 from ...tensor.storage import version_of
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import check_cast
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor, view_of
 from ...tensor.tree import leaves, leaves_of, map_leaves_of
 from ...tensor.windows.batched_window import BatchedWindow, ExampleRead

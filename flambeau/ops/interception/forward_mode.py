@@ -21,7 +21,7 @@ from ...autograd.node import Node
 from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
 from ...tensor.dtypes import dtype
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of, map_leaves_of
 from ...tensor.windows.batch import innermost_batch

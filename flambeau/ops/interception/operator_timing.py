@@ -19,7 +19,7 @@ from ...autograd.traces.chrome_trace import TraceSwitches
 from ...autograd.traces.flops import count_flops
 from ...autograd.traces.recorder import Details, Recorder, Recording, RecordScope, user_stack
 from ...tensor.layout import strides_of
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from ..core.dispatch import pointwise_call

@@ -18,7 +18,7 @@ from ...autograd.mode import MODE
 from ...autograd.tape import record, requires
 from ...tensor.ambient import note_change
 from ...tensor.devices import device as _device
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from ..core.aten import aten

@@ -23,7 +23,7 @@ from ...tensor.devices import device
 from ...tensor.dtypes import dtype
 from ...tensor.layout import layout, memory_format
 from ...tensor.size import Size
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ..core.errors import MISSING, Overriding
 from ..core.operator import PUBLIC, Operator

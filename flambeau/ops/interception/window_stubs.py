@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...tensor.dtypes import dtype
 from ...tensor.size import Size
-from ...tensor.method_patches import library_attributes
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ..core.operator import PUBLIC
 from .stub_set import StubSet

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from ..native.foundation.generated_code import define
+from .generated_code import define
 
 _PACKAGE = __name__.partition(".")[0]
 # Packages that stand for PyTorch's C++, and that intercept its functions.
