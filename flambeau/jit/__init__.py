@@ -133,6 +133,10 @@ def wait(future: Any) -> Any:
 
 def interface(obj: Any) -> Any:
     """Mark a class as an interface: an annotation for modules or objects with its methods."""
+    rest = [kind for kind in obj.__mro__[1:] if kind.__module__.partition(".")[0] != "flambeau"]
+    if rest != [object] or obj.__mro__[1].__name__ not in ("object", "Module"):
+        raise RuntimeError("TorchScript interface does not support inheritance yet. Please "
+                           "directly inherit from 'object' or 'nn.Module'.")
     obj._torchscript_interface = obj
     return obj
 
@@ -169,11 +173,14 @@ class strict_fusion(nullcontext[None]):
 
 
 def _overload(func: Any) -> Any:
+    """Note that a function of this name accepts several signatures; return it unchanged."""
+    from .checking.program import OVERLOADED
+
+    OVERLOADED.add((func.__module__, func.__qualname__))
     return func
 
 
-def _overload_method(func: Any) -> Any:
-    return func
+_overload_method = _overload
 
 
 def is_scripting() -> bool:
@@ -244,6 +251,8 @@ def __getattr__(name: str) -> Any:
         return _traced().TracedModule
     if name in ("ScriptModule", "RecursiveScriptModule"):
         return getattr(import_module(f"{__name__}.torchscript.script_module"), name)
+    if name == "Future":
+        return import_module("flambeau.futures").Future
     if name == "CompilationUnit":
         return import_module(f"{__name__}.compilation_unit").CompilationUnit
     if name == "ScriptFunction":
@@ -255,6 +264,5 @@ def __getattr__(name: str) -> Any:
 
 globals()["annotations"] = import_module(f"{__name__}.annotations")  # not the __future__ feature
 _lacking = lacking(__name__, (
-    "Future",
     "fork", "wait",
 ))

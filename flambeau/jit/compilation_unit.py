@@ -10,6 +10,7 @@ import textwrap
 import typing
 from typing import Any
 
+from .checking.program import Program
 from .scripted import ScriptFunction
 
 __all__ = ["CompilationUnit"]
@@ -53,6 +54,7 @@ class CompilationUnit:
         exec(compile(tree, file, "exec"), space)
         for statement in tree.body:
             if isinstance(statement, ast.FunctionDef):
+                Program().check(space[statement.name])
                 self._functions[statement.name] = ScriptFunction(space[statement.name])
 
     def find_function(self, name: str) -> ScriptFunction | None:

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from ..native.foundation.public_names import class_name
 from ..nn.module import Module
 from ..nn.parameter import is_lazy
+from .checking.program import Program
 from .script_errors import convert_error
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 from .torchscript.writing.annotations import SCRIPTED_CLASSES, is_written_class
@@ -146,14 +147,23 @@ def _scripted_class(kind: type[Module]) -> type[ScriptedModule]:
 
 
 def script(obj: Any) -> Any:
-    """Convert a module to a RecursiveScriptModule, a function to a ScriptFunction."""
+    """Convert a module to a RecursiveScriptModule, a function to a ScriptFunction.
+
+    Raises the errors of PyTorch's compiler (checking/).
+    """
     if isinstance(obj, (ScriptModule, ScriptFunction)):
         return obj
     if isinstance(obj, Module):
-        return _script_module(obj, {})
+        result = _script_module(obj, {})
+        Program().check_module(result)
+        return result
     if is_written_class(obj):
         SCRIPTED_CLASSES.add(obj)
-    return ScriptFunction(obj) if isinstance(obj, FunctionType) else obj
+        Program().check_class(obj)
+    if not isinstance(obj, FunctionType):
+        return obj
+    Program().check(obj)
+    return ScriptFunction(obj)
 
 
 def _script_module(module: Module, seen: dict[int, Module]) -> Module:

@@ -97,10 +97,6 @@ def test_what_is_no_torchscript_names_the_line(reason):
     assert "torch.jit.trace" in note
 
 
-def test_a_refused_module_still_runs():
-    assert torch.equal(torch.jit.script(programs.Caught())(torch.ones(2)), torch.full((2,), 2.0))
-
-
 def test_frozen_modules():
     module = programs.Convolutional()
     with pytest.raises(RuntimeError, match="expects a ScriptModule"):

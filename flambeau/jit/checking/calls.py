@@ -1,0 +1,244 @@
+"""Types of names, attributes and calls."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from ...nn.module import Module
+from ...tensor.tensor import Tensor
+from ..torchscript.script_module import ScriptModule
+from .annotations import class_kind
+from .conditions import Conditions
+from .types import (
+    BOOL, DEVICE, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, dictionary, fits,
+    is_known, list_of, optional,
+)
+from .values import NO_VALUE, Value
+
+__all__ = ["Calls"]
+
+_TENSOR_ATTRIBUTES = {
+    "shape": list_of(INT), "dtype": INT, "device": DEVICE, "ndim": INT, "requires_grad": BOOL,
+    "is_cuda": BOOL, "is_sparse": BOOL, "T": TENSOR, "data": TENSOR, "grad": optional(TENSOR),
+}
+_TENSOR_METHODS = {
+    "dim": INT, "numel": INT, "nelement": INT, "ndimension": INT, "is_floating_point": BOOL,
+    **dict.fromkeys(("add", "sub", "mul", "div", "relu", "sigmoid", "tanh", "exp", "sin", "cos",
+                     "view", "reshape", "permute", "transpose", "t", "contiguous", "clone",
+                     "detach", "unsqueeze", "squeeze", "flatten", "neg", "abs", "sqrt", "mean"),
+                    TENSOR),
+}
+_BUILTINS = {len: INT, int: INT, float: FLOAT, bool: BOOL, str: STR, isinstance: BOOL,
+             hasattr: BOOL, ord: INT, chr: STR, print: NONE, range: Kind("range")}
+_OF_TENSORS = ("ones", "zeros", "rand", "randn", "tensor", "full", "cat", "stack", "relu", "mm",
+               "matmul", "zeros_like", "ones_like", "rand_like", "neg", "sigmoid", "tanh")
+_PYTHON = {"int": int, "float": float, "bool": bool, "str": str, "List": list, "Dict": dict}
+
+
+class Calls(Conditions):
+    """Finds the types of names, attributes and calls."""
+
+    outer: dict[str, Any]
+    assigned: set[str]
+
+    def _name(self, node: ast.Name) -> Value:
+        variable = self.frame.find(node.id)
+        if variable is not None:
+            if variable.error is not None:
+                code, values = variable.error
+                self.errors.report(code, node, **values)
+            return Value(variable.kind, variable.static)
+        if node.id in self.assigned:
+            return Value()  # it was set in a block that may have run
+        if node.id not in self.outer:
+            self.errors.report("undefined", node, name=node.id)
+            return Value()
+        return Value(UNKNOWN, self.outer[node.id])
+
+    # ---------------------------------------------------------------------------- attributes
+
+    def _attribute(self, node: ast.Attribute) -> Value:
+        owner = self.value(node.value)
+        if isinstance(owner.static, Module) and owner.kind == UNKNOWN:
+            return self._of_module(owner.static, node)
+        if isinstance(owner.static, type) and issubclass(owner.static, enum.Enum):
+            return self._of_enum(owner.static, node)
+        if isinstance(owner.static, ModuleType):
+            static = inspect.getattr_static(owner.static, node.attr, NO_VALUE)
+            if static is NO_VALUE and hasattr(owner.static, node.attr):
+                static = getattr(owner.static, node.attr)
+            return Value(UNKNOWN, static)
+        if isinstance(owner.static, type):
+            static = inspect.getattr_static(owner.static, node.attr, NO_VALUE)
+            return Value(UNKNOWN, static.__func__ if isinstance(static, staticmethod) else NO_VALUE)
+        return Value(self._of_kind(owner.kind, node))
+
+    def _of_module(self, module: Module, node: ast.Attribute) -> Value:
+        if node.attr in getattr(module, "__jit_ignored_attributes__", ()):
+            self.errors.report("module-attribute", node, kind=type(module).__name__,
+                               name=node.attr, hint="(This attribute was ignored during "
+                               "compilation)")
+            return Value()
+        kind, static = self.program.attribute(module, node.attr, self.errors, node)
+        return Value(kind, static)
+
+    def _of_enum(self, kind: type[enum.Enum], node: ast.Attribute) -> Value:
+        if not hasattr(kind, node.attr):
+            self.errors.report("enum-member", node, kind=kind.__name__, name=node.attr)
+        return Value(class_kind(kind) if node.attr in kind.__members__ else UNKNOWN)
+
+    def _of_kind(self, kind: Kind, node: ast.Attribute) -> Kind:
+        """Return the type of an object's attribute, and refuse attributes that it lacks."""
+        if kind == TENSOR:
+            has, result = hasattr(Tensor, node.attr), _TENSOR_ATTRIBUTES.get(node.attr, UNKNOWN)
+        elif kind.name in _PYTHON and is_known(kind):
+            has, result = hasattr(_PYTHON[kind.name], node.attr), UNKNOWN
+        elif kind.name == "Union" and NONE in kind.inner and is_known(kind):
+            has, result = False, UNKNOWN
+        elif isinstance(kind.python, type):
+            has, result = self.program.class_attribute(kind.python, node.attr)
+        else:
+            return UNKNOWN
+        if not has:
+            hint = self.program.class_hint(kind.python, node.attr)
+            self.errors.report("attribute", node, kind=kind, name=node.attr, hint=hint)
+        return result
+
+    # ---------------------------------------------------------------------------- calls
+
+    def _call(self, node: ast.Call) -> Value:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        function = self.value(node.func)
+        special = self._special(node, function.static)
+        if special is not None:
+            return Value(special)
+        args = [self.value(arg).kind for arg in node.args]
+        keywords = {k.arg: self.value(k.value).kind for k in node.keywords if k.arg is not None}
+        if any(isinstance(arg, ast.Starred) for arg in node.args):
+            return Value()
+        if function.static is NO_VALUE:
+            return Value(self._call_kind(node, function.kind, args))
+        if name and isinstance(function.static, ScriptModule) and function.kind == UNKNOWN \
+                and self.frame.find(name) is None:
+            self.errors.report("script-module", node)
+        return Value(self._call_static(node, function.static, args, keywords))
+
+    def _call_static(self, node: ast.Call, function: Any, args: list[Kind],
+                     keywords: dict[str, Kind]) -> Kind:
+        """Return the type of a call of a known function, class or module."""
+        if isinstance(function, MethodType) and isinstance(function.__self__, Module):
+            if (function.__func__.__module__ or "").startswith("flambeau."):
+                return UNKNOWN
+            return self._checked(node, function, args, keywords)
+        if isinstance(function, Module):
+            return self._call_static(node, MethodType(type(function).forward, function), args,
+                                     keywords)
+        if hasattr(function, "_flambeau_function"):
+            function = function._flambeau_function
+        if isinstance(function, FunctionType):
+            module = function.__module__ or ""
+            if not module.startswith("flambeau"):
+                return self._checked(node, function, args, keywords)
+            return TENSOR if function.__name__ in _OF_TENSORS else UNKNOWN
+        if isinstance(function, type):
+            return self._constructed(node, function, args, keywords)
+        is_torch = isinstance(function, BuiltinFunctionType) or hasattr(function, "operator")
+        return TENSOR if is_torch and getattr(function, "__name__", "") in _OF_TENSORS else UNKNOWN
+
+    def _checked(self, node: ast.Call, function: Any, args: list[Kind],
+                 keywords: dict[str, Kind]) -> Kind:
+        result: Kind = self.program.call(function, args, keywords, self.errors, node)
+        return result
+
+    def _constructed(self, node: ast.Call, kind: type, args: list[Kind],
+                     keywords: dict[str, Kind]) -> Kind:
+        result = class_kind(kind)
+        if result.python is None or issubclass(kind, enum.Enum):
+            return UNKNOWN
+        self.program.construct(kind, args, keywords, self.errors, node)
+        return result
+
+    def _call_kind(self, node: ast.Call, kind: Kind, args: list[Kind]) -> Kind:
+        """Return the type of a call of a method, or refuse to call a value."""
+        if kind in (*NUMBERS, STR, TENSOR) or kind.name in ("List", "Dict") and is_known(kind):
+            self.errors.report("call", node.func, kind=kind)
+        if not isinstance(node.func, ast.Attribute):
+            return UNKNOWN
+        owner, method = self.quiet(node.func.value).kind, node.func.attr
+        if owner.name == "List" and method == "append" and len(args) == 1:
+            self._check_element(node, owner.inner[0], args[0])
+            return NONE
+        if owner == TENSOR:
+            if method == "__getitem__" and len(args) != 1:
+                self.errors.report("special-arguments", node.func, actual=len(args))
+            if method == "size":
+                return INT if args else list_of(INT)
+            return _TENSOR_METHODS.get(method, UNKNOWN)
+        if owner.name == "Dict" and is_known(owner) and method in ("keys", "values"):
+            return list_of(owner.inner[method == "values"])
+        return self.program.method_result(owner.python, method) if owner.python else UNKNOWN
+
+    def _check_element(self, node: ast.Call, element: Kind, actual: Kind) -> None:
+        if is_known(element) and is_known(actual) and not fits(actual, element):
+            self.errors.report(
+                "element", node.func, method="append", expected=element, actual=actual)
+
+    def _special(self, node: ast.Call, function: Any) -> Kind | None:
+        """Return the type of a call with rules of its own, or None."""
+        name = getattr(function, "__name__", "")
+        module = getattr(function, "__module__", "") or ""
+        if function is slice and node.keywords:
+            self.errors.report("slice-keyword", node)
+        if function in (hasattr, getattr) and len(node.args) > 1:
+            return self._look(node, function)
+        if name == "annotate" and module == "flambeau.jit" and len(node.args) == 2:
+            kind = self.evaluated(node.args[0])
+            self.value(node.args[1], kind)
+            return kind
+        if name == "fork" and module == "flambeau.jit" and node.args:
+            return self._forked(node)
+        if name == "isinstance":
+            self.value(node.args[0])
+            self.evaluated(node.args[1])
+            return BOOL
+        if function is super:
+            return UNKNOWN
+        if isinstance(function, (type, BuiltinFunctionType)) and function in _BUILTINS:
+            for arg in (*node.args, *(k.value for k in node.keywords)):
+                self.value(arg)
+            return _BUILTINS[function]
+        if function is dict:
+            for arg in (*node.args, *(k.value for k in node.keywords)):
+                self.value(arg)
+            return dictionary(UNKNOWN, UNKNOWN)
+        return None
+
+    def _look(self, node: ast.Call, function: Any) -> Kind:
+        owner, name = self.value(node.args[0]), node.args[1]
+        if function is hasattr:
+            if not isinstance(name, ast.Constant):
+                self.errors.report("hasattr", name)
+            return BOOL
+        if owner.kind.name == "Tuple" and owner.kind.python is None:
+            self.errors.report("getattr-tuple", node)
+        return UNKNOWN
+
+    def _forked(self, node: ast.Call) -> Kind:
+        """Return the future of a forked call."""
+        function = self.value(node.args[0])
+        if function.kind in (*NUMBERS, STR, TENSOR):
+            self.errors.report("call", node, kind=function.kind)
+        args = [self.value(arg).kind for arg in node.args[1:]]
+        keywords = {k.arg: self.value(k.value).kind for k in node.keywords if k.arg is not None}
+        if function.static is NO_VALUE:
+            return Kind("Future", (UNKNOWN,))
+        self.errors.muted += 1
+        try:
+            result = self._call_static(node, function.static, args, keywords)
+        finally:
+            self.errors.muted -= 1
+        return Kind("Future", (result,))

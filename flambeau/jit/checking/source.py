@@ -1,0 +1,74 @@
+"""A function's source: its tree, and excerpts that mark a node as PyTorch's errors do."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["Source", "source_of"]
+
+_LINES_BEFORE, _LINES_AFTER = 3, 3
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of one function; `tree` has the text's line numbers."""
+
+    file: str
+    first_line: int
+    lines: tuple[str, ...]
+    tree: ast.FunctionDef
+
+    def excerpt(self, node: ast.AST, width: int | None = None) -> str:
+        """Return the lines around a node, with it underlined, or its first `width` columns."""
+        start, column, end, end_column = _range_of(node)
+        if width is not None:
+            end, end_column = start, column + width
+        rows = []
+        for number in range(max(1, start - _LINES_BEFORE),
+                            min(len(self.lines), end + _LINES_AFTER) + 1):
+            line = self.lines[number - 1].rstrip()
+            rows.append(line)
+            if start <= number <= end:
+                left = column if number == start else len(line) - len(line.lstrip())
+                right = end_column if number == end else len(line)
+                arrow = " <--- HERE" if number == end else ""
+                rows.append(" " * left + "~" * max(1, right - left) + arrow)
+        place = f'  File "{self.file}", line {self.first_line + start - 1}\n'
+        return place + textwrap.indent("\n".join(rows), "    ") + "\n"
+
+
+def _range_of(node: ast.AST) -> tuple[int, int, int, int]:
+    """Return the first and last line and column; a call ends at its last argument."""
+    first: Any = node
+    last = first
+    if isinstance(node, ast.Call):
+        parts: list[Any] = [node.func, *node.args, *(k.value for k in node.keywords)]
+        last = max(parts, key=lambda part: (part.end_lineno, part.end_col_offset))
+    return first.lineno, first.col_offset, last.end_lineno, last.end_col_offset
+
+
+def source_of(function: Any) -> Source | None:
+    """Return a function's source, or None if there is none to read."""
+    code = None if function is None else getattr(inspect.unwrap(function), "__code__", None)
+    return None if code is None else _read(code)
+
+
+@lru_cache(maxsize=4096)
+def _read(code: Any) -> Source | None:
+    try:
+        lines, first_line = inspect.getsourcelines(code)
+        text = textwrap.dedent("".join(lines))
+        try:
+            tree = ast.parse(text, type_comments=True)
+        except SyntaxError:  # a comment that only looks like a type
+            tree = ast.parse(text)
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
+        return None
+    return Source(code.co_filename, first_line, tuple(text.splitlines()), tree.body[0])
