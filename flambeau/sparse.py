@@ -29,29 +29,32 @@ __all__ = [
 _NAMES = ("SparseSemiStructuredTensor", "to_sparse_semi_structured")
 
 
-def _legacy(name: str, kind: Any) -> Callable:
+def _create_legacy_constructor(name: str, dtype: Any) -> Callable:
     def construct(*args: Any, device: Any = None) -> Any:
         warn(
             f"torch.sparse.{name}(indices, values, shape, *, device=) is deprecated.  Please use "
             f"torch.sparse_coo_tensor(indices, values, shape, dtype=, device=).",
         )
         if not args:
-            return entry.sparse_coo_tensor((0,), dtype=kind)
+            return entry.sparse_coo_tensor((0,), dtype=dtype)
         if all(isinstance(n, int) for n in args):
             args = (args,)
-        return entry.sparse_coo_tensor(*args, dtype=kind)
+        return entry.sparse_coo_tensor(*args, dtype=dtype)
 
     construct.__name__ = construct.__qualname__ = name
-    construct.__doc__ = f"Deprecated in favor of `sparse_coo_tensor`: a sparse tensor of {kind}."
+    construct.__doc__ = f"Deprecated in favor of `sparse_coo_tensor`: a sparse tensor of {dtype}."
     return construct
 
 
-for _name, _kind in (("FloatTensor", dtypes.float32), ("DoubleTensor", dtypes.float64),
-                     ("HalfTensor", dtypes.float16), ("BFloat16Tensor", dtypes.bfloat16),
-                     ("LongTensor", dtypes.int64), ("IntTensor", dtypes.int32),
-                     ("ShortTensor", dtypes.int16), ("CharTensor", dtypes.int8),
-                     ("ByteTensor", dtypes.uint8)):
-    globals()[_name] = _legacy(_name, _kind)
+FloatTensor = _create_legacy_constructor("FloatTensor", dtypes.float32)
+DoubleTensor = _create_legacy_constructor("DoubleTensor", dtypes.float64)
+HalfTensor = _create_legacy_constructor("HalfTensor", dtypes.float16)
+BFloat16Tensor = _create_legacy_constructor("BFloat16Tensor", dtypes.bfloat16)
+LongTensor = _create_legacy_constructor("LongTensor", dtypes.int64)
+IntTensor = _create_legacy_constructor("IntTensor", dtypes.int32)
+ShortTensor = _create_legacy_constructor("ShortTensor", dtypes.int16)
+CharTensor = _create_legacy_constructor("CharTensor", dtypes.int8)
+ByteTensor = _create_legacy_constructor("ByteTensor", dtypes.uint8)
 
 
 class check_sparse_tensor_invariants:

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from ..fx.node import Node
 from .conversion_table import CONVERSIONS, converts
 from .graph_builder import GraphBuilder, short
 
 
-def _list(value: Any, count: int) -> list[int]:
+def _as_list(value: Any, count: int) -> list[int]:
     return list(value) if isinstance(value, (list, tuple)) else [value] * count
+
+
+def _spatial_rank(node: Node) -> int:
+    """Return the number of spatial axes in a pooling's name: 2 for max_pool2d."""
+    match = re.search(r"pool(\d)d", str(node.target.__name__))
+    assert match is not None
+    return int(match[1])
+
+
+def _apply_to_batch(
+    b: GraphBuilder, x: Any, spatial_rank: int, apply: Callable[[str], str]
+) -> str:
+    """Apply an ONNX operator that requires a batch axis. Add and remove the axis if x has none."""
+    if b.rank(x) == spatial_rank + 2:
+        return apply(b.value(x))
+    return b.op("Squeeze", apply(b.op("Unsqueeze", b.value(x), b.sizes([0]))), b.sizes([0]))
 
 
 # ------------------------------------------------------------------------------ convolutions
@@ -21,19 +41,16 @@ def _list(value: Any, count: int) -> list[int]:
 def _conv(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None, stride: Any = 1,
           padding: Any = 0, dilation: Any = 1, groups: int = 1) -> str:
     count = b.rank(weight) - 2
-    value, batched = b.value(x), b.rank(x) == count + 2
-    if not batched:
-        value = b.op("Unsqueeze", value, b.sizes([0]))
-    inputs = [value, b.value(weight)] + ([] if bias is None else [b.value(bias)])
+    weights = [b.value(weight)] + ([] if bias is None else [b.value(bias)])
     pads: Any = None
     if not isinstance(padding, str):
-        pads = _list(padding, count) * 2
-    result = b.op(
-        "Conv", *inputs, strides=_list(stride, count), dilations=_list(dilation, count),
-        group=groups, pads=pads, auto_pad={"same": "SAME_UPPER", "valid": "VALID"}.get(padding)
+        pads = _as_list(padding, count) * 2
+    return _apply_to_batch(b, x, count, lambda value: b.op(
+        "Conv", value, *weights, strides=_as_list(stride, count),
+        dilations=_as_list(dilation, count), group=groups, pads=pads,
+        auto_pad={"same": "SAME_UPPER", "valid": "VALID"}.get(padding)
         if isinstance(padding, str) else None,
-    )
-    return result if batched else b.op("Squeeze", result, b.sizes([0]))
+    ))
 
 
 @converts("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -41,23 +58,23 @@ def _conv_transpose(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any 
                     stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
                     dilation: Any = 1) -> str:
     count = b.rank(weight) - 2
-    inputs = [b.value(x), b.value(weight)] + ([] if bias is None else [b.value(bias)])
-    return b.op(
-        "ConvTranspose", *inputs, strides=_list(stride, count), group=groups,
-        dilations=_list(dilation, count), pads=_list(padding, count) * 2,
-        output_padding=_list(output_padding, count),
-    )
+    weights = [b.value(weight)] + ([] if bias is None else [b.value(bias)])
+    return _apply_to_batch(b, x, count, lambda value: b.op(
+        "ConvTranspose", value, *weights, strides=_as_list(stride, count), group=groups,
+        dilations=_as_list(dilation, count), pads=_as_list(padding, count) * 2,
+        output_padding=_as_list(output_padding, count),
+    ))
 
 
 @converts("max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(b: GraphBuilder, node: Node, x: Any, kernel: Any, stride: Any = None,
               padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> str:
-    count = int(node.target.__name__[8])
-    return b.op(
-        "MaxPool", b.value(x), kernel_shape=_list(kernel, count), ceil_mode=int(ceil_mode),
-        strides=_list(stride or kernel, count), pads=_list(padding, count) * 2,
-        dilations=_list(dilation, count),
-    )
+    count = _spatial_rank(node)
+    return _apply_to_batch(b, x, count, lambda value: b.op(
+        "MaxPool", value, kernel_shape=_as_list(kernel, count), ceil_mode=int(ceil_mode),
+        strides=_as_list(stride or kernel, count), pads=_as_list(padding, count) * 2,
+        dilations=_as_list(dilation, count),
+    ))
 
 
 @converts("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -66,31 +83,30 @@ def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any
               divisor_override: Any = None) -> str:
     if divisor_override is not None:
         raise NotImplementedError("avg_pool with divisor_override")
-    count = b.rank(x) - 2
-    return b.op(
-        "AveragePool", b.value(x), kernel_shape=_list(kernel_size, count),
-        strides=_list(stride or kernel_size, count), pads=_list(padding, count) * 2,
+    count = _spatial_rank(node)
+    return _apply_to_batch(b, x, count, lambda value: b.op(
+        "AveragePool", value, kernel_shape=_as_list(kernel_size, count),
+        strides=_as_list(stride or kernel_size, count), pads=_as_list(padding, count) * 2,
         ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad),
-    )
+    ))
 
 
 @converts("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 def _adaptive_avg_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any) -> str:
-    count = int(str(node.target.__name__)[17])
-    lengths = b.tensor(x).shape[-count:]
-    sizes = [n if m is None else m for n, m in zip(lengths, _list(output_size, count), strict=True)]
+    count = _spatial_rank(node)
+    lengths, wanted = b.tensor(x).shape[-count:], _as_list(output_size, count)
+    sizes = [n if m is None else m for n, m in zip(lengths, wanted, strict=True)]
     if all(m == 1 for m in sizes):
-        return b.op("GlobalAveragePool", b.value(x))
+        return _apply_to_batch(b, x, count, lambda value: b.op("GlobalAveragePool", value))
     if any(n % m for n, m in zip(lengths, sizes, strict=True)):
-        return _uneven_pool(b, x, [int(n) for n in lengths], sizes)
+        return _pool_unevenly(b, x, [int(n) for n in lengths], sizes)
     kernel = [int(n) // m for n, m in zip(lengths, sizes, strict=True)]
-    return b.op("AveragePool", b.value(x), kernel_shape=kernel, strides=kernel)
+    return _apply_to_batch(b, x, count, lambda value: b.op(
+        "AveragePool", value, kernel_shape=kernel, strides=kernel))
 
 
-def _uneven_pool(b: GraphBuilder, x: Any, lengths: list[int], sizes: list[int]) -> str:
+def _pool_unevenly(b: GraphBuilder, x: Any, lengths: list[int], sizes: list[int]) -> str:
     """Average over windows of unequal size: multiply each axis by a matrix of window weights."""
-    import numpy as np
-
     value, rank = b.value(x), b.rank(x)
     kind = short(b.tensor(x).dtype)
     for i, (n, m) in enumerate(zip(lengths, sizes, strict=True)):
@@ -108,12 +124,13 @@ def _uneven_pool(b: GraphBuilder, x: Any, lengths: list[int], sizes: list[int]) 
 
 @converts("adaptive_max_pool1d", "adaptive_max_pool2d")
 def _adaptive_max_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *_: Any) -> str:
-    count = b.rank(x) - 2
-    lengths, sizes = b.tensor(x).shape[-count:], _list(output_size, count)
+    count = _spatial_rank(node)
+    lengths, sizes = b.tensor(x).shape[-count:], _as_list(output_size, count)
     if any(n % m for n, m in zip(lengths, sizes, strict=True)):
         raise NotImplementedError("adaptive_max_pool with windows of unequal size")
     kernel = [int(n) // m for n, m in zip(lengths, sizes, strict=True)]
-    return b.op("MaxPool", b.value(x), kernel_shape=kernel, strides=kernel)
+    return _apply_to_batch(b, x, count, lambda value: b.op(
+        "MaxPool", value, kernel_shape=kernel, strides=kernel))
 
 
 @converts("interpolate")
@@ -132,10 +149,10 @@ def _interpolate(b: GraphBuilder, node: Node, input: Any, size: Any = None,
     if kinds[mode] == "cubic":
         options["cubic_coeff_a"] = -0.75
     if size is None:
-        scales = [1.0, 1.0, *map(float, _list(scale_factor, count))]
+        scales = [1.0, 1.0, *map(float, _as_list(scale_factor, count))]
         return b.op("Resize", b.value(input), "", b.constant(scales, "float32"), **options)
     front = b.op("Shape", b.value(input), start=0, end=2)
-    shape = b.op("Concat", front, b.sizes(_list(size, count)), axis=0)
+    shape = b.op("Concat", front, b.sizes(_as_list(size, count)), axis=0)
     return b.op("Resize", b.value(input), "", "", shape, **options)
 
 
@@ -172,8 +189,6 @@ def _layer_norm(b: GraphBuilder, node: Node, x: Any, shape: Any, weight: Any = N
 
 
 def _ones_of(b: GraphBuilder, shape: tuple[int, ...], kind: str) -> str:
-    import numpy as np
-
     return b.constant(np.ones(shape), kind)
 
 
@@ -265,7 +280,7 @@ def _reduction(kind: str) -> Any:
     def convert(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False,
                 dtype: Any = None) -> str:
         value = b.cast(x, node.meta["val"].dtype)
-        axes = [] if dim is None or dim == [] else [b.sizes(_list(dim, 1))]
+        axes = [] if dim is None or dim == [] else [b.sizes(_as_list(dim, 1))]
         return b.op(kind, value, *axes, keepdims=int(keepdim))
 
     return convert
@@ -314,7 +329,7 @@ def _norm(b: GraphBuilder, node: Node, x: Any, ord: Any = 2, dim: Any = None,
           keepdim: bool = False, dtype: Any = None) -> str:
     if ord not in (1, 2, 2.0, None, "fro"):
         raise NotImplementedError(f"a norm of order {ord}")
-    axes = [] if dim is None else [b.sizes(_list(dim, 1))]
+    axes = [] if dim is None else [b.sizes(_as_list(dim, 1))]
     return b.op("ReduceL1" if ord == 1 else "ReduceL2", b.value(x), *axes, keepdims=int(keepdim))
 
 
@@ -322,13 +337,13 @@ def _norm(b: GraphBuilder, node: Node, x: Any, ord: Any = 2, dim: Any = None,
 def _var(b: GraphBuilder, node: Node, x: Any, dim: Any = None, unbiased: Any = True,
          keepdim: bool = False, correction: Any = None) -> str:
     count = 1
-    dims = list(range(b.rank(x))) if dim is None else [b.axis(x, d) for d in _list(dim, 1)]
+    dims = list(range(b.rank(x))) if dim is None else [b.axis(x, d) for d in _as_list(dim, 1)]
     for d in dims:
         count *= int(b.tensor(x).shape[d])
     less = (1 if unbiased else 0) if correction is None else correction
     kind = b.tensor(x).dtype
     axes = b.sizes(dims)
-    centred = b.op("Sub", b.value(x), b.op("ReduceMean", b.value(x), axes, keepdims=1))
-    total = b.op("ReduceSum", b.op("Mul", centred, centred), axes, keepdims=int(keepdim))
+    centered = b.op("Sub", b.value(x), b.op("ReduceMean", b.value(x), axes, keepdims=1))
+    total = b.op("ReduceSum", b.op("Mul", centered, centered), axes, keepdims=int(keepdim))
     result = b.op("Div", total, b.value(float(count - less), kind))
     return b.op("Sqrt", result) if node.target.__name__.startswith("std") else result

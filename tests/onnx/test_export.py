@@ -59,12 +59,29 @@ class Functions(nn.Module):
         )
 
 
+class OneImage(nn.Module):
+    """Convolutions and poolings of an image without a batch axis."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.up = nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 4, 2, stride=2)
+
+    def forward(self, x):
+        y, pools = self.up(self.conv(x)), nn.functional
+        return (
+            pools.max_pool2d(y, 2), pools.avg_pool2d(y, 2), pools.adaptive_avg_pool2d(y, 1),
+            pools.adaptive_avg_pool2d(y, 7), pools.adaptive_avg_pool2d(y, 5),
+            pools.adaptive_max_pool2d(y, 4),
+        )
+
+
 CASES = {
     "convolutions": (convolutions, lambda b, t: (torch.randn(b, 3, 16, 16),), ({0: Dim("b")},)),
     "lstm": (lambda: Recurrent(nn.LSTM), lambda b, t: (torch.randint(10, (b, t)),), (BT,)),
     "gru": (lambda: Recurrent(nn.GRU), lambda b, t: (torch.randint(10, (b, t)),), (BT,)),
     "transformer": (Translator, lambda b, t: (torch.randn(b, t, 8), torch.randn(b, 4, 8)),
                     {"x": BT, "y": {0: BT[0]}}),
+    "one image": (OneImage, lambda b, t: (torch.randn(3, 16, 16),), None),
     "functions": (Functions, lambda b, t: (torch.randn(b, t, 4), torch.randn(4)), {"x": BT}),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...futures import Future
 from ...tensor import Tensor
@@ -24,14 +24,15 @@ from .stateful import Stateful
 __all__ = ["async_save", "save", "save_state_dict"]
 
 
-def _everybody(no_dist: bool, group: Any) -> tuple[int, int]:
-    """Return (rank, number of processes)."""
+def _rank_and_size(no_dist: bool, group: Any) -> tuple[int, int]:
+    """Return this process's rank and the number of processes."""
     if no_dist or not is_initialized():
         return 0, 1
     return member(group).rank(), member(group).size()
 
 
-def _gathered(value: Any, size: int, group: Any) -> list[Any]:
+def _all_gather(value: Any, size: int, group: Any) -> list[Any]:
+    """Return the values of all ranks; the calling process alone needs no communication."""
     if size == 1:
         return [value]
     result = [None] * size
@@ -39,7 +40,7 @@ def _gathered(value: Any, size: int, group: Any) -> list[Any]:
     return result
 
 
-def _described(value: Any) -> TensorStorageMetadata | BytesStorageMetadata:
+def _describe(value: Any) -> TensorStorageMetadata | BytesStorageMetadata:
     if not isinstance(value, Tensor):
         return BytesStorageMetadata()
     shape = Size(value.shape)
@@ -87,10 +88,10 @@ def save(
     tensor([1., 1.])
     """
     writer = storage_writer or FileSystemWriter(_folder(checkpoint_id))
-    rank, size = _everybody(no_dist, process_group)
+    rank, size = _rank_and_size(no_dist, process_group)
     flat, paths = flatten(state_dict)
     sizes = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()}
-    owner = owners(_gathered(sizes, size, process_group))
+    owner = owners(_all_gather(sizes, size, process_group))
     local = {name: value for name, value in flat.items() if owner[name] == rank}
     error: OSError | None = None
     places: dict[Any, Any] = {}
@@ -98,19 +99,33 @@ def save(
         places = writer.write({_index(name, value): value for name, value in local.items()}, rank)
     except OSError as failure:
         error = failure
-    report = ({name: _described(value) for name, value in local.items()}, paths, places, error)
-    reports = _gathered(report, size, process_group)
-    failed = {r: part[3] for r, part in enumerate(reports) if part[3] is not None}
-    if failed:
-        raise CheckpointException("CheckpointException", failed)
-    metadata = Metadata({}, {}, {}, version="1.0.0")
-    for described, their_paths, their_places, _ in reports:
-        metadata.state_dict_metadata.update(described)
-        metadata.planner_data.update(their_paths)
-        metadata.storage_data.update(their_places)
+    report = _Report({name: _describe(v) for name, v in local.items()}, paths, places, error)
+    metadata = _merge_reports(_all_gather(report, size, process_group))
     if rank == 0:
         writer.finish(metadata)
-    _gathered(None, size, process_group)  # wait until the checkpoint is valid
+    _all_gather(None, size, process_group)  # a barrier: the checkpoint is now valid
+    return metadata
+
+
+class _Report(NamedTuple):
+    """What a rank wrote: descriptions by name, paths of flattened names, places in files."""
+
+    described: dict[str, TensorStorageMetadata | BytesStorageMetadata]
+    paths: dict[str, Any]
+    places: dict[Any, Any]
+    error: OSError | None
+
+
+def _merge_reports(reports: list[_Report]) -> Metadata:
+    """Merge the ranks' reports. Raises CheckpointException if a rank failed."""
+    failures = {rank: r.error for rank, r in enumerate(reports) if r.error is not None}
+    if failures:
+        raise CheckpointException("CheckpointException", dict(failures))
+    metadata = Metadata({}, {}, {}, version="1.0.0")
+    for report in reports:
+        metadata.state_dict_metadata.update(report.described)
+        metadata.planner_data.update(report.paths)
+        metadata.storage_data.update(report.places)
     return metadata
 
 
@@ -149,13 +164,13 @@ def save_state_dict(
                 no_dist=no_dist)
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     """Copy nested containers and their tensors."""
     if isinstance(value, Tensor):
         return value.detach().clone()
     if isinstance(value, Mapping):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def async_save(
@@ -166,7 +181,7 @@ def async_save(
 
     With several processes, nothing else may use the group until the save ends.
     """
-    copies = _copied(
+    copies = _copy(
         {k: v.state_dict() if isinstance(v, Stateful) else v for k, v in state_dict.items()}
     )
     future = Future()

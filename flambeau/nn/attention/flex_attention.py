@@ -120,16 +120,18 @@ def flex_attention(
         scores = score_mod(scores, *at)
     if block_mask is not None and block_mask.mask_mod is not noop_mask:
         scores = ops.where(block_mask.mask_mod(*at), scores, -math.inf)
-    return _output(scores.to(work), value, query.dtype, return_lse, return_aux)
-
-
-def _output(
-    scores: Tensor, value: Tensor, kind: Any, return_lse: bool, return_aux: AuxRequest | None
-) -> Any:
+    scores = scores.to(work)
     lse = scores.logsumexp(-1)
-    empty = ops.isneginf(lse)
-    weights = ops.exp(scores - lse.masked_fill(empty, 0).unsqueeze(-1))
-    y = weights.to(kind) @ value
+    masked_rows = ops.isneginf(lse)  # whose weights are 0, not nan
+    weights = ops.exp(scores - lse.masked_fill(masked_rows, 0).unsqueeze(-1))
+    y = weights.to(query.dtype) @ value
+    return _pack_results(y, scores, lse, return_lse, return_aux)
+
+
+def _pack_results(
+    y: Tensor, scores: Tensor, lse: Tensor, return_lse: bool, return_aux: AuxRequest | None
+) -> Any:
+    """Return the output alone, or with the additional results that the caller requested."""
     if return_lse:
         warn("return_lse is deprecated and will be removed in v2.10. Please use "
              "return_aux=AuxRequest(lse=True) instead.", FutureWarning

@@ -88,12 +88,13 @@ class SSIM(_ImageMetric):
         variance_b = unbiased * (self._means(b * b) - mean_b**2)
         covariance = unbiased * (self._means(a * b) - mean_a * mean_b)
         c1, c2 = (0.01 * self.data_range) ** 2, (0.03 * self.data_range) ** 2
-        above = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
-        below = (mean_a**2 + mean_b**2 + c1) * (variance_a + variance_b + c2)
-        return (above / below).mean((1, 2, 3))
+        numerator = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
+        denominator = (mean_a**2 + mean_b**2 + c1) * (variance_a + variance_b + c2)
+        return (numerator / denominator).mean((1, 2, 3))
 
     def _means(self, images: np.ndarray) -> np.ndarray:
-        """Return the mean of each window that lies inside the image."""
-        size = self.window
-        windows = np.lib.stride_tricks.sliding_window_view(images, (size, size), axis=(2, 3))
-        return windows.mean((4, 5))
+        """Return the mean of each window inside the image: first along columns, then along rows."""
+        for axis in (2, 3):
+            windows = np.lib.stride_tricks.sliding_window_view(images, self.window, axis=axis)
+            images = windows.mean(-1)
+        return images
