@@ -324,7 +324,7 @@ class SavedDual(SavedOutput):
 
     def __init__(self, saved: SavedOutput, result: Any) -> None:
         self.array, self.counter, self.index = saved.array, saved.counter, saved.index
-        self.version = saved.version
+        self.version, self.twin = saved.version, saved.twin
         y = result if isinstance(result, Tensor) else result[saved.index or 0]
         self.tangents = tangents_of(y)
 
