@@ -95,3 +95,19 @@ def test_sizes_out_of_values_are_computed_anew():
     traced = torch.jit.trace(loops, torch.tensor([[0, 1, 2], [1, 2, 3]]))
     index = torch.tensor([[0, 8], [4, 4]])
     assert torch.equal(traced(index), loops(index))
+
+
+@pytest.mark.parametrize("name", ["Gamma", "Beta", "Dirichlet"])
+def test_traced_draws_are_those_of_the_function(torch, name):
+    """Draws without a public name are one call in a trace, as in eager mode."""
+    kind = getattr(torch.distributions, name)
+
+    def draw(a):
+        return (kind(a) if name == "Dirichlet" else kind(a, torch.ones_like(a))).rsample()
+
+    a = torch.tensor([1.0, 2.0, 3.0])
+    traced = torch.jit.trace(draw, (a,), check_trace=False)
+    torch.manual_seed(0)
+    expected = draw(a)
+    torch.manual_seed(0)
+    assert torch.equal(traced(a), expected)

@@ -360,6 +360,10 @@ _PROTOCOLS = ("__getitem__", "__setitem__", "__len__", "__bool__", "__float__", 
               "__contains__", "__array__", "__reduce_ex__", "__dlpack__")
 
 
+# Draws of distributions, which a trace has to repeat.
+_PRIVATE_DRAWS = frozenset(("_standard_gamma", "_sample_dirichlet"))
+
+
 def public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
     """Return, per public function, its handler and the function passed to `__torch_function__`."""
     result: dict[FunctionType, tuple[Callable, Any]] = {}
@@ -376,11 +380,11 @@ def public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
             methods[name].__name__ = name
     for names in (*PUBLIC.values(), methods, *NAMESPACES):
         for name, function in names.items():
-            if isinstance(function, FunctionType) and not name.startswith("_") \
-                    and name not in _NEVER:
+            if isinstance(function, FunctionType) and name not in _NEVER \
+                    and (not name.startswith("_") or name in _PRIVATE_DRAWS):
                 handler = _call_rearranged if hasattr(function, "rearrange_dispatched") else call
                 result[function] = (handler, function)
-                if function.__name__.startswith("_"):
+                if function.__name__.startswith("_") and name not in _PRIVATE_DRAWS:
                     function.__name__ = name
     return result
 
