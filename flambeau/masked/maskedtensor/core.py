@@ -30,7 +30,7 @@ _POINTWISE = frozenset((*UNARY_NAMES, "relu", *BINARY_NAMES))
 
 MOVEMENTS = frozenset("""
     select transpose split t slice slice_backward select_backward index expand view _unsafe_view
-    _reshape_alias cat unsqueeze unfold im2col col2im stack permute squeeze split_sizes
+    _reshape_alias cat unsqueeze unfold im2col col2im stack permute squeeze split_with_sizes
 """.split())
 
 

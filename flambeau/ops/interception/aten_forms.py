@@ -106,6 +106,14 @@ def _normalized(name: str) -> Call:
     return form
 
 
+def _normalized_backward(name: str) -> Call:
+    """A form that names the input's dtype, which the operator leaves out if it is g's."""
+    def form(call: Call, g: Tensor, y: Tensor, dim: int, dtype: Any) -> Any:
+        return call(getattr(aten, name).default, (g, y, dim, g.dtype if dtype is None else dtype))
+
+    return form
+
+
 def _convolution(
     call: Call, x: Tensor, weight: Tensor, bias: Any, window: Any, groups: int
 ) -> Any:
@@ -196,6 +204,9 @@ def _sort(call: Call, x: Tensor, dim: int, descending: bool, stable: bool) -> An
 
 
 def _split_sizes(call: Call, x: Tensor, sizes: Any, dim: int) -> Any:
+    """Parts of one size, the last one possibly smaller, are `split`, others `split_with_sizes`."""
+    if sizes and all(n == sizes[0] for n in sizes[:-1]) and 0 < sizes[-1] <= sizes[0]:
+        return call(aten.split.Tensor, (x, sizes[0], *((dim,) if dim else ())))
     return call(aten.split_with_sizes.default, (x, list(sizes), *((dim,) if dim else ())))
 
 
@@ -208,6 +219,8 @@ def _squeezed(call: Call, x: Tensor, dims: Any) -> Any:
 FORMS: dict[str, Call] = {
     **SPLIT,
     "softmax": _normalized("_softmax"), "log_softmax": _normalized("_log_softmax"),
+    **{name: _normalized_backward(name)
+       for name in ("_softmax_backward_data", "_log_softmax_backward_data")},
     "_convolution": _convolution, "_nll_loss": _nll_loss, "_nll_loss2d": _nll_loss,
     "_cross_entropy": _cross_entropy, "_cross_entropy2d": _cross_entropy,
     "_mse_loss": _mse_loss, "_div_floor": _divided("floor"), "_div_trunc": _divided("trunc"),

@@ -128,4 +128,4 @@ def test_a_step_of_nothing_else_gets_no_program() -> None:
     for _ in range(CALLS):
         z = complex_randn(2)
         np.testing.assert_allclose(step(z).numpy(), (z * z + 1).numpy(), rtol=1e-6)
-    assert "complex numbers" in step.explain()
+    assert "operators are complex" in step.explain()

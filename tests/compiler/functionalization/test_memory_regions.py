@@ -120,7 +120,7 @@ def test_other_dtypes_of_one_size_are_bits():
     _input(region)
     actual = _run(region, region.read(_value(owner, owner.view(np.int32))), owner)
     assert np.array_equal(actual, owner.view(np.int32))
-    with pytest.raises(Untraceable, match="another size"):
+    with pytest.raises(Untraceable, match="different element size"):
         region.read(_value(owner, owner.view(np.float64)))
 
 
