@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import textwrap
 
 import pytest
-
-pytestmark = pytest.mark.parity
 
 NAMES = """
 import torch
@@ -263,3 +262,14 @@ def test_attributes_of_classes(torch):
                           (Changed, "Wrong type for attribute assignment")):
         with pytest.raises(RuntimeError, match=message):
             torch.jit.script(kind)
+
+
+def test_classes_that_say_they_are_torchs(monkeypatch):
+    """`import torch` may mean flambeau, whose classes then name torch as their module."""
+    library = importlib.import_module("flambeau")
+    monkeypatch.setattr(library.device, "__module__", "torch")
+
+    def moved(x, place: str = "cpu"):
+        return x.to(library.device(place))
+
+    assert library.jit.script(moved)(library.ones(2)).shape == (2,)

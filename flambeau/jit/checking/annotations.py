@@ -12,6 +12,7 @@ from ...nn.module import Module
 from ...tensor.devices import device
 from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
+from .source import is_library
 from .types import (
     ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind, dictionary, is_known,
     list_of, tuple_of, union,
@@ -87,8 +88,9 @@ def class_kind(kind: type) -> Kind:
         return Kind(f"Enum<{name}>", (), kind)
     if vars(kind).get("_torchscript_interface") is kind:
         return Kind(name, (), kind)
-    if kind.__module__.partition(".")[0] in ("builtins", "typing", "flambeau", "collections") \
-            or issubclass(kind, (Module, tuple, list, dict, str, int, float, BaseException)):
+    plain = (Module, tuple, list, dict, str, int, float, BaseException)
+    if is_library(kind) or issubclass(kind, plain) or kind.__module__.partition(".")[0] in (
+            "builtins", "typing", "collections"):
         return UNKNOWN
     return Kind(name, (), kind)
 

@@ -13,6 +13,7 @@ from ...tensor.tensor import Tensor
 from ..torchscript.script_module import ScriptModule
 from .annotations import class_kind
 from .conditions import Conditions
+from .source import is_library
 from .types import (
     BOOL, DEVICE, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, dictionary, fits,
     is_known, list_of, optional,
@@ -131,7 +132,7 @@ class Calls(Conditions):
                      keywords: dict[str, Kind]) -> Kind:
         """Return the type of a call of a known function, class or module."""
         if isinstance(function, MethodType) and isinstance(function.__self__, Module):
-            if (function.__func__.__module__ or "").startswith("flambeau."):
+            if is_library(function.__func__):
                 return UNKNOWN
             return self._checked(node, function, args, keywords)
         if isinstance(function, Module):
@@ -140,8 +141,7 @@ class Calls(Conditions):
         if hasattr(function, "_flambeau_function"):
             function = function._flambeau_function
         if isinstance(function, FunctionType):
-            module = function.__module__ or ""
-            if not module.startswith("flambeau"):
+            if not is_library(function):
                 return self._checked(node, function, args, keywords)
             return TENSOR if function.__name__ in _OF_TENSORS else UNKNOWN
         if isinstance(function, type):

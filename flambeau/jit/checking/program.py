@@ -15,7 +15,7 @@ from .annotations import class_kind, kind_of_annotation, kind_of_value
 from .diagnostics import Refusal
 from .script_classes import ScriptClasses
 from .signatures import Signature, signature_of
-from .source import Source, source_of
+from .source import Source, is_library, source_of
 from .statements import Statements, assigned_names
 from .syntax import check_syntax
 from .types import NONE, UNKNOWN, Kind, fits, is_known, unify
@@ -135,7 +135,7 @@ class Program(ScriptClasses):
         """Check the compiled methods of a module and of the modules in it."""
         for inner in module.modules():
             kind: Any = type(inner)
-            if kind.__module__.startswith("flambeau.") or hasattr(inner, "_flambeau_program"):
+            if is_library(kind) or hasattr(inner, "_flambeau_program"):
                 continue
             self._check_attributes(inner)
             for name, method in inspect.getmembers(kind, inspect.isfunction):
@@ -201,7 +201,7 @@ class Program(ScriptClasses):
 
     def _check_attribute_function(self, module: Module, name: str, function: Any, errors: Refusal,
                                   node: ast.Attribute) -> None:
-        if function.__module__.startswith("flambeau"):
+        if is_library(function):
             return
         try:
             self.check(function)
@@ -244,7 +244,7 @@ def _hints_of(kind: type) -> dict[str, Any]:
     """Return the annotations of a user's module class; those of torch.nn's are not types."""
     result: dict[str, Any] = {}
     for base in kind.__mro__[::-1]:
-        if base.__module__.partition(".")[0] in ("flambeau", "builtins"):
+        if base is object or is_library(base):
             continue
         space = vars(inspect.getmodule(base) or builtins)
         for name, annotation in vars(base).get("__annotations__", {}).items():

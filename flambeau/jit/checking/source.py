@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["Source", "source_of"]
+__all__ = ["Source", "is_library", "source_of"]
 
 _LINES_BEFORE, _LINES_AFTER = 3, 3
+
+
+def is_library(defined: Any) -> bool:
+    """Return whether a class or function is the library's own; some say that they are torch's."""
+    return (defined.__module__ or "").partition(".")[0] in ("flambeau", "torch")
 
 
 @dataclass(frozen=True)
