@@ -78,3 +78,13 @@ def test_a_deleted_attribute_that_a_program_added(torch):
     assert torch.ones(1).twice().item() == 4
     del torch.Tensor.twice
     assert not hasattr(torch.Tensor, "twice")
+
+
+def test_undone_assignments_leave_no_lookup_behind():
+    """Reading `Tensor.name` goes through a function only while something is assigned."""
+    import flambeau
+    from flambeau.native.foundation.method_patches import PatchableType as kind
+
+    with assigned(flambeau.Tensor, "sum", _one_more(flambeau.Tensor.sum)):
+        assert "__getattribute__" in vars(kind)
+    assert "__getattribute__" not in vars(kind)

@@ -39,24 +39,37 @@ class PatchableType(type):
     """Metaclass of Tensor and its subclasses. What is assigned to Tensor itself is looked at."""
 
     def __setattr__(cls, name: str, value: Any) -> None:
-        stored = stored_for(cls, name, value) if cls.__base__ is object else value
-        if stored is not value:
-            _show_assigned()
+        is_tensor = cls.__base__ is object
+        stored = stored_for(cls, name, value) if is_tensor else value
         type.__setattr__(cls, name, stored)
+        if is_tensor and (stored is not value or _is_shown()):
+            _show_assigned(cls)
 
     def __delattr__(cls, name: str) -> None:
         if cls.__base__ is object:
             note_deletion(cls, name)
         type.__delattr__(cls, name)
+        if cls.__base__ is object and _is_shown():
+            _show_assigned(cls)
 
 
-def _show_assigned() -> None:
-    """Have `Tensor.name` give what was assigned, from the first such assignment on."""
+def _is_shown() -> bool:
+    return "__getattribute__" in vars(PatchableType)
+
+
+def _show_assigned(cls: type) -> None:
+    """Have `Tensor.name` give what was assigned, while Tensor stores functions that choose. The
+    lookup costs time, and a proof refuses steps that use it."""
     def get(cls: type, name: str) -> Any:
         return seen_as(type.__getattribute__(cls, name))
 
     kind: Any = PatchableType
-    kind.__getattribute__ = get
+    stored = vars(cls)
+    if any(stored.get(name) in _assigned for name in _displaced
+           if stored.get(name).__class__ is FunctionType):
+        kind.__getattribute__ = get
+    elif _is_shown():
+        del kind.__getattribute__
 
 
 def library_attributes(cls: type) -> Mapping[str, Any]:
