@@ -1,4 +1,5 @@
-"""Indices that are looked at only where a mask holds: others may lie anywhere."""
+"""Indexing with a mask: indices are only used where it is True and may be out of range elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from ..core.registry import composite
 
 
 def _within(input: Tensor, indices: Any) -> tuple:
-    """The indices, moved into range; a full slice for each that is None."""
+    """Clamp indices to the valid range; replace None by a full slice."""
     result = []
     for axis, index in enumerate(indices):
         n = input._array.shape[axis]
