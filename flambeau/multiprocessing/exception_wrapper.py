@@ -46,8 +46,7 @@ class ExceptionWrapper:
         self.note: str | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the type by name if it can be imported; otherwise `reraise` raises RuntimeError.
-        """
+        """Pickle the type by name if it can be looked up, else as a new RuntimeError subclass."""
         kind = self.exc_type
         module = sys.modules.get(kind.__module__)
         named = getattr(module, kind.__qualname__, None) is kind

@@ -341,7 +341,10 @@ def _ragged_axis(tensors: list[Tensor]) -> int:
 def jagged_from_tensor_and_lengths(
     tensor: Tensor, starts: Tensor, lengths: Tensor
 ) -> tuple[NestedTensor, Tensor, Tensor | None]:
-    """Return a nested tensor of one range per row along a dense tensor's second axis, as a view."""
+    """Nest one range per row along a dense tensor's second axis, without a copy.
+
+    Also return its offsets, and its lengths or None if the rows have no gaps.
+    """
     batch = tensor.shape[0]
     if any(tuple(x.shape) not in ((), (1,), (batch,)) for x in (starts, lengths)):
         raise RuntimeError(

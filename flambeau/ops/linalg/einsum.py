@@ -253,7 +253,7 @@ def _two(equation: str, a: tuple, b: tuple) -> tuple[PairPlan, tuple[int, ...] |
 
 
 def _choose_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[int, int]:
-    """Choose the two operands to multiply next: those whose result is smallest."""
+    """Choose the two operands to multiply next: the pair with the fewest multiplications."""
     best, cost = (0, 1), math.inf
     for i in range(len(operands)):
         for j in range(i + 1, len(operands)):

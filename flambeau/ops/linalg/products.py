@@ -467,7 +467,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
                 f"contracted dimensions need to match, but first has size {m} in dim {i} and "
                 f"second has size {n} in dim {j}"
             )
-        if m != n:  # sum over the side whose axis of length 1 was broadcast
+        if m != n:  # length 1 on one side: sum the other side
             a, b = (a.sum(i, True), b) if n == 1 else (a, b.sum(j, True))
     shapes = a._array.shape, b._array.shape
     left = [i for i in range(len(shapes[0])) if i not in first]
