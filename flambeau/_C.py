@@ -208,8 +208,7 @@ def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:
 
 
 class _Builtins:
-    """A namespace of C++ functions: flambeau's functions of a public namespace under other names.
-    """
+    """A namespace of C++ functions: functions of a public namespace under other names."""
 
     def __init__(self, space: str, prefix: str = "", renamed: dict[str, str] | None = None) -> None:
         self._space, self._prefix, self._renamed = space, prefix, renamed or {}

@@ -119,8 +119,7 @@ _ARM = {"neon": "neon", "fp16": "fullfp16", "bf16": "bf16", "i8mm": "i8mm", "dot
 
 
 def _count_sockets_and_cores() -> tuple[int, int]:
-    """Count sockets and cores in /proc/cpuinfo; without it, assume one socket and one core per CPU.
-    """
+    """Count sockets and cores in /proc/cpuinfo; else assume one socket and one core per CPU."""
     ids: dict[str, str] = {}
     cores = set()
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:

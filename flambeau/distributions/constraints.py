@@ -26,8 +26,8 @@ __all__ = [
 class Constraint:
     """A set; `check` tests each element of a batch for membership.
 
-    is_discrete: whether the members are discrete points. event_dim: number of trailing axes that
-    make up one value.
+    is_discrete: whether the members are discrete points.
+    event_dim: number of trailing axes that make up one value.
 
     >>> positive = torch.distributions.constraints.positive
     >>> positive.check(torch.tensor([-1., 2.]))
@@ -399,8 +399,7 @@ class _Stack(_Parts):
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """The largest event_dim of the parts, plus the stacking axis if it lies within the event.
-        """
+        """The largest event_dim of the parts, plus the stacking axis if it is an event axis."""
         dim = super().event_dim
         return dim if self.dim + dim >= 0 else dim + 1
 

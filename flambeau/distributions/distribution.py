@@ -287,8 +287,7 @@ class Distribution:
         return new
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        """A new instance for a subclass's `expand` to fill, or the one that it has already created.
-        """
+        """A new instance for a subclass's `expand` to fill, or `_instance` if there is one."""
         if _instance is None and type(self).__init__ != cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
                 f"Subclass {self.__class__.__name__} of {cls.__name__} that defines a custom "

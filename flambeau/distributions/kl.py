@@ -43,8 +43,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
 
 
 def _dispatch_kl(type_p: type, type_q: type) -> Rule | None:
-    """Return the rule of the nearest pair of base classes, comparing p first; None if there is
-    none.
+    """Return the rule of the nearest pair of base classes, comparing p first, or None.
 
     Warns (RuntimeWarning) if comparing q first gives another rule.
     """

@@ -61,8 +61,7 @@ class Transform:
 
     @property
     def sign(self) -> Any:
-        """1 if y increases with x, -1 if it decreases; NotImplementedError if it is not monotonic.
-        """
+        """1 if y increases with x, -1 if it decreases; NotImplementedError if neither."""
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Transform:

@@ -341,10 +341,7 @@ def _ragged_axis(tensors: list[Tensor]) -> int:
 def jagged_from_tensor_and_lengths(
     tensor: Tensor, starts: Tensor, lengths: Tensor
 ) -> tuple[NestedTensor, Tensor, Tensor | None]:
-    """Nest one range per row along a dense tensor's second axis, without a copy.
-
-    Also return its offsets, and its lengths or None if the rows have no gaps.
-    """
+    """Nest one range per row along axis 1, as a view; also return offsets, lengths or None."""
     batch = tensor.shape[0]
     if any(tuple(x.shape) not in ((), (1,), (batch,)) for x in (starts, lengths)):
         raise RuntimeError(

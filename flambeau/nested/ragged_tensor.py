@@ -173,8 +173,7 @@ def first_nested(values: Iterable[Any]) -> Any:
 
 
 def _call_on_values(name: str, func: Any, args: tuple, named: dict) -> tuple[Any, Any]:
-    """Call the function on values; return the nested tensor that defines the rows, and the result.
-    """
+    """Call the function on values; return the nested tensor that defines rows, and the result."""
     operands_and_settings = (*args, *named.values())
     pattern = first_nested(operands_and_settings)
     operands = pattern._operands(name, operands_and_settings)

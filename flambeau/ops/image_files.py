@@ -183,8 +183,7 @@ def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
 
 
 def decode_gif(data: Tensor) -> Tensor:
-    """Decode a GIF file to uint8 (3, height, width), or (n, 3, height, width) for several frames.
-    """
+    """Decode a GIF file to uint8 (3, height, width), or (n, 3, height, width) if animated."""
     image, sequence = _open_image(_read_bytes(data), "GIF"), _pillow("ImageSequence")
     frames = [np.asarray(frame.convert("RGB")) for frame in sequence.Iterator(image)]
     pixels = np.stack(frames).transpose(0, 3, 1, 2)

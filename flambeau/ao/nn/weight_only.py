@@ -1,7 +1,7 @@
 """Linear layers with 8-bit or 4-bit weights and floating-point inputs.
 
 Use `quantize_weights(model, bits=4)`. It takes a quarter (8 bits) or an eighth (4 bits) of the
-memory and loses nothing of the activations.
+memory, and activations keep full precision.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """fuse_modules: fuse a convolution with the batch normalization and ReLU after it.
 
-In eval mode the normalization is folded into the weights; for training it remains as a fused
-module.
+In eval mode the normalization is folded into the weights; for training it stays, fused.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ def fuse_modules(
 ) -> Any:
     """Return a copy of the model with each named list of modules fused into one.
 
-    The first module of a list becomes the fused one, the others identities. The model must be in
-    eval mode.
+    The first module of a list becomes the fused one, the others identities. Requires eval mode.
 
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
     >>> torch.ao.quantization.fuse_modules(net, ["0", "1"])[1]

@@ -42,8 +42,7 @@ _KEYS = (_OBJECT_TYPE_DICT_KEY, _MODULE_NAME_REGEX_DICT_KEY, _MODULE_NAME_DICT_K
 
 
 class QConfigMapping:
-    """QConfigs by name, by class, or global; names take precedence over classes, classes over
-    global.
+    """QConfigs by name, by class, or global, in this order of precedence.
 
     >>> mapping = torch.ao.quantization.QConfigMapping()
     >>> _ = mapping.set_global(torch.ao.quantization.default_qconfig)

@@ -62,8 +62,7 @@ def prepared(data: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_places(data: Tensor, mask: Tensor) -> None:
-    """Raise TypeError for unsupported layouts; ValueError if sparse data and mask have other
-    indices."""
+    """Raise TypeError for unsupported layouts; ValueError if sparse data and mask differ."""
     if data.layout not in LAYOUTS:
         raise TypeError(f"data layout of {data.layout} is not supported.")
     if data.layout is sparse_coo and not same_places(data, mask):

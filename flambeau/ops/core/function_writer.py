@@ -161,8 +161,7 @@ class _Signature:
             add("if AUTOCAST.count:", f"    {every} = cast_inputs(policy, {every})")
 
     def _call_in_order(self) -> str:
-        """The call of the public function with reordered arguments: interception may be watching
-        it."""
+        """The call of the public function with reordered arguments, as interception may watch."""
         operator = self.operator
         first = [p.name for p in operator.parameters if p.kind is not p.KEYWORD_ONLY]
         named = [p.name for p in operator.parameters if p.kind is p.KEYWORD_ONLY]
@@ -181,8 +180,7 @@ class _Operand:
         self.may_be_number, self.may_be_none = "Number" in note, "None" in note
 
     def read_array(self) -> str:
-        """The expression for the body's array. AttributeError for an argument that is not a tensor.
-        """
+        """The expression for the body's array. AttributeError unless the argument is a tensor."""
         n = self.name
         if self.is_sequence:
             return self.read_window() if self.may_be_none else f"[v._array for v in {n}]"
@@ -293,8 +291,7 @@ class _Computation:
         return result
 
     def _compute_pointwise(self) -> list[str]:
-        """Write the computation: directly on arrays of one plain floating dtype, else with
-        promotion."""
+        """Write the computation: direct for arrays of one floating dtype, else with promotion."""
         operator = self.operator
         tensors = "".join(f"{n}, " for n in operator.tensor_names)
         rest = [p for p in operator.parameters if p.name not in operator.tensor_names]

@@ -189,8 +189,7 @@ def _apart(operand: Any, array: Any) -> bool:
 
 
 def _finish(direct: np.ufunc, array: np.ndarray, args: tuple) -> None:
-    """Complete a write after a warning that became an error: NumPy raises it with the result
-    written.
+    """Complete a write after a warning that became an error: NumPy raises it after writing.
 
     Unless an argument overlaps the result: then NumPy discards the copy that it worked on.
     """

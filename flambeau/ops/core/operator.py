@@ -1,7 +1,6 @@
 """Operators, the table of all operators, and the table of public names.
 
-`registry.py` fills both tables. The tape reads plans and vjps from an operator; dispatch reads its
-signature.
+`registry.py` fills both. The tape reads plans and vjps from operators, dispatch their signatures.
 """
 
 from __future__ import annotations
@@ -107,8 +106,7 @@ class Operator:
 
     def _read_facts(self, options: dict[str, Any]) -> None:
         """Read the options that few operators set: unusual parameters, linearity, vmap rules."""
-        # Whether a composite also accepts NumPy's names, `axis` and `keepdims`; other kinds always
-        # do.
+        # Whether a composite also accepts NumPy's `axis` and `keepdims`, as other kinds always do.
         self.numpy_names: bool = options.pop("numpy_names", False)
         # Whether a composite reads attributes of its arguments; a wrapper explains missing ones.
         self.explains: bool = options.pop("explains", False)
@@ -121,8 +119,7 @@ class Operator:
         # The parameter that holds class labels, which index the first input's second axis, or its
         # only axis. Compiled programs take labels unchanged and check their bounds beforehand.
         self.labels: str | None = options.pop("labels", None)
-        # Which values the operator accepts; None if its body never raises for a value or no check
-        # is needed.
+        # Which values the operator accepts; None if its body raises for none or none are checked.
         self.values: ValueRule | None = options.pop("values", None)
         # Whether bool arrays after the first input select elements, so that the result's shape
         # depends on values.
@@ -167,8 +164,7 @@ class Operator:
     # ---------------------------------------------------------------------- derivatives
 
     def plan(self, mask: int) -> Plan:
-        """Return the plan for the inputs whose bits are set in `mask` (bit = parameter position).
-        """
+        """Return the plan for the inputs whose bits (parameter positions) are set in `mask`."""
         wanted = [i for i in self.tensor_positions if mask >> i & 1]
         sources: list[tuple[int, int]] = []
         entries = []
@@ -211,8 +207,7 @@ class Operator:
         )
 
     def restores(self, args: tuple, y: Tensor) -> list | None:
-        """Return (shape, dtype) for each parameter whose cotangent must be summed or cast, or None.
-        """
+        """Return (shape, dtype) for parameters whose cotangents must be summed or cast, or None."""
         shape, dtype = y._array.shape, y._array.dtype
         pointwise = self.kind is Kind.POINTWISE
         result: list[Any] = [None] * len(args)
@@ -235,8 +230,7 @@ class Operator:
         return None
 
     def declare_vjp(self, target: Any) -> Callable:
-        """Declare a vjp: `@op.vjp` for the only tensor input or all inputs, `@op.vjp("name")` for
-        one."""
+        """Declare `@op.vjp` (the only tensor input or all inputs) or `@op.vjp("name")` (one)."""
         if isinstance(target, str):
             names = target.split()
 
@@ -257,8 +251,7 @@ class Operator:
         return target
 
     def declare_jvp(self, rule: Callable) -> Callable:
-        """Declare `@op.jvp`: returns the result's tangent, a tuple for several results, None for
-        zeros.
+        """Declare `@op.jvp`: the result's tangent, a tuple for several results, None for zeros.
 
         The rule takes `<input>_t`, that input's tangent or None, and the same names as a vjp.
         """

@@ -58,8 +58,7 @@ def imported(source: Any) -> np.ndarray:
 
 
 def _writable(array: np.ndarray) -> np.ndarray:
-    """Return a writable array on the same memory; NumPy imports unversioned capsules as read-only.
-    """
+    """Return a writable array on the same memory; NumPy imports such capsules as read-only."""
     if array.flags.writeable or not array.size:
         return array
     owner = _Owner()

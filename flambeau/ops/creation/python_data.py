@@ -18,8 +18,7 @@ _PLAIN = {int, float, bool}
 
 
 class _Leaves(list):
-    """The numbers of nested data in order, with the classes and dtypes that determine their dtype.
-    """
+    """The numbers of nested data in order, and the classes and dtypes that decide their dtype."""
 
     def __init__(self) -> None:
         self.classes: set[type] = set()  # of Python and NumPy numbers
@@ -79,8 +78,7 @@ def _wrap_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
 
 
 def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:
-    """Raise an error for leaves that are not numbers; `nested`: whether they came from a sequence.
-    """
+    """Raise an error for leaves that are not numbers; `nested`: whether within a sequence."""
     for v in flat:
         if isinstance(v, (bool, int, float, np.number, np.bool_)):
             continue

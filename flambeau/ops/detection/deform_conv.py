@@ -78,8 +78,7 @@ class _Call(NamedTuple):
 
 
 class _Sampling(NamedTuple):
-    """Four taps per column: `taps` are weighted and masked; `slopes` are the weights' derivatives.
-    """
+    """Four taps per column: `taps`, weighted and masked, and the weights' derivatives."""
 
     taps: Taps
     shares: Array  # (columns, 4): the weights without masks
@@ -146,8 +145,7 @@ def _table(input: Array, groups: int) -> Array:
 
 
 def _by_weight_group(columns: Array, call: _Call, taps: int) -> Array:
-    """Reorder columns (positions, offset group, tap, channel) to (weight group, positions, channel
-    * tap)."""
+    """Reorder (position, offset group, tap, channel) to (weight group, position, channel * tap)."""
     places = columns.size // (taps * columns.shape[-1] * call.offset_groups)
     each = columns.reshape(places, call.offset_groups, taps, -1).transpose(1, 3, 2, 0)
     merged = each.reshape(call.groups, -1, places)  # channels first, then taps
@@ -261,8 +259,7 @@ def _unpack_cotangents(arrays: Iterable[Any]) -> tuple[Array, Array, Array, Arra
 def _places_adjoint(
     rows: Array, x: Array, offset: Array, mask: Array, kernel: tuple[int, int], call: _Call
 ) -> tuple[Array, Array, Array | None]:
-    """Return the cotangents of one image, its offsets and masks, from those of the columns' rows.
-    """
+    """Return the cotangents of one image, its offsets and masks, from those of column rows."""
     _, c, h, w = x.shape
     groups, taps, (high, wide) = call.offset_groups, kernel[0] * kernel[1], offset.shape[2:]
     sampling, table = _sampling(offset, mask, kernel, (h, w), call), _table(x, call.offset_groups)

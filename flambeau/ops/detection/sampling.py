@@ -25,8 +25,7 @@ class Taps(NamedTuple):
 
 
 def _cuts(bounds: Array, width: int) -> list[int]:
-    """Return the result indices at which blocks of about GATHERED_ELEMENTS_PER_BLOCK elements
-    start."""
+    """Return the results at which blocks of about GATHERED_ELEMENTS_PER_BLOCK elements start."""
     block = max(GATHERED_ELEMENTS_PER_BLOCK // max(width, 1), 1)
     steps = np.arange(0, int(bounds[-1]), block)[1:]
     cuts = np.unique(np.searchsorted(bounds, steps))

@@ -80,8 +80,7 @@ def _refusal_type(operator: Any, category: Any) -> str:
 
 
 def _find_raises(function: Any, seen: set[Any], depth: int) -> Iterator[tuple[str, str]]:
-    """Yield type and message of each `raise` in a function and in the flambeau functions it calls.
-    """
+    """Yield type and message of each `raise` in a function and the flambeau functions it calls."""
     if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)

@@ -1,5 +1,4 @@
-"""Indexing with a mask: indices are only used where it is True and may be out of range elsewhere.
-"""
+"""Masked indexing: indices are only used where the mask is True; others may be out of range."""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ _NEVER = -np.inf
 
 
 def _extend(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]:
-    """Return targets with blanks around each label, and where paths may skip the preceding blank.
-    """
+    """Return targets with blanks around each label, and where paths may skip the last blank."""
     n, s = targets.shape
     result = np.full((n, 2 * s + 1), blank, np.int64)
     result[:, 1::2] = np.where(np.arange(s) < lengths[:, None], targets, blank)

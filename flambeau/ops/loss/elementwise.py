@@ -1,6 +1,6 @@
 """Elementwise losses: differences from the target, divergences, logistic and hinge margins.
 
-Binary cross entropy is in binary_losses.py, cross entropy over classes in cross_entropy.py.
+Binary cross entropy is in binary_losses.py, cross entropy in cross_entropy.py.
 """
 
 from __future__ import annotations
@@ -121,8 +121,7 @@ def _reference(formula: Any) -> Callable[..., Any]:
 
 
 def _derive_difference_loss(result: Declared, slope: Callable[..., Tensor], push: Any) -> None:
-    """Declare the loss's derivatives; `push` computes tangents that are not differentiated again.
-    """
+    """Declare the loss's derivatives; `push` computes tangents that need no derivative."""
 
     @result.vjp("input")
     def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
@@ -150,9 +149,9 @@ def _derive_difference_loss(result: Declared, slope: Callable[..., Tensor], push
 def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Callable[..., Any]:
     """Declare an operator (input, target, reduction, parameter) of the difference alone.
 
-    Decorates a function that returns (forward, slope, rise): forward overwrites the differences
-    with losses; slope is the derivative by the difference times the cotangent, in operators; rise
-    is the derivative on arrays.
+    Decorates a function returning (forward, slope, rise): forward overwrites differences with
+    losses; slope is the derivative times the cotangent, in operators; rise the derivative on
+    arrays.
     """
 
     def decorate(parts: Any) -> Any:

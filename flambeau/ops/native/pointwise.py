@@ -1,7 +1,6 @@
 """Pointwise kernels for large arrays, traced from the operators' bodies.
 
-`try_kernel` returns None until a kernel is compiled, and for unsupported calls; NumPy then
-computes.
+`try_kernel` returns None until a kernel is compiled and for unsupported calls; NumPy is used then.
 """
 
 from __future__ import annotations
@@ -108,8 +107,7 @@ def _is_exact(body: Any) -> bool:
 
 @native_route
 def mix_dtypes(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
-    """Run the body on arrays of several dtypes and numbers, all cast to `kind` first, or return
-    None."""
+    """Run the body on arrays and numbers of several dtypes, cast to `kind` first; may be None."""
     first = operands[0]
     if first.__class__ is not _ndarray or first.size <= min_kernel_elements(body) \
             or not KernelPolicy.allowed:
@@ -222,11 +220,10 @@ def serve(
     body: Any, operands: tuple, formula: Callable | None = None, result: np.dtype | None = None,
     target: Array | None = None,
 ) -> Array | None:
-    """Run a body's kernel on arrays of any supported dtypes; `formula` works on the kernel's
-    Values.
+    """Run a body's kernel on arrays of any supported dtypes; `formula` works on kernel Values.
 
     `result`: the result's dtype, part of the cache key. `target`: a contiguous array in the first
-    operand's shape for the result; each operand is either `target` itself or does not overlap it.
+    operand's shape for the result; operands are `target` itself or do not overlap it.
     """
     first = operands[0]
     shape = first.shape

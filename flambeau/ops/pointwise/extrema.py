@@ -151,8 +151,7 @@ def clamp_numbers(input: Array, min: Any = None, max: Any = None) -> Array:
 
 
 def _bound(value: Any, kind: np.dtype) -> np.ndarray:
-    """Convert a bound to an integer dtype; negative ones wrap around in unsigned dtypes, as in C.
-    """
+    """Convert a bound to an integer dtype; negative ones wrap in unsigned dtypes, as in C."""
     try:
         return np.asarray(value, kind)
     except OverflowError:

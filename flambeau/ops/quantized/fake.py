@@ -1,5 +1,4 @@
-"""Fake quantization: round floating-point numbers to values that integers represent,
-differentiably.
+"""Fake quantization: round floating-point numbers to those that integers represent.
 
 The gradient treats rounding as the identity, so finite differences cannot check it.
 """

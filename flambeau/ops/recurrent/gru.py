@@ -126,8 +126,7 @@ def _in_one_kernel(
     steps: Steps, x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None,
     b_hh: Array | None, keep: bool,
 ) -> list[Array] | None:
-    """Return y, h and, with `keep`, gates and W_hn h + b_hn from a kernel; None if there is none.
-    """
+    """Return y, h and, with `keep`, gates and W_hn h + b_hn from a kernel, or None."""
     inputs = present({"h": h, "bias": None if b_hh is None else b_hh[2 * h.shape[1] :]})
     wanted = ("y", "h", "gates", "inner") if keep else ("y", "h")
     layer = prepare("gru", steps, w_hh, ("x", *inputs), wanted, False)

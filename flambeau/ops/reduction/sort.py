@@ -1,5 +1,4 @@
-"""Sorting and order statistics: sort, topk, kthvalue, median, mode, searchsorted, bincount, histc.
-"""
+"""Sorting and ranks: sort, argsort, topk, kthvalue, median, mode, searchsorted, bincount, histc."""
 
 from __future__ import annotations
 
@@ -189,8 +188,7 @@ def _(input_t: Tensor, ys: tuple[Tensor, ...], dim: int) -> tuple[Tensor | None,
 
 
 def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
-    """Return the element of this rank, and its index, for few distinct elements on a single axis.
-    """
+    """Return the element of this rank and its index, for a few distinct elements on one axis."""
     if input.ndim != 1 or input.dtype.kind == "V":  # would miss bfloat16 NaN
         return None
     ranks = sort_kernels.distinct_order(input, False)

@@ -60,8 +60,7 @@ def distinct_order(x: Array, descending: bool) -> Array | None:
 
 
 def keys(x: Array, descending: bool = False) -> Array:
-    """Map x to int32 or int64 keys in its order, or in reverse: equal if x is equal, NaN greatest.
-    """
+    """Map x to int32 or int64 keys in its order or the reverse: ties stay ties, NaN greatest."""
     kind = x.dtype
     if kind.kind == "b" or (kind.kind in "iu" and kind.itemsize <= 2) or kind == np.int32:
         y = x.astype(np.int32)
@@ -204,8 +203,7 @@ def _stable(k: Array) -> tuple[Array, Array]:
 
 
 def _has_many_ties(k: Array) -> bool:
-    """Whether rows have more elements than there are integers between the minimum and the maximum.
-    """
+    """Whether rows have more elements than there are integers between their extremes."""
     return k.size > 0 and int(k.max()) - int(k.min()) < k.shape[1] - 1
 
 
@@ -245,8 +243,7 @@ def least_numbers(k: Array, count: int) -> Array:
 
 
 def _smallest(k: Array, count: int) -> tuple[Array, Array]:
-    """`least_numbers` for a few elements of many by comparison; also the rows with ambiguous ties.
-    """
+    """`least_numbers` for a few of many elements; also return the rows with ambiguous ties."""
     edge = np.partition(k, count - 1, -1)[:, count - 1 : count]
     chosen = k <= edge
     tied = np.count_nonzero(chosen, 1) != count

@@ -320,8 +320,7 @@ def _check_cotangent(kind: str, g: Any) -> None:
 
 
 def _average_images(input: Tensor, n: int) -> Tensor:
-    """Return the mean of each image; preserve channels last, which strides of 1-element axes
-    encode."""
+    """Return the mean of each image; if the input is channels last, the result is too."""
     result = input.mean(list(range(-n, 0)), True)
     array = result._array
     if n == 2 and array.__class__ is np.ndarray and array.ndim == 4 \

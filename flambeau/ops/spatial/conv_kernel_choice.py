@@ -71,8 +71,7 @@ class Convolution(NamedTuple):
         return window.dense and window.kernel == (3, 3) and window.dilation == (1, 1)
 
     def geometry(self) -> Geometry:
-        """The geometry that kernels are built from; a single spatial axis becomes the second of
-        two."""
+        """The geometry that kernels are built from; a single spatial axis comes second."""
         from ...native.kernels.conv_static import Geometry, strides_of
         from ...native.loop_ir.ir import Type
 

@@ -125,8 +125,7 @@ class _Columns:
         return target.reshape(self.rows, -1)
 
     def view_tap(self, block: Block, channel: int, tap: Sequence[int]) -> Array:
-        """Return the elements that meet one kernel position: (channel, image, output position...).
-        """
+        """Return the elements at one kernel position: (channel, image, output position...)."""
         x = self.x
         extents, steps = self._lay_out(block)
         offset = self._offset(block, channel) + sum(

@@ -53,8 +53,7 @@ class _Taps(NamedTuple):
 def _axis_taps(
     coordinates: Array, size: int, mode: int, padding: int, align: bool
 ) -> list[tuple[Array, Array, Array]]:
-    """The taps along one axis: indices, weights, and the weights' derivatives by the grid's values.
-    """
+    """The taps along one axis: indices, weights, and the weights' derivatives by the grid."""
     factor = np.asarray((size - 1) / 2 if align else size / 2, coordinates.dtype)
     # Rounded once, as in PyTorch and the kernels: the nearest pixel depends on it.
     x = (coordinates + 1) * factor.astype(np.float64) - (0 if align else 0.5)

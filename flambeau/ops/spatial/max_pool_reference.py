@@ -51,8 +51,7 @@ def _take_tap(x: Array, window: Window, tap: Sequence[int], output: Sequence[int
 
 
 def _take_tap_along(x: Array, axis: int, i: int, window: Window, m: int) -> Array:
-    """Return a view of the elements at position i of every window along `axis` of x (images, ...).
-    """
+    """Return the elements at position i of every window along `axis`, as a view of x."""
     s, start = window.stride[axis], i * window.dilation[axis]
     return x[(*(slice(None),) * (axis + 1), slice(start, start + s * (m - 1) + 1, s))]
 

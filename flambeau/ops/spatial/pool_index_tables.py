@@ -111,8 +111,7 @@ def evenly(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
 
 
 def _combine(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
-    """Return the flat indices of the elements in each multi-axis window: (windows, most elements).
-    """
+    """Return the flat indices of each multi-axis window's elements: (windows, most elements)."""
     result, step = np.zeros((1, 1), np.int64), 1
     for axis, size in zip(reversed(axes), reversed(sizes), strict=True):
         indices = axis.indices

@@ -68,8 +68,7 @@ def describe_linear(dtypes: _DTypes) -> _Configs:
 
 
 def describe_convolutions(dtypes: _DTypes) -> _Configs:
-    """Convolutions of all ranks, with optional batch normalization and ReLU, and transposed ones.
-    """
+    """Convolutions of all ranks, with optional batch norm and ReLU, and transposed ones."""
     return [config for rank in (1, 2, 3) for config in _describe_rank(rank, dtypes)]
 
 

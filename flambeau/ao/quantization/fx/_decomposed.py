@@ -75,8 +75,7 @@ def dequantize_per_tensor(
 def choose_qparams(
     input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return the scale (float64) and zero point (int64) that map the range to the input and zero.
-    """
+    """Return the scale (float64) and zero point (int64) whose range spans the input and zero."""
     low, high = input.amin().clamp(max=0.0), input.amax().clamp(min=0.0)
     scale = ops.maximum((high - low) / float(quant_max - quant_min), ops.tensor(eps))
     zero = (quant_min - ops.round(low / scale)).clamp(quant_min, quant_max)

@@ -83,8 +83,7 @@ def _is_dequantize(node: Any) -> bool:
 
 
 def producers_of(node: Node) -> list[Node] | None:
-    """Return the nodes that a value depends on, in execution order; None if an input is among them.
-    """
+    """Return the nodes that a value depends on, in execution order; None if one is an input."""
     seen, frontier = {node}, [node]
     while frontier:
         for arg in frontier.pop().all_input_nodes:

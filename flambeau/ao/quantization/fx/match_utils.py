@@ -63,8 +63,7 @@ def nodes_of(bound: Any) -> list[Node]:
 
 
 def root_of(bound: Any, config: BackendPatternConfig | None) -> Any:
-    """Return the node that takes the pattern's input: the deepest one, unless the config says
-    otherwise."""
+    """Return the node that takes the pattern's input: by default the deepest one."""
     if config is not None and config._root_node_getter is not None:
         return config._root_node_getter(bound)
     while isinstance(bound, (tuple, list)):

@@ -1,5 +1,4 @@
-"""LSTM composed of linear layers, sums and products, so that each of its results can be observed.
-"""
+"""LSTM made of linear layers, sums and products, so that each of its results can be observed."""
 
 from __future__ import annotations
 
@@ -67,8 +66,7 @@ class LSTMCell(Module):
         self.hidden_state_dtype = self.cell_state_dtype = quint8
 
     def forward(self, x: Tensor, hidden: State | None = None) -> State:
-        """Return the next hidden and cell state, (batch, hidden_size), for x (batch, input_size).
-        """
+        """Return the next hidden and cell state (batch, hidden_size) for x (batch, input_size)."""
         if hidden is None or hidden[0] is None or hidden[1] is None:
             hidden = self.initialize_hidden(x.shape[0], x.is_quantized)
         h, c = hidden

@@ -37,8 +37,7 @@ class _Rounded(float_modules.module.Module):
         return getattr(self, name, None) if rounding is None else rounding.round(self)
 
     def pack(self) -> tuple[dict[str, Any], Any]:
-        """Return weights (as a dynamic layer packs them) and biases by name, and the weights'
-        dtype.
+        """Return weights, as a dynamic layer packs them, and biases by name, and their dtype.
 
         Weights that are rounded to float16 are returned as floats.
         """
