@@ -189,9 +189,10 @@ def _apart(operand: Any, array: Any) -> bool:
 
 
 def _finish(direct: np.ufunc, array: np.ndarray, args: tuple) -> None:
-    """Complete a write after a warning that became an error: NumPy raises it after writing.
+    """Complete a write after a NumPy warning that the user's filters made an error.
 
-    Unless an argument overlaps the result: then NumPy discards the copy that it worked on.
+    NumPy raises it after writing, but drops the copy it wrote to if an argument overlaps the
+    result.
     """
     for a in args:
         if isinstance(a, np.ndarray) and np.may_share_memory(a, array, 1):  # type: ignore[arg-type]

@@ -413,8 +413,8 @@ def _product_gradients(
 ) -> Any:
     base = input if include_self else _scatter(input, dim, index, wrap(
         np.ones((), input._array.dtype)))
-    # The product without a factor is a quotient, or, if the factor is zero, the product of the
-    # others. Both depend on all other factors, as second derivatives need.
+    # The product without a factor: the quotient, or, if the factor is zero, the product of the
+    # others. Both depend on all other factors, which second derivatives need.
     factor = base.masked_fill(base == 0, 1)
     of_self = _scatter_reduce(factor, dim, index, src, "prod", True) / factor
     zero = src == 0

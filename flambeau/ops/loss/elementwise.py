@@ -1,6 +1,6 @@
 """Elementwise losses: differences from the target, divergences, logistic and hinge margins.
 
-Binary cross entropy is in binary_losses.py, cross entropy in cross_entropy.py.
+Binary cross entropy is in binary_losses.py, cross entropy over classes in cross_entropy.py.
 """
 
 from __future__ import annotations

@@ -323,7 +323,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
         for k, (lo, _), d, m, length in zip(
             window.kernel, window.padding, window.dilation, spatial, g.shape[2:], strict=True)
     ])
-    is_narrow = 2 * channels > len(w)  # else it would have as many columns as the output
+    is_narrow = 2 * channels > len(w)  # else im2col of the output's many channels costs more
     if window.dense and g.size and is_narrow and all(lo >= 0 and hi >= 0 for lo, hi in margins):
         full = window._replace(padding=margins)
         return forward(g, _transpose_kernel(w, groups), None, full, groups)
