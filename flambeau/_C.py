@@ -1,4 +1,4 @@
-"""torch._C: what programs take from PyTorch's C++ module, as far as it means something here."""
+"""torch._C: the part of PyTorch's C++ module that applies to flambeau."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ has_cuda = has_mps = has_mkl = has_lapack = has_openmp = False
 
 
 class _WeakTensorRef:
-    """A reference that does not hold its tensor."""
+    """A weak reference to a tensor."""
 
     def __init__(self, tensor: Tensor) -> None:
         self._reference = weakref.ref(tensor)
 
     def expired(self) -> bool:
-        """Whether the tensor is gone."""
+        """Whether the tensor has been freed."""
         return self._reference() is None
 
 
 def _current_graph_task_id() -> int:
-    """The number of the backward pass that this thread is in; -1 outside of one."""
+    """The number of this thread's running backward pass; -1 outside of one."""
     number = current_task_number()
     return -1 if number is None else number
 
 
 class _DisableTorchDispatch:
-    """From its making on until it is deleted, `__torch_dispatch__` is not asked in this thread."""
+    """Disable `__torch_dispatch__` in this thread until the object is deleted."""
 
     def __init__(self) -> None:
         self._region = _without_dispatch()
@@ -76,13 +76,13 @@ class _DisableTorchDispatch:
 
 
 class _TorchFunctionState(enum.Enum):
-    """Who is asked for an override: modes and classes, modes alone, nobody."""
+    """Which overrides are consulted: modes and classes, modes only, or none."""
 
     ENABLED, SUBCLASSES_DISABLED, ALL_DISABLED = range(3)
 
 
 def _get_torch_function_state() -> _TorchFunctionState:
-    """Who is asked for an override in this thread."""
+    """Which overrides this thread consults."""
     if _STATE.nothing:
         return _TorchFunctionState.ALL_DISABLED
     off = _STATE.no_subclasses
@@ -90,33 +90,33 @@ def _get_torch_function_state() -> _TorchFunctionState:
 
 
 def _set_torch_function_state(state: _TorchFunctionState) -> None:
-    """Set who is asked for an override in this thread."""
+    """Set which overrides this thread consults."""
     _STATE.nothing = int(state is _TorchFunctionState.ALL_DISABLED)
     _STATE.no_subclasses = int(state is not _TorchFunctionState.ENABLED)
 
 
 def _is_torch_function_enabled() -> bool:
-    """Whether classes of arguments are asked."""
+    """Whether overrides of argument classes are consulted."""
     return not _STATE.no_subclasses
 
 
 def _is_torch_function_all_disabled() -> bool:
-    """Whether nobody is asked."""
+    """Whether no override is consulted."""
     return bool(_STATE.nothing)
 
 
 def _is_torch_function_mode_enabled() -> bool:
-    """Whether a mode is on and asked."""
+    """Whether a mode is active and consulted."""
     return bool(_STATE.modes) and not _STATE.nothing
 
 
 def _len_torch_function_stack() -> int:
-    """How many modes are on."""
+    """The number of active modes."""
     return len(_STATE.modes)
 
 
 def _get_function_stack_at(index: int) -> Any:
-    """The mode at this place, the first one entered at 0."""
+    """The mode at this index; 0 is the first one entered."""
     return _STATE.modes[index]
 
 
@@ -126,38 +126,38 @@ def _push_on_torch_function_stack(mode: Any) -> None:
 
 
 def _pop_torch_function_stack() -> Any:
-    """Leave the last mode, and give it."""
+    """Leave the last mode and return it."""
     mode = _STATE.modes[-1]
     leave(mode)
     return mode
 
 
 def _is_fwd_grad_enabled() -> bool:
-    """Whether operators push tangents in this thread."""
+    """Whether operators propagate tangents in this thread."""
     return forward_ad._is_fwd_grad_enabled()
 
 
 def _set_fwd_grad_enabled(enabled: bool) -> None:
-    """Set whether operators push tangents in this thread."""
+    """Set whether operators propagate tangents in this thread."""
     tangents.LEVELS.enabled = enabled
 
 
 def _log_api_usage_once(event: str) -> None:
-    """Accepted: nobody is told."""
+    """No-op: API usage is not logged."""
 
 
 def _is_tracing() -> bool:
-    """Whether torch.jit.trace runs the code that asks."""
+    """Whether torch.jit.trace is running the calling code."""
     return import_module("flambeau.jit").is_tracing()
 
 
 def _get_tracing_state() -> object | None:
-    """What stands for the trace that runs; None without one."""
+    """An object that represents the running trace; None without one."""
     return _TRACE if _is_tracing() else None
 
 
 def _get_accelerator(check: Any = None) -> device:
-    """The CPU."""
+    """Return the CPU."""
     return device("cpu")
 
 
@@ -167,17 +167,17 @@ def _get_default_device() -> str:
 
 
 def _get_privateuse1_backend_name() -> str:
-    """What PyTorch calls a device that nobody has registered."""
+    """PyTorch's name for an unregistered device."""
     return "privateuseone"
 
 
 def _are_functorch_transforms_active() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def _jit_set_profiling_executor(enabled: bool) -> bool:
-    """Accepted: there is no TorchScript."""
+    """No-op: there is no TorchScript."""
     return enabled
 
 
@@ -187,7 +187,7 @@ _jit_set_nvfuser_enabled = _jit_set_nvfuser_guard_mode = _jit_set_profiling_exec
 
 
 def _jit_can_fuse_on_cpu() -> bool:
-    """False: there is no TorchScript."""
+    """Return False: there is no TorchScript."""
     return False
 
 
@@ -195,7 +195,7 @@ _jit_can_fuse_on_gpu = _jit_can_fuse_on_cpu
 
 
 def parse_schema(schema: str) -> FunctionSchema:
-    """Return a schema such as `ns::name(Tensor x) -> Tensor` as an object."""
+    """Parse a schema such as `ns::name(Tensor x) -> Tensor`."""
     space, _, rest = schema.partition("::")
     if "(" in space:
         return FunctionSchema("", schema)
@@ -208,7 +208,7 @@ def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:
 
 
 class _Builtins:
-    """A namespace of C++ functions, which are flambeau's of a public one, by other names."""
+    """A namespace of C++ functions: functions of a public namespace under other names."""
 
     def __init__(self, space: str, prefix: str = "", renamed: dict[str, str] | None = None) -> None:
         self._space, self._prefix, self._renamed = space, prefix, renamed or {}
@@ -228,7 +228,7 @@ class _Functions(_Builtins):
 
     @staticmethod
     def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-        """(device, dtype, non_blocking, memory_format) of what `to` was called with."""
+        """Parse the arguments of `to` into (device, dtype, non_blocking, memory_format)."""
         kind, place = kwargs.get("dtype"), kwargs.get("device")
         flags = []
         for value in args:
@@ -246,12 +246,12 @@ class _Functions(_Builtins):
 
     @staticmethod
     def pad_sequence(*args: Any, **kwargs: Any) -> Tensor:
-        """torch.nn.utils.rnn's."""
+        """Call torch.nn.utils.rnn.pad_sequence."""
         padded: Tensor = import_module(f"{__package__}.nn.utils.rnn").pad_sequence(*args, **kwargs)
         return padded
 
     def __getattr__(self, name: str) -> Any:
-        """Padding has a function for each mode and number of axes."""
+        """Resolve padding functions, one per mode and number of axes."""
         mode, _, axes = name.partition("_pad")
         if mode in _PADDINGS and axes in ("1d", "2d", "3d"):
             return partial(self._padded, _PADDINGS[mode], int(axes[0]))
@@ -260,7 +260,7 @@ class _Functions(_Builtins):
     def _padded(
         self, mode: str, axes: int, input: Tensor, padding: Any, *, out: Tensor | None = None
     ) -> Tensor:
-        """The input padded by reflection or replication; one number holds for all sides."""
+        """Pad the input by reflection or replication; one number applies to all sides."""
         sides = [padding] * (2 * axes) if isinstance(padding, int) else list(padding)
         padded: Tensor = self.pad(input, sides, mode=mode)
         return padded if out is None else out.copy_(padded)
@@ -278,7 +278,7 @@ sys.modules[f"{__name__}._profiler"] = _profiler  # `from torch._C._profiler imp
 
 
 class _Autograd:
-    """torch._C._autograd: questions about the profiler, saved tensors and the backward pass."""
+    """torch._C._autograd: queries about the profiler, saved tensors and the backward pass."""
 
     SavedTensor = SavedTensor
     _get_current_graph_task_keep_graph = staticmethod(is_graph_retained)

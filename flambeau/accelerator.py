@@ -1,4 +1,4 @@
-"""torch.accelerator: there is none. torch.Stream and torch.Event, whose work on the CPU is done."""
+"""torch.accelerator, which reports none; torch.Stream and torch.Event for the synchronous CPU."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["current_accelerator", "device_count", "device_index", "is_available"
 
 
 class AcceleratorError(RuntimeError):
-    """An error of an accelerator's runtime; nothing here raises it."""
+    """An error of an accelerator's runtime; never raised here."""
 
 
 class OutOfMemoryError(RuntimeError):
-    """An accelerator's memory is used up; nothing here raises it."""
+    """An accelerator is out of memory; never raised here."""
 
 
 def is_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def device_count() -> int:
-    """0."""
+    """Return 0."""
     return 0
 
 
 def current_accelerator(check_available: bool = False) -> devices.device | None:
-    """None."""
+    """Return None."""
     return None
 
 
@@ -49,7 +49,7 @@ def _absent(name: str) -> Callable[..., Any]:
 
 
 class device_index:
-    """A context in which an accelerator is the current one; None changes nothing.
+    """A context manager that selects an accelerator; None changes nothing.
 
     >>> with torch.accelerator.device_index(None):
     ...     pass
@@ -90,9 +90,9 @@ def _refuse_events(device: devices.device) -> NoReturn:
 
 
 class Stream:
-    """A queue of work of a device; the CPU's is always empty.
+    """A device's queue of work; the CPU's is always empty.
 
-    Raises RuntimeError for a device that is not there. `priority` is accepted.
+    Raises RuntimeError if the device does not exist. `priority` is accepted and ignored.
 
     >>> torch.Stream("cpu").query()
     True
@@ -142,7 +142,7 @@ class Stream:
 
 
 class Event:
-    """A mark in a stream; the CPU has streams without marks, so `record` raises RuntimeError.
+    """A mark in a stream. CPU streams have no events, so `record` raises RuntimeError.
 
     >>> torch.Event().query()
     True
@@ -161,7 +161,7 @@ class Event:
                 f"event_id={self.event_id}")
 
     def query(self) -> bool:
-        """Return True: nothing is awaited."""
+        """Return True: there is nothing to wait for."""
         return True
 
     def wait(self, stream: Stream | None = None) -> None:

@@ -1,4 +1,4 @@
-"""torch.cpu: the CPU with the face of an accelerator, for programs that do not ask which it is."""
+"""torch.cpu: the CPU behind an accelerator's interface, for device-agnostic programs."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ __all__ = [
 
 
 class Event:
-    """A mark in a stream; it has happened when the call returns."""
+    """A mark in a stream. CPU work is synchronous, so it has always happened."""
 
     def query(self) -> bool:
         """Return True."""
         return True
 
     def record(self, stream: Any = None) -> None:
-        """Accepted: the work is done."""
+        """No-op: CPU work is synchronous."""
 
     def synchronize(self) -> None:
-        """Accepted: the work is done."""
+        """No-op: CPU work is synchronous."""
 
     def wait(self, stream: Any = None) -> None:
-        """Accepted: the work is done."""
+        """No-op: CPU work is synchronous."""
 
 
 class Stream:
-    """A stream of work; on the CPU all work is done when the call returns."""
+    """A stream of work; on the CPU, work is done when the call returns."""
 
     def __init__(self, priority: int = -1) -> None:
         self.priority = priority
 
     def wait_stream(self, stream: Any) -> None:
-        """Accepted: the work is done."""
+        """No-op: CPU work is synchronous."""
 
     def record_event(self) -> None:
-        """Accepted: the work is done."""
+        """No-op: CPU work is synchronous."""
 
     def wait_event(self, event: Any) -> None:
-        """Accepted: the work is done."""
+        """No-op: CPU work is synchronous."""
 
 
 class StreamContext:
-    """A context in which a stream is the current one."""
+    """A context manager that selects a stream."""
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
@@ -67,44 +67,44 @@ _default = Stream()
 
 
 def is_available() -> bool:
-    """True."""
+    """Return True."""
     return True
 
 
 def is_initialized() -> bool:
-    """True."""
+    """Return True."""
     return True
 
 
 def device_count() -> int:
-    """1."""
+    """Return 1."""
     return 1
 
 
 def current_device() -> str:
-    """'cpu'."""
+    """Return 'cpu'."""
     return "cpu"
 
 
 def set_device(device: Any) -> None:
-    """Accepted: there is one."""
+    """No-op: there is only one device."""
 
 
 def synchronize(device: Any = None) -> None:
-    """Accepted: the work is done."""
+    """No-op: CPU work is synchronous."""
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The only stream."""
+    """Return the only stream."""
     return _default
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """A context in which a stream is the current one."""
+    """Return a context manager that selects a stream."""
     return StreamContext(stream)
 
 
-# Features as PyTorch names them, where LLVM's name differs by more than a separator.
+# PyTorch's names of features, if they differ from LLVM's by more than a separator.
 _FEATURES = {
     "sse4_1": "sse4.1", "sse4_2": "sse4.2", "fma3": "fma", "clflush": "fxsr",
     "avx_ne_convert": "avxneconvert", "avx10_1": "avx10.1", "avx10_2": "avx10.2",
@@ -119,7 +119,7 @@ _ARM = {"neon": "neon", "fp16": "fullfp16", "bf16": "bf16", "i8mm": "i8mm", "dot
 
 
 def _count_sockets_and_cores() -> tuple[int, int]:
-    """Read Linux's description of the processors; elsewhere, one socket, one core each."""
+    """Count sockets and cores in /proc/cpuinfo; else assume one socket and one core per CPU."""
     ids: dict[str, str] = {}
     cores = set()
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -132,7 +132,7 @@ def _count_sockets_and_cores() -> tuple[int, int]:
 
 
 def get_capabilities() -> dict[str, Any]:
-    """What the processor is and can: its architecture, counts of cores, caches and features.
+    """Describe the processor: architecture, core counts, caches and instruction set features.
 
     >>> capabilities = torch.cpu.get_capabilities()
     >>> sorted(capabilities)[:2], capabilities["num_logical_cores"] > 0

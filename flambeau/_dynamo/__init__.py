@@ -1,6 +1,6 @@
-"""torch._dynamo: what programs ask of PyTorch's compiler, as far as it means something here.
+"""torch._dynamo: the part of PyTorch's compiler interface that applies to flambeau.
 
-Settings are taken and have no effect: flambeau.compile has none of these choices to make.
+Settings are accepted without effect: flambeau.compile has no such choices to make.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Settings:
-    """Any setting may be set, and is remembered; one that was not set is None."""
+    """Settings that accept and remember any name; unset ones are None."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -29,8 +29,8 @@ class Settings:
 
     @contextmanager
     def patch(self, name: Any = None, value: Any = None, **changes: Any) -> Iterator[None]:
-        """A region, or a decorated function, with other settings: a name and its value, or a
-        dictionary, or keywords."""
+        """Context manager or decorator that changes settings: a name and its value, a dictionary,
+        or keywords."""
         changes |= name if isinstance(name, dict) else {} if name is None else {name: value}
         before = dict(self.__dict__)
         self.__dict__.update(changes)
@@ -45,27 +45,27 @@ config = Settings()
 
 
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
-    """Accepted: flambeau.compile(dynamic=True) keeps programs for several shapes."""
+    """No-op: flambeau.compile(dynamic=True) keeps programs for several shapes."""
 
 
 maybe_mark_dynamic = mark_dynamic
 
 
 def mark_static(t: Any, index: Any = None) -> None:
-    """Accepted: a program is made for its shapes."""
+    """No-op: programs are specialized to their shapes."""
 
 
 def mark_static_address(t: Any, guard: bool = True) -> None:
-    """Accepted: programs look at where tensors lie on each call."""
+    """No-op: programs look up tensor addresses on each call."""
 
 
 def assume_constant_result(fn: Callable) -> Callable:
-    """The function itself: what it gives is looked at like all else that a step reads."""
+    """Return `fn`: its result is guarded like everything else that a step reads."""
     return fn
 
 
 def graph_break(msg: str = "") -> None:
-    """Accepted: a step is one program, or stays eager."""
+    """No-op: a step is one program, or stays eager."""
 
 
 def is_dynamo_supported() -> bool:
@@ -77,7 +77,7 @@ is_inductor_supported = is_dynamo_supported
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """Names that `torch.compile(backend=...)` is given; flambeau has one compiler.
+    """Return backend names for `torch.compile(backend=...)`; flambeau has one compiler.
 
     >>> from flambeau import _dynamo
     >>> _dynamo.list_backends()
@@ -87,7 +87,7 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
 
 
 def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> NoReturn:
-    """Raise NotImplementedError: programs end where flambeau.compile says, not at graph breaks."""
+    """Raise NotImplementedError: flambeau has no graph breaks to explain."""
     error = NotImplementedError("torch._dynamo.explain is not implemented in flambeau")
     error.add_note("torch.compile(f).explain() says what a compiled function runs, and why not "
                    "more of it")

@@ -1,4 +1,4 @@
-"""torch.cuda on a machine without: everything answers, and what needs a GPU says there is none."""
+"""torch.cuda without CUDA: queries report no GPU, and functions that need one raise."""
 
 from __future__ import annotations
 
@@ -14,139 +14,139 @@ from ..tensor.devices import device as _Device
 from . import absent
 
 def is_available() -> bool:
-    """False: flambeau runs on the CPU."""
+    """Return False: flambeau runs on the CPU."""
     return False
 
 
 def device_count() -> int:
-    """0."""
+    """Return 0."""
     return 0
 
 
 def is_initialized() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def manual_seed(seed: int) -> None:
-    """Accepted: there is no GPU generator to seed."""
+    """No-op: there is no GPU generator to seed."""
 
 
 def manual_seed_all(seed: int) -> None:
-    """Accepted: there is no GPU generator to seed."""
+    """No-op: there is no GPU generator to seed."""
 
 
 def seed() -> None:
-    """Accepted: there is no GPU generator to seed."""
+    """No-op: there is no GPU generator to seed."""
 
 
 def seed_all() -> None:
-    """Accepted: there is no GPU generator to seed."""
+    """No-op: there is no GPU generator to seed."""
 
 
 def empty_cache() -> None:
-    """Accepted: there is nothing to free."""
+    """No-op: there is nothing to free."""
 
 
 def ipc_collect() -> None:
-    """Accepted: there is nothing to free."""
+    """No-op: there is nothing to free."""
 
 
 def memory_allocated(device: Any = None) -> int:
-    """0 bytes."""
+    """Return 0 bytes."""
     return 0
 
 
 def memory_reserved(device: Any = None) -> int:
-    """0 bytes."""
+    """Return 0 bytes."""
     return 0
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """0 bytes."""
+    """Return 0 bytes."""
     return 0
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """0 bytes."""
+    """Return 0 bytes."""
     return 0
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Accepted: there is nothing to reset."""
+    """No-op: there is nothing to reset."""
 
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
-    """Nothing is counted: an empty dict."""
+    """Return an empty dict: nothing is counted."""
     return OrderedDict()
 
 
 def reset_peak_host_memory_stats() -> None:
-    """Accepted: there is nothing to reset."""
+    """No-op: there is nothing to reset."""
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
-    """Nothing is counted: an empty dict."""
+    """Return an empty dict: nothing is counted."""
     return {}
 
 
 def host_memory_stats() -> dict[str, Any]:
-    """Nothing is counted: an empty dict."""
+    """Return an empty dict: nothing is counted."""
     return OrderedDict()
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """Nothing is counted: an empty dict."""
+    """Return an empty dict: nothing is counted."""
     return {}
 
 
 def list_gpu_processes(device: Any = None) -> str:
-    """What PyTorch says where NVIDIA's package is not installed."""
+    """Return PyTorch's message for a missing NVIDIA package."""
     return "pynvml module not found, please install nvidia-ml-py"
 
 
 def caching_allocator_enable(value: bool = True) -> None:
-    """Accepted: there is no cache of a GPU's memory."""
+    """No-op: there is no GPU memory cache."""
 
 
 def is_tf32_supported() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def get_gencode_flags() -> str:
-    """The compiler's flags for the kinds of GPU that there is code for: none."""
+    """Return the compiler flags for supported GPU architectures: none."""
     return ""
 
 
 def get_arch_list() -> list[str]:
-    """The kinds of GPU that there is code for: none."""
+    """Return the supported GPU architectures: none."""
     return []
 
 
 def is_current_stream_capturing() -> bool:
-    """False: there is no stream."""
+    """Return False: there is no stream."""
     return False
 
 
 def get_rng_state_all() -> list[Any]:
-    """The generators' states of all GPUs: none."""
+    """Return the generator states of all GPUs: none."""
     return []
 
 
 def set_rng_state_all(new_states: Any) -> None:
-    """Set the generators of all GPUs, of which there is none."""
+    """Raise an error for the first state, if any: there are no GPUs."""
     for state in new_states:
         absent.refuse(state)
 
 
 class device:
-    """A context in which CUDA calls use one GPU; a negative index is accepted and does nothing."""
+    """A context manager that selects a GPU; a negative index is accepted and does nothing."""
 
     def __init__(self, device: Any) -> None:
         device = _Device(device) if isinstance(device, str) else device
@@ -162,14 +162,14 @@ class device:
 
 
 class device_of(device):
-    """A context in which CUDA calls use the GPU that a tensor is on, if it is on one."""
+    """A context manager that selects the GPU of a tensor, if it is on one."""
 
     def __init__(self, obj: Any) -> None:
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
 class StreamContext:
-    """The context that `stream` gives; without a stream it changes nothing."""
+    """The context manager of `stream`; with None it changes nothing."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -182,20 +182,20 @@ class StreamContext:
 
 
 class cudaStatus:
-    """CUDA's codes for how a call went."""
+    """CUDA's status codes."""
 
     SUCCESS = 0
     ERROR_NOT_READY = 34
 
 
 def stream(stream: Any) -> StreamContext:
-    """A context in which work goes to a stream; without one (None) it changes nothing."""
+    """Return a context manager that selects a stream; with None it changes nothing."""
     return StreamContext(stream)
 
 
 @contextmanager
 def caching_allocator_disabled() -> Iterator[None]:
-    """A context without a GPU's cache of memory, of which there is none."""
+    """A context manager that does nothing: there is no GPU memory cache."""
     yield
 
 

@@ -1,7 +1,7 @@
-"""What of torch.cuda needs a GPU: names and parameters are PyTorch's, calls say that there is none.
+"""The names of torch.cuda that need a GPU: same parameters as PyTorch's; calls raise.
 
-PyTorch built for the CPU has the same names and errors. Programs name them in annotations and at
-the top of a file, for runs on other machines.
+PyTorch built for the CPU has the same names and errors. Programs use them in annotations and at
+import time, for runs on other machines.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ..tensor.absent import answer_for_absent
 
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-    """AssertionError, as a PyTorch without CUDA has it."""
+    """Raise AssertionError, like PyTorch without CUDA."""
     raise noted(
         AssertionError("Torch not compiled with CUDA enabled"), "flambeau runs on the CPU."
     )
 
 
-# Functions, as lambdas for their parameters.
+# Functions, as lambdas that define their parameters.
 _FUNCTIONS: dict[str, Callable[..., None]] = {
     **dict.fromkeys((
         "clock_rate", "current_stream", "default_stream", "device_memory_used",
@@ -74,28 +74,28 @@ def _refusing(name: str, parameters: Callable[..., None]) -> Callable[..., NoRet
 
 
 class Stream:
-    """A queue of work for a GPU: RuntimeError without one."""
+    """A stream of GPU work; raises RuntimeError without a GPU."""
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         raise RuntimeError(f"torch.cuda.{type(self).__name__} requires CUDA support")
 
 
 class ExternalStream(Stream):
-    """A queue made elsewhere: RuntimeError without a GPU."""
+    """A stream created elsewhere; raises RuntimeError without a GPU."""
 
     def __init__(self, stream_ptr: Any, device: Any = None, **kwargs: Any) -> None:
         super().__init__(device, **kwargs)
 
 
 class _Dummy:
-    """A class whose objects live on a GPU: RuntimeError when one is made."""
+    """Base class of GPU objects; creating one raises RuntimeError."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError(f"Tried to instantiate dummy base class {type(self).__name__}")
 
 
 class Event(_Dummy):
-    """A mark in a queue of work for a GPU: RuntimeError without one."""
+    """An event in a stream of GPU work; raises RuntimeError without a GPU."""
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False,
@@ -105,14 +105,14 @@ class Event(_Dummy):
 
 
 class CUDAGraph(_Dummy):
-    """A recorded sequence of work for a GPU: RuntimeError without one."""
+    """A recorded sequence of GPU work; raises RuntimeError without a GPU."""
 
     def __init__(self, keep_graph: bool = False) -> None:
         super().__init__()
 
 
 class MemPool(_Dummy):
-    """A pool of a GPU's memory: RuntimeError without one."""
+    """A pool of GPU memory; raises RuntimeError without a GPU."""
 
     def __init__(
         self, allocator: Any = None, use_on_oom: bool = False, no_split: bool = False
@@ -121,18 +121,18 @@ class MemPool(_Dummy):
 
 
 class CUDAPluggableAllocator(_Dummy):
-    """An allocator from a library of one's own: RuntimeError without a GPU."""
+    """An allocator from a user's library; raises RuntimeError without a GPU."""
 
     def __init__(self, path_to_so_file: str, alloc_fn_name: str, free_fn_name: str) -> None:
         super().__init__()
 
 
 class GreenContext(_Dummy):
-    """A share of a GPU's processors: RuntimeError without one."""
+    """A share of a GPU's processors; raises RuntimeError without a GPU."""
 
 
 class graph:
-    """A context that records a CUDAGraph: RuntimeError without a GPU."""
+    """A context manager that records a CUDAGraph; raises RuntimeError without a GPU."""
 
     def __init__(
         self, cuda_graph: Any, pool: Any = None, stream: Any = None,
@@ -143,11 +143,11 @@ class graph:
 
 
 class DeferredCudaCallError(Exception):
-    """An error of a call that waited until CUDA was there."""
+    """An error of a call that was deferred until CUDA is initialized."""
 
 
 class CudaError(RuntimeError):
-    """An error of CUDA's, by its code."""
+    """A CUDA error, by its code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"CUDA error ({code})")
@@ -165,7 +165,7 @@ def _storage_or_tensor(name: str) -> type:
 
 
 def names() -> dict[str, Any]:
-    """All of these, by name."""
+    """Return all names defined here, with their objects."""
     classes = (CUDAGraph, CUDAPluggableAllocator, CudaError, DeferredCudaCallError, Event,
                ExternalStream, GreenContext, MemPool, Stream, graph)
     storages = [kind + "Storage" for kind in _KINDS]
@@ -177,7 +177,7 @@ def names() -> dict[str, Any]:
     }
 
 
-# The modules that PyTorch keeps some of torch.cuda in.
+# The modules that contain parts of torch.cuda in PyTorch.
 _HOMES = {
     "graphs": "CUDAGraph graph graph_pool_handle is_current_stream_capturing "
               "make_graphed_callables",
@@ -197,7 +197,7 @@ _HOMES = {
 
 
 def settle(package: str, namespace: dict[str, Any]) -> dict[str, ModuleType]:
-    """The modules by name, put where `import package.module` finds them."""
+    """Create the modules, registered for `import package.module`, and return them by name."""
     result = {}
     for home, inhabitants in _HOMES.items():
         module = ModuleType(f"{package}.{home}", f"Where PyTorch keeps {inhabitants}.")

@@ -1,4 +1,4 @@
-"""Transforms made of others: in a row, over more axes, and each for a part of the value."""
+"""Transforms built from others: composed, over more axes, or per part of a value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .transform import Shape, Transform
 
 
 class ComposeTransform(Transform):
-    """Several, one after the other.
+    """Several transforms, one after the other.
 
     >>> D = torch.distributions
     >>> transform = D.ComposeTransform([D.AffineTransform(1., 2.), D.ExpTransform()])
@@ -36,7 +36,7 @@ class ComposeTransform(Transform):
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
-        """That of the first part, with the axes that later parts take together."""
+        """The first part's domain, extended by the event axes that later parts need."""
         if not self.parts:
             return constraints.real
         dims = self.parts[-1].codomain.event_dim
@@ -47,7 +47,7 @@ class ComposeTransform(Transform):
 
     @property
     def codomain(self) -> Constraint:  # type: ignore[override]
-        """That of the last part, with the axes that earlier parts take together."""
+        """The last part's codomain, extended by the event axes that earlier parts need."""
         if not self.parts:
             return constraints.real
         dims = self.parts[0].domain.event_dim
@@ -58,7 +58,7 @@ class ComposeTransform(Transform):
 
     @property
     def bijective(self) -> bool:
-        """Whether all parts are."""
+        """Whether all parts are bijective."""
         return all(part.bijective for part in self.parts)
 
     @property
@@ -71,7 +71,7 @@ class ComposeTransform(Transform):
 
     @property
     def inv(self) -> Transform:
-        """The parts' inverses the other way round."""
+        """The parts' inverses in reverse order."""
         inverse = self._inv() if callable(self._inv) else self._inv
         if inverse is None:
             inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
@@ -136,7 +136,7 @@ def _with_axes(constraint: Constraint, dims: int) -> Constraint:
 
 
 class IndependentTransform(Transform):
-    """A transform whose last `reinterpreted_batch_ndims` batch axes count as one value.
+    """A transform whose last `reinterpreted_batch_ndims` batch axes become part of one value.
 
     >>> D = torch.distributions
     >>> transform, x = D.IndependentTransform(D.ExpTransform(), 1), torch.tensor([1., 2.])
@@ -158,22 +158,22 @@ class IndependentTransform(Transform):
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
-        """That of the base over more axes."""
+        """The base's domain over more axes."""
         return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
 
     @property
     def codomain(self) -> Constraint:  # type: ignore[override]
-        """That of the base over more axes."""
+        """The base's codomain over more axes."""
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
     def bijective(self) -> bool:
-        """Whether the base is."""
+        """Whether the base is bijective."""
         return self.base_transform.bijective
 
     @property
     def sign(self) -> Any:
-        """That of the base."""
+        """The base's sign."""
         return self.base_transform.sign
 
     def _call(self, x: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ class IndependentTransform(Transform):
 
 
 class ReshapeTransform(Transform):
-    """The last axes, of `in_shape`, as `out_shape`.
+    """Reshape the last axes from `in_shape` to `out_shape`.
 
     >>> torch.distributions.ReshapeTransform((4,), (2, 2))(torch.arange(4.))
     tensor([[0., 1.],
@@ -219,12 +219,12 @@ class ReshapeTransform(Transform):
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
-        """Real arrays of as many axes as in_shape."""
+        """Real arrays with as many axes as in_shape."""
         return constraints.independent(constraints.real, len(self.in_shape))
 
     @property
     def codomain(self) -> Constraint:  # type: ignore[override]
-        """Real arrays of as many axes as out_shape."""
+        """Real arrays with as many axes as out_shape."""
         return constraints.independent(constraints.real, len(self.out_shape))
 
     def with_cache(self, cache_size: int = 1) -> Transform:
@@ -268,7 +268,7 @@ class _Parts(Transform):
 
     @property
     def bijective(self) -> bool:
-        """Whether all parts are."""
+        """Whether all parts are bijective."""
         return all(part.bijective for part in self.transforms)
 
     def _each(self, value: Tensor) -> Iterator[tuple[Transform, Tensor]]:
@@ -279,7 +279,7 @@ class _Parts(Transform):
 
 
 class CatTransform(_Parts):
-    """One transform for each stretch of axis `dim`; `lengths` says how long the stretches are.
+    """One transform per section of axis `dim`; `lengths` are the sections' lengths.
 
     >>> D = torch.distributions
     >>> D.CatTransform([D.ExpTransform(), D.identity_transform], lengths=[1, 2])(torch.zeros(3))
@@ -299,22 +299,22 @@ class CatTransform(_Parts):
 
     @property
     def event_dim(self) -> int:
-        """The most of the parts."""
+        """The largest event_dim of the parts."""
         return max(part.event_dim for part in self.transforms)
 
     @property
     def length(self) -> int:
-        """How long the axis is."""
+        """The length of the axis."""
         return sum(self.lengths)
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
-        """The parts' domains side by side."""
+        """The parts' domains, concatenated."""
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
 
     @property
     def codomain(self) -> Constraint:  # type: ignore[override]
-        """The parts' codomains side by side."""
+        """The parts' codomains, concatenated."""
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
     def with_cache(self, cache_size: int = 1) -> Transform:
@@ -343,7 +343,7 @@ class CatTransform(_Parts):
 
 
 class StackTransform(_Parts):
-    """One transform for each element of axis `dim`.
+    """One transform per element of axis `dim`.
 
     >>> D = torch.distributions
     >>> D.StackTransform([D.ExpTransform(), D.identity_transform])(torch.zeros(2))
@@ -359,12 +359,12 @@ class StackTransform(_Parts):
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
-        """The parts' domains along the axis."""
+        """The parts' domains, stacked."""
         return constraints.stack([part.domain for part in self.transforms], self.dim)
 
     @property
     def codomain(self) -> Constraint:  # type: ignore[override]
-        """The parts' codomains along the axis."""
+        """The parts' codomains, stacked."""
         return constraints.stack([part.codomain for part in self.transforms], self.dim)
 
     def with_cache(self, cache_size: int = 1) -> Transform:

@@ -1,7 +1,7 @@
-"""biject_to and transform_to: the transform that maps all real numbers into a constraint.
+"""biject_to and transform_to: transforms from all real numbers to a constraint.
 
-Optimisers and variational inference work with unconstrained numbers: `biject_to` gives a bijection,
-whose density can be corrected, `transform_to` some map that optimises well.
+Optimizers and variational inference work with unconstrained numbers. `biject_to` gives a bijection,
+whose density can be corrected; `transform_to` a map that is good for optimization.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Factory = Callable[[Any], Transform]
 
 
 class ConstraintRegistry:
-    """Transforms by the class of the constraint.
+    """Transforms by constraint class.
 
     >>> D = torch.distributions
     >>> D.transform_to(D.constraints.positive)(torch.tensor(0.))
@@ -41,8 +41,8 @@ class ConstraintRegistry:
     def register(self, constraint: Any, factory: Factory | None = None) -> Callable[[Any], Any]:
         """Declare the transform of a class of constraints, or of an instance's class.
 
-        factory: takes the constraint, returns the transform; left out where this decorates it.
-        TypeError for what is no constraint.
+        factory: takes the constraint and returns the transform; omit it to use this as a decorator.
+        TypeError if `constraint` is not one.
         """
         if factory is None:
             return lambda factory: self.register(constraint, factory)
@@ -55,7 +55,7 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint: Constraint) -> Transform:
-        """The transform; NotImplementedError where none is declared."""
+        """Return the transform for a constraint; NotImplementedError if none is declared."""
         factory = self._registry.get(type(constraint))
         if factory is None:
             raise NotImplementedError(

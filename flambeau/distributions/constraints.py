@@ -1,7 +1,7 @@
-"""Constraints: where a distribution's parameters and values must lie.
+"""Constraints on a distribution's parameters and values.
 
-A constraint is a class, so that programs subclass it and ask `isinstance`; sets without parameters
-are instances (`positive`, `simplex`), sets with parameters the classes (`greater_than(0.)`).
+Constraints are classes, so programs can subclass them and use `isinstance`. Sets without parameters
+are instances (`positive`, `simplex`); sets with parameters are classes (`greater_than(0.)`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = [
 
 
 class Constraint:
-    """A set; `check` tells for each element of a batch whether it is a member.
+    """A set; `check` tests each element of a batch for membership.
 
-    is_discrete: whether the members are separate points.
-    event_dim: how many trailing axes make up one value.
+    is_discrete: whether the members are discrete points.
+    event_dim: number of trailing axes that make up one value.
 
     >>> positive = torch.distributions.constraints.positive
     >>> positive.check(torch.tensor([-1., 2.]))
@@ -38,7 +38,7 @@ class Constraint:
     event_dim = 0
 
     def check(self, value: Any) -> Tensor:
-        """A bool tensor of the batch's shape."""
+        """Return a bool tensor of the batch's shape."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A set that depends on other parameters: nothing can be checked without them."""
+    """A set that depends on other parameters, so it cannot be checked without them."""
 
     def __init__(self, *, is_discrete: Any = NotImplemented,
                  event_dim: Any = NotImplemented) -> None:
@@ -58,21 +58,21 @@ class _Dependent(Constraint):
 
     @property
     def is_discrete(self) -> bool:  # type: ignore[override]
-        """Whether the members are separate points, where that is known beforehand."""
+        """Whether the members are discrete points; NotImplementedError unless known statically."""
         if self._is_discrete is NotImplemented:
             raise NotImplementedError(".is_discrete cannot be determined statically")
         return self._is_discrete
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """How many trailing axes make up one value, where that is known beforehand."""
+        """Number of trailing axes of one value; NotImplementedError unless known statically."""
         if self._event_dim is NotImplemented:
             raise NotImplementedError(".event_dim cannot be determined statically")
         return self._event_dim
 
     def __call__(self, *, is_discrete: Any = NotImplemented,
                  event_dim: Any = NotImplemented) -> _Dependent:
-        """The same with what is known of it: `dependent(event_dim=1)`."""
+        """Return a copy that knows more about itself: `dependent(event_dim=1)`."""
         if is_discrete is NotImplemented:
             is_discrete = self._is_discrete
         if event_dim is NotImplemented:
@@ -94,7 +94,7 @@ def is_dependent(constraint: Any) -> bool:
 
 
 class _DependentProperty(property, _Dependent):
-    """A property of an instance that is a constraint, and of the class a dependent one.
+    """A property that gives a constraint on an instance and a dependent constraint on the class.
 
     >>> constraints = torch.distributions.constraints
     >>> class Above(torch.distributions.Distribution):
@@ -111,7 +111,7 @@ class _DependentProperty(property, _Dependent):
         self._is_discrete, self._event_dim = is_discrete, event_dim
 
     def __call__(self, fn: Callable) -> _DependentProperty:  # type: ignore[override]
-        """The property of this function: the second call of `@dependent_property(...)`."""
+        """Return the property of `fn`: the second call of `@dependent_property(...)`."""
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
@@ -127,11 +127,11 @@ class _Boolean(Constraint):
 
 class _Real(Constraint):
     def check(self, value: Any) -> Tensor:
-        return value == value  # NaN is no number
+        return value == value  # false for NaN
 
 
 class _Bounded(Constraint):
-    """Numbers with bounds; the classes say which and whether they are members."""
+    """Bounded numbers; subclasses set the bounds and whether they are included."""
 
     def __repr__(self) -> str:
         bounds = {name: vars(self)[name] for name in ("lower_bound", "upper_bound")
@@ -293,7 +293,7 @@ class _PositiveDefinite(_Symmetric):
 
 
 class _IndependentConstraint(Constraint):
-    """A constraint whose last `reinterpreted_batch_ndims` batch axes count as one value."""
+    """A constraint whose last `reinterpreted_batch_ndims` batch axes become part of one value."""
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint = base_constraint
@@ -302,12 +302,12 @@ class _IndependentConstraint(Constraint):
 
     @property
     def is_discrete(self) -> bool:  # type: ignore[override]
-        """That of the parts."""
+        """Whether the base constraint is discrete."""
         return self.base_constraint.is_discrete
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """The parts' own axes and those that count as one value."""
+        """The base constraint's event axes plus the reinterpreted ones."""
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Any) -> Tensor:
@@ -323,7 +323,7 @@ class _IndependentConstraint(Constraint):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """The values of a mixture: those that each component may give."""
+    """The values of a mixture: those in the support of every component."""
 
     def __init__(self, base_constraint: Constraint) -> None:
         assert isinstance(base_constraint, Constraint)
@@ -332,12 +332,12 @@ class MixtureSameFamilyConstraint(Constraint):
 
     @property
     def is_discrete(self) -> bool:  # type: ignore[override]
-        """That of the components."""
+        """Whether the components are discrete."""
         return self.base_constraint.is_discrete
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """That of the components."""
+        """The components' event axes."""
         return self.base_constraint.event_dim
 
     def check(self, value: Any) -> Tensor:
@@ -353,23 +353,23 @@ class MixtureSameFamilyConstraint(Constraint):
 
 
 class _Parts(Constraint):
-    """One constraint for each part of an axis."""
+    """One constraint per part of an axis."""
 
     cseq: list[Constraint]
 
     @property
     def is_discrete(self) -> bool:  # type: ignore[override]
-        """Whether any part is."""
+        """Whether any part is discrete."""
         return any(part.is_discrete for part in self.cseq)
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """The most of the parts."""
+        """The largest event_dim of the parts."""
         return max(part.event_dim for part in self.cseq)
 
 
 class _Cat(_Parts):
-    """Parts that lie one after another along axis `dim`, `lengths` long."""
+    """Parts concatenated along axis `dim`, with the given `lengths`."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0,
                  lengths: Sequence[int] | None = None) -> None:
@@ -390,7 +390,7 @@ class _Cat(_Parts):
 
 
 class _Stack(_Parts):
-    """Parts that are the elements of axis `dim`."""
+    """Parts stacked along axis `dim`."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         assert all(isinstance(part, Constraint) for part in cseq)
@@ -399,7 +399,7 @@ class _Stack(_Parts):
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """The most of the parts, and the axis itself where it counts from the end."""
+        """The largest event_dim of the parts, plus the stacking axis if it is an event axis."""
         dim = super().event_dim
         return dim if self.dim + dim >= 0 else dim + 1
 

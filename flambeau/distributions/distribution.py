@@ -1,4 +1,4 @@
-"""Distribution: what all of them share: shapes, checks of arguments, expanding, printing."""
+"""Distribution: the base class. Shapes, argument checks, expanding, printing."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ EULER = 0.57721566490153286060  # the Euler-Mascheroni constant
 
 
 class lazy_property(functools.cached_property[Tensor]):
-    """A parameter that another one gives, worked out when first asked for and then kept.
+    """A parameter that is computed from another one on first access, then cached.
 
-    It is recorded even where a draw, which records nothing, asks first: what is kept must have its
-    gradient.
+    It is recorded even if first accessed by a draw, which records nothing: the cached value needs
+    its gradient.
     """
 
     def __init__(self, function: Callable[[Any], Tensor]) -> None:
@@ -35,7 +35,7 @@ class lazy_property(functools.cached_property[Tensor]):
 
 
 def broadcast_all(*values: Any) -> list[Tensor]:
-    """Number and tensors as tensors of one shape; numbers get the tensors' dtype."""
+    """Convert numbers and tensors to tensors of one shape; numbers get the tensors' dtype."""
     for value in values:
         if not isinstance(value, Number) and not is_tensor_like(value):
             raise ValueError("Input arguments must all be instances of Number, torch.Tensor or "
@@ -47,7 +47,7 @@ def broadcast_all(*values: Any) -> list[Tensor]:
 
 
 def standard_normal(like: Tensor, shape: Sequence[int]) -> Tensor:
-    """Normal numbers in the dtype of `like`."""
+    """Draw normal numbers in the dtype of `like`."""
     return ops.normal(ops.zeros(shape, dtype=like.dtype), ops.ones(shape, dtype=like.dtype))
 
 
@@ -70,7 +70,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
-    """Vectors as the lower triangles of matrices: what `tril_matrix_to_vec` undoes.
+    """Vectors as the lower triangles of matrices: the inverse of `tril_matrix_to_vec`.
 
     >>> from flambeau.distributions.utils import vec_to_tril_matrix
     >>> vec_to_tril_matrix(torch.tensor([1., 2., 3.]))
@@ -89,13 +89,13 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """Probabilities pushed off 0 and 1 by the dtype's precision."""
+    """Clamp probabilities away from 0 and 1 by the dtype's precision."""
     eps = types.finfo(probs.dtype).eps
     return probs.clamp(min=eps, max=1 - eps)
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Log probabilities, or the log odds of a binary choice.
+    """Convert probabilities to log probabilities, or to the log odds of a binary choice.
 
     >>> from flambeau.distributions.utils import probs_to_logits
     >>> probs_to_logits(torch.tensor([0.5, 0.75]), is_binary=True)
@@ -106,7 +106,7 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """The probabilities of log probabilities (up to a constant), or of log odds.
+    """Convert log probabilities (up to a constant), or log odds, to probabilities.
 
     >>> from flambeau.distributions.utils import logits_to_probs
     >>> logits_to_probs(torch.tensor([0.0, 0.0]))
@@ -120,14 +120,14 @@ def sum_rightmost(value: Tensor, dims: int) -> Tensor:
     return value.flatten(-dims).sum(-1) if dims else value
 
 
-# PyTorch's names of these in torch.distributions.utils.
+# PyTorch's names in torch.distributions.utils.
 _sum_rightmost, euler_constant = sum_rightmost, EULER
 
 
 class Distribution:
     """A distribution with a batch of parameters.
 
-    `batch_shape`: one distribution an element; `event_shape`: the shape of one draw. Arguments are
+    `batch_shape`: one distribution per element; `event_shape`: the shape of one draw. Arguments are
     checked (ValueError) unless validate_args=False.
 
     >>> normal = torch.distributions.Normal(torch.zeros(2, 3), 1.)
@@ -142,7 +142,7 @@ class Distribution:
     has_rsample = False
     has_enumerate_support = False
     _validate_args = __debug__
-    # Tensors that `expand` leaves alone:
+    # Names of tensors that `expand` leaves unchanged.
     _flambeau_unexpanded: ClassVar[frozenset[str]] = frozenset()
     _batch_shape: Size
     _event_shape: Size
@@ -171,7 +171,7 @@ class Distribution:
                 continue
             if name not in self.__dict__ and isinstance(
                     getattr(type(self), name, None), lazy_property):
-                continue  # another parameter gives it
+                continue  # computed from another parameter
             value = getattr(self, name)
             if not all_true(constraint.check(value)):
                 raise ValueError(
@@ -187,12 +187,12 @@ class Distribution:
 
     @property
     def support(self) -> Any:
-        """The constraint of the values."""
+        """The constraint on the values."""
         raise NotImplementedError
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether distributions check their arguments when they are not told."""
+        """Set whether distributions check their arguments by default."""
         if value not in [True, False]:
             raise ValueError
         Distribution._validate_args = value
@@ -246,11 +246,11 @@ class Distribution:
         raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of numbers up to `value`."""
+        """The probability of a draw of at most `value`."""
         raise NotImplementedError
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The number up to which the probability is `value`."""
+        """The inverse of `cdf`: the number whose cumulative probability is `value`."""
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
@@ -258,7 +258,7 @@ class Distribution:
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values that can come."""
+        """All possible values."""
         raise NotImplementedError
 
     def perplexity(self) -> Tensor:
@@ -266,9 +266,9 @@ class Distribution:
         return ops.exp(self.entropy())
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same distributions as a larger batch, whose parameters are views.
+        """Expand to a larger batch, with parameters as views.
 
-        _instance: of a subclass that overrides this, where to put them.
+        _instance: the instance to fill, for a subclass that overrides this.
         """
         shape = Size(batch_shape)
         new = copy.copy(self) if _instance is None else _instance
@@ -287,7 +287,7 @@ class Distribution:
         return new
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        """A new instance for a subclass's `expand` to fill, or the one it has made already."""
+        """A new instance for a subclass's `expand` to fill, or `_instance` if there is one."""
         if _instance is None and type(self).__init__ != cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
                 f"Subclass {self.__class__.__name__} of {cls.__name__} that defines a custom "
@@ -299,7 +299,7 @@ class Distribution:
         return Size(tuple(sample_shape) + tuple(self._batch_shape) + tuple(self._event_shape))
 
     def _validate_sample(self, value: Any) -> None:
-        """ValueError for a value outside the support, unless validate_args is False."""
+        """Raise ValueError for a value outside the support, unless validate_args is False."""
         if not self._validate_args:
             return
         if not isinstance(value, Tensor):
@@ -341,8 +341,8 @@ class Distribution:
 class ExponentialFamily(Distribution):
     """A distribution with density exp(<t(x), eta> - F(eta) + k(x)).
 
-    Subclasses give `_natural_params` (eta), `_log_normalizer` (F) and `_mean_carrier_measure` (the
-    mean of k); the entropy follows from them and the derivative of F.
+    Subclasses define `_natural_params` (eta), `_log_normalizer` (F) and `_mean_carrier_measure`
+    (the mean of k); the entropy follows from them and the derivative of F.
 
     >>> issubclass(torch.distributions.Normal, torch.distributions.ExponentialFamily)
     True
@@ -372,5 +372,5 @@ class ExponentialFamily(Distribution):
 
 
 def all_true(inside: Any) -> bool:
-    """Whether all is True, as it must be. A compiled step checks it too, without Python."""
+    """Whether all elements are True. Compiled steps also check this, without Python."""
     return holds(inside, all_hold)

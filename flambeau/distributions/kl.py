@@ -1,4 +1,4 @@
-"""Kullback-Leibler divergences: the rules by the classes of the two distributions."""
+"""Kullback-Leibler divergences, registered by the classes of both distributions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["kl_divergence", "register_kl"]
 Rule = Callable[[Any, Any], Tensor]
 
 _KL_REGISTRY: dict[tuple[type, type], Rule] = {}
-_KL_MEMOIZE: dict[tuple[type, type], Rule] = {}  # what the registry gives for a pair of classes
+_KL_MEMOIZE: dict[tuple[type, type], Rule] = {}  # cached lookups of the registry
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
-    """Declare the divergence of a pair of classes (and of theirs).
+    """Declare the divergence of a pair of classes and their subclasses.
 
     >>> D = torch.distributions
     >>> class Mine(D.Normal):
@@ -43,9 +43,9 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
 
 
 def _dispatch_kl(type_p: type, type_q: type) -> Rule | None:
-    """The rule of the nearest pair of base classes, seen from p first; None where there is none.
+    """Return the rule of the nearest pair of base classes, comparing p first, or None.
 
-    RuntimeWarning where the nearest seen from q is another.
+    Warns (RuntimeWarning) if comparing q first gives another rule.
     """
     pairs = [(p, q) for p, q in _KL_REGISTRY if issubclass(type_p, p) and issubclass(type_q, q)]
     if not pairs:
@@ -63,7 +63,7 @@ def _dispatch_kl(type_p: type, type_q: type) -> Rule | None:
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """The mean of log p(x) - log q(x) over x of p; NotImplementedError where no rule is known.
+    """The mean of log p(x) - log q(x) over x of p; NotImplementedError if there is no rule.
 
     >>> N = torch.distributions.Normal
     >>> torch.distributions.kl_divergence(N(0., 1.), N(1., 1.))
@@ -81,7 +81,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
 
 @register_kl(ExponentialFamily, ExponentialFamily)
 def _kl_expfamily_expfamily(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
-    """The Bregman divergence of the log normaliser."""
+    """The Bregman divergence of the log normalizer."""
     if type(p) is not type(q):
         raise NotImplementedError("The cross KL-divergence between different exponential families "
                                   "cannot be computed using Bregman divergences")

@@ -1,7 +1,7 @@
 """Kullback-Leibler divergences between families: minus the entropy of p and the mean of log q.
 
-The mean of log q needs a few means over p, which stand in tables here: of x and its square, of
-log x and of exp(-x / s). Where q gives nothing to what p may be, the divergence is infinite.
+The mean of log q needs a few means over p, tabulated here: of x and its square, of log x and of
+exp(-x / s). The divergence is infinite if p has values that q cannot have.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _log_of_uniform(p: Any) -> Tensor:
     return (_x_log_x(p.high) - _x_log_x(p.low)) / (p.high - p.low) - 1
 
 
-# The mean of log x, of positive x.
+# The mean of log x, for positive x.
 _MEAN_LOG: dict[type, Callable[[Any], Tensor]] = {
     Beta: lambda p: (p.concentration1.digamma() - (p.concentration1 + p.concentration0).digamma()),
     Exponential: lambda p: -EULER - p.rate.log(),

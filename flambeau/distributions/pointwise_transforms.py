@@ -19,7 +19,7 @@ from .transform import Shape, Transform
 
 
 class _Parameterless(Transform):
-    """Rises everywhere; two of one class are equal."""
+    """A monotonically increasing transform; two of the same class are equal."""
 
     bijective = True
     sign: int = 1
@@ -51,7 +51,7 @@ class ExpTransform(_Parameterless):
 
 
 class SigmoidTransform(_Parameterless):
-    """1 / (1 + exp(-x)), kept off 0 and 1.
+    """1 / (1 + exp(-x)), clamped away from 0 and 1.
 
     >>> torch.distributions.SigmoidTransform()(torch.tensor([0.]))
     tensor([0.5000])
@@ -111,7 +111,7 @@ class SoftplusTransform(_Parameterless):
 
 
 class AbsTransform(Transform):
-    """|x|, whose inverse gives the positive one of two values.
+    """x|; the inverse returns the positive one of two solutions.
 
     >>> torch.distributions.AbsTransform()(torch.tensor([-1., 2.]))
     tensor([1., 2.])
@@ -133,14 +133,14 @@ class AbsTransform(Transform):
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Whether two parameters are the same in all elements."""
+    """Whether two parameters are equal in all elements."""
     if a is b or isinstance(a, Number) and isinstance(b, Number):
         return a is b or a == b
     return holds(ops.as_tensor(a) == ops.as_tensor(b), all_hold)
 
 
 class PowerTransform(Transform):
-    """x^exponent, of positive x.
+    """x^exponent for positive x.
 
     >>> torch.distributions.PowerTransform(torch.tensor(2.))(torch.tensor([3.]))
     tensor([9.])
@@ -159,7 +159,7 @@ class PowerTransform(Transform):
 
     @property
     def sign(self) -> Tensor:
-        """That of the exponent."""
+        """The sign of the exponent."""
         return self.exponent.sign()
 
     def __eq__(self, other: object) -> bool:
@@ -185,7 +185,7 @@ class PowerTransform(Transform):
 class AffineTransform(Transform):
     """loc + scale * x.
 
-    event_dim: how many trailing axes make up one value, over which the Jacobian is summed.
+    event_dim: number of trailing axes of one value, over which the Jacobian is summed.
 
     >>> transform = torch.distributions.AffineTransform(loc=1., scale=2.)
     >>> x = torch.tensor([0., 3.])
@@ -205,13 +205,13 @@ class AffineTransform(Transform):
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
-        """Real numbers, as many as an event has axes."""
+        """Real arrays with `event_dim` axes."""
         dims = self._event_dim
         return constraints.independent(constraints.real, dims) if dims else constraints.real
 
     @property
     def codomain(self) -> Constraint:  # type: ignore[override]
-        """As the domain."""
+        """The same as the domain."""
         return self.domain
 
     @property
@@ -253,7 +253,7 @@ class AffineTransform(Transform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """The cumulative distribution of a distribution, which makes its values uniform.
+    """The cumulative distribution function, which maps a distribution's values to uniform ones.
 
     >>> D = torch.distributions
     >>> D.CumulativeDistributionTransform(D.Normal(0., 1.))(torch.tensor([0.]))

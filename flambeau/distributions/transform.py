@@ -1,4 +1,4 @@
-"""Transform: a function of random values that can be undone, and the density's change under it."""
+"""Transform: an invertible function of random values, with its effect on the density."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Shape = Sequence[int]
 
 
 class Transform:
-    """A function of values in `domain` to values in `codomain`.
+    """A function from values in `domain` to values in `codomain`.
 
-    `t(x)` is y, `t.inv(y)` x, `t.log_abs_det_jacobian(x, y)` the logarithm of |dy / dx|.
+    `t(x)` is y, `t.inv(y)` is x, and `t.log_abs_det_jacobian(x, y)` the logarithm of |dy / dx|.
 
-    cache_size: 1 keeps the last pair of x and y, so that undoing the transform of the very tensor
-    that came out of it gives the tensor that went in, without rounding; 0 keeps none.
+    cache_size: 1 keeps the last pair of x and y, so that inverting the very tensor y returns x
+    itself, without rounding; 0 keeps none.
 
     >>> transform = torch.distributions.ExpTransform()
     >>> x = torch.tensor([0., 1.])
@@ -41,11 +41,11 @@ class Transform:
         super().__init__()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_inv": None}  # a weak reference, made again when asked for
+        return {**self.__dict__, "_inv": None}  # a weak reference; recreated on access
 
     @property
     def event_dim(self) -> int:
-        """How many trailing axes make up one value, where x and y have as many."""
+        """Number of trailing axes of one value, if it is the same for x and y."""
         if self.domain.event_dim == self.codomain.event_dim:
             return self.domain.event_dim
         raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
@@ -61,11 +61,11 @@ class Transform:
 
     @property
     def sign(self) -> Any:
-        """1 where y grows with x, -1 where it falls; NotImplementedError where it does neither."""
+        """1 if y increases with x, -1 if it decreases; NotImplementedError if neither."""
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        """The same with another `cache_size`."""
+        """Return the transform with another `cache_size`."""
         if self._cache_size == cache_size:
             return self
         if type(self).__init__ is Transform.__init__:
@@ -124,7 +124,7 @@ class Transform:
 
 
 class _InverseTransform(Transform):
-    """The inverse of a transform, which it uses for everything, its cache included."""
+    """The inverse of a transform; delegates everything to it, including the cache."""
 
     def __init__(self, transform: Transform) -> None:
         super().__init__(cache_size=transform._cache_size)
@@ -135,17 +135,17 @@ class _InverseTransform(Transform):
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]
-        """The codomain of what it undoes."""
+        """The codomain of the inverted transform."""
         return self._inv.codomain
 
     @property
     def codomain(self) -> Constraint:  # type: ignore[override]
-        """The domain of what it undoes."""
+        """The domain of the inverted transform."""
         return self._inv.domain
 
     @property
     def bijective(self) -> bool:
-        """Whether it can be undone in its turn."""
+        """Whether the inverted transform is bijective."""
         return self._inv.bijective
 
     @property

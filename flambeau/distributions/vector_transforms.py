@@ -1,4 +1,4 @@
-"""Transforms of vectors and matrices: to shares of one, and to Cholesky factors."""
+"""Transforms of vectors and matrices: to probabilities that sum to one, and to Cholesky factors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .transform import Shape, Transform
 
 
 class _Parameterless(Transform):
-    """Two of one class are equal."""
+    """A transform without parameters; two of the same class are equal."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self))
@@ -26,7 +26,7 @@ class _Parameterless(Transform):
 
 
 class SoftmaxTransform(_Parameterless):
-    """exp(x), scaled so that each row sums to 1; the inverse takes one of the many x.
+    """exp(x), normalized so that each row sums to 1; the inverse returns one of many solutions.
 
     >>> torch.distributions.SoftmaxTransform()(torch.tensor([0., 0.]))
     tensor([0.5000, 0.5000])
@@ -50,9 +50,9 @@ class SoftmaxTransform(_Parameterless):
 
 
 class StickBreakingTransform(_Parameterless):
-    """n numbers to n + 1 shares of one: each number says which part of the rest its share takes.
+    """Map n numbers to n + 1 shares that sum to one: each is a fraction of what is left.
 
-    The shift by log(n), ..., log(1) makes zeros the equal shares.
+    The shift by log(n), ..., log(1) maps zeros to equal shares.
 
     >>> torch.distributions.StickBreakingTransform()(torch.tensor([0., 0.]))
     tensor([0.3333, 0.3333, 0.3333])
@@ -64,7 +64,7 @@ class StickBreakingTransform(_Parameterless):
 
     @staticmethod
     def _shift(x: Tensor) -> Tensor:
-        """The logarithm of how many shares are left after each."""
+        """The logarithm of the number of shares left after each one."""
         n = x.shape[-1]
         return ops.arange(n, 0, -1, dtype=x.dtype).log()
 
@@ -75,7 +75,7 @@ class StickBreakingTransform(_Parameterless):
 
     def _inverse(self, y: Tensor) -> Tensor:
         share = y[..., :-1]
-        # The last share may round to nothing, where the rest would be below zero.
+        # The last share may round to zero, which would make the rest negative.
         rest = ops.clamp(1 - share.cumsum(-1), min=types.finfo(y.dtype).tiny)
         return share.log() - rest.log() + self._shift(share)
 
@@ -97,8 +97,8 @@ class StickBreakingTransform(_Parameterless):
 class CorrCholeskyTransform(_Parameterless):
     """n (n - 1) / 2 numbers to the Cholesky factor of an n x n correlation matrix.
 
-    tanh of the numbers are the partial correlations, which fill the lower triangle by rows; along
-    a row each takes its part of the length that the ones before it left.
+    The tanh of the numbers are the partial correlations, which fill the lower triangle by rows;
+    along a row, each takes its part of the length left by the previous ones.
 
     >>> factor = torch.distributions.CorrCholeskyTransform()(torch.tensor([0.5]))
     >>> factor, factor @ factor.mT
@@ -147,7 +147,7 @@ class CorrCholeskyTransform(_Parameterless):
 
 
 class LowerCholeskyTransform(_Parameterless):
-    """A matrix to a Cholesky factor: its lower triangle, with exp of the diagonal.
+    """Map a matrix to a Cholesky factor: its lower triangle, with exp of the diagonal.
 
     >>> torch.distributions.LowerCholeskyTransform()(torch.tensor([[0., 5.], [2., 0.]]))
     tensor([[1., 0.],
@@ -165,7 +165,7 @@ class LowerCholeskyTransform(_Parameterless):
 
 
 class PositiveDefiniteTransform(_Parameterless):
-    """A matrix to a positive definite one, L L^T of its Cholesky factor L.
+    """Map a matrix to a positive definite one, L L^T of its Cholesky factor L.
 
     >>> torch.distributions.PositiveDefiniteTransform()(torch.tensor([[0., 5.], [2., 0.]]))
     tensor([[1., 2.],

@@ -1,4 +1,4 @@
-"""Reductions and normalisations that count only the elements where a mask is True."""
+"""Reductions and normalizations over the elements where a mask is True."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _highest(kind: Dtype) -> Any:
     return math.inf if kind.is_floating_point or kind.is_complex else types.iinfo(kind).max
 
 
-# The neutral element of each operation: the value of masked-out elements.
+# The neutral element of each operation, which replaces masked-out elements.
 _NEUTRAL: dict[str, Callable[[Dtype], Any]] = {
     "sum": lambda kind: 0, "prod": lambda kind: 1, "amax": _lowest, "amin": _highest,
     "argmax": _lowest, "argmin": _highest, "logsumexp": _lowest, "median": lambda kind: math.nan,
@@ -70,7 +70,7 @@ def _axes(dim: Dims, input: Tensor) -> tuple[int, ...]:
 def _sparse(
     name: str, input: Tensor, dim: Dims, keepdim: bool, dtype: Dtype, mask: Tensor | None
 ) -> Tensor:
-    """A reduction of a sparse tensor: of the values that it stores."""
+    """Reduce the stored values of a sparse tensor."""
     reduce: Any = PUBLIC["sparse"]["masked_reduction"]
     return reduce(name, input, _axes(dim, input), bool(keepdim), dtype, mask)
 
@@ -118,7 +118,7 @@ def prod(
 def cumsum(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The sums up to each element along an axis, of those where the mask is True.
+    """The cumulative sums along an axis of the elements where the mask is True.
 
     >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
     >>> torch.masked.cumsum(x, 0, mask=mask)
@@ -131,7 +131,7 @@ def cumsum(
 def cumprod(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The products up to each element along an axis, of those where the mask is True.
+    """The cumulative products along an axis of the elements where the mask is True.
 
     >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
     >>> torch.masked.cumprod(x, 0, mask=mask)
@@ -188,7 +188,7 @@ argmin = _place("argmin", "The index of the smallest element where the mask is T
 
 
 def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tensor:
-    """How many elements are counted."""
+    """The number of elements that are counted along the axes."""
     if mask is None:
         seen = input.new_ones(input.shape, dtype=types.int64)
     else:
@@ -197,7 +197,7 @@ def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tens
 
 
 def _divided(total: Tensor, counts: Tensor) -> Tensor:
-    """The quotient of two sparse tensors that store the same places."""
+    """The quotient of two sparse tensors with the same sparsity pattern."""
     if total.is_sparse:
         values = total._values() / counts._values()
         return ops.sparse_coo_tensor(total._indices(), values, total.shape, is_coalesced=True)
@@ -209,7 +209,7 @@ def mean(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The mean of the elements where the mask is True; nan where there are none.
+    """The mean of the elements where the mask is True; nan if there are none.
 
     >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
     >>> torch.masked.mean(x, mask=mask)
@@ -234,7 +234,7 @@ def median(
     input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The lower median along an axis of the elements where the mask is True.
+    """The lower median, along an axis, of the elements where the mask is True.
 
     >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
     >>> torch.masked.median(x, 0, mask=mask)

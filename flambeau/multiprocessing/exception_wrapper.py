@@ -1,4 +1,4 @@
-"""An exception that is caught in one process or thread and raised again in another."""
+"""An exception caught in one process or thread and raised again in another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 
 
 class KeyErrorMessage(str):
-    """Text that a KeyError shows as it is, where it would show the `repr` of other text."""
+    """Text that KeyError prints verbatim instead of as its `repr`."""
 
     __slots__ = ()
 
@@ -22,9 +22,9 @@ class KeyErrorMessage(str):
 
 
 class ExceptionWrapper:
-    """The type and the traceback, as text, of the exception being handled; it can be pickled.
+    """A picklable record of the exception being handled: its type, and its traceback as text.
 
-    `where` says where it was raised: "in DataLoader worker process 0". `note` is added to the
+    `where` describes where it was raised: "in DataLoader worker process 0". `note` is added to the
     exception that `reraise` raises.
 
     >>> try:
@@ -46,7 +46,7 @@ class ExceptionWrapper:
         self.note: str | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By name where the type has one that the other process will know, else RuntimeError."""
+        """Pickle the type by name if it can be looked up, else as a new RuntimeError subclass."""
         kind = self.exc_type
         module = sys.modules.get(kind.__module__)
         named = getattr(module, kind.__qualname__, None) is kind
@@ -54,9 +54,9 @@ class ExceptionWrapper:
                           self.note)
 
     def reraise(self) -> NoReturn:
-        """Raise an exception of that type whose text has the original traceback.
+        """Raise an exception of the original type whose message contains the original traceback.
 
-        RuntimeError with that text where the type cannot be constructed from a text.
+        Raises RuntimeError with that message if the type cannot be constructed from a string.
         """
         name = self.exc_type.__name__
         message = f"Caught {name} {self.where}.\nOriginal {self.exc_msg}"

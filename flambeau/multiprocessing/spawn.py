@@ -1,4 +1,4 @@
-"""spawn: a function in several processes at once, whose errors reach the caller."""
+"""spawn: run a function in several processes at once and report their errors to the caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class ProcessException(Exception):
-    """A process of `spawn` did not end well: `error_index` is its number, `error_pid` its id."""
+    """A failed process of `spawn`: `error_index` is its number, `error_pid` its process id."""
 
     def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg)
@@ -34,7 +34,7 @@ class ProcessException(Exception):
 
     @property
     def pid(self) -> int:
-        """The process's id: `error_pid`."""
+        """The process id: `error_pid`."""
         return self.error_pid
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -42,11 +42,11 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """It raised an exception, whose traceback is in the message."""
+    """The process raised an exception, whose traceback is in the message."""
 
 
 class ProcessExitedException(ProcessException):
-    """It ended with an exit code, or by a signal."""
+    """The process ended with an exit code or by a signal."""
 
     def __init__(
         self, msg: str, error_index: int, error_pid: int, exit_code: int,
@@ -61,7 +61,7 @@ class ProcessExitedException(ProcessException):
 
 
 def _run(fn: Callable[..., Any], number: int, args: tuple[Any, ...], report: str) -> None:
-    """What each process does; the text of an exception goes to the file `report`."""
+    """Run one process; write the text of an exception to the file `report`."""
     _die_with_parent()
     try:
         fn(number, *args)
@@ -74,32 +74,32 @@ def _run(fn: Callable[..., Any], number: int, args: tuple[Any, ...], report: str
 
 
 def _die_with_parent() -> None:
-    """On Linux: a process gets SIGINT when the one that started it ends, however that ends."""
+    """On Linux: have this process receive SIGINT when its parent ends, however that happens."""
     if sys.platform == "linux":
         set_parent_death_signal = 1
         ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGINT))
 
 
 def _report(folder: str, number: int) -> str:
-    """The file with a process's exception, if it raised one."""
+    """The path of the file for a process's exception."""
     return os.path.join(folder, f"{number}.pickle")
 
 
 class ProcessContext:
-    """Processes that `spawn` has started."""
+    """Processes started by `spawn`."""
 
     def __init__(self, processes: list[Any], reports: tempfile.TemporaryDirectory[str]) -> None:
         self.processes, self._reports = processes, reports
         self.sentinels = {process.sentinel: i for i, process in enumerate(processes)}
 
     def pids(self) -> list[int]:
-        """The processes' ids."""
+        """The process ids."""
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait until one ends; True once all have ended well.
+        """Wait until one process ends; return True once all have succeeded.
 
-        One that failed takes the others along: they are ended, and its error is raised.
+        If one fails, terminate the others and raise its error.
         """
         if not self.sentinels:
             return True
@@ -122,7 +122,7 @@ class ProcessContext:
             process.join(max(0.0, end - time.monotonic()))
 
     def _end_others(self, grace_period: float | None) -> None:
-        """They may end by themselves within the grace period, then have it again after SIGTERM."""
+        """Let processes end within the grace period, send SIGTERM, and wait once more."""
         if grace_period is not None:
             self._join_all(grace_period)
         for process in self.processes:
@@ -170,14 +170,14 @@ def start_processes(
     fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
     daemon: bool = False, start_method: str = "spawn", numa_options: Any = None,
 ) -> ProcessContext | None:
-    """`fn(i, *args)` in `nprocs` processes, i from 0 on; waits for them with `join`.
+    """Run `fn(i, *args)` in `nprocs` processes, i from 0; with `join`, wait for them.
 
-    ProcessRaisedException with the traceback of one that fails, ProcessExitedException for one
-    that ends otherwise.
+    Raises ProcessRaisedException with the traceback of a process that raises,
+    ProcessExitedException for one that fails otherwise.
     """
     context = multiprocessing.get_context(start_method)
     processes = []
-    reports = tempfile.TemporaryDirectory(prefix="flambeau-spawn-")  # goes with the context
+    reports = tempfile.TemporaryDirectory(prefix="flambeau-spawn-")  # deleted with the context
     for number in range(nprocs):
         process = context.Process(  # type: ignore[attr-defined]
             target=_run, args=(fn, number, args, _report(reports.name, number)), daemon=daemon

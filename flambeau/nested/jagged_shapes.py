@@ -1,4 +1,4 @@
-"""Rules of the jagged layout: views, splits, joins and copies."""
+"""Rules of the jagged layout: views, splits, concatenation and copies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULES = NestedTensor.RULES
 
 
 def rule(*names: str) -> Callable[[Callable], Callable]:
-    """Declare what functions of these names do to tensors in jagged layout."""
+    """Declare the rule of functions with these names for tensors in jagged layout."""
 
     def declare(function: Callable) -> Callable:
         RULES.update(dict.fromkeys(names or (function.__name__,), function))
@@ -26,7 +26,7 @@ def rule(*names: str) -> Callable[[Callable], Callable]:
 
 
 def check_plain(nt: Any, signature: str) -> None:
-    """ValueError, in PyTorch's words, for a tensor with holes or rows along another axis."""
+    """Raise ValueError, worded like PyTorch's, for a tensor with gaps or another ragged axis."""
     if not isinstance(nt, NestedTensor) or nt._lengths is not None or nt._ragged_idx != 1:
         name = signature.partition("(")[2].partition(":")[0]
         raise ValueError(f"NestedTensor {signature}: expected {name} to be a contiguous jagged "
@@ -67,7 +67,7 @@ def transpose(input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
 
 @rule()
 def permute(input: NestedTensor, *dims: Any) -> NestedTensor:
-    """The axes in another order; the batch stays first."""
+    """Permute the axes; the batch stays first."""
     order = _flat(dims)
     if len(order) != input.dim():
         raise ValueError(
@@ -86,7 +86,7 @@ def permute(input: NestedTensor, *dims: Any) -> NestedTensor:
 
 @rule("view", "_unsafe_view")
 def view(input: NestedTensor, *sizes: Any) -> NestedTensor:
-    """Reshape the axes behind the ragged axis."""
+    """Reshape the axes after the ragged axis."""
     size = _flat(sizes)
     if len(size) == 1 and not isinstance(size[0], (int, SymInt)):
         return input._like(input._values.view(size[0]))  # another dtype
@@ -103,13 +103,13 @@ def view(input: NestedTensor, *sizes: Any) -> NestedTensor:
 
 @rule()
 def view_as(self: NestedTensor, other: NestedTensor) -> NestedTensor:
-    """A view with the shape of `other`."""
+    """Return a view with the shape of `other`."""
     return view(self, *other._size)
 
 
 @rule()
 def reshape(input: NestedTensor, *shape: Any) -> NestedTensor:
-    """A view where strides allow it, else a copy."""
+    """Return a view if the strides allow it, else a copy."""
     size = _flat(shape)
     plain = input if input.is_contiguous() else clone(input, memory_format=contiguous_format)
     return view(plain, *size)
@@ -137,7 +137,7 @@ def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTens
 
 @rule()
 def expand(input: NestedTensor, *size: Any, implicit: bool = False) -> NestedTensor:
-    """Expand axes of length 1 behind the ragged axis, without a copy."""
+    """Expand axes of length 1 after the ragged axis, without a copy."""
     wanted = _flat(size)
     if not ragged_sizes_match(input, wanted):
         raise RuntimeError(f"expand(): cannot expand shape {input._size} -> {wanted}")
@@ -155,7 +155,7 @@ def expand_as(input: Tensor, other: NestedTensor) -> NestedTensor:
 
 @rule()
 def broadcast_to(input: NestedTensor, size: Sequence[Any]) -> NestedTensor:
-    """As `expand`, which takes no further axes in front."""
+    """`expand` without new leading axes."""
     if len(size) <= input.dim():
         return expand(input, *(1 for _ in range(input.dim() - len(size))), *size)
     raise ValueError("broadcast_to(): broadcasting to a higher-dim shape is currently not "
@@ -164,7 +164,7 @@ def broadcast_to(input: NestedTensor, size: Sequence[Any]) -> NestedTensor:
 
 @rule()
 def squeeze(input: NestedTensor, dim: Any = None) -> NestedTensor:
-    """Without an axis of length 1."""
+    """Remove an axis of length 1."""
     if dim is None:
         raise RuntimeError("squeeze(): not supported for NestedTensor without a dim")
     check_plain(input, "squeeze_dim(self: jt, dim: any)")
@@ -173,7 +173,7 @@ def squeeze(input: NestedTensor, dim: Any = None) -> NestedTensor:
 
 @rule()
 def unsqueeze(input: NestedTensor, dim: int) -> NestedTensor:
-    """With a new axis of length 1."""
+    """Insert an axis of length 1."""
     axis = inner_axis(input, dim, "unsqueeze", extra=1, ragged=True)
     moved = input._ragged_idx + (axis <= input._ragged_idx - 1)
     return input._like(input._values.unsqueeze(axis), moved)
@@ -201,7 +201,7 @@ def select(input: NestedTensor, dim: int, index: int) -> Tensor:
 
 @rule()
 def unbind(input: NestedTensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The rows, views of the values."""
+    """Return the rows as views of the values."""
     if dim != 0:
         raise RuntimeError("unbind(): only supported for NestedTensor on dim=0")
     axis = input._ragged_idx - 1
@@ -221,7 +221,7 @@ def unbind(input: NestedTensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @rule("__getitem__")
 def index(input: NestedTensor, key: Any) -> Any:
-    """Rows by number, slices and numbers behind the ragged axis."""
+    """Index rows by number, and the axes after the ragged axis by slices and numbers."""
     keys = key if isinstance(key, tuple) else (key,)
     if Ellipsis in [k for k in keys if k.__class__ is type(Ellipsis)]:
         place = next(i for i, k in enumerate(keys) if k is Ellipsis)
@@ -258,7 +258,7 @@ def _index_axis(nt: NestedTensor, axis: int, key: Any) -> tuple[Any, int]:
 
 @rule("split", "split_with_sizes")
 def split(tensor: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
-    """Slice an axis behind the ragged axis."""
+    """Split an axis after the ragged axis."""
     single = isinstance(split_size, int)
     signature = "split_tensor(self: jt, split_size: any, dim: any?)" if single else \
         "split_with_sizes_default(self: jt, split_sizes: any, dim: any?)"
@@ -269,7 +269,7 @@ def split(tensor: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTe
 
 @rule()
 def chunk(input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
-    """Parts of an axis, or of the batch."""
+    """Split an axis, or the batch, into parts."""
     check_plain(input, "chunk_default(self: jt, chunks: any, dim: any?)")
     if input.axis(dim) != 0:
         axis = inner_axis(input, dim, "chunk")
@@ -292,7 +292,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> NestedTensor:
 
 @rule()
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> NestedTensor:
-    """Tensors of the same rows along a new axis."""
+    """Stack tensors with the same rows along a new axis."""
     first: Any = tensors[0]
     for t in tensors:
         if not isinstance(t, NestedTensor):
@@ -311,7 +311,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> NestedTensor:
 
 @rule()
 def clone(input: NestedTensor, *, memory_format: Any = preserve_format) -> NestedTensor:
-    """A copy; in contiguous format without holes."""
+    """Return a copy, without gaps if in contiguous format."""
     if input._lengths is not None and memory_format is contiguous_format:
         if input._ragged_idx != 1:
             raise AssertionError("NJT with ragged_idx != 1 not supported for contiguous clone")
@@ -321,13 +321,13 @@ def clone(input: NestedTensor, *, memory_format: Any = preserve_format) -> Neste
 
 @rule()
 def contiguous(self: NestedTensor, memory_format: Any = contiguous_format) -> NestedTensor:
-    """The tensor itself, or a copy without holes and with row-major strides."""
+    """Return the tensor itself, or a copy without gaps and with row-major strides."""
     return self if self.is_contiguous(memory_format) else clone(self, memory_format=memory_format)
 
 
 @rule()
 def copy_(self: NestedTensor, src: NestedTensor, non_blocking: bool = False) -> NestedTensor:
-    """Write the elements of `src`, whose rows must be as long."""
+    """Copy the elements of `src`, whose rows must have the same lengths."""
     if not isinstance(src, NestedTensor):
         raise ValueError("NestedTensor copy_default(self: jt_all, src: jt_all, non_blocking: any?):"
                          " expected src to be a jagged layout NestedTensor")
@@ -377,6 +377,6 @@ def share_memory_(self: NestedTensor) -> NestedTensor:
 
 @rule()
 def is_shared(self: NestedTensor) -> bool:
-    """Whether the parts lie in shared memory."""
+    """Return whether the parts are in shared memory."""
     return all(x.is_shared() for x in (self._values, self._offsets, self._lengths)
                if x is not None)

@@ -1,7 +1,7 @@
 """NestedTensor: a tensor in jagged layout, rows of different lengths packed along one axis.
 
-`_values` has all axes but the batch; `_offsets` holds each row's start along the ragged axis,
-`_lengths` its length if there are holes between rows.
+`_values` has all axes except the batch; `_offsets` holds each row's start along the ragged axis,
+`_lengths` its length if there are gaps between rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LENGTH = "_flambeau_ragged_length"  # caches the symbolic length of an offsets 
 
 
 def get_tensor_symint(tensor: Tensor, *, coeff: int = 1) -> SymInt:
-    """The length that offsets stand for: the same for the same tensor of offsets."""
+    """Return the symbolic length of an offsets tensor, the same for the same tensor."""
     length = tensor.__dict__.get(_LENGTH)
     if length is None:
         length = tensor.__dict__[_LENGTH] = SymInt(next(_numbers))
@@ -33,7 +33,7 @@ def get_tensor_symint(tensor: Tensor, *, coeff: int = 1) -> SymInt:
 
 
 def share_symint(old: Tensor, new: Tensor) -> None:
-    """Has copied offsets stand for the same lengths."""
+    """Make copied offsets represent the same symbolic lengths."""
     new.__dict__[_LENGTH] = get_tensor_symint(old)
 
 
@@ -57,7 +57,7 @@ class NestedTensor(RaggedTensor):
         _ragged_idx: int = 1, _metadata_cache: dict[str, int] | None = None,
         requires_grad: bool = False,
     ) -> Any:
-        """Rows of `values` along the axis `_ragged_idx - 1`."""
+        """Create rows of `values` along axis `_ragged_idx - 1`."""
         _check_parts(values, offsets, lengths)
         ragged = get_tensor_symint(offsets if lengths is None else lengths)
         r = _ragged_idx - 1
@@ -71,7 +71,7 @@ class NestedTensor(RaggedTensor):
         return result
 
     def _like(self, values: Tensor, ragged_idx: int | None = None) -> Any:
-        """The rows of `self` on other values; the ragged axis may be another."""
+        """Return the rows of `self` on other values, possibly with another ragged axis."""
         result = NestedTensor(
             values, self._offsets, lengths=self._lengths, _metadata_cache=self._metadata_cache,
             _ragged_idx=self._ragged_idx if ragged_idx is None else ragged_idx)
@@ -81,7 +81,7 @@ class NestedTensor(RaggedTensor):
         return result
 
     def _operands(self, name: str, values: Iterable[Any]) -> list[Any]:
-        """Arguments of an elementwise function as they meet the values of `self`."""
+        """Convert an elementwise function's arguments for use with the values of `self`."""
         return [self._operand(name, v) if isinstance(v, Tensor) else _checked(name, v)
                 for v in values]
 
@@ -108,12 +108,12 @@ class NestedTensor(RaggedTensor):
 
     @property
     def _strides(self) -> tuple:
-        """The values' strides, after that of the batch."""
+        """The batch stride, followed by the values' strides."""
         strides = self._values.stride()
         return (self._size[self._ragged_idx] * strides[self._ragged_idx - 1], *strides)
 
     def size(self, dim: int | None = None) -> Any:
-        """Its shape, or its length along `dim`."""
+        """The shape, or the length along `dim`."""
         return Size(self._size) if dim is None else self._size[self.axis(dim)]
 
     def stride(self, dim: int | None = None) -> Any:
@@ -121,7 +121,7 @@ class NestedTensor(RaggedTensor):
         return self._strides if dim is None else self._strides[self.axis(dim)]
 
     def axis(self, dim: int, extra: int = 0) -> int:
-        """The axis that `dim` means, from 0 on."""
+        """Return `dim` as a non-negative axis; IndexError if it is out of range."""
         rank = self.dim() + extra
         if not -rank <= dim < rank:
             raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, "
@@ -129,7 +129,7 @@ class NestedTensor(RaggedTensor):
         return dim % rank
 
     def numel(self) -> int:
-        """How many elements there are, holes left out."""
+        """Return the number of elements, without gaps."""
         if self._lengths is None:
             return self._values.numel()
         rest = (*self._size[1:self._ragged_idx], *self._size[self._ragged_idx + 1:])
@@ -138,11 +138,11 @@ class NestedTensor(RaggedTensor):
     nelement = numel
 
     def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
-        """Whether the values are contiguous and without holes."""
+        """Return whether the values are contiguous and without gaps."""
         return self._lengths is None and self._values.is_contiguous(memory_format)
 
     def storage_offset(self) -> int:
-        """How many elements into their storage the values start."""
+        """The offset of the values in their storage, in elements."""
         return self._values.storage_offset()
 
     def data_ptr(self) -> int:
@@ -156,7 +156,7 @@ class NestedTensor(RaggedTensor):
     # ------------------------------------------------------------------------------- its parts
 
     def values(self) -> Tensor:
-        """The packed values, a view."""
+        """Return a view of the packed values."""
         return self._values.view_as(self._values)
 
     def offsets(self) -> Tensor:
@@ -164,11 +164,11 @@ class NestedTensor(RaggedTensor):
         return self._offsets
 
     def lengths(self) -> Tensor | None:
-        """How long each row is; None where rows leave no holes."""
+        """The length of each row; None if rows have no gaps between them."""
         return self._lengths
 
     def row_lengths(self) -> Tensor:
-        """How long each row is."""
+        """Return the length of each row."""
         return self._offsets.diff() if self._lengths is None else self._lengths
 
     def _extreme(self, name: str) -> int:
@@ -208,12 +208,12 @@ class NestedTensor(RaggedTensor):
         return object.__format__(self, spec)
 
     def __tensor_flatten__(self) -> tuple[list[str], dict[str, Any]]:
-        """The names of the tensors inside, and what else makes the tensor."""
+        """Return the names of the inner tensors, and the remaining state."""
         inner = ["_values", "_offsets", *([] if self._lengths is None else ["_lengths"])]
         return inner, {"requires_grad": self.requires_grad, "ragged_idx": self._ragged_idx}
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """For pickle: the parts, known lengths of rows being lengths of empty tensors."""
+        """Reduce to parts for pickle; known row lengths are stored as lengths of empty tensors."""
         known = {name: ops.empty((length, 0)) for name, length in self._metadata_cache.items()}
         return _rebuild_njt, ({
             "values": self._values, "offsets": self._offsets, "lengths": self._lengths,
@@ -228,7 +228,7 @@ class NestedTensor(RaggedTensor):
 
 
 def _rebuild_njt(parts: dict[str, Any]) -> NestedTensor:
-    """A tensor of what `__reduce_ex__` wrote."""
+    """Rebuild a tensor from the parts of `__reduce_ex__`."""
     parts = dict(parts)
     needs_grad = parts.pop("requires_grad")
     known = parts.pop("_metadata_cache") or {}
@@ -239,12 +239,12 @@ def _rebuild_njt(parts: dict[str, Any]) -> NestedTensor:
     return result
 
 
-# Files name it where PyTorch has it.
+# Files refer to it by PyTorch's path.
 _rebuild_njt.__module__ = "flambeau.nested._internal.nested_tensor"
 
 
 def ragged_sizes_match(nt: NestedTensor, size: Iterable[Any]) -> bool:
-    """Whether a size agrees with the tensor up to its ragged axis; -1 agrees with anything."""
+    """Return whether a size matches the tensor up to its ragged axis; -1 matches anything."""
     end = nt._ragged_idx + 1
     sizes, expected = nt._size[:end], tuple(size)[:end]
     return len(sizes) == len(expected) and all(
@@ -289,7 +289,7 @@ def view_jagged(
     values: Tensor, offsets: Tensor, lengths: Tensor | None = None, ragged_idx: int = 1,
     min_seqlen: int | None = None, max_seqlen: int | None = None,
 ) -> NestedTensor:
-    """Rows on a view of `values`."""
+    """Create rows on a view of `values`."""
     known = {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen}
     result: NestedTensor = NestedTensor(
         values.view_as(values), offsets, lengths=lengths, _ragged_idx=ragged_idx,
@@ -341,7 +341,7 @@ def _ragged_axis(tensors: list[Tensor]) -> int:
 def jagged_from_tensor_and_lengths(
     tensor: Tensor, starts: Tensor, lengths: Tensor
 ) -> tuple[NestedTensor, Tensor, Tensor | None]:
-    """From each row of a dense tensor a stretch along its second axis, without a copy."""
+    """Nest one range per row along axis 1, as a view; also return offsets, lengths or None."""
     batch = tensor.shape[0]
     if any(tuple(x.shape) not in ((), (1,), (batch,)) for x in (starts, lengths)):
         raise RuntimeError(

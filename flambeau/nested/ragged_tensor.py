@@ -1,9 +1,9 @@
-"""What nested tensors of both layouts share: a dense tensor of values and its place in the graph.
+"""Base of both nested layouts: a dense tensor of values with its autograd history.
 
 Autograd runs through the values: a function on a nested tensor runs, and is recorded, on its
-values, and the result is nested again. Each layout has a table of rules by public function name;
-without a rule, elementwise functions run on the values, and composites run unchanged, so that the
-functions they call come here.
+values, and the result is wrapped again. Each layout has a table of rules by public function name.
+Without a rule, elementwise functions run on the values, and composites run unchanged and dispatch
+the functions that they call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..tensor.tensor import Tensor, _TensorType
 
 Rules = dict[str, Callable[..., Any]]
 
-# Composites, and functions that are no operators, which take every element by itself.
+# Elementwise composites, and elementwise functions that are not operators.
 ELEMENTWISE = frozenset("""
     _to_copy add alpha_dropout bernoulli bfloat16 bool byte cdouble celu cfloat char clamp clamp_max
     clamp_min conj conj_physical cpu div double dropout elu feature_alpha_dropout fill float
@@ -38,7 +38,7 @@ _OTHER_NAMES = {"view_method": "view", "_tensor_backward": "backward", "_to": "t
 
 
 class RaggedWindow(OpaqueWindow):
-    """The window of a nested tensor: its values', and a shape that no array has."""
+    """The window of a nested tensor: the values' window with a ragged shape."""
 
     __slots__ = ("shape", "values")
     kind, backend = "nested", "NestedTensorCPU"
@@ -52,7 +52,7 @@ class RaggedWindow(OpaqueWindow):
 
 
 class RaggedTensor(Tensor):
-    """A nested tensor on values. The layouts derive from it."""
+    """A nested tensor on values; base class of the layouts."""
 
     RULES: ClassVar[Rules] = {}
     _values: Any
@@ -60,7 +60,7 @@ class RaggedTensor(Tensor):
 
     @classmethod
     def _new(cls, values: Tensor, shape: tuple) -> Any:
-        """An object on the values, which knows nothing of their rows yet."""
+        """Create an object on the values, without any rows yet."""
         result = object.__new__(cls)
         _TensorType.instantiated(cls)
         result._array = RaggedWindow(values._array, shape)
@@ -68,18 +68,18 @@ class RaggedTensor(Tensor):
         return result
 
     def _like(self, values: Tensor) -> Any:
-        """The rows of `self` on other values."""
+        """Return the rows of `self` on other values."""
         raise NotImplementedError
 
     def _operands(self, name: str, values: Iterable[Any]) -> list[Any]:
-        """Arguments of an elementwise function as they meet the values of `self`."""
+        """Convert an elementwise function's arguments for use with the values of `self`."""
         raise NotImplementedError
 
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Return the rule of the function's name, or the default for its kind."""
+        """Call the rule of the function's name, or the default for its kind."""
         named = kwargs or {}
         name = getattr(func, "__name__", "")
         if name in ("__get__", "__set__", "__delete__"):
@@ -117,7 +117,7 @@ class RaggedTensor(Tensor):
 
     @property
     def grad(self) -> Any:
-        """The gradient, nested as the tensor is."""
+        """The gradient, nested like the tensor."""
         g = self._values.grad
         return g if g is None or isinstance(g, RaggedTensor) else self._like(g)
 
@@ -168,12 +168,12 @@ _OPERATOR_OF = {operator.function: operator for operator in OPERATORS.values()}
 
 
 def first_nested(values: Iterable[Any]) -> Any:
-    """The first nested tensor among the values."""
+    """Return the first nested tensor among the values."""
     return next(v for v in values if isinstance(v, RaggedTensor))
 
 
 def _call_on_values(name: str, func: Any, args: tuple, named: dict) -> tuple[Any, Any]:
-    """The nested tensor whose rows count, and the function's result on values."""
+    """Call the function on values; return the nested tensor that defines rows, and the result."""
     operands_and_settings = (*args, *named.values())
     pattern = first_nested(operands_and_settings)
     operands = pattern._operands(name, operands_and_settings)
@@ -182,7 +182,7 @@ def _call_on_values(name: str, func: Any, args: tuple, named: dict) -> tuple[Any
 
 
 def apply_elementwise(name: str, func: Any, args: tuple, named: dict) -> Any:
-    """The function on the values, its results nested as the first nested argument is."""
+    """Call the function on the values; nest its results like the first nested argument."""
     pattern, result = _call_on_values(name, func, args, named)
     if isinstance(result, tuple):
         return tuple(pattern._like(part) for part in result)
@@ -190,7 +190,7 @@ def apply_elementwise(name: str, func: Any, args: tuple, named: dict) -> Any:
 
 
 def _write(name: str, func: Any, args: tuple, named: dict) -> Any:
-    """An in-place function, on the values of its first argument."""
+    """Run an in-place function on the values of its first argument."""
     target = args[0]
     operands = target._operands(name, (*args, *named.values()))
     func(*operands[:len(args)], **dict(zip(named, operands[len(args):], strict=True)))
@@ -203,7 +203,7 @@ SHARED: Rules = {}
 
 
 def shared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a rule of both layouts under the function's name."""
+    """Declare a rule for both layouts under the function's name."""
     SHARED[function.__name__] = function
     return function
 
@@ -218,20 +218,20 @@ def _all_bare(xs: Any) -> Any:
 
 @shared
 def requires_grad_(self: RaggedTensor, requires_grad: bool = True) -> RaggedTensor:
-    """Have autograd record operations on the tensor."""
+    """Set whether autograd records operations on the tensor."""
     self._values.requires_grad_(requires_grad)
     return self
 
 
 @shared
 def detach(self: RaggedTensor) -> Any:
-    """The same rows, without history."""
+    """Return the same rows without history."""
     return self._like(self._values.detach())
 
 
 @shared
 def detach_(self: RaggedTensor) -> RaggedTensor:
-    """Take its history off."""
+    """Remove the tensor's history."""
     self._values.detach_()
     return self
 
@@ -244,7 +244,7 @@ def retain_grad(self: RaggedTensor) -> None:
 
 @shared
 def register_hook(self: RaggedTensor, hook: Callable) -> Any:
-    """A hook on the gradient, which it sees nested."""
+    """Register a hook on the gradient; it receives the gradient as a nested tensor."""
     return self._values.register_hook(lambda g: _bare(hook(self._like(g))))
 
 
@@ -274,14 +274,14 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **name
 
 @shared
 def is_same_size(input: Any, other: Any) -> bool:
-    """Whether the rows have the same lengths."""
+    """Return whether the rows have the same lengths."""
     return bool(input.is_nested and other.is_nested and tuple(input._array.shape)
                 == tuple(other._array.shape))
 
 
 @shared
 def equal(input: Any, other: Any) -> bool:
-    """Whether rows and elements are the same."""
+    """Return whether rows and elements are equal."""
     if not (input.is_nested and other.is_nested):
         return False
     parts, other_parts = input.unbind(), other.unbind()
@@ -291,7 +291,7 @@ def equal(input: Any, other: Any) -> bool:
 
 @shared
 def allclose(input: Any, other: Any, *args: Any, **named: Any) -> bool:
-    """Whether the rows have the same lengths and close elements."""
+    """Return whether the rows have the same lengths and close elements."""
     parts, other_parts = input.unbind(), other.unbind()
     return len(parts) == len(other_parts) and all(
         a.shape == b.shape and a.allclose(b, *args, **named)
@@ -300,23 +300,23 @@ def allclose(input: Any, other: Any, *args: Any, **named: Any) -> bool:
 
 @shared
 def item(self: RaggedTensor) -> Any:
-    """Its only element."""
+    """Return the only element."""
     return self._values.item()
 
 
 @shared
 def tolist(self: RaggedTensor) -> list:
-    """Its rows as nested lists."""
+    """Return the rows as nested lists."""
     return [row.tolist() for row in self.unbind()]
 
 
 @shared
 def __iter__(self: RaggedTensor) -> Any:
-    """Its rows."""
+    """Iterate over the rows."""
     return iter(self.unbind())
 
 
 @shared
 def numel(self: RaggedTensor) -> int:
-    """How many elements there are."""
+    """Return the number of elements."""
     return self.numel()

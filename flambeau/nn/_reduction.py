@@ -1,4 +1,4 @@
-"""The name or number of a loss's reduction, from its name or from the deprecated pair of flags."""
+"""The name or number of a loss's reduction, from its name or from the deprecated flags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def get_enum(reduction: str) -> int:
 def legacy_get_string(
     size_average: bool | None, reduce: bool | None, emit_warning: bool = True
 ) -> str:
-    """Return the reduction that `size_average` and `reduce` stand for; warn if `emit_warning`."""
+    """Return the reduction that `size_average` and `reduce` mean; warn if `emit_warning`."""
     if reduce is not None and not reduce:
         name = "none"
     else:
@@ -39,5 +39,5 @@ def legacy_get_string(
 def legacy_get_enum(
     size_average: bool | None, reduce: bool | None, emit_warning: bool = True
 ) -> int:
-    """Return the number of the reduction that `size_average` and `reduce` stand for."""
+    """Return the number of the reduction that `size_average` and `reduce` mean."""
     return get_enum(legacy_get_string(size_average, reduce, emit_warning))

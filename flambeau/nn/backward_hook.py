@@ -20,18 +20,18 @@ class BackwardHookFunction(Function):
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Return the tensors themselves."""
+        """Return the tensors unchanged."""
         ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
         return tensors
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
-        """Return the cotangents themselves."""
+        """Return the cotangents unchanged."""
         return grads
 
 
 def _spread(indices: Sequence[int], values: Sequence[Any], size: int) -> tuple[Any, ...]:
-    """A tuple of `size` with the values at the indices, None elsewhere."""
+    """Return a tuple of `size` with the values at the indices, None elsewhere."""
     spread = [None] * size
     for index, value in zip(indices, values, strict=True):
         spread[index] = value
@@ -41,7 +41,7 @@ def _spread(indices: Sequence[int], values: Sequence[Any], size: int) -> tuple[A
 class _Passed:
     """The positions of tensors among the arguments; shape and dtype of those without gradient.
 
-    A node's hooks receive a gradient for each tensor that requires grad, and only for those.
+    A node's hooks only receive gradients of tensors that require grad.
     """
 
     def __init__(self, indices: list[int], tensors: Sequence[Tensor], size: int) -> None:
@@ -119,9 +119,9 @@ class BackwardHook:
         return outputs if isinstance(result, tuple) else outputs[0]
 
     def _at_inputs(self, grad_input: Sequence[Any], _: Any) -> tuple | None:
-        if self.grad_outputs is None:  # backward did not pass the outputs
+        if self.grad_outputs is None:  # backward did not reach the outputs
             return None
-        assert self.inputs is not None  # the hook of its node calls this
+        assert self.inputs is not None  # called by its node's hook
         grads = self.inputs.spread(grad_input)
         for hook in self.user_hooks:
             changed = hook(self.module, grads, self.grad_outputs)

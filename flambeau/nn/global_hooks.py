@@ -1,4 +1,4 @@
-"""Hooks common to all modules, and the flag that tells `Module.__call__` to look for hooks.
+"""Hooks common to all modules, and the flag that makes `Module.__call__` look for hooks.
 
 Process-wide state, for debugging and profiling.
 """
@@ -72,7 +72,7 @@ def _set_flag() -> None:
 
 
 def replace(name: str, hooks: dict[int, Any]) -> None:
-    """Replace the global hooks of a kind, given PyTorch's name of it.
+    """Replace the global hooks of a kind, named as in PyTorch.
 
     The dictionary stays the same object: guards of compiled steps and handles refer to it.
     """
@@ -145,7 +145,7 @@ def _set_backward_kind(full: bool) -> None:
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """Deprecated: use `register_module_full_backward_hook`. Sees the last node's gradients."""
+    """Deprecated: use `register_module_full_backward_hook`. Receives the last node's gradients."""
     _set_backward_kind(False)
     return _register(backward, hook)
 

@@ -1,4 +1,4 @@
-"""Parameter and Buffer: the tensors that a Module owns; and their lazy forms without a shape.
+"""Parameter and Buffer: the tensors that a Module owns, and their lazy forms without a shape.
 
 A Parameter is a leaf that requires grad and shares the memory of its source. Results computed from
 it are plain Tensors.
@@ -89,7 +89,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
         return _rebuild_parameter, state
 
 
-# What autograd keeps in a tensor's attributes belongs to the running process, not to its value.
+# Attributes that autograd sets on a tensor belong to the process, not to the tensor's value.
 _UNPICKLED = frozenset(
     {"_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained"}
 )

@@ -1,7 +1,7 @@
-"""Images as files: PNG, JPEG, WEBP and GIF decoded and encoded by Pillow, where it is installed.
+"""Image files: decode and encode PNG, JPEG, WEBP and GIF with Pillow, if it is installed.
 
-torchvision asks for them by the name of its compiled library; they become `torch.ops.image.*`. They
-are no operators of the registry: they take bytes and paths, and nothing is differentiated.
+torchvision looks them up in its compiled library; here they are `torch.ops.image.*`. They are not
+registered operators: they take bytes and paths and have no derivatives.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SIGNATURES = {
     b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG", b"GIF89a": "GIF", b"GIF87a": "GIF",
     b"RIFF": "WEBP",
 }
-_DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")  # 16 bits a channel, as Pillow reads PNG files
+_DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")  # 16 bits per channel, from PNG files
 
 
 def _pillow(name: str) -> Any:
-    """A module of Pillow; RuntimeError that says what is missing."""
+    """Import a module of Pillow; RuntimeError if Pillow is not installed."""
     try:
         return importlib.import_module(f"PIL.{name}")
     except ImportError as error:
@@ -39,7 +39,7 @@ def _pillow(name: str) -> Any:
 
 
 def read_file(path: str) -> Tensor:
-    """The bytes of a file, as a uint8 tensor; RuntimeError where there is none or it is empty."""
+    """Read a file as a uint8 tensor; RuntimeError if it is missing or empty."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -50,7 +50,7 @@ def read_file(path: str) -> Tensor:
 
 
 def write_file(path: str, data: Tensor) -> None:
-    """Write the bytes in a uint8 tensor of one dimension to a file."""
+    """Write the bytes of a 1-d uint8 tensor to a file."""
     if data._array.dtype != np.uint8:
         raise RuntimeError("Input tensor dtype should be uint8")
     if data.dim() != 1:
@@ -84,7 +84,7 @@ _BROKEN = {
 
 
 def _open_image(content: bytes, kind: str) -> Any:
-    """A file's content as a Pillow image; RuntimeError for one of another kind or a broken one."""
+    """Open a file's content with Pillow; RuntimeError if it is broken or of another kind."""
     if _detect_format(content) != kind:
         first = f": starts with 0x{content[0]:02x} 0x{content[1:2].hex()}"
         raise RuntimeError(_WRONG[kind] + (first if kind == "JPEG" else ""))
@@ -105,25 +105,25 @@ def _detect_format(content: bytes) -> str | None:
 
 
 def _tensor(pixels: np.ndarray) -> Tensor:
-    """(height, width) or (height, width, channels) as (channels, height, width)."""
+    """Convert (height, width) or (height, width, channels) to (channels, height, width)."""
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     return wrap(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
 
 def _rotate_by_exif(image: Any, wanted: bool) -> Any:
-    """The image as EXIF says that the camera was held, where that is wanted."""
+    """Rotate the image by its EXIF orientation, if wanted."""
     return _pillow("ImageOps").exif_transpose(image) if wanted else image
 
 
 def decode_png(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
-    """A PNG file's image, uint8 or uint16 (channels, height, width).
+    """Decode a PNG file to uint8 or uint16 (channels, height, width).
 
-    A palette's image unchanged is the numbers of its colours. NotImplementedError for colours of
-    16 bits a channel, which Pillow reads as 8.
+    Mode unchanged gives the color indices of a palette image. NotImplementedError for color with 16
+    bits per channel, which Pillow reduces to 8.
     """
     content = _read_bytes(data)
     image = _rotate_by_exif(_open_image(content, "PNG"), apply_exif_orientation)
-    bits, colour = content[24], content[25]  # of the header, which comes first
+    bits, colour = content[24], content[25]  # from the header, which comes first
     if bits == 16 and colour != 0:
         raise NotImplementedError("decode_png: 16 bits a channel in an image that is not gray")
     if mode not in (UNCHANGED, *_MODES):
@@ -140,7 +140,7 @@ def _read_16_bit(image: Any) -> np.ndarray:
 
 
 def _convert_mode(image: Any, mode: int, opaque: int) -> np.ndarray:
-    """A PNG image's pixels in a mode, as libpng makes them; `opaque`: alpha where there is none."""
+    """Convert a PNG image's pixels to a mode, like libpng; `opaque`: the alpha if it has none."""
     if image.mode == "P":
         image = image.convert("RGBA" if "transparency" in image.info else "RGB")
     pixels = _read_16_bit(image) if image.mode in _DEEP else np.asarray(image)
@@ -149,7 +149,7 @@ def _convert_mode(image: Any, mode: int, opaque: int) -> np.ndarray:
     colours = pixels[:, :, :-1] if has_alpha else pixels
     if mode in (GRAY, GRAY_ALPHA) and colours.shape[2] == 3:
         red, green, blue = colours.astype(np.int64).transpose(2, 0, 1)
-        gray = (9794 * red + 19234 * green + 3740 * blue) >> 15  # 0.2989, 0.587 and the rest
+        gray = (9794 * red + 19234 * green + 3740 * blue) >> 15  # fixed-point luma
         colours = gray.astype(pixels.dtype)[:, :, None]
     if mode in (RGB, RGB_ALPHA) and colours.shape[2] == 1:
         colours = np.repeat(colours, 3, 2)
@@ -160,19 +160,19 @@ def _convert_mode(image: Any, mode: int, opaque: int) -> np.ndarray:
 
 
 def decode_jpeg(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
-    """A JPEG file's image, uint8 (channels, height, width): unchanged, gray or RGB."""
+    """Decode a JPEG file to uint8 (channels, height, width): unchanged, gray or RGB."""
     image = _open_image(_read_bytes(data), "JPEG")
     if mode not in (UNCHANGED, GRAY, RGB):
         raise RuntimeError("The provided mode is not supported for JPEG files")
     image = _rotate_by_exif(image, apply_exif_orientation)
     if mode == UNCHANGED:
         pixels = np.asarray(image)
-        return _tensor(255 - pixels if image.mode == "CMYK" else pixels)  # as the file has them
+        return _tensor(255 - pixels if image.mode == "CMYK" else pixels)  # as stored in the file
     return _tensor(np.asarray(image.convert(_MODES[mode])))
 
 
 def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
-    """A WEBP file's image, uint8 (channels, height, width): unchanged, RGB or with transparency."""
+    """Decode a WEBP file to uint8 (channels, height, width): unchanged, RGB or RGBA."""
     image = _open_image(_read_bytes(encoded_data), "WEBP")
     if mode in (GRAY, GRAY_ALPHA):
         warn(
@@ -183,7 +183,7 @@ def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
 
 
 def decode_gif(data: Tensor) -> Tensor:
-    """A GIF file's image, uint8 (3, height, width), or all of several (n, 3, height, width)."""
+    """Decode a GIF file to uint8 (3, height, width), or (n, 3, height, width) if animated."""
     image, sequence = _open_image(_read_bytes(data), "GIF"), _pillow("ImageSequence")
     frames = [np.asarray(frame.convert("RGB")) for frame in sequence.Iterator(image)]
     pixels = np.stack(frames).transpose(0, 3, 1, 2)
@@ -191,7 +191,7 @@ def decode_gif(data: Tensor) -> Tensor:
 
 
 def decode_image(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
-    """The image of a file whose kind its first bytes say; RuntimeError for an unknown kind."""
+    """Decode a file whose format its first bytes determine; RuntimeError for an unknown format."""
     kind = _detect_format(_read_bytes(data))
     if kind == "GIF":
         return decode_gif(data)
@@ -222,14 +222,14 @@ def _encode(data: Tensor, kind: str, **options: Any) -> Tensor:
 
 
 def encode_png(data: Tensor, compression_level: int) -> Tensor:
-    """The bytes of a PNG file of a uint8 image (1 or 3, height, width); levels 0 to 9."""
+    """Encode a uint8 image (1 or 3, height, width) as PNG; compression levels 0 to 9."""
     if not 0 <= compression_level <= 9:
         raise RuntimeError("Compression level should be between 0 and 9")
     return _encode(data, "PNG", compress_level=compression_level)
 
 
 def encode_jpeg(data: Tensor, quality: int) -> Tensor:
-    """The bytes of a JPEG file of a uint8 image (1 or 3, height, width); quality 1 to 100."""
+    """Encode a uint8 image (1 or 3, height, width) as JPEG; quality 1 to 100."""
     if not 1 <= quality <= 100:
         raise RuntimeError("Image quality should be a positive number between 1 and 100")
     return _encode(data, "JPEG", quality=quality)

@@ -1,4 +1,4 @@
-"""What `load(weights_only=True)` may build: a fixed list of names, plus the user's additions."""
+"""Objects that `load(weights_only=True)` may create: a fixed list, plus the user's additions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _check_keys(items: Iterable[Any]) -> list[Any]:
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
-    # How pickles of protocol 2 write bytes. Other codecs could run arbitrary code.
+    # The codecs of bytes in protocol 2 pickles. Other codecs could run arbitrary code.
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1", "utf-8", "ascii"):
         raise TypeError("only text can be encoded, in latin1, utf-8 or ascii")
     return text.encode(encoding)

@@ -41,7 +41,7 @@ class QuantizedArray(OpaqueWindow):
         return self.quantizer.dequantize(self.codes)
 
     def write(self, codes: np.ndarray) -> None:
-        """Put other integers in; they broadcast."""
+        """Overwrite the integers; `codes` broadcasts."""
         self.codes[...] = codes
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ class PackedArray(QuantizedArray):
     base = property(lambda self: self.memory)
 
     def write(self, codes: np.ndarray) -> None:
-        """Put other integers in; they broadcast."""
+        """Overwrite the integers; `codes` broadcasts."""
         each = self.quantizer.dtype.packed
         flat = np.broadcast_to(codes, self._shape).reshape(-1)
         groups = np.zeros((-(-flat.size // each), each), np.uint8)

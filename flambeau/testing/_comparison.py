@@ -1,4 +1,4 @@
-"""assert_close: that two tensors, numbers, or containers of them are equal up to rounding."""
+"""assert_close: assert that tensors, numbers, or containers of them are equal up to rounding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOLERANCES = {
 }
 _NUMBERS = {int: types.int64, float: types.float64, complex: types.complex128}
 _WIDE_UNSIGNED = (types.uint16, types.uint32, types.uint64)
-# Of a compressed layout: its name, and the methods that give its indices.
+# By compressed layout: its name, and the methods that return its indices.
 _COMPRESSED = {
     sparse_csr: ("CSR", "crow_indices", "col_indices"),
     sparse_csc: ("CSC", "ccol_indices", "row_indices"),
@@ -40,13 +40,13 @@ class _Rules(NamedTuple):
     atol: float | None
     equal_nan: bool
     allow_subclasses: bool
-    checks: tuple[str, ...]  # attributes that must be equal too
+    checks: tuple[str, ...]  # attributes that must also be equal
     msg: str | Callable[[str], str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two leaves to compare, and their place in the containers."""
+    """Two leaves to compare, and their path in the containers."""
 
     actual: Any
     expected: Any
@@ -77,11 +77,11 @@ def assert_close(
     check_dtype: bool = True, check_layout: bool = True, check_stride: bool = False,
     msg: str | Callable[[str], str] | None = None,
 ) -> None:
-    """AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
+    """Raise AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
 
-    Takes tensors, NumPy arrays, numbers, None, and sequences and mappings of them. The tolerances
-    depend on the dtype where they are not given. Raises TypeError for two values that cannot be
-    compared, as an array and a tensor.
+    Takes tensors, NumPy arrays, numbers, None, and sequences and mappings of them. The default
+    tolerances depend on the dtype. Raises TypeError for values that cannot be compared, such as an
+    array and a tensor.
 
     >>> torch.testing.assert_close(torch.tensor([1.]), torch.tensor([1.0000001]))
     """
@@ -123,7 +123,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _pair(actual: Any, expected: Any, rules: _Rules, place: str) -> _Pair:
-    """The two as None, bools, numbers or tensors; TypeError if they are not of one kind."""
+    """Convert both to None, bools, numbers or tensors; TypeError if their kinds differ."""
     if actual is None or expected is None:
         return _Pair(actual, expected, rules, place)
     for kinds in ((bool, np.bool_), (*_NUMBERS, np.number)):
@@ -165,7 +165,7 @@ def _describe(
     title: str, extra: str, absolute: tuple[float, Any], relative: tuple[float, Any],
     tolerances: tuple[float, float],
 ) -> str:
-    """The message: what differs, by how much, where, and how much is allowed."""
+    """Format the message: what differs, by how much, where, and how much is allowed."""
     rtol, atol = tolerances
     is_exact = rtol == 0 and atol == 0
     lines = [f"{title} are not {'equal' if is_exact else 'close'}!", "", extra]
@@ -234,7 +234,7 @@ def _compare_attributes(pair: _Pair, actual: Tensor, expected: Tensor) -> None:
 def _compare_values(
     pair: _Pair, actual: Tensor, expected: Tensor, tolerances: tuple[float, float]
 ) -> None:
-    """Compare what tensors of one shape, dtype and layout hold."""
+    """Compare the contents of tensors of one shape, dtype and layout."""
     layout, exact = actual.layout, (0.0, 0.0)
     if actual.is_quantized:
         _compare_elements(pair, actual.dequantize(), expected.dequantize(), tolerances,
@@ -290,7 +290,7 @@ def _compare_elements(
 def _describe_tensors(
     actual: Tensor, expected: Tensor, close: Tensor, tolerances: tuple[float, float], title: str
 ) -> str:
-    """How many elements differ, and where by how much."""
+    """Describe how many elements differ, and the largest differences."""
     total = close.numel()
     count = total - int(close.sum())
     extra = f"Mismatched elements: {count} / {total} ({count / total:.1%})"
@@ -314,7 +314,7 @@ def assert_allclose(
     actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None,
     equal_nan: bool = True, msg: str = "",
 ) -> None:
-    """The older name of `assert_close`, which does not look at dtypes.
+    """The former name of `assert_close`; does not compare dtypes.
 
     >>> torch.testing.assert_allclose(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
     """

@@ -1,4 +1,4 @@
-"""FileCheck: whether texts occur in another one, in an order."""
+"""FileCheck: check that strings occur in a text, in order."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["FileCheck"]
 
 
 class FileCheck:
-    """Checks that build on each other; `run` makes them, in order, each behind the one before.
+    """A chain of checks; `run` performs them in order, each after the previous one's match.
 
-    RuntimeError for the first that fails.
+    Raises RuntimeError for the first check that fails.
 
     >>> torch.testing.FileCheck().check("relu").check_next("return").run("x = relu(y)\\nreturn x")
     """
@@ -24,51 +24,51 @@ class FileCheck:
         return self
 
     def check(self, text: str) -> FileCheck:
-        """The text occurs."""
+        """Require the text."""
         return self._add("CHECK", text)
 
     def check_not(self, text: str) -> FileCheck:
-        """The text does not occur before what the next check finds."""
+        """Require that the text does not occur before the next check's match."""
         return self._add("CHECK-NOT", text)
 
     def check_same(self, text: str) -> FileCheck:
-        """The text occurs in the same line."""
+        """Require the text on the same line."""
         return self._add("CHECK-SAME", text)
 
     def check_next(self, text: str) -> FileCheck:
-        """The text occurs in the next line."""
+        """Require the text on the next line."""
         return self._add("CHECK-NEXT", text)
 
     def check_dag(self, text: str) -> FileCheck:
-        """The text occurs, in any order with the `check_dag` beside this one."""
+        """Require the text, in any order among adjacent `check_dag` calls."""
         return self._add("CHECK-DAG", text)
 
     def check_regex(self, pattern: str) -> FileCheck:
-        """A match of the regular expression occurs."""
+        """Require a match of the regular expression."""
         return self._add("CHECK-REGEX", pattern)
 
     def check_count(self, text: str, count: int, exactly: bool = False) -> FileCheck:
-        """The text occurs so many times; with `exactly` not once more."""
+        """Require `count` occurrences of the text; with `exactly`, no more."""
         self._add("CHECK-COUNT", text, count)
         return self._add("CHECK-NOT", text) if exactly else self
 
     def check_source_highlighted(self, text: str) -> FileCheck:
-        """The text occurs above a line of `~~~` that marks it."""
+        """Require the text above a line of `~~~` that marks it."""
         return self._add("CHECK-SOURCE-HIGHLIGHTED", text)
 
     def run(self, text: Any) -> None:
-        """Make the checks."""
+        """Perform the checks."""
         _Run(str(text)).run(self._checks)
 
 
 class _Run:
-    """The checks on one text; `at` is where the last one ended."""
+    """Runs checks on one text; `at` is where the last match ended."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
 
     def run(self, checks: list[tuple[str, str, int]]) -> None:
-        """Make the checks in order."""
+        """Perform the checks in order."""
         absent: list[str] = []
         i = 0
         while i < len(checks):
@@ -92,7 +92,7 @@ class _Run:
         self._refuse(absent, self.at, len(self.text))
 
     def _check(self, kind: str, wanted: str, count: int) -> int:
-        """Make one check, which moves on; gives where it found the text first."""
+        """Perform one check, which advances `at`; return where its first match starts."""
         start = self.at
         if kind in ("CHECK-SAME", "CHECK-NEXT"):
             first, end = self._find(kind, wanted, start)

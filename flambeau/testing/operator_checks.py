@@ -1,7 +1,7 @@
-"""torch.library.opcheck: whether a custom operator is what its registrations say.
+"""torch.library.opcheck: check a custom operator against its registrations.
 
-Each check runs the operator on sample arguments: what it writes and returns against its schema,
-its fake kernel against its real one, and a compiled call against an eager one.
+Each check runs the operator on sample arguments and compares what it writes and returns with its
+schema, its fake kernel with its real one, or a compiled call with an eager one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_CHECKS = (
 
 
 class OpCheckError(Exception):
-    """A check of `opcheck` that failed."""
+    """A failed check of `opcheck`."""
 
 
 def opcheck(
@@ -35,7 +35,7 @@ def opcheck(
     """Check a custom operator on sample arguments; return "SUCCESS" or the error of each check.
 
     Args:
-        op: What `custom_op` gives, or what stands under torch.ops.
+        op: The result of `custom_op`, or an operator of torch.ops.
         args: The arguments of a call. Tensors that require grad have their gradients checked.
         test_utils: The names of the checks to run.
         raise_exception: Whether the first failure raises OpCheckError.
@@ -82,7 +82,7 @@ def _overload_of(op: Any) -> CustomOperator:
 
 
 def _copied(values: Any) -> Any:
-    """The arguments with leaves of their own: nothing that a check does reaches the caller's."""
+    """Copy the arguments, tensors as new leaves, so that checks cannot change the caller's."""
     def copy(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
@@ -94,7 +94,7 @@ def _copied(values: Any) -> Any:
 def _check_schema(
     operator: CustomOperator, args: tuple, kwargs: dict, compare: Callable
 ) -> None:
-    """RuntimeError for an argument that is written or returned though the schema denies it."""
+    """Raise RuntimeError if an argument is mutated or returned against the schema."""
     args, kwargs = operator._schema.bind(*_copied((args, kwargs)))
     declared = operator._schema.arguments
     values = {a.name: v for a, v in zip([a for a in declared if not a.kwarg_only], args,
@@ -129,7 +129,7 @@ def _shares_memory(x: Tensor, y: Tensor) -> bool:
 def _check_autograd(
     operator: CustomOperator, args: tuple, kwargs: dict, compare: Callable
 ) -> None:
-    """AssertionError where a kernel below autograd returns what requires grad."""
+    """Raise AssertionError if a kernel below autograd returns a tensor that requires grad."""
     args, kwargs = _copied((args, kwargs))
     if not any(x.requires_grad for x in leaves_of(Tensor, (args, kwargs))):
         return
@@ -151,8 +151,8 @@ def _check_autograd(
 def _check_fake(
     operator: CustomOperator, args: tuple, kwargs: dict, compare: Callable
 ) -> None:
-    """AssertionError where the fake kernel gives other shapes or dtypes than the real one. Strides
-    are not compared: meta tensors have none of their own."""
+    """Raise AssertionError if the fake kernel's shapes or dtypes differ from the real one's.
+    Strides are not compared: meta tensors have none."""
     args, kwargs = _copied((args, kwargs))
     with no_grad():
         fakes = leaves_of(Tensor, operator(*tree_map(_as_meta, args), **tree_map(_as_meta, kwargs)))
@@ -174,7 +174,7 @@ def _as_meta(x: Any) -> Any:
 def _check_compiled(
     operator: CustomOperator, args: tuple, kwargs: dict, compare: Callable
 ) -> None:
-    """AssertionError where a compiled call has other results or gradients than an eager one."""
+    """Raise AssertionError if a compiled call's results or gradients differ from an eager one's."""
     from ..compiler import compile
 
     def call(args: tuple, kwargs: dict) -> Any:
@@ -190,7 +190,7 @@ def _check_compiled(
 
 
 def _run(call: Callable, args: tuple, kwargs: dict) -> tuple[list, list, list]:
-    """Results, gradients of their sum, and the arguments as they are afterwards."""
+    """Return the results, the gradients of their sum, and the arguments after the call."""
     leaves = leaves_of(Tensor, (args, kwargs))
     outputs = leaves_of(Tensor, call(args, kwargs))
     wanted = [x for x in leaves if x.requires_grad]

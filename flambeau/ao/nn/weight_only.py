@@ -1,7 +1,7 @@
-"""Linear layers whose weights have 8 or 4 bits and whose inputs stay in floating point.
+"""Linear layers with 8-bit or 4-bit weights and floating-point inputs.
 
-`quantize_weights(model, bits=4)` is the way to use them: a quarter or an eighth of the memory, and
-nothing of the activations is lost.
+Use `quantize_weights(model, bits=4)`. It takes a quarter (8 bits) or an eighth (4 bits) of the
+memory, and activations keep full precision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Int4Linear", "Int8Linear", "quantize_weights"]
 
 
 class Int8Linear(Module):
-    """A linear layer with int8 weights (out, in) and a scale for each row of them.
+    """A linear layer with int8 weights (out, in) and one scale per row.
 
     >>> layer = torch.ao.nn.weight_only.Int8Linear.from_float(torch.nn.Linear(64, 8))
     >>> layer(torch.ones(2, 64)).shape, layer.weight.dtype
@@ -38,7 +38,7 @@ class Int8Linear(Module):
 
     @classmethod
     def from_float(cls, module: Any) -> Int8Linear:
-        """The layer of a float one, whose largest weight of each row becomes 127."""
+        """Convert a float layer; each row is scaled so that its largest weight becomes 127."""
         weight = module.weight.detach().float()
         scales = ops.clamp(weight.abs().amax(1), min=1e-12) / 127
         codes = ops.round(weight / scales[:, None]).clamp(-127, 127).to(int8)
@@ -53,13 +53,13 @@ class Int8Linear(Module):
         return y if self.bias is None else y + self.bias
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Return the sizes and settings."""
         return (f"in_features={self.in_features}, out_features={self.out_features}, "
                 f"bias={self.bias is not None}")
 
 
 class Int4Linear(Module):
-    """A linear layer with weights of 4 bits, and a scale and a middle for each group of them.
+    """A linear layer with 4-bit weights and a scale and midpoint per group of weights.
 
     >>> layer = torch.ao.nn.weight_only.Int4Linear.from_float(torch.nn.Linear(64, 8))
     >>> layer(torch.ones(2, 64)).shape, layer.weight.shape
@@ -96,7 +96,7 @@ class Int4Linear(Module):
         return cls(packed, parameters.contiguous(), group_size, bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The product with the weights that the integers stand for, plus the bias."""
+        """Return input @ weight.T + bias with dequantized weights."""
         rows = input.reshape(-1, self.in_features)
         y: Any = ops._weight_int4pack_mm_for_cpu(
             rows, self.weight, self.group_size, self.parameters_of_groups)
@@ -104,7 +104,7 @@ class Int4Linear(Module):
         return y if self.bias is None else y + self.bias
 
     def extra_repr(self) -> str:
-        """Sizes."""
+        """Return the sizes and settings."""
         return (f"in_features={self.in_features}, out_features={self.out_features}, "
                 f"bias={self.bias is not None}, group_size={self.group_size}")
 

@@ -1,4 +1,4 @@
-"""Observers and fake quantizers of a scale and a zero point that are known beforehand."""
+"""Observers and fake quantizers with a fixed scale and zero point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .observer import ObserverBase
 
 
 class FixedQParamsObserver(ObserverBase):
-    """Looks at nothing: the scale and the zero point are given.
+    """An observer that ignores its input and returns a given scale and zero point.
 
     >>> torch.ao.quantization.FixedQParamsObserver(0.5, 0).calculate_qparams()
     (tensor([0.5000]), tensor([0], dtype=torch.int32))
@@ -34,16 +34,16 @@ class FixedQParamsObserver(ObserverBase):
         self.register_buffer("zero_point", ops.tensor([zero_point], dtype=int32))
 
     def forward(self, X: Tensor) -> Tensor:
-        """The tensor itself."""
+        """Return the tensor unchanged."""
         return X
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """The given scale and zero point."""
+        """Return the given scale and zero point."""
         return self.scale, self.zero_point
 
 
 class FixedQParamsFakeQuantize(FakeQuantize):
-    """FakeQuantize whose scale and zero point stay as they are.
+    """FakeQuantize with a fixed scale and zero point.
 
     >>> fake = torch.ao.quantization.default_fixed_qparams_range_0to1_fake_quant()
     >>> fake(torch.tensor([0.25, 0.2501, 3.]))
@@ -63,11 +63,11 @@ class FixedQParamsFakeQuantize(FakeQuantize):
         self.scale, self.zero_point = watch.scale, watch.zero_point
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """The given scale and zero point."""
+        """Return the given scale and zero point."""
         return self.scale, self.zero_point
 
     def extra_repr(self) -> str:
-        """Switches and parameters."""
+        """Return switches and parameters."""
         watch = self.activation_post_process
         return (f"fake_quant_enabled={self.fake_quant_enabled}, "
                 f"observer_enabled={self.observer_enabled}, scale={self.scale}, "

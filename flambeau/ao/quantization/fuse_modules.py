@@ -1,6 +1,6 @@
-"""fuse_modules: a convolution, the batch normalization and the ReLU behind it become one module.
+"""fuse_modules: fuse a convolution with the batch normalization and ReLU after it.
 
-In evaluation the normalization is folded into the weights; for training it stays, fused.
+In eval mode the normalization is folded into the weights; for training it stays, fused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RANK = dict(zip((*_CONVOLUTIONS, *_NORMS), (1, 2, 3) * 2, strict=True))
 
 
 def fuse_sequence(parts: list[Any], is_qat: bool) -> Any:
-    """The one module for a sequence of two or three; NotImplementedError for other sequences."""
+    """Fuse a sequence of two or three modules; NotImplementedError for other sequences."""
     kinds = tuple(map(type, parts))
     first, rest = kinds[0], kinds[1:]
     if rest == (modules.ReLU,):
@@ -53,7 +53,7 @@ def _fuse_norm(parts: list[Any], rank: int, is_qat: bool) -> Any:
 
 
 def _check_trained_norm(conv: Any, norm: Any) -> None:
-    """AssertionError for a normalization that cannot be trained with the weights."""
+    """Raise AssertionError for a normalization that cannot be trained with the weights."""
     if norm.num_features != conv.out_channels:
         raise AssertionError("Output channel of Conv2d must match num_features of BatchNorm2d.")
     if not norm.affine:
@@ -100,9 +100,9 @@ def fuse_modules(
     model: Any, modules_to_fuse: Any, inplace: bool = False, fuser_func: Any = None,
     fuse_custom_config_dict: Any = None,
 ) -> Any:
-    """Return a copy of the model in which each named list of modules is fused into one.
+    """Return a copy of the model with each named list of modules fused into one.
 
-    The first of a list becomes the fused module, the others identities. Models are in eval mode.
+    The first module of a list becomes the fused one, the others identities. Requires eval mode.
 
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
     >>> torch.ao.quantization.fuse_modules(net, ["0", "1"])[1]
@@ -115,5 +115,5 @@ def fuse_modules_qat(
     model: Any, modules_to_fuse: Any, inplace: bool = False, fuser_func: Any = None,
     fuse_custom_config_dict: Any = None,
 ) -> Any:
-    """The same for a model in training mode: batch normalization goes on being trained."""
+    """`fuse_modules` for a model in training mode: batch normalization stays trainable."""
     return _fuse_all(model, modules_to_fuse, inplace, True)

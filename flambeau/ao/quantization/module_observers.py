@@ -1,4 +1,4 @@
-"""Adds observers to the outputs of a model's modules, and removes them."""
+"""Add observers to the outputs of a model's modules, and remove them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .stubs import DeQuantStub
 
 __all__ = ["add_observers", "observe_output", "remove_qconfig"]
 
-# In training, activations whose results lie in a known range are rounded over that range.
+# Activations with a known range, which training rounds over that range.
 _FIXED_RANGE: dict[Any, Any] = {
     modules.Hardsigmoid: default_fixed_qparams_range_0to1_fake_quant,
     modules.Sigmoid: default_fixed_qparams_range_0to1_fake_quant,
@@ -43,10 +43,10 @@ def add_observers(
     module: Any, observed_types: Collection[Any], non_leaf_types: Collection[Any],
     custom_types: dict[Any, Any],
 ) -> None:
-    """Observe the outputs of the module's parts that have a `qconfig`.
+    """Observe the outputs of submodules that have a `qconfig`.
 
-    observed_types: leaves that are observed. non_leaf_types: modules that are, with all their
-    parts, observed as one. custom_types: classes whose modules are replaced by
+    observed_types: classes of leaves to observe. non_leaf_types: classes of modules to observe as
+    one, with all their parts. custom_types: replace modules of a class by
     `custom_types[class].from_float(module)`, which observes itself.
     """
     for name, child in list(module.named_children()):
@@ -79,8 +79,8 @@ def _has_qconfig(module: Any) -> bool:
 
 
 def _observe(module: Any, observer: Any = None) -> None:
-    """Pass a module's output through its QConfig's observer, or another; its input, if the
-    observer remembers nothing."""
+    """Pass a module's output through its QConfig's observer, or another one; or its input, if the
+    observer keeps no state."""
     if not _has_qconfig(module) or isinstance(module, DeQuantStub):
         return
     module.add_module("activation_post_process", (observer or module.qconfig.activation)())
@@ -91,7 +91,7 @@ def _observe(module: Any, observer: Any = None) -> None:
 
 
 def remove_qconfig(module: Any) -> None:
-    """Remove the QConfigs and observers of a module and of all its parts."""
+    """Remove the QConfigs and observers of a module and its submodules."""
     for child in module.children():
         remove_qconfig(child)
     if hasattr(module, "qconfig"):

@@ -38,11 +38,11 @@ _MODULE_NAME_REGEX_DICT_KEY = "module_name_regex"
 _MODULE_NAME_DICT_KEY = "module_name"
 _MODULE_NAME_OBJECT_TYPE_ORDER_DICT_KEY = "module_name_object_type_order"
 _KEYS = (_OBJECT_TYPE_DICT_KEY, _MODULE_NAME_REGEX_DICT_KEY, _MODULE_NAME_DICT_KEY,
-         _MODULE_NAME_OBJECT_TYPE_ORDER_DICT_KEY)  # in the order of their priority
+         _MODULE_NAME_OBJECT_TYPE_ORDER_DICT_KEY)  # in order of priority
 
 
 class QConfigMapping:
-    """QConfigs by name, class or globally; names take precedence over classes, these over global.
+    """QConfigs by name, by class, or global, in this order of precedence.
 
     >>> mapping = torch.ao.quantization.QConfigMapping()
     >>> _ = mapping.set_global(torch.ao.quantization.default_qconfig)
@@ -64,12 +64,12 @@ class QConfigMapping:
         return self
 
     def set_object_type(self, object_type: Any, qconfig: Any) -> QConfigMapping:
-        """The QConfig of a class of modules, a function, or a method's name."""
+        """Set the QConfig of a class of modules, a function, or a method's name."""
         self.object_type_qconfigs[object_type] = qconfig
         return self
 
     def set_module_name_regex(self, module_name_regex: str, qconfig: Any) -> QConfigMapping:
-        """The QConfig of modules whose path matches; the first pattern set wins."""
+        """Set the QConfig of modules whose path matches; the first pattern set wins."""
         self.module_name_regex_qconfigs[module_name_regex] = qconfig
         return self
 
@@ -81,7 +81,7 @@ class QConfigMapping:
     def set_module_name_object_type_order(
         self, module_name: str, object_type: Any, index: int, qconfig: Any
     ) -> QConfigMapping:
-        """The QConfig of the index-th use of a class or function in a module."""
+        """Set the QConfig of the index-th use of a class or function in a module."""
         self.module_name_object_type_order_qconfigs[module_name, object_type, index] = qconfig
         return self
 
@@ -97,7 +97,7 @@ class QConfigMapping:
         return "\n".join([*lines, ")"])
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as a dictionary of lists."""
+        """Return the mapping as a dictionary of lists."""
         result: dict[str, Any] = {_GLOBAL_DICT_KEY: self.global_qconfig}
         for key in _KEYS:
             items = getattr(self, f"{key}_qconfigs").items()
@@ -106,7 +106,7 @@ class QConfigMapping:
 
     @classmethod
     def from_dict(cls, qconfig_dict: dict[str, Any]) -> QConfigMapping:
-        """What `to_dict` gives, read back."""
+        """Rebuild from the dictionary of `to_dict`."""
         result = cls()
         if _GLOBAL_DICT_KEY in qconfig_dict:
             result.set_global(qconfig_dict[_GLOBAL_DICT_KEY])
@@ -122,7 +122,7 @@ def _choose_defaults(is_qat: bool, backend: str, version: int) -> QConfigMapping
     result = QConfigMapping().set_global(qconfig)
     result.set_object_type("reshape", default_reuse_input_qconfig)
     by_tensor = QConfig(qconfig.activation, weight) if backend in ("fbgemm", "x86") else qconfig
-    for kind in _TRANSPOSED:  # FBGEMM has no transposed convolution by channel
+    for kind in _TRANSPOSED:  # FBGEMM has no per-channel transposed convolution
         result.set_object_type(kind, by_tensor)
     float_weights = QConfig(qconfig.activation, default_placeholder_observer)
     result.set_object_type(F.layer_norm, float_weights)
@@ -139,7 +139,7 @@ def _choose_defaults(is_qat: bool, backend: str, version: int) -> QConfigMapping
 
 
 def get_default_qconfig_mapping(backend: str = "x86", version: int = 0) -> QConfigMapping:
-    """How PyTorch observes models that are quantized after training.
+    """Return PyTorch's default mapping for post-training quantization.
 
     `backend`: "x86", "fbgemm", "qnnpack" or "onednn". AssertionError for others.
 
@@ -151,7 +151,7 @@ def get_default_qconfig_mapping(backend: str = "x86", version: int = 0) -> QConf
 
 
 def get_default_qat_qconfig_mapping(backend: str = "x86", version: int = 1) -> QConfigMapping:
-    """How PyTorch rounds while models train; `backend` as of `get_default_qconfig_mapping`.
+    """Return PyTorch's default mapping for training; `backend` as in `get_default_qconfig_mapping`.
 
     >>> mapping = torch.ao.quantization.get_default_qat_qconfig_mapping("qnnpack")
     >>> mapping.global_qconfig.weight().qscheme
@@ -171,7 +171,7 @@ def _get_symmetric_qnnpack_qat_qconfig_mapping() -> QConfigMapping:
 
 
 def _with_qconfig(mapping: QConfigMapping, qconfig: QConfig) -> QConfigMapping:
-    """Return the mapping with another QConfig for all but operators with a known range."""
+    """Set another QConfig for all but operators with a known range; return the mapping."""
     mapping.set_global(qconfig)
     for kind in mapping.object_type_qconfigs:
         if kind not in _FIXED_QPARAMS_OP_TO_OBSERVER:

@@ -1,4 +1,4 @@
-"""Quantization of models: each module that has a quantized counterpart is replaced by it."""
+"""Quantize models in eager mode: replace each module that has a quantized counterpart."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def propagate_qconfig_(
     module: Any, qconfig_dict: dict[Any, Any] | None = None,
     prepare_custom_config_dict: Any = None,
 ) -> None:
-    """Give each module the `qconfig` of its path, its class, itself or its parent.
+    """Set each module's `qconfig` from its path, its class, itself or its parent.
 
-    Parts named in `non_traceable_module_name` or `non_traceable_module_class` get none.
+    Modules listed in `non_traceable_module_name` or `non_traceable_module_class` get none.
     """
     _propagate(module, qconfig_dict or {}, None, "", prepare_custom_config_dict or {})
 
@@ -91,12 +91,12 @@ def quantize_dynamic(
     model: Any, qconfig_spec: Any = None, dtype: Any = qint8, mapping: Any = None,
     inplace: bool = False,
 ) -> Any:
-    """A copy of the model whose Linear, LSTM, GRU and cells have weights of 8 bits.
+    """Return a copy of the model whose Linear, LSTM, GRU and cell layers have 8-bit weights.
 
-    Inputs are quantized by the span of their values as the model computes. `qconfig_spec`: a set
-    of classes or paths, or a dict of their QConfigs. `dtype`: `torch.qint8`, or `torch.float16`
-    for weights that are rounded to it; of tables `torch.quint8` or, for bags, `torch.quint4x2`.
-    ValueError for another dtype.
+    Inputs are quantized at run time by the range of their values. `qconfig_spec`: a set of classes
+    or paths, or a dict of their QConfigs. `dtype`: `torch.qint8`, or `torch.float16` to round
+    weights to it; for embeddings `torch.quint8` or, for bags, `torch.quint4x2`. ValueError for
+    another dtype.
     https://pytorch.org/docs/stable/generated/torch.ao.quantization.quantize_dynamic.html
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
@@ -131,9 +131,9 @@ def prepare(
     The model has a `qconfig`, and QuantStub and DeQuantStub around its quantized part.
 
     Args:
-        allow_list: The classes of modules whose outputs are observed; None: all that `convert`
+        allow_list: Classes of modules whose outputs are observed; None: all that `convert`
             replaces.
-        observer_non_leaf_module_list: Classes of modules with parts that are observed as one.
+        observer_non_leaf_module_list: Classes of non-leaf modules that are observed as one.
         prepare_custom_config_dict: `float_to_observed_custom_module_class` maps classes to those
             whose `from_float` makes a module that observes itself; by default LSTM and
             MultiheadAttention to those of `torch.ao.nn.quantizable`.
@@ -161,10 +161,10 @@ def convert(
     """Return a copy of a prepared model with each module replaced by its quantized counterpart.
 
     Args:
-        is_reference: Modules that compute in float32 with weights rounded as the quantized ones.
+        is_reference: Convert to modules that compute in float32 with rounded weights.
         convert_custom_config_dict: `observed_to_quantized_custom_module_class` maps classes to
             those whose `from_observed` makes the quantized module.
-        use_precomputed_fake_quant: Round weights by the observers that were trained with them.
+        use_precomputed_fake_quant: Round weights with the observers from training.
     """
     if not inplace:
         module = copy.deepcopy(module)
@@ -193,7 +193,7 @@ def swap_module(
     mod: Any, mapping: Any, custom_module_class_mapping: Any,
     use_precomputed_fake_quant: bool = False,
 ) -> Module:
-    """The quantized counterpart of a module that has one and a `qconfig`; else the module."""
+    """Return a module's quantized counterpart if it has one and a `qconfig`, else the module."""
     kind = type_before_parametrizations(mod)
     if getattr(mod, "qconfig", None) is None:
         return mod
@@ -218,9 +218,9 @@ def swap_module(
 
 
 def observe_weights(mod: Any, qconfig: Any, observer: Any = None) -> dict[str, Any]:
-    """How the weights of a float module are rounded: of one, or by name of several.
+    """Return the quantization parameters of a float module's weight, or of several by name.
 
-    By `observer`, if one trained with the weights, else by new ones of the QConfig.
+    Uses `observer`, if one was trained with the weights, else new ones from the QConfig.
     """
     def look(weight: Tensor, observer: Any) -> dict[str, Any]:
         observer(weight.detach())
@@ -248,7 +248,7 @@ def quantize(
 def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
     """Return a copy of a model in training mode that rounds weights and activations in training.
 
-    Layers with weights are replaced by those of `torch.ao.nn.qat`; `convert` makes the quantized
+    Layers with weights are replaced by those of `torch.ao.nn.qat`; `convert` creates the quantized
     model. AssertionError in eval mode.
     """
     assert model.training, "prepare_qat only works on models in training mode"
@@ -273,7 +273,7 @@ def quantize_qat(model: Any, run_fn: Any, run_args: Any, inplace: bool = False) 
 
 
 def _get_observer_dict(mod: Any, target_dict: dict[str, Any], prefix: str = "") -> None:
-    """Add the observers of a module and of its parts to a dictionary, by path."""
+    """Add the observers of a module and its submodules to a dictionary, by path."""
     for path, module in mod.named_modules():
         if hasattr(module, "activation_post_process"):
             names = [name for name in (prefix, path, "activation_post_process") if name]

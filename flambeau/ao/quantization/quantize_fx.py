@@ -1,7 +1,7 @@
-"""FX graph mode quantization: traces a model, observes samples, and converts it to integers.
+"""FX graph mode quantization: trace a model, observe samples, convert it to integers.
 
-The model's code stays as it is: no stubs, and no modules in place of sums. What cannot be traced
-raises an error that names the line.
+The model's code needs no changes: no stubs, and no modules in place of sums. Errors for code that
+cannot be traced name the line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["convert_fx", "convert_to_reference_fx", "fuse_fx", "prepare_fx", "pr
 
 
 def _read(value: Any, kind: Any, name: str) -> Any:
-    """An object of a class; None and dictionaries, which are deprecated, are made one."""
+    """Return an object of a class, created for None and converted from deprecated dictionaries."""
     if value is None:
         return kind()
     if isinstance(value, dict):
@@ -52,7 +52,7 @@ def _attributes_of(model: Any, names: list[str]) -> dict[str, Any]:
 
 
 def fuse_fx(model: Any, fuse_custom_config: Any = None, backend_config: Any = None) -> Any:
-    """The model in eval mode, with batch normalization folded and ReLU fused.
+    """Return the model in eval mode with batch normalization folded and ReLU fused.
 
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
     >>> type(getattr(torch.ao.quantization.quantize_fx.fuse_fx(net), "0"))
@@ -70,8 +70,8 @@ def prepare_fx(
 ) -> Any:
     """Return the traced and fused model with observers; run it on samples, then convert it.
 
-    `qconfig_mapping` says how modules and operators are observed; `example_inputs` are not used.
-    Errors where the model cannot be traced name the line.
+    `qconfig_mapping`: how modules and operators are observed; `example_inputs` are not used. Errors
+    for code that cannot be traced name the line.
 
     >>> from flambeau.ao.quantization.quantize_fx import convert_fx, prepare_fx
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
@@ -124,7 +124,7 @@ def convert_fx(
     """Convert a prepared model to integers.
 
     `qconfig_mapping`: the mapping of `prepare_fx`, in which None keeps modules in float32.
-    AssertionError for a model that `prepare_fx` did not make.
+    AssertionError for a model that does not come from `prepare_fx`.
     """
     return _convert(graph_module, False, convert_custom_config, _remove_qconfig, qconfig_mapping,
                     backend_config, keep_original_weights)
@@ -134,7 +134,7 @@ def convert_to_reference_fx(
     graph_module: Any, convert_custom_config: Any = None, _remove_qconfig: bool = True,
     qconfig_mapping: Any = None, backend_config: Any = None,
 ) -> Any:
-    """Convert a prepared model, in float32 with values and weights rounded as by `convert_fx`."""
+    """Convert a prepared model to float32 with values and weights rounded as by `convert_fx`."""
     return _convert(graph_module, True, convert_custom_config, _remove_qconfig, qconfig_mapping,
                     backend_config)
 

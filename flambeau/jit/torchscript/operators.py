@@ -47,7 +47,7 @@ def _type(value: Any) -> str:
 
 
 def _view(value: Tensor, size: Any = None, *, dtype: Any = None) -> Tensor:
-    """View as a size, where a positional int is a length; dtypes come by keyword only."""
+    """View as a size; positional ints are lengths, and dtypes must be passed by keyword."""
     if dtype is not None:
         return aten_function("view")(value, dtype)  # type: ignore[misc]
     return value.view(size)

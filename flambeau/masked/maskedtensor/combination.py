@@ -1,4 +1,4 @@
-"""Inputs of masked reductions: masked-out elements become the reduction's identity."""
+"""Inputs of masked reductions: replace masked-out elements by the reduction's identity."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""MaskedTensor: a tensor with a mask of its valid elements.
+"""MaskedTensor: a tensor with a mask of valid elements.
 
-A wrapper class whose operators arrive in `__torch_dispatch__`: pointwise ones compute on the data
-and keep the mask, movements of elements move both, reductions are `torch.masked`'s.
+A wrapper class that implements operators in `__torch_dispatch__`: pointwise operators compute on
+the data and keep the mask, data movement applies to both, reductions use `torch.masked`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def is_masked_tensor(obj: Any, /) -> bool:
 class MaskedTensor(Tensor):
     """A tensor whose elements are missing where the mask is False.
 
-    The data and the bool mask have one shape. Created by `masked_tensor` (a leaf) and
+    The data and the bool mask have the same shape. Created by `masked_tensor` (a leaf) and
     `as_masked_tensor` (which keeps the data's history).
 
     >>> x = torch.masked.masked_tensor(torch.tensor([1., 2.]), torch.tensor([False, True]))
@@ -59,7 +59,7 @@ class MaskedTensor(Tensor):
 
     @staticmethod
     def __new__(cls: type, data: Any, mask: Any, requires_grad: bool = False) -> Any:
-        """The wrapper, of the data's shape and dtype."""
+        """Create the wrapper, with the data's shape and dtype."""
         for name, x in (("data", data), ("mask", mask)):
             if is_masked_tensor(x) or not isinstance(x, Tensor):
                 raise TypeError(f"{name} must be a Tensor")
@@ -93,7 +93,7 @@ class MaskedTensor(Tensor):
         return self._masked_data.is_sparse
 
     def is_contiguous(self, *args: Any, **kwargs: Any) -> bool:
-        """Whether the data is; ValueError for sparse data."""
+        """Whether the data is contiguous; ValueError for sparse data."""
         if self.layout is not strided:
             raise ValueError("MaskedTensors with sparse data do not have is_contiguous")
         return self._masked_data.is_contiguous(*args, **kwargs)
@@ -102,7 +102,7 @@ class MaskedTensor(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Reductions and `where` define their derivatives here; the rest is dispatched."""
+        """Differentiate reductions and `where` here; dispatch everything else."""
         name, named = getattr(func, "__name__", ""), kwargs or {}
         if name in REDUCE_NAMES and is_masked_tensor(args[0]):
             return _reduce(name, *args, **named)
@@ -123,7 +123,7 @@ class MaskedTensor(Tensor):
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """What an operator does to data and mask, by its name."""
+        """Apply an operator to data and mask, by its name."""
         packet, named = func.overloadpacket, kwargs or {}
         name = packet.__name__
         in_place = name.endswith("_") and name.rstrip("_") in _POINTWISE
@@ -144,7 +144,7 @@ class MaskedTensor(Tensor):
         return NotImplemented
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        """The elements, `--` for those that are missing."""
+        """The elements, with `--` for missing ones."""
         data, mask = converted(self._masked_data, self._masked_mask, strided)
         if self.dim() == 0:
             shown = _element(data.item()) if mask.item() else "--"
@@ -153,7 +153,7 @@ class MaskedTensor(Tensor):
         return f"MaskedTensor(\n{lines}\n)"
 
     def get_data(self) -> Tensor:
-        """The data, missing elements included."""
+        """The data, including missing elements."""
         data: Tensor = GetData.apply(self)
         return data
 
@@ -162,12 +162,12 @@ class MaskedTensor(Tensor):
         return self._masked_mask
 
     def to_tensor(self, value: Any) -> Tensor:
-        """The data with `value` where elements are missing."""
+        """The data with `value` in place of missing elements."""
         return self.get_data().masked_fill(~self._masked_mask, value)
 
 
 def masked_tensor(data: Any, mask: Any, requires_grad: bool = False) -> MaskedTensor:
-    """A MaskedTensor that is a leaf.
+    """Create a MaskedTensor that is a leaf.
 
     >>> x = torch.masked.masked_tensor(torch.tensor([1., 2.]), torch.tensor([True, False]))
     >>> x
@@ -181,7 +181,7 @@ def masked_tensor(data: Any, mask: Any, requires_grad: bool = False) -> MaskedTe
 
 
 def as_masked_tensor(data: Any, mask: Any) -> MaskedTensor:
-    """A MaskedTensor whose gradients reach `data`.
+    """Create a MaskedTensor whose gradients reach `data`.
 
     >>> x = torch.tensor([1., 2.], requires_grad=True)
     >>> torch.masked.as_masked_tensor(x, torch.tensor([True, False])).requires_grad
@@ -227,55 +227,55 @@ def _rows(data: Tensor, mask: Tensor) -> str:
 
 
 class Constructor(Function):
-    """A MaskedTensor of data with a history. A gradient of it has its mask, even at the data."""
+    """Wrap data that has autograd history. Gradients stay masked, even at the data."""
 
     @staticmethod
     def forward(ctx: Any, data: Tensor, mask: Tensor) -> MaskedTensor:
-        """The data beside the mask."""
+        """Wrap the data and the mask."""
         return MaskedTensor(data.detach(), mask)
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
-        """The cotangent."""
+        """Return the cotangent."""
         return gs[0], None
 
 
 class _Reduced(Constructor):
-    """The same for the result of a reduction of plain data."""
+    """Wrap the result of a reduction of plain data."""
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
-        """The cotangent's data."""
+        """Return the cotangent's data."""
         return _data_of(gs[0]), None
 
 
 class GetData(Function):
-    """The data of a MaskedTensor."""
+    """The data of a MaskedTensor, differentiably."""
 
     @staticmethod
     def forward(ctx: Any, masked: MaskedTensor) -> Tensor:
-        """The data, without the mask."""
+        """Return the data without the mask."""
         ctx.mask = masked._masked_mask
         return masked._masked_data.detach()
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
-        """The cotangent beside the mask."""
+        """Return the cotangent with the mask."""
         return gs[0] if is_masked_tensor(gs[0]) else MaskedTensor(gs[0].detach(), ctx.mask)
 
 
 class _Conversion(Function):
-    """A MaskedTensor in another layout; its cotangent gets the old one."""
+    """Convert a MaskedTensor to another layout, and its cotangent back."""
 
     @staticmethod
     def forward(ctx: Any, masked: MaskedTensor, layout: Any) -> MaskedTensor:
-        """Data and mask in that layout."""
+        """Return data and mask in the layout."""
         ctx.layout = masked.layout
         return MaskedTensor(*converted(masked._masked_data, masked._masked_mask, layout))
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
-        """The cotangent in the layout of the argument."""
+        """Return the cotangent in the argument's layout."""
         return _convert(gs[0], ctx.layout), None
 
 
@@ -291,11 +291,11 @@ def _convert(masked: MaskedTensor, layout: Any) -> MaskedTensor:
 
 
 class _Where(Function):
-    """`where`, whose cotangents miss the elements that were not chosen."""
+    """`where`, whose cotangents mask the elements that were not selected."""
 
     @staticmethod
     def forward(ctx: Any, condition: Tensor, input: Tensor, other: Tensor) -> Tensor:
-        """The elements, and the masks, that the condition chooses."""
+        """Select elements and masks by the condition."""
         ctx.condition = condition
         return _where(ops.where, condition, input, other)
 
@@ -327,7 +327,7 @@ def _each(take: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _pointwise(packet: Any, binary: bool, in_place: bool, args: tuple, kwargs: dict) -> Any:
-    """The operator on the data; the mask stays. Two masks must be the same."""
+    """Apply the operator to the data and keep the mask. Two masks must be equal."""
     operands = args[:2] if binary else args[:1]
     if any(isinstance(x, Tensor) for x in (*args[len(operands):], *kwargs.values())):
         raise TypeError(f"MaskedTensor {'binary' if binary else 'unary'} ops do not support "
@@ -352,7 +352,7 @@ def _pointwise(packet: Any, binary: bool, in_place: bool, args: tuple, kwargs: d
 
 
 def _move(packet: Any, args: tuple, kwargs: dict) -> Any:
-    """The operator on the data, and on the mask."""
+    """Apply the operator to data and mask."""
     data = packet(*[_each(_data_of, a) for a in args], **kwargs)
     masks = [_each(lambda x: _mask_of(x) if is_masked_tensor(x) else x, a) for a in args]
     mask = packet(*masks, **kwargs)
@@ -365,8 +365,8 @@ def _reduce(
     name: str, input: MaskedTensor, dim: Any = None, keepdim: bool = False,
     dtype: Any = None, **kwargs: Any,
 ) -> MaskedTensor:
-    """`torch.masked`'s reduction; an element is missing where all that it reads is."""
-    if input.layout is not strided:  # what a sparse mask does not store is masked out
+    """Reduce with `torch.masked`; a result is missing if all its elements are."""
+    if input.layout is not strided:  # elements absent from a sparse mask are masked out
         if dim is not None:
             raise NotImplementedError(f"MaskedTensor.{name} of layout {input.layout} along axes")
         input = _convert(input, strided)
@@ -389,7 +389,7 @@ def _reduce(
 
 
 def _where(packet: Any, condition: Tensor, input: Any, other: Any) -> MaskedTensor:
-    """The elements, and the masks, that the condition chooses; all of a plain tensor are there."""
+    """Select elements and masks by the condition; a plain tensor's elements are all valid."""
     masks = [ops.ones_like(x, dtype=types.bool_) if _mask_of(x) is None else _mask_of(x)
              for x in (input, other)]
     return MaskedTensor(ops.where(condition, _data_of(input), _data_of(other)),
@@ -397,12 +397,12 @@ def _where(packet: Any, condition: Tensor, input: Any, other: Any) -> MaskedTens
 
 
 def _on_data(packet: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
-    """The operator on the data alone."""
+    """Apply the operator to the data only."""
     return MaskedTensor(packet(_data_of(input), *args, **kwargs), input._masked_mask)
 
 
 def _softmax(packet: Any, input: MaskedTensor, dim: int, *rest: Any) -> MaskedTensor:
-    """Softmax of the elements that are there."""
+    """Softmax of the valid elements."""
     mask = input._masked_mask
     return MaskedTensor(reductions.softmax(_data_of(input), dim, mask=mask), mask)
 
@@ -410,7 +410,7 @@ def _softmax(packet: Any, input: MaskedTensor, dim: int, *rest: Any) -> MaskedTe
 def _softmax_gradient(
     packet: Any, grad: MaskedTensor, output: MaskedTensor, *rest: Any
 ) -> MaskedTensor:
-    """The cotangent of a softmax: its operands' elements that are there."""
+    """The cotangent of a softmax, over the valid elements."""
     if not tensors_match(grad._masked_mask, output._masked_mask):
         raise ValueError(f"__torch_dispatch__, {packet}: expected the masks of grad and output to "
                          "match")
@@ -443,7 +443,7 @@ def _tensors_match(
 
 
 def _masks_match(a: Any, b: Any) -> bool:
-    """Return whether two MaskedTensors have one mask; True unless both are ones."""
+    """Return whether two MaskedTensors have equal masks; True unless both are MaskedTensors."""
     if is_masked_tensor(a) and is_masked_tensor(b):
         return tensors_match(a._masked_mask, b._masked_mask)
     return True

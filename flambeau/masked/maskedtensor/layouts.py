@@ -1,4 +1,4 @@
-"""Layouts of a MaskedTensor's data and mask: what they store, whether two match, conversions."""
+"""Layouts of a MaskedTensor's data and mask: stored elements, comparison, conversion."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tensors_match(
 
 
 def same_places(a: Tensor, b: Tensor) -> bool:
-    """Return whether two sparse tensors of one layout store elements at the same places."""
+    """Return whether two sparse tensors of one layout have the same sparsity pattern."""
     return all(tensors_match(x, y) for x, y in zip(_indices(a), _indices(b), strict=True))
 
 
@@ -37,12 +37,12 @@ def _indices(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def values_of(x: Any) -> Any:
-    """Return the elements that a sparse tensor stores; anything else as it is."""
+    """Return a sparse tensor's stored elements; anything else unchanged."""
     return x.values() if isinstance(x, Tensor) and x.layout is not strided else x
 
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
-    """Return a sparse tensor with the places of `x` and other values."""
+    """Return a sparse tensor with the indices of `x` and other values."""
     if x.is_sparse:
         coo: Tensor = ops.sparse_coo_tensor(x.indices(), values, x.shape, is_coalesced=True)
         return coo
@@ -51,7 +51,7 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
 
 
 def prepared(data: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return data and mask of one layout, which store the same number of elements."""
+    """Check that data and mask have one layout and number of elements; return them, coalesced."""
     if data.layout is not mask.layout:
         raise TypeError("data and mask must have the same layout.")
     if data.layout is sparse_coo:
@@ -62,7 +62,7 @@ def prepared(data: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_places(data: Tensor, mask: Tensor) -> None:
-    """TypeError for other layouts; ValueError if sparse data and mask store other places."""
+    """Raise TypeError for unsupported layouts; ValueError if sparse data and mask differ."""
     if data.layout not in LAYOUTS:
         raise TypeError(f"data layout of {data.layout} is not supported.")
     if data.layout is sparse_coo and not same_places(data, mask):
@@ -74,7 +74,7 @@ def check_places(data: Tensor, mask: Tensor) -> None:
 
 
 def converted(data: Tensor, mask: Tensor, layout: Any) -> tuple[Tensor, Tensor]:
-    """Return data and mask in another layout; a sparse one stores the places of the mask."""
+    """Convert data and mask to another layout; a sparse one stores the mask's True elements."""
     if layout is strided:
         return data.to_dense(), mask.to_dense()
     mask = mask.to_dense()

@@ -12,7 +12,7 @@ __all__ = ["LazyModuleMixin"]
 
 
 if TYPE_CHECKING:
-    from ..module import Module as _Mixed  # what it is mixed into
+    from ..module import Module as _Mixed  # the class it is mixed into
 else:
     _Mixed = object
 
@@ -35,7 +35,7 @@ class LazyModuleMixin(_Mixed):
         )
 
     def _flambeau_held(self) -> Any:
-        """The names and values of the module's own parameters and buffers."""
+        """Return names and values of the module's own parameters and buffers."""
         return itertools.chain(self._parameters.items(), self._buffers.items())
 
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
@@ -64,7 +64,7 @@ class LazyModuleMixin(_Mixed):
         return any(is_lazy(value) for _, value in self._flambeau_held())
 
     def _infer_parameters(self, module: Any, args: tuple, kwargs: dict | None = None) -> None:
-        """The hook before the first call: initialize the module, then remove the hooks."""
+        """Hook before the first call: initialize the module, then remove the hooks."""
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")

@@ -45,7 +45,7 @@ __all__ = [
 
 
 class _Loss(Module):
-    """Holds the reduction."""
+    """Base class that holds the reduction."""
 
     reduction: str
 
@@ -72,7 +72,7 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    """Holds the reduction and a weight, which is a buffer."""
+    """Base class that holds the reduction and a weight, which is a buffer."""
 
     weight: Tensor | None
 
@@ -88,7 +88,7 @@ class _WeightedLoss(_Loss):
 
 
 class _MarginLoss(_Loss):
-    """Holds the reduction and a margin."""
+    """Base class that holds the reduction and a margin."""
 
     __init_subclass__ = own_constructor
 

@@ -41,7 +41,7 @@ class BasePruningMethod(ABC):
         """Return a mask for scores t: 0 where to prune, and wherever default_mask is 0."""
 
     def apply_mask(self, module: Module) -> Tensor:
-        """The pruned tensor."""
+        """Return the pruned tensor."""
         mask = getattr(module, f"{self._tensor_name}_mask")
         original = getattr(module, f"{self._tensor_name}_orig")
         return mask.to(dtype=original.dtype) * original

@@ -1,4 +1,4 @@
-"""Activations with weights, gates or chance: prelu, glu, rrelu."""
+"""Activations with weights, gates or randomness: prelu, glu, rrelu."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def _noise(input: Tensor, lower: float, upper: float, generator: Generator | None) -> Tensor:
-    """Slopes drawn for the elements that are not positive, in order; 1 for the others."""
+    """Draw slopes for the elements that are not positive, in order; 1 for the others."""
     from ...tensor.dtypes import float64
     from ..creation.creation import empty
 

@@ -326,7 +326,7 @@ def threshold_operator(input: Array, threshold: Number, value: Number) -> Array:
     >>> torch.threshold(torch.tensor([0., 1., 2.]), 1., 9.)
     tensor([9., 9., 2.])
     """
-    # input <= threshold is false for NaN, so that NaN stays NaN.
+    # Comparing <= is false for NaN, so NaN stays NaN.
     return choose(np.less_equal(input, threshold), np.asarray(value).astype(input.dtype), input)
 
 

@@ -1,6 +1,6 @@
 """multi_head_attention_forward: projections, masks and heads around scaled dot-product attention.
 
-Inside, everything is (batch, heads, time, head_dim), as views of the projections.
+Internally, everything is (batch, heads, time, head_dim), as views of the projections.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _check_sizes(
 
 
 def _additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
-    """A mask as numbers to be added: -inf where a bool one is True."""
+    """Convert a bool mask to an additive one: -inf where it is True."""
     if mask is None or mask.is_floating_point():
         return mask
     if mask._array.dtype != np.bool_:
@@ -150,7 +150,7 @@ def _additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
 def _masks(
     query: Tensor, padding: Tensor | None, mask: Tensor | None, need_weights: bool, causal: bool
 ) -> tuple[Tensor | None, Tensor | None, bool]:
-    """(attn_mask, key_padding_mask, whether to mask causally): both masks additive."""
+    """Return (attn_mask, key_padding_mask, whether to mask causally), with additive masks."""
     if padding is not None and mask is not None and padding.dtype != mask.dtype:
         warn(
             "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type "
@@ -170,7 +170,7 @@ def _masks(
 def _mask_by_heads(
     mask: Tensor | None, batch: int, heads: int, length: int, source: int
 ) -> Tensor | None:
-    """attn_mask as (1, 1, l, s) or (batch, heads, l, s)."""
+    """Reshape attn_mask to (1, 1, l, s) or (batch, heads, l, s)."""
     if mask is None:
         return None
     wanted = (length, source) if mask.dim() == 2 else (batch * heads, length, source)
@@ -186,7 +186,7 @@ def _mask_by_heads(
 def _merge(
     mask: Tensor | None, padding: Tensor | None, extra: int, source: int, batch: int
 ) -> Tensor | None:
-    """Both masks in one, with `extra` keys at the end that nobody is barred from."""
+    """Merge both masks, with `extra` unmasked keys at the end."""
     if mask is not None and extra:
         mask = cat([mask, zeros((*mask.shape[:-1], extra), dtype=mask.dtype)], -1)
     if padding is None:
@@ -205,7 +205,7 @@ def _merge(
 
 
 def _project(query: Tensor, key: Tensor, value: Tensor, weight: Any, bias: Any) -> tuple:
-    """Query, key and value through the parts of one weight: in one product where they are one."""
+    """Project query, key and value by parts of one weight, in one product if they are the same."""
     if weight is None:
         _refuse("use_separate_proj_weight is False but in_proj_weight is None")
     if query is key and key is value:
@@ -235,7 +235,7 @@ def _project_apart(
 def _with_bias(
     k: Tensor, v: Tensor, bias_k: Any, bias_v: Any, static_k: Any, static_v: Any
 ) -> tuple:
-    """Key and value with their biases as one more step, and the number of steps added."""
+    """Append the biases to key and value as one step; return the number of steps added."""
     if bias_k is None and bias_v is None:
         return k, v, 0
     if bias_k is None or bias_v is None:
@@ -254,13 +254,13 @@ def _with_bias(
 
 
 def _by_heads(x: Tensor, heads: int) -> Tensor:
-    """(time, batch, heads * head_dim) as (batch, heads, time, head_dim)."""
+    """Reshape (time, batch, heads * head_dim) to (batch, heads, time, head_dim)."""
     width = x._array.shape[-1]
     return x.unflatten(-1, (heads, width // heads)).permute(1, 2, 0, 3)
 
 
 def _static(x: Tensor, name: str, batch: int, heads: int, width: int) -> Tensor:
-    """A key or value that is given by heads already: (batch * heads, s, head_dim)."""
+    """Reshape a static key or value, (batch * heads, s, head_dim), to separate batch and heads."""
     for axis, n in ((0, batch * heads), (2, width // heads)):
         if x.shape[axis] != n:
             _refuse(f"expecting static_{name}.size({axis}) of {n}, but got {x.shape[axis]}")
@@ -278,6 +278,6 @@ def _weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _join_heads(y: Tensor, weight: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
-    """(batch, heads, l, head_dim) through the last projection: (l, batch, e)."""
+    """Apply the output projection to (batch, heads, l, head_dim); return (l, batch, e)."""
     y = linear(y.permute(2, 0, 1, 3).flatten(2), weight, bias)
     return y if batched else y.squeeze(1)

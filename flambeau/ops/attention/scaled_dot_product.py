@@ -100,7 +100,7 @@ class _Scores:
         self.scale = np.asarray(scale, q.dtype)
         self.shape = (*q.shape[:-1], k.shape[-2])
         self.mask = None if mask is None else np.broadcast_to(mask, self.shape)
-        self.future = None  # -inf where a key's position is after the query's
+        self.future = None  # -inf if a key's position is after the query's
         if causal:
             self.future = np.triu(np.full(self.shape[-2:], -np.inf, q.dtype), 1)
 
@@ -360,7 +360,7 @@ def scaled_dot_product_attention(
         p = _probabilities(query, key, attn_mask, scale, is_causal)
         return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
     keep = Saved.NOTHING
-    if LEVELS.active or any(map(_is_recorded, (query, key, value))):  # derivatives read it
+    if LEVELS.active or any(map(_is_recorded, (query, key, value))):  # derivatives need it
         is_small = math.prod(q[:-1]) * k[-2] <= MAX_SAVED_PROBABILITIES
         keep = Saved.PROBABILITIES if is_small else Saved.LOG_SUMS
     return attention(query, key, value, attn_mask, scale, is_causal, keep)[0]

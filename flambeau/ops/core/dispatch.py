@@ -1,4 +1,4 @@
-"""Dispatch: the straight Python function that users call for each declared operator.
+"""Dispatch: the specialized Python function that users call for each declared operator.
 
 Unary and binary pointwise operators are closures written out here, because small tensors depend on
 their speed. Every other operator gets a function with exactly its body's signature, generated and
@@ -81,7 +81,7 @@ def as_array(y: Any) -> np.ndarray:
 
 
 def straight(operator: Operator) -> frozenset[np.dtype]:
-    """Return the dtypes on which a pointwise body runs directly: no cast, and none refused."""
+    """Return the dtypes on which a pointwise body runs without a cast and without being refused."""
     if operator.promotion is Promotion.NONE:
         return FLOATS
     refused = () if operator.refuse is None else getattr(operator.refuse, "categories", None)
@@ -97,11 +97,11 @@ class PointwiseCall(NamedTuple):
     """The operator behind a pointwise closure, for interception by `pointwise_call`."""
 
     operator: Operator
-    swapped: bool  # the operands arrive in reverse: `__rsub__` and its like
+    swapped: bool  # the operands are swapped, as in `__rsub__`
 
 
 def pointwise_call(function: Any) -> PointwiseCall | None:
-    """The operator that a function applies by itself: its own function, or one of Python's."""
+    """Return the operator behind a function: an operator's own function or a Python operator."""
     return getattr(function, "pointwise_call", None)
 
 
@@ -234,12 +234,12 @@ def _binary_slow(
         raise explain(operator, error, (input, other)) from None
 
 
-# PyTorch wraps numbers for these even where both operands are.
+# Operators that PyTorch also applies to two plain numbers.
 _OF_NUMBERS = ("_add", "_sub", "mul", "_div", "floor_divide", "_div_floor", "_div_trunc")
 
 
 def _check_numbers(operator: Operator, *operands: Any) -> None:
-    """Raise TypeError for an operand that the operator does not take, or for two numbers."""
+    """Raise TypeError for an operand that the operator does not accept, or for two numbers."""
     only = all(not isinstance(x, Tensor) for x in operands) and operator.name not in _OF_NUMBERS
     for i, (x, parameter) in enumerate(zip(operands, operator.parameters, strict=True)):
         if isinstance(x, Tensor):
@@ -253,9 +253,9 @@ def _check_numbers(operator: Operator, *operands: Any) -> None:
 
 
 def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
-    """`other op input`, for Python's __radd__ and its like: the operands arrive swapped.
+    """Return `other op input` for reflected methods such as __radd__, which swap the operands.
 
-    `with_array(input, array)`: the result where the other operand is a NumPy array.
+    `with_array(input, array)`: the result if the other operand is a NumPy array.
     """
     body = operator.ufunc or operator.body
     with_number = FLOATS
@@ -300,10 +300,10 @@ def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
 
 
 def python_operator(operator: Operator, takes_arrays: bool = False) -> Callable:
-    """`input op other`, answering NotImplemented to operands it does not know.
+    """Return `input op other`, which returns NotImplemented for operands that it does not know.
 
-    NumPy arrays are among these unless `takes_arrays`: Python then asks the array, whose operators
-    compute with NumPy.
+    These include NumPy arrays unless `takes_arrays`: Python then calls the array's operator, which
+    computes with NumPy.
     """
     return _name(_binary(operator, NotImplemented, takes_arrays), operator)
 
@@ -312,7 +312,7 @@ def python_operator(operator: Operator, takes_arrays: bool = False) -> Callable:
 
 
 def _lazy(operator: Operator) -> Callable:
-    """Return a function that takes over the generated code and defaults on its first call."""
+    """Return a function that replaces its code by the generated one on its first call."""
     names: dict[str, Any] = {"__builtins__": __builtins__}
 
     def become(args: tuple, kwargs: dict) -> Any:
@@ -345,14 +345,14 @@ def _public_signature(operator: Operator) -> inspect.Signature:
 
 
 def _strip_old_names(body: Callable) -> inspect.Signature:
-    """A body's signature without the parameter that takes what the old order has too many."""
+    """Return a body's signature without the parameter that collects old-order arguments."""
     whole = inspect.signature(body)
     rest = [p for p in whole.parameters.values() if p.kind is not p.VAR_POSITIONAL]
     return whole.replace(parameters=rest)
 
 
 def _numpy_named(name: str, body: Callable) -> Callable:
-    """A composite that takes its parameters by NumPy's names too."""
+    """Wrap a composite to accept NumPy's parameter names too."""
     known = inspect.signature(body).parameters
     aliases = [(name, alias) for name, alias in NUMPY_NAMES.items() if name in known]
 

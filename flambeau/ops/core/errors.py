@@ -18,7 +18,7 @@ from ...tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .operator import Operator
 
-_UFuncTypeError: Any = vars(np)["_core"]._exceptions.UFuncTypeError  # NumPy exports it nowhere
+_UFuncTypeError: Any = vars(np)["_core"]._exceptions.UFuncTypeError  # not exported by NumPy
 # Raised by NumPy for bad arguments; other subclasses of ValueError are already clear.
 _OF_NUMPY = frozenset((ValueError, np.exceptions.AxisError, np.linalg.LinAlgError))
 _NO_NAMES: dict[str, Any] = {}
@@ -46,7 +46,7 @@ class RefusedValue(ValueError):
 
 
 def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
-    """The exception to raise for `error`, which `operator` met on `args`."""
+    """Return the exception to raise for `error`, raised by `operator` on `args`."""
     if isinstance(error, AttributeError):
         wrong = _refused_argument(operator, args)
         if wrong is not None:
@@ -131,10 +131,10 @@ def name_in_errors(operator: Operator) -> str:
 
 
 def explaining(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A composite that raises PyTorch's TypeError where an argument is no tensor.
+    """Wrap a composite to raise PyTorch's TypeError if an argument is not a tensor.
 
-    It checks nothing before: the wrapper costs 0.1 us. A composite that would notice calls
-    `not_a_tensor` in its body instead, which costs nothing until something fails.
+    Nothing is checked beforehand: the wrapper costs 0.1 us. A composite that catches the error
+    itself calls `not_a_tensor` in its body instead, which costs nothing unless something fails.
     """
 
     @functools.wraps(function)
@@ -151,9 +151,9 @@ def not_a_tensor(
     error: AttributeError, name: str, function: Callable[..., Any], args: tuple = (),
     kwargs: dict[str, Any] = _NO_NAMES,
 ) -> Exception:
-    """PyTorch's TypeError for the argument that lacks a tensor's attribute; else the error itself.
+    """Return PyTorch's TypeError for the argument that lacks a tensor's attribute, or the error.
 
-    The object that the error names tells which argument it was, or was computed of one.
+    The argument is found by the error's object, which is the argument or was computed from it.
     """
     if isinstance(error.obj, Tensor):
         return error

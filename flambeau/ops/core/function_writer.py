@@ -1,6 +1,6 @@
-"""Generates an operator's function, with its body's signature, as Python source.
+"""Generate an operator's function as Python source, with its body's signature.
 
-Parameters become arrays, the body runs, and its result becomes tensors recorded on the tape.
+The function turns parameters into arrays, runs the body, and wraps and records its results.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
 from .operator import Kind, Operator, Promotion
 
-NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # of parameters, which PyTorch takes too
-# Operators over any number of axes whose axes are required, if only an empty list.
+NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # accepted besides PyTorch's names
+# Operators whose list of axes is required, even if empty.
 _NEEDING_AXES = frozenset(("flip",))
 _NAMES: dict[str, Any] = {
     "compute_pointwise": compute_pointwise, "explained": explain, "view_of": view_of, "wrap": wrap,
@@ -63,12 +63,12 @@ def wrap_several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor |
     """Wrap the results of an operator with several outputs as tensors."""
     if operator.kind is Kind.VIEW:
         return tuple([view_of(source, y) for y in arrays])
-    return tuple([None if y is None else wrap(y) for y in arrays])  # sooner than a generator
+    return tuple([None if y is None else wrap(y) for y in arrays])  # faster than a generator
 
 
 def call_with_numbers(operator: Operator, error: Exception, values: tuple, out: Any = None) -> Any:
-    """Call an operator whose body raised TypeError again, with the values of 0-d tensors that stand
-    for plain numbers, as PyTorch's argument parser takes them; MISSING if there are none."""
+    """Retry an operator whose body raised TypeError, with 0-d tensors in place of numbers
+    converted, as PyTorch's argument parser does. Return MISSING if there are none."""
     if not isinstance(error, TypeError):
         return MISSING
     plain = dict(zip(operator.names, values, strict=True))
@@ -88,7 +88,7 @@ def _write_tuple(names: Iterable[str]) -> str:
 
 
 class _Signature:
-    """The `def` line, and what makes plain values of old, starred and NumPy's names."""
+    """Writes the `def` line and the code that resolves deprecated, starred and NumPy parameters."""
 
     def __init__(self, operator: Operator, source: SourceBuilder) -> None:
         self.operator, self.source = operator, source
@@ -97,7 +97,7 @@ class _Signature:
                         if name in known and alias not in known]
 
     def write_parameters(self) -> str:
-        """The parameters, as they stand in the `def` line."""
+        """Return the parameters of the `def` line."""
         parts, extra, starred = [], [], False
         for i, p in enumerate(self.operator.parameters):
             if p.kind is p.VAR_POSITIONAL:
@@ -133,11 +133,11 @@ class _Signature:
     def _make_optional(self, parts: list[str], name: str) -> list[str]:
         at = parts.index(name)
         if any(p != "*" and "=" not in p and not p.startswith("*") for p in parts[at + 1 :]):
-            return parts  # a required parameter follows: no alias
+            return parts  # no alias: a required parameter follows
         return [f"{p}=MISSING" if p == name else p for p in parts]
 
     def write_prologue(self) -> None:
-        """Aliases and starred parameters become plain values; autocast casts."""
+        """Resolve aliases and starred parameters to plain values; cast for autocast."""
         operator, add = self.operator, self.source.add
         if operator.name in OLD_ORDERED:
             add("if old_:", f"    return {self._call_in_order()}")
@@ -161,7 +161,7 @@ class _Signature:
             add("if AUTOCAST.count:", f"    {every} = cast_inputs(policy, {every})")
 
     def _call_in_order(self) -> str:
-        """The call again, of the function that users call: a capture may be looking at it."""
+        """The call of the public function with reordered arguments, as interception may watch."""
         operator = self.operator
         first = [p.name for p in operator.parameters if p.kind is not p.KEYWORD_ONLY]
         named = [p.name for p in operator.parameters if p.kind is p.KEYWORD_ONLY]
@@ -180,7 +180,7 @@ class _Operand:
         self.may_be_number, self.may_be_none = "Number" in note, "None" in note
 
     def read_array(self) -> str:
-        """A tensor's array, for the body. AttributeError for an argument that is no tensor."""
+        """The expression for the body's array. AttributeError unless the argument is a tensor."""
         n = self.name
         if self.is_sequence:
             return self.read_window() if self.may_be_none else f"[v._array for v in {n}]"
@@ -189,7 +189,7 @@ class _Operand:
         return f"(None if {n} is None else {n}._array)" if self.may_be_none else f"{n}._array"
 
     def read_window(self) -> str:
-        """The tensor's array, or what stands in its place."""
+        """The expression for the tensor's array, or for the value passed in its place."""
         n = self.name
         if self.is_sequence:
             return f"[None if v is None else v._array for v in {n}]"
@@ -198,7 +198,7 @@ class _Operand:
         return f"{n}._array"
 
     def is_tracked(self) -> str:
-        """The test for whether to record: for a view, whether it requires grad now."""
+        """The test whether to record; for a view, whether it requires grad now."""
         n = self.name
         if self.is_sequence:
             return f"any(v is not None and v._tracked for v in {n})"
@@ -208,7 +208,7 @@ class _Operand:
         return f"({n} is not None and {wanted})" if self.may_be_none else f"({wanted})"
 
     def is_row_major(self) -> str:
-        """The test that it lies in row-major order."""
+        """The test for row-major order."""
         n = self.name
         if self.is_sequence:
             return f"all([v is None or v._array.flags.c_contiguous for v in {n}])"
@@ -217,7 +217,7 @@ class _Operand:
         return f"{n}._array.flags.c_contiguous"
 
     def has_dtype(self, array: str) -> str:
-        """The test that an array of it needs no cast to the first operand's floating dtype."""
+        """The test that its array needs no cast to the first operand's floating dtype."""
         tests = [f"{array} is None"] if self.may_be_none else []
         if self.may_be_number:
             tests += [f"{array}.__class__ is float", f"{array}.__class__ is int"]
@@ -227,17 +227,17 @@ class _Operand:
 
 
 class _Computation:
-    """The body's call, and tensors of its result."""
+    """Writes the body's call and wraps its result in tensors."""
 
     def __init__(self, operator: Operator, source: SourceBuilder) -> None:
         self.operator, self.source = operator, source
         self.operands = {i: _Operand(operator, i) for i in operator.tensor_positions}
-        self.every = _write_tuple(operator.names)  # as the tape sees them
+        self.every = _write_tuple(operator.names)  # the arguments as recorded on the tape
         self.is_view = operator.kind is Kind.VIEW
         self.takes_out = not self.is_view and "out" not in operator.names
 
     def write(self) -> None:
-        """Write all of it, to the return."""
+        """Write the whole computation, up to the return."""
         operator, add = self.operator, self.source.add
         compute = f"    y = body({', '.join(self._pass_arrays())})"
         from_class = "answer if out is None else Overriding.into(out, answer)" if self.takes_out \
@@ -246,7 +246,7 @@ class _Computation:
         steps = self._compute_pointwise() if operator.kind is Kind.POINTWISE else [compute]
         out = ", out" if self.takes_out else ""
         add("try:", *self._refuse_dtype(), *steps,
-            "except RuntimeWarning:",  # of NumPy's, made an error by the user's filters
+            "except RuntimeWarning:",  # NumPy warnings that the user's filters turn into errors
             "    with errstate(all='ignore'):", f"    {compute}",
             "except Exception as error:",
             f"    if (answer := Overriding.ask(operator, {self.every})) is not MISSING:",
@@ -268,7 +268,7 @@ class _Computation:
         add(f"return {result}")
 
     def _refuse_dtype(self) -> list[str]:
-        """Refuse 8-bit floats where PyTorch's kernel does; a cast (`dtype=`) comes before it."""
+        """Reject 8-bit floats if PyTorch's kernel does, unless `dtype=` casts them first."""
         operator = self.operator
         if not operator.kernel:
             return []
@@ -278,7 +278,7 @@ class _Computation:
                 f"        refuse_eight_bit({array}, operator.kernel)"]
 
     def _pass_arrays(self) -> list[str]:
-        """The body's arguments: arrays for tensors, the rest as it came."""
+        """The body's arguments: arrays for tensors, other values unchanged."""
         result = []
         for i, p in enumerate(self.operator.parameters):
             operand = self.operands.get(i)
@@ -291,7 +291,7 @@ class _Computation:
         return result
 
     def _compute_pointwise(self) -> list[str]:
-        """The computation: directly on arrays of one plain floating dtype, else with promotion."""
+        """Write the computation: direct for arrays of one floating dtype, else with promotion."""
         operator = self.operator
         tensors = "".join(f"{n}, " for n in operator.tensor_names)
         rest = [p for p in operator.parameters if p.name not in operator.tensor_names]
@@ -322,7 +322,7 @@ class _Computation:
         ]
 
     def _lay_out_result(self) -> list[str]:
-        """Give the result the strides of the operator's rule."""
+        """Give the result the strides of the operator's layout rule."""
         layout = self.operator.layout
         if layout is Layout.FREE:
             return []
@@ -341,11 +341,11 @@ class _Computation:
         return [f"    y = [laid_out(LAYOUT, v, ({self._windows()},)) for v in y]"]
 
     def _windows(self) -> str:
-        """The arrays of all tensor parameters, and the numbers that stand in their place."""
+        """The arrays of all tensor parameters, or the numbers passed in their place."""
         return ", ".join(operand.read_window() for operand in self.operands.values())
 
     def _wrap_inline(self) -> list[str]:
-        """A new tensor, with its slots written here: small operators live by it."""
+        """Create the tensor inline, slot by slot: small operators depend on its speed."""
         if self.is_view:
             return [f"    made = {self._wrap()}"]
         return ["    made = new(Tensor)", "    made._array = y",

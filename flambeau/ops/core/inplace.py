@@ -1,4 +1,4 @@
-"""In-place twins: an operator's result written over its first argument."""
+"""In-place twins: write an operator's result over its first argument."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
     from .operator import Operator
 
 INT64 = np.dtype(np.int64)
-# What pointwise operators compute with; Python's operators (`+`) leave other operands to their
-# classes.
+# Operands of pointwise operators; Python's operators (`+`) leave others to their classes.
 OPERANDS = (Tensor, bool, int, float, complex, np.generic)
 
 
 def inplace_twin(operator: Operator, function: Callable) -> Callable:
-    """`name_`: the operator's result written into its first argument, which is returned."""
+    """Return `name_`, which writes the operator's result over its first argument and returns it."""
     body, direct = operator.body, operator.ufunc
     old_ordered = operator.name in OLD_ORDERED
     name, name_ = operator.name, operator.name + "_"
@@ -88,8 +87,8 @@ def _refuse_array(operator: Operator, args: tuple) -> None:
 
 
 def python_in_place(twin: Callable) -> Callable:
-    """`input op= other`, answering NotImplemented to operands it does not know: Python then
-    computes `input op other` and gives the name to the result."""
+    """Return `input op= other`. For unknown operands it returns NotImplemented: Python then
+    computes `input op other` and rebinds the name."""
 
     def function(self: Tensor, other: Any) -> Any:
         try:
@@ -103,7 +102,7 @@ def python_in_place(twin: Callable) -> Callable:
 
 
 def _signature_in_place(operator: Operator) -> inspect.Signature:
-    """The operator's parameters behind `self`, without annotations."""
+    """Return the operator's signature with `self` first, without annotations."""
     first, *rest = (p.replace(annotation=inspect.Parameter.empty) for p in operator.parameters)
     return inspect.Signature([first.replace(name="self"), *rest])
 
@@ -118,7 +117,7 @@ def _at_once(
             or self._stamp is not None or (self._tracked and MODE.grad):
         return False
     if array.base is not None and 0 in array.strides:
-        return False  # an expanded view: the general path refuses to write to it
+        return False  # an expanded view: the general path raises
     operands: tuple = ()
     for a in args:
         if isinstance(a, Tensor):
@@ -136,7 +135,7 @@ def _at_once(
     if array.size > MAX_NUMPY_POINTWISE_ELEMENTS:
         if _by_kernel(operator, array, args, {}):
             return True
-        if not array.flags.c_contiguous:  # kernels make a new array sooner than a ufunc gaps
+        if not array.flags.c_contiguous:  # for gaps, a kernel with a new array is faster
             return False
     try:
         direct(array, *operands, out=array)
@@ -167,7 +166,7 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
             return False
     named = {p.name: values.pop(p.name) for p in rest
              if p.kind is p.KEYWORD_ONLY and p.name in values}
-    if not array.flags.c_contiguous:  # seen in the order in which it lies
+    if not array.flags.c_contiguous:  # view it in memory order
         if any(
             a.__class__ is np.ndarray and a.ndim and a.strides != array.strides for a in operands
         ):
@@ -181,7 +180,7 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
 
 
 def _apart(operand: Any, array: Any) -> bool:
-    """Whether an operand is exactly the written array, or does not overlap it."""
+    """Whether an operand is exactly the written array or does not overlap it."""
     if operand.__class__ is LazyWindow or array.__class__ is LazyWindow:
         return False
     same = operand.ctypes.data == array.ctypes.data and operand.shape == array.shape \
@@ -190,9 +189,10 @@ def _apart(operand: Any, array: Any) -> bool:
 
 
 def _finish(direct: np.ufunc, array: np.ndarray, args: tuple) -> None:
-    """After a warning that was made an error, which NumPy raises with the result written.
+    """Complete a write after a NumPy warning that the user's filters made an error.
 
-    Except where an argument overlaps the result: then NumPy drops the copy it worked on.
+    NumPy raises it after writing, but drops the copy it wrote to if an argument overlaps the
+    result.
     """
     for a in args:
         if isinstance(a, np.ndarray) and np.may_share_memory(a, array, 1):  # type: ignore[arg-type]
@@ -212,7 +212,7 @@ def _requires(arguments: Iterable[Any]) -> bool:
 
 
 def write(target: Tensor, y: np.ndarray, name: str) -> None:
-    """Copy a result into a tensor's window; RuntimeError when shape or dtype do not fit."""
+    """Copy a result into a tensor's window; RuntimeError if shape or dtype do not fit."""
     array = target._array
     if y.shape != array.shape:
         raise RuntimeError(
@@ -225,7 +225,7 @@ def write(target: Tensor, y: np.ndarray, name: str) -> None:
         if array.dtype.kind != "c" and y.dtype.kind == "c":
             y = y.real
     check_no_internal_overlap(array, name + "_")
-    if 0 in array.strides and array.size:  # tolerated, by what writes only here and there
+    if 0 in array.strides and array.size:  # tolerated if only few elements are written
         np.copyto(array, y, casting="unsafe", where=y != array)
     elif same:
         fill(array, y)
@@ -269,7 +269,7 @@ def adopt(self: Tensor, y: Tensor) -> None:
 
 
 def assign(self: Tensor, y: Tensor, name: str) -> Tensor:
-    """Write the recorded value `y` into `self` in place: what composite in-place operators do."""
+    """Write the recorded value `y` into `self`; for composite in-place operators."""
     check_writable(self, name)
     write(self, y._array, name.rstrip("_"))
     bump(self)

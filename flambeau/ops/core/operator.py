@@ -1,6 +1,6 @@
-"""An operator as declared, the table of all operators, and the table of public names.
+"""Operators, the table of all operators, and the table of public names.
 
-`registry.py` fills both. The tape reads an operator's plans and vjps here, dispatch its signature.
+`registry.py` fills both. The tape reads plans and vjps from operators, dispatch their signatures.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class Kind(Enum):
     """How an operator treats its inputs."""
 
     POINTWISE = auto()  # a result element depends on one element of each input, with broadcasting
-    VIEW = auto()  # the same memory, seen otherwise
-    OPAQUE = auto()  # its own shape rule: reductions, matmul, sorting, ...
-    COMPOSITE = auto()  # a body on tensors, made of other operators
+    VIEW = auto()  # the same memory under another shape or strides
+    OPAQUE = auto()  # has its own shape rule: reductions, matmul, sorting, ...
+    COMPOSITE = auto()  # composed of other operators, on tensors
 
 
 class Promotion(Enum):
     """The dtype in which a pointwise operator computes."""
 
     COMMON = auto()  # the promoted dtype of its inputs
-    FLOATING = auto()  # the same, integers becoming the default dtype
+    FLOATING = auto()  # the same, with integers promoted to the default dtype
     PREDICATE = auto()  # inputs promoted, result bool
     NONE = auto()  # the body decides
 
@@ -53,21 +53,21 @@ _LAYOUTS = {Kind.POINTWISE: Layout.ITERATOR, Kind.OPAQUE: Layout.CONTIGUOUS}
 
 OPERATORS: dict[str, Operator] = {}
 DERIVATIVES: set[CodeType] = set()  # the code of all vjps
-# What users see, by namespace: "torch", "Tensor", "nn.functional", "linalg", "special", "fft".
+# Public names, by namespace: "torch", "Tensor", "nn.functional", "linalg", "special", "fft".
 PUBLIC: dict[str, dict[str, Any]] = {}
 
 
 class Operator:
-    """An operator: its declaration, and what the tape and the tests need of it."""
+    """An operator: its declaration, plus what the tape and the tests derive from it."""
 
     vjps: dict[str, Callable]  # by input
     plans: dict[int, Plan]  # by the inputs that require grad
     joint: Callable | None = None  # the vjp of all inputs at once
     jvp: Callable | None = None
     value_and_jvp: Callable | None = None
-    batch: Callable | None = None  # the vmap rule, if no fact below implies it
+    batch: Callable | None = None  # the vmap rule, unless a fact below implies it
     twin: Any  # the in-place form, if any
-    source: Any  # of the function that was written out for it
+    source: Any  # source of the generated function
 
     def __init__(self, name: str, kind: Kind, body: Callable, options: dict[str, Any]) -> None:
         self.name, self.kind, self.body = name, kind, body
@@ -84,7 +84,7 @@ class Operator:
         self.constant_outputs: tuple[int, ...] = options.pop("constant_outputs", ())
         # Floating inputs that must not require grad.
         self.constant_inputs: tuple[str, ...] = options.pop("constant_inputs", ())
-        # What PyTorch calls the operator in errors about its derivative.
+        # PyTorch's name for the operator in errors about its derivative.
         self.torch_kernel: str = options.pop("torch_kernel", name.strip("_"))
         self.result_type: Any = options.pop("result_type", None)
         self.expose: tuple[str, ...] = options.pop("expose", ("torch", "Tensor"))
@@ -105,40 +105,40 @@ class Operator:
             self.shown_edges = tuple(map(self.names.index, self.edges)) or self.tensor_positions
 
     def _read_facts(self, options: dict[str, Any]) -> None:
-        """Read the facts that few operators have: rare kinds of parameters, and linearity."""
-        # A composite that takes NumPy's names, `axis` and `keepdims`, as all other kinds do.
+        """Read the options that few operators set: unusual parameters, linearity, vmap rules."""
+        # Whether a composite also accepts NumPy's `axis` and `keepdims`, as other kinds always do.
         self.numpy_names: bool = options.pop("numpy_names", False)
-        # A composite that reads its arguments' attributes is wrapped to explain a missing one.
+        # Whether a composite reads attributes of its arguments; a wrapper explains missing ones.
         self.explains: bool = options.pop("explains", False)
-        # PyTorch's name of the kernel, for its refusal of 8-bit floats; "" if it takes them.
+        # PyTorch's kernel name, for errors that reject 8-bit floats; "" if it accepts them.
         self.kernel: str = options.pop("kernel", "")
         # Autocast's policy for the operator's floating inputs, or None.
         self.autocast: Policy | None = options.pop("autocast", None)
         # Parameters whose memory the body writes to.
         self.writes: tuple[str, ...] = options.pop("writes", ())
-        # The parameter that holds labels: classes along the first input's second axis, or its only
-        # one. Compiled programs take labels as they are and check their bounds before.
+        # The parameter that holds class labels, which index the first input's second axis, or its
+        # only axis. Compiled programs take labels unchanged and check their bounds beforehand.
         self.labels: str | None = options.pop("labels", None)
-        # Which values the operator takes; None where its body raises for none, or nobody asks.
+        # Which values the operator accepts; None if its body raises for none or none are checked.
         self.values: ValueRule | None = options.pop("values", None)
-        # Whether bool arrays behind the first input choose elements: the shape of the result then
+        # Whether bool arrays after the first input select elements, so that the result's shape
         # depends on values.
         self.selects_by_mask: bool = options.pop("selects_by_mask", False)
-        # In which inputs the operator is linear: a sum of terms, each a product of inputs that are
-        # linear while the others are fixed, as in "input * weight + bias".
+        # Inputs in which the operator is linear: a sum of terms, each a product of inputs and
+        # linear in each one while the others are fixed, as in "input * weight + bias".
         self.linear_in: str = options.pop("linear_in", "")
-        # Whether the results' extents are the same function of the operands' at all extents above
-        # one, as of pointwise operators and views: programs for growing shapes rely on it.
+        # Whether the results' extents are the same function of the operands' extents whenever those
+        # exceed one, as for pointwise operators and views. Programs for growing shapes rely on it.
         self.extents_follow: bool = options.pop(
             "extents_follow", self.kind in (Kind.POINTWISE, Kind.VIEW))
-        # What vmap does with the axis of its examples (`ops/interception/batching_rules.py`).
-        # Each example is computed by itself whatever axes stand in front: matrices, rows, elements.
+        # How vmap treats the axis of examples (`ops/interception/batching_rules.py`). Leading axes
+        # are independent: the operator works on trailing matrices, rows or elements.
         self.leading: bool = options.pop("leading", False)
-        # Inputs whose first axis counts independent examples already: images, sequences.
+        # Inputs whose first axis already holds independent examples, such as images or sequences.
         self.examples: tuple[str, ...] = options.pop("examples", ())
-        # A loss: a number for each element, which `reduction` adds up (0 not, 1 mean, 2 sum).
+        # A loss per element, which `reduction` combines (0 none, 1 mean, 2 sum).
         self.reduces: bool = options.pop("reduces", False)
-        # The order of a node's edges, if PyTorch's operator takes another order.
+        # The order of a node's edges, if it differs from the parameters' order.
         self.edges: tuple[str, ...] = options.pop("edges", ())
 
     def _read_signature(self, body: Callable) -> None:
@@ -164,7 +164,7 @@ class Operator:
     # ---------------------------------------------------------------------- derivatives
 
     def plan(self, mask: int) -> Plan:
-        """The plan for the inputs whose bits are set in `mask` (bit = parameter position)."""
+        """Return the plan for the inputs whose bits (parameter positions) are set in `mask`."""
         wanted = [i for i in self.tensor_positions if mask >> i & 1]
         sources: list[tuple[int, int]] = []
         entries = []
@@ -190,7 +190,7 @@ class Operator:
         return tuple(result)
 
     def source_of(self, name: str) -> tuple[int, int]:
-        """Return the source of a vjp's parameter, by its name."""
+        """Return where a vjp's parameter of this name gets its value."""
         if name in ("y", "ys"):
             return OUTPUT, 0
         if name == "needs":
@@ -207,7 +207,7 @@ class Operator:
         )
 
     def restores(self, args: tuple, y: Tensor) -> list | None:
-        """(shape, dtype) for each parameter whose cotangent must be summed or cast, else None."""
+        """Return (shape, dtype) for parameters whose cotangents must be summed or cast, or None."""
         shape, dtype = y._array.shape, y._array.dtype
         pointwise = self.kind is Kind.POINTWISE
         result: list[Any] = [None] * len(args)
@@ -230,7 +230,7 @@ class Operator:
         return None
 
     def declare_vjp(self, target: Any) -> Callable:
-        """`@op.vjp` for the only tensor input or for all inputs; `@op.vjp("name")` for an input."""
+        """Declare `@op.vjp` (the only tensor input or all inputs) or `@op.vjp("name")` (one)."""
         if isinstance(target, str):
             names = target.split()
 
@@ -251,9 +251,9 @@ class Operator:
         return target
 
     def declare_jvp(self, rule: Callable) -> Callable:
-        """`@op.jvp`: the result's tangent, a tuple of them for several results, None for zeros.
+        """Declare `@op.jvp`: the result's tangent, a tuple for several results, None for zeros.
 
-        The rule takes `<input>_t`, the tangent of that input or None, and what a vjp takes by name.
+        The rule takes `<input>_t`, that input's tangent or None, and the same names as a vjp.
         """
         if self.jvp is not None:
             raise TypeError(f"operator {self.name}: jvp declared twice")
@@ -264,18 +264,18 @@ class Operator:
         return rule
 
     def declare_value_and_jvp(self, rule: Callable) -> Callable:
-        """`@op.value_and_jvp`: result and tangent in one pass over plain arrays, or None.
+        """Declare `@op.value_and_jvp`: result and tangent in one pass over plain arrays, or None.
 
         The rule takes arrays: `<input>_t`, the input's tangent or None, and parameters by name. It
-        only saves time: `@op.jvp` and the body say the same.
+        only saves time: the body and `@op.jvp` compute the same.
         """
         self.value_and_jvp = rule
         return rule
 
     def declare_batch(self, rule: Callable) -> Callable:
-        """`@op.batch`: all examples of a vmap at once; the rule takes the batch and the operator's
-        arguments, tensors of one example, and gives all results, batch axis first.
-        """
+        """Declare `@op.batch`, which computes all examples of a vmap at once. The rule takes the
+        batch and the operator's arguments (tensors of one example) and returns all results, batch
+        axis first."""
         if self.batch is not None:
             raise TypeError(f"operator {self.name}: batch declared twice")
         self.batch = rule
@@ -290,8 +290,8 @@ class Operator:
 
 
 def _missing(operator: Operator, name: str) -> Callable:
-    """Return the vjp of an input without one: it raises. RuntimeError at once if the input has to
-    be a constant."""
+    """Return a vjp that raises, for an input without one. RuntimeError at once if the input must be
+    constant."""
     if name in operator.constant_inputs:
         raise RuntimeError(
             f"The function '{operator.torch_kernel}' is not differentiable with respect to "

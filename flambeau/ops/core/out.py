@@ -27,15 +27,15 @@ _OUT_OF_ORDER = frozenset(
     "cat column_stack dstack gather hstack index_select kthvalue masked_select stack take "
     "vstack".split()
 )
-# Operators beside pointwise ones that refuse an operand overlapping the output in part.
+# Operators besides pointwise ones that refuse operands partially overlapping the output.
 _IN_ORDER = frozenset("cummax cummin cumprod cumsum logcumsumexp".split())
 
 
 def write_out(operator: Operator, result: Any, out: Any, operands: tuple = ()) -> Any:
     """Write an operator's results into `out`, and return `out`.
 
-    `operands`: what the operator read. Raises RuntimeError if one overlaps the output in a way
-    that PyTorch refuses.
+    `operands`: the tensors that the operator read. Raises RuntimeError if one overlaps the output
+    in a way that PyTorch refuses.
     """
     pointwise = operator.kind.name == "POINTWISE"
     return write_result(operator.name, result, out, operands, pointwise)
@@ -125,8 +125,8 @@ _UNARY = """
 """
 _FACTORIES = "arange empty eye full linspace logspace ones rand randint randn randperm zeros"
 
-# Most operators cast to an output that can hold the result. These want the result's own dtype, each
-# with a text of its own: {want} and {got} are names as in FloatTensor, {cwant} and {cgot} C++'s.
+# Most operators cast to any output that can hold the result. These require the result's dtype and
+# have individual messages: {want} and {got} are names as in FloatTensor, {cwant} and {cgot} C++'s.
 _RULES: dict[str, str] = {
     **dict.fromkeys(_STRUCTURED.split(),
                     "Expected out tensor to have dtype {cwant}, but got {cgot} instead"),

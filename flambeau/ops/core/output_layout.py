@@ -56,7 +56,7 @@ def iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strid
 
 
 def _common_strides(shape: tuple[int, ...], operands: list[Strides]) -> Strides | None:
-    """The strides when all operands of the result's shape lie alike, else None."""
+    """Return the strides that all operands of the result's shape share, or None."""
     if all(_is_row_major(shape, s) for s in operands):
         return contiguous_strides(shape)
     form = channels_last_form(len(shape))
@@ -166,7 +166,7 @@ def lay_out_again(y: np.ndarray, strides: Strides) -> np.ndarray:
     if steps == y.strides:
         if 1 not in shape or y.base is not None or strides_of(y) == tuple(strides):
             return y
-        return np.ndarray(shape, y.dtype, y, 0, steps)  # a window: `strides_of` takes its word
+        return np.ndarray(shape, y.dtype, y, 0, steps)  # a new array with exact strides
     axes = sorted(range(rank), key=lambda i: (-strides[i], i))
     inner = y.transpose(axes)
     memory = inner if inner.flags.c_contiguous else np.array(inner, order="C")
@@ -176,15 +176,15 @@ def lay_out_again(y: np.ndarray, strides: Strides) -> np.ndarray:
 
 
 def select_axes(y: np.ndarray, input: np.ndarray, where: Sequence) -> np.ndarray:
-    """`y`, which arrays of positions chose from `input`, with PyTorch's strides."""
+    """Return `y`, selected from `input` by index arrays, with PyTorch's strides."""
     if input.ndim == 1 or input.flags.c_contiguous or y.__class__ is not _ndarray:
         return y
     return lay_out_again(y, _selection_strides(y, input, where))
 
 
 def _selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence) -> Strides:
-    """The strides of elements that arrays chose from `input`: those of a loop over its other
-    axes and over the arrays."""
+    """The strides of elements selected by index arrays, as left by a loop over the other axes and
+    the index arrays."""
     axes, chosen, axis = [], [], 0
     for w in where:
         if w.__class__ is np.ndarray:
@@ -194,7 +194,7 @@ def _selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence) -> Str
             axes.append(axis)
             axis += 1
     axes += range(axis, input.ndim)
-    block = y.ndim - len(axes)  # the axes of the arrays: where the first was, if they adjoin
+    block = y.ndim - len(axes)  # the index arrays' axes: in place of the first one if adjacent
     arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
     at = sum(a < chosen[0] for a in axes) if arrays[-1] - arrays[0] < len(arrays) else 0
     strides = strides_of(input)

@@ -19,7 +19,7 @@ Rule = TypeVar("Rule", bound=Callable)
 
 
 class Declared(Protocol):
-    """The function that a declaration makes of a body; `@function.vjp` keeps the rule's types."""
+    """A declared function; `@function.vjp` preserves the rule's type."""
 
     operator: Operator
     __name__: str
@@ -82,13 +82,13 @@ def composite(**options: Any) -> Callable[[Callable], Declared]:
 
 
 def shape_depends_on_values(function: Any) -> Any:
-    """Mark a public function whose result has a shape that depends on values of tensors."""
+    """Mark a public function whose result's shape depends on tensor values."""
     function.shape_depends_on_values = True
     return function
 
 
 def views_as(operator: Any) -> Callable:
-    """Mark a composite that, where it copies nothing, returns this view of its first argument."""
+    """Mark a composite that returns this view of its first argument if it copies nothing."""
 
     def mark(function: Any) -> Any:
         function.views_as = operator.operator
@@ -98,6 +98,6 @@ def views_as(operator: Any) -> Callable:
 
 
 def answers_from_values(function: Any) -> Any:
-    """Mark a public function that reads values of tensors and answers in Python."""
+    """Mark a public function that reads tensor values and returns a Python value."""
     function.answers_from_values = True
     return function

@@ -1,6 +1,5 @@
-"""ValueRule: which values an operator takes. Followed calls list operators without running them,
-and ask its rule where the operator would have raised.
-"""
+"""ValueRule: which values an operator accepts. Followed calls list operators without running them,
+and consult the rule to see whether the operator would have raised."""
 
 from __future__ import annotations
 
@@ -13,17 +12,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ValueRule:
-    """Whether an operator takes the values of some of its parameters.
+    """Whether an operator accepts the values of some of its parameters.
 
-    `holds` gets all arguments of the body. It is False if a value makes the operator raise; True if
-    something else does, such as a dtype; None if only the operator itself can tell.
+    `holds` takes all arguments of the body. It returns False if a value makes the operator raise,
+    True if something else does, such as a dtype, and None if only the operator itself can tell.
     """
 
     parameters: tuple[str, ...]
     holds: Callable[..., bool] | None
 
 
-ONLY_RUNNING_TELLS = ValueRule((), None)  # of factorizations, which find singular matrices
+ONLY_RUNNING_TELLS = ValueRule((), None)  # for factorizations, which detect singular matrices
 
 
 def are_below(index: np.ndarray, size: int) -> bool:
@@ -41,7 +40,7 @@ def _takes_index(input: np.ndarray, dim: int, index: np.ndarray, *_: Any) -> boo
     return are_below(index, input.shape[dim])
 
 
-INDEX_ALONG_AXIS = ValueRule(("index",), _takes_index)  # of (input, dim, index, ...)
+INDEX_ALONG_AXIS = ValueRule(("index",), _takes_index)  # for (input, dim, index, ...)
 
 
 def rule_of_labels(names: Sequence[str], labels: str) -> ValueRule:

@@ -1,4 +1,4 @@
-"""Conversion: a tensor in another dtype or on another device."""
+"""Conversion of tensors to another dtype or device."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .creation import public
 @opaque(leading=True, extents_follow=True, linear_in="input", layout=Layout.FREE,
         name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)
 def _to_copy(input: Array, dtype: Dtype | None, memory_format: Any) -> Array:
-    """A copy in another dtype or memory format."""
+    """Return a copy in another dtype or memory format."""
     kind: Any = dtype
     return cast(input, kind, memory_format)
 
 
 def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_format) -> np.ndarray:
-    """Return a copy of `array` in another dtype, its axes laid out as `form` says."""
+    """Return a copy of `array` in another dtype, with its axes laid out by `form`."""
     if array.__class__ is MetaArray:
         return meta_array(array.shape, dtype)
     if array.size <= MAX_NUMPY_COSTLY_ELEMENTS and (array.dtype, dtype) in _DIRECT \
@@ -69,11 +69,11 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
 
 
 def _real(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The real parts where the dtype is real."""
+    """Return the real parts if the dtype is real."""
     return array if dtype == COMPLEX32 or array.dtype.kind != "c" else array.real
 
 
-# Casts that NumPy makes as PyTorch does.
+# Casts that NumPy computes like PyTorch.
 _DIRECT = frozenset(
     (a.numpy, b.numpy)
     for a in (types.float32, types.float64, types.int64, types.int32, types.uint8, types.bool_)
@@ -83,8 +83,8 @@ _DIRECT = frozenset(
 
 
 def _truncate(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Floats on their way to integers, through the integers by way of which PyTorch goes: so what
-    does not fit becomes the same. Others as they are."""
+    """Convert floats to the wide integers that PyTorch's casts to integers use, so that overflow
+    gives the same values. Return other arrays unchanged."""
     if array.dtype.kind not in "fV" or dtype.kind not in "iu" or dtype == np.uint64:
         return array
     wide = array.astype(np.float64) if array.dtype.kind == "V" else array

@@ -1,5 +1,5 @@
-"""DLPack beyond NumPy's dtypes: bfloat16 travels as NumPy's uint16, whose type in the capsule is
-rewritten on the way out and on the way in. Memory is shared."""
+"""DLPack support beyond NumPy's dtypes: bfloat16 is exported and imported as NumPy's uint16, with
+the type in the capsule rewritten. Memory is shared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UINT, _BFLOAT = 1, 4  # DLPack's codes
 
 
 class _Tensor(ctypes.Structure):
-    """What a capsule of the name "dltensor" begins with."""
+    """The start of the struct in a "dltensor" capsule."""
 
     _fields_ = [
         ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
@@ -30,7 +30,7 @@ _is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.
 
 
 def _read_capsule(capsule: Any) -> _Tensor | None:
-    """The tensor in a capsule that nobody has consumed, of DLPack's unversioned kind."""
+    """Return the tensor in an unconsumed capsule of DLPack's unversioned kind, else None."""
     if not _is_valid(capsule, b"dltensor"):
         return None
     return _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
@@ -58,7 +58,7 @@ def imported(source: Any) -> np.ndarray:
 
 
 def _writable(array: np.ndarray) -> np.ndarray:
-    """The same memory to be written to: NumPy takes an unversioned capsule's for constant."""
+    """Return a writable array on the same memory; NumPy imports such capsules as read-only."""
     if array.flags.writeable or not array.size:
         return array
     owner = _Owner()
@@ -69,14 +69,14 @@ def _writable(array: np.ndarray) -> np.ndarray:
 
 
 class _Owner:
-    """What NumPy keeps alive as long as an array on its memory."""
+    """An object that NumPy keeps alive as long as an array on its memory."""
 
     array: np.ndarray
     __array_interface__: dict[str, Any]
 
 
 class _Offered:
-    """A capsule as something that offers it, on the CPU."""
+    """Wraps a capsule as an object with DLPack's protocol, on the CPU."""
 
     def __init__(self, capsule: Any) -> None:
         self._capsule = capsule

@@ -1,4 +1,4 @@
-"""Gamma and Dirichlet numbers whose gradients reach their parameters."""
+"""Gamma and Dirichlet samples, differentiable in their parameters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _sample_dirichlet(input: Tensor, generator: Generator | None = None) -> Tens
 @opaque(name="_gamma_quantile", node="StandardGammaBackward0", expose=(),
         ref=None, samples=None, second_order=False)
 def _gamma_quantile(input: Array, drawn: Array) -> Array:
-    """Number drawn with the shapes `input`, at whose quantiles they stay."""
+    """Return numbers drawn with shapes `input`; the derivative keeps their quantiles fixed."""
     return drawn
 
 
@@ -49,7 +49,7 @@ def _(g: Tensor, input: Tensor, drawn: Tensor) -> Tensor:
 @opaque(name="_dirichlet_quantile", node="SampleDirichletBackward0", expose=(),
         ref=None, samples=None, second_order=False)
 def _dirichlet_quantile(input: Array, drawn: Array) -> Array:
-    """Share drawn with the parameters `input`; one moves at its quantile, the others make room."""
+    """Return shares drawn with parameters `input`; one moves at its quantile, the others adjust."""
     return drawn
 
 

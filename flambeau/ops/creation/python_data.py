@@ -1,4 +1,4 @@
-"""Arrays of Python's data: numbers, and nested sequences of numbers, arrays and tensors."""
+"""Convert Python data to arrays: numbers, and nested sequences of numbers, arrays and tensors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PLAIN = {int, float, bool}
 
 
 class _Leaves(list):
-    """The numbers of nested data in order, and what suggests their dtype."""
+    """The numbers of nested data in order, and the classes and dtypes that decide their dtype."""
 
     def __init__(self) -> None:
-        self.classes: set[type] = set()  # of Python's and NumPy's numbers
-        self.dtypes: set[Dtype] = set()  # of arrays and tensors among them
+        self.classes: set[type] = set()  # of Python and NumPy numbers
+        self.dtypes: set[Dtype] = set()  # of arrays and tensors
 
 
 def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
@@ -58,7 +58,7 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
 
 
 def _met(kinds: set[type]) -> Dtype:
-    """The dtype that Python's numbers of these classes suggest."""
+    """The dtype implied by Python numbers of these classes."""
     if float in kinds:
         return types.get_default_dtype()
     return types.int64 if int in kinds else types.bool_
@@ -78,7 +78,7 @@ def _wrap_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
 
 
 def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:
-    """Refuse leaves that are no numbers; `nested` where they came in a sequence."""
+    """Raise an error for leaves that are not numbers; `nested`: whether within a sequence."""
     for v in flat:
         if isinstance(v, (bool, int, float, np.number, np.bool_)):
             continue
@@ -95,14 +95,14 @@ def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:
 
 
 def _holds_itself(data: Any, above: tuple[int, ...] = ()) -> bool:
-    """Whether a list is an item of itself, at any depth."""
+    """Whether a list contains itself, at any depth."""
     if not isinstance(data, (list, tuple)):
         return False
     return id(data) in above or any(_holds_itself(v, (*above, id(data))) for v in data)
 
 
 def _measure(data: Any, flat: _Leaves) -> tuple[int, ...]:
-    """The shape of nested sequences; their leaves, as Python numbers, go to `flat`."""
+    """Return the shape of nested sequences; append their leaves to `flat` as Python numbers."""
     if isinstance(data, Tensor):
         return _measure_array(data._array, flat)
     if isinstance(data, np.ndarray):
@@ -125,7 +125,7 @@ def _measure_array(array: np.ndarray, flat: _Leaves) -> tuple[int, ...]:
 
 
 def _measure_item(item: Any, flat: _Leaves) -> tuple[int, ...]:
-    """The shape of one item of a sequence: a tensor there stands for the number it holds."""
+    """Return the shape of one item of a sequence; a tensor counts as the number it contains."""
     if not isinstance(item, Tensor):
         return _measure(item, flat)
     if item._array.size != 1:
@@ -163,7 +163,7 @@ def _measure_sequence(data: Any, flat: _Leaves) -> tuple[int, ...]:
 
 
 def _infer(flat: _Leaves) -> Dtype:
-    """The dtype to which those of all numbers are promoted; the default one without any."""
+    """Return the dtype that all numbers promote to; the default dtype if there are none."""
     default = types.get_default_dtype()
     of_python = {bool: types.bool_, int: types.int64, float: default,
                  complex: default.to_complex()}

@@ -1,7 +1,7 @@
-"""Deformable convolution: each tap of the kernel reads the image at a place that is an input too.
+"""Deformable convolution: each kernel tap reads the image at an offset that is an input.
 
-With the taps' values as columns it is a matrix product. Columns are (image, place, group of
-offsets, tap, channel), so that the channels that share an offset are one row of the image.
+With the sampled values as columns, it is a matrix product. Columns are (image, position, offset
+group, tap, channel), so channels that share an offset are one row of the image table.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _samples(rng: Rng) -> Iterator[Sample]:
 
 
 def _pixel(plane: np.ndarray, y: float, x: float) -> float:
-    """The definition: bilinear between four pixels, of which those outside count as 0."""
+    """Interpolate between four pixels, counting those outside as 0: the reference definition."""
     total, top, left = 0.0, int(np.floor(y)), int(np.floor(x))
     for row, by in ((top, 1 - (y - top)), (top + 1, y - top)):
         for column, across in ((left, 1 - (x - left)), (left + 1, x - left)):
@@ -67,7 +67,7 @@ def _reference(
 
 
 class _Call(NamedTuple):
-    """The numbers of a call: by axis (y, x), and groups of weights and of offsets."""
+    """The settings of a call: per axis (y, x), and the groups of weights and of offsets."""
 
     stride: tuple[int, int]
     pad: tuple[int, int]
@@ -78,7 +78,7 @@ class _Call(NamedTuple):
 
 
 class _Sampling(NamedTuple):
-    """Four taps a column: `taps` weighted and masked; for each axis, the weights' slopes."""
+    """Four taps per column: `taps`, weighted and masked, and the weights' derivatives."""
 
     taps: Taps
     shares: Array  # (columns, 4): the weights without masks
@@ -88,7 +88,7 @@ class _Sampling(NamedTuple):
 
 def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[int, int],
               call: _Call) -> _Sampling:
-    """Where each column reads, from offset (n, offset_groups * taps * 2, high, wide)."""
+    """Compute where each column reads, from offset (n, offset_groups * taps * 2, high, wide)."""
     (n, _, high, wide), groups = offset.shape, call.offset_groups
     moved = offset.reshape(n, groups, *kernel, 2, high, wide).transpose(0, 5, 6, 1, 2, 3, 4)
     kind, starts = offset.dtype, []  # moved: (n, high, wide, group, row, column of the kernel, 2)
@@ -98,7 +98,7 @@ def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[
         extents = (count if axis == 0 else 1, count if axis else 1, 1)
         by = (kernel[0] if axis == 0 else 1, kernel[1] if axis else 1)
         starts.append(at.reshape(*extents, 1, 1) + step.reshape(1, 1, 1, *by))
-    # In the offsets' dtype: in half precision, where a tap lies depends on it.
+    # In the offsets' dtype: in half precision, the positions of taps depend on it.
     y, x = ((moved[..., axis] + starts[axis]).reshape(-1).astype(mask.dtype) for axis in range(2))
     places, shares, slopes = _corners(y, x, sizes)
     shape = (n, high, wide, groups, *kernel)
@@ -115,8 +115,8 @@ def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[
 
 
 def _corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, tuple]:
-    """The four pixels around each point, their weights, and these differentiated by y and by x;
-    all 0 outside of the image."""
+    """Return the four pixels around each point, their weights, and the weights' derivatives by y
+    and x; all 0 outside the image."""
     unit, along = y.dtype.type(1), []
     for value, size in ((y, sizes[0]), (x, sizes[1])):
         low = np.floor(value)
@@ -138,17 +138,17 @@ def _corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, 
 
 
 def _table(input: Array, groups: int) -> Array:
-    """The image's pixels (n, group, y, x) as rows of the channels of a group of offsets."""
+    """Return the image's pixels (n, group, y, x) as rows of one offset group's channels."""
     n, c, h, w = input.shape
     parts = input.reshape(n, groups, c // groups, h, w).transpose(0, 1, 3, 4, 2)
     return np.ascontiguousarray(put_in_order(parts)).reshape(-1, c // groups)
 
 
 def _by_weight_group(columns: Array, call: _Call, taps: int) -> Array:
-    """Columns (places, offset group, tap, channel) as (weight group, places, channel * tap)."""
+    """Reorder (position, offset group, tap, channel) to (weight group, position, channel * tap)."""
     places = columns.size // (taps * columns.shape[-1] * call.offset_groups)
     each = columns.reshape(places, call.offset_groups, taps, -1).transpose(1, 3, 2, 0)
-    merged = each.reshape(call.groups, -1, places)  # channels in order, then taps
+    merged = each.reshape(call.groups, -1, places)  # channels first, then taps
     return merged.transpose(0, 2, 1)
 
 
@@ -190,7 +190,7 @@ def deform_conv2d(
     kind = compute_dtype(input.dtype)
     x, w, factors = (v.astype(kind, copy=False) for v in (input, weight, mask))
     y = np.empty(shape, kind)
-    for i in range(len(x)):  # an image at a time: columns are as large as the kernel's taps
+    for i in range(len(x)):  # one image at a time: columns take `taps` times its memory
         part = slice(i, i + 1)
         columns = _columns(x[part], w, offset[part], factors[part], call)
         each = columns @ w.reshape(groups, len(w) // groups, -1).transpose(0, 2, 1)
@@ -200,7 +200,7 @@ def deform_conv2d(
 
 
 def _columns(x: Array, w: Array, offset: Array, mask: Array, call: _Call) -> Array:
-    """The columns of one image: (weight group, place, channel * tap)."""
+    """Return the columns of one image: (weight group, position, channel * tap)."""
     sampling = _sampling(offset, mask, w.shape[2:], x.shape[2:], call)
     rows = sum_taps(_table(x, call.offset_groups), sampling.taps)
     return _by_weight_group(rows, call, w.shape[2] * w.shape[3])
@@ -238,7 +238,7 @@ def deform_conv2d_backward(
     matrix = w.reshape(groups, len(w) // groups, -1)
     for i in range(len(x)):
         part = slice(i, i + 1)
-        above = g[i].reshape(groups, len(w) // groups, -1)  # (weight group, feature, place)
+        above = g[i].reshape(groups, len(w) // groups, -1)  # (weight group, feature, position)
         columns = _columns(x[part], w, offset[part], factors[part], call)
         totals[1] += (above @ columns).reshape(w.shape)
         rows = _from_weight_group(above.transpose(0, 2, 1) @ matrix, call, w[0, 0].size)
@@ -259,7 +259,7 @@ def _unpack_cotangents(arrays: Iterable[Any]) -> tuple[Array, Array, Array, Arra
 def _places_adjoint(
     rows: Array, x: Array, offset: Array, mask: Array, kernel: tuple[int, int], call: _Call
 ) -> tuple[Array, Array, Array | None]:
-    """The cotangents of one image, its offsets and masks, from those of the columns' rows."""
+    """Return the cotangents of one image, its offsets and masks, from those of column rows."""
     _, c, h, w = x.shape
     groups, taps, (high, wide) = call.offset_groups, kernel[0] * kernel[1], offset.shape[2:]
     sampling, table = _sampling(offset, mask, kernel, (h, w), call), _table(x, call.offset_groups)

@@ -1,6 +1,6 @@
-"""RoIAlign and PSRoIAlign: resample regions of images to a fixed number of bins.
+"""RoIAlign and PSRoIAlign: resample image regions to a fixed number of bins.
 
-In PSRoIAlign each bin has channels of its own.
+In PSRoIAlign each bin has its own channels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .arguments import check_regions, images_of, place_channels
 from .region_taps import Grid, region_taps
 from .sampling import spread, sum_taps
 
-SymInt = int  # a size, as operators' schemas say it
+SymInt = int  # a size, named as in operator schemas
 
 
 def _regions(rng: Rng, count: int) -> np.ndarray:
@@ -98,7 +98,7 @@ def _reference_with_places(
 def _sample(input: Array, rois: Array, scale: float, grid: Grid, has_bin_channels: bool) -> Array:
     """Return (regions, channels, *bins) of input (n, c, h, w), computed in `compute_dtype`.
 
-    `has_bin_channels`: whether each bin reads channels of its own.
+    `has_bin_channels`: whether each bin reads its own channels.
     """
     dtype, (n, c, h, w) = compute_dtype(input.dtype), input.shape
     bins = grid.height * grid.width

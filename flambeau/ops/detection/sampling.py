@@ -1,7 +1,7 @@
-"""Weighted sums of rows of a table, in runs: what sampling an image at many points comes to.
+"""Weighted sums of table rows, in segments: the core of sampling an image at many points.
 
-Rows are the channels of a pixel. `Taps` says which rows each result is made of; the sums, their
-adjoint (rows added up from results) and the weights' cotangents go in blocks that stay small.
+Rows are the channels of a pixel. `Taps` lists the rows of each result. The sums, their adjoint
+(rows accumulated from results) and the weights' cotangents are computed in small blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Array = np.ndarray
 
 
 class Taps(NamedTuple):
-    """`bounds[i]:bounds[i + 1]` of `places` and `weights`: rows and factors of result i."""
+    """Rows and weights of result i: `bounds[i]:bounds[i + 1]` of `places` and `weights`."""
 
     places: Array
     weights: Array
@@ -25,7 +25,7 @@ class Taps(NamedTuple):
 
 
 def _cuts(bounds: Array, width: int) -> list[int]:
-    """The results at which blocks of about GATHERED_ELEMENTS_PER_BLOCK elements begin and end."""
+    """Return the results at which blocks of about GATHERED_ELEMENTS_PER_BLOCK elements start."""
     block = max(GATHERED_ELEMENTS_PER_BLOCK // max(width, 1), 1)
     steps = np.arange(0, int(bounds[-1]), block)[1:]
     cuts = np.unique(np.searchsorted(bounds, steps))

@@ -1,1 +1,1 @@
-"""What `help(torch.softmax)` says beside an operator's own text: arguments, results, errors."""
+"""Generated parts of an operator's `help()`, besides its own text: arguments, results, errors."""

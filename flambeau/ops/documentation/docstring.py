@@ -1,7 +1,7 @@
-"""An operator's whole docstring: its own text, then arguments, result and errors.
+"""Compose an operator's full docstring: its own text, then arguments, result and errors.
 
 Types, defaults, result and errors follow from the declaration. The own text may have sections
-`Args:`, `Returns:` and `Raises:`, whose entries replace or precede what is derived.
+`Args:`, `Returns:` and `Raises:`, whose entries replace or precede the derived ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def compose(function: Callable, source: str, paths: list[str]) -> str:
-    """Compose the whole docstring of the function published as `paths`."""
+    """Compose the full docstring of the function published as `paths`."""
     operator: Any = getattr(function, "operator", None)
     module = function.__module__ if operator is None else operator.body.__module__
     text, sections = _split(inspect.cleandoc(source))
@@ -47,7 +47,7 @@ def compose(function: Callable, source: str, paths: list[str]) -> str:
 
 
 def documented(function: Callable) -> list[tuple[str, list[inspect.Parameter]]]:
-    """Return the sections of a function's parameters: titles, and what each lists."""
+    """Return the sections of a function's parameters: their titles and parameters."""
     parameters = list(inspect.signature(function).parameters.values())
     keyword = [p for p in parameters if p.kind is _KEYWORD]
     positional = [p for p in parameters if p.kind is not _KEYWORD]
@@ -58,12 +58,12 @@ def documented(function: Callable) -> list[tuple[str, list[inspect.Parameter]]]:
 def _sections_of(
     operator: Any, sections: dict[str, list[str]]
 ) -> dict[str, list[str]]:
-    """The sections of the operator's block, which its in-place twin's one line lacks."""
+    """Return the sections, taken from the operator's docstring if the twin's one line has none."""
     return sections if operator is None or sections else _split(operator.doc)[1]
 
 
 def _split(text: str) -> tuple[str, dict[str, list[str]]]:
-    """The text without its sections, and the lines of each."""
+    """Split a docstring into the text without sections, and the lines of each section."""
     sections = {}
     for match in _SECTION.finditer(text + "\n"):
         sections[match[1]] = [line for line in match[2].splitlines() if line.strip()]
@@ -74,7 +74,7 @@ def _split(text: str) -> tuple[str, dict[str, list[str]]]:
 def _in_kind(
     operator: Any, parameter: inspect.Parameter, description: Description, in_place: bool
 ) -> Description:
-    """A description with what the declaration says: which parameters are tensors, operands."""
+    """Return the description, extended by what the declaration says: tensors and operands."""
     names = () if operator is None else getattr(operator, "tensor_names", ())
     if operator is None or parameter.name not in names:
         if parameter.name == "self" and in_place:
@@ -91,7 +91,7 @@ def _in_kind(
 
 
 def _argument(parameter: inspect.Parameter, description: Description) -> str:
-    """`name (type, optional): sentence Default: value.`"""
+    """Format `name (type, optional): sentence Default: value.`"""
     kind, sentence = description
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
@@ -106,12 +106,12 @@ def _argument(parameter: inspect.Parameter, description: Description) -> str:
 
 
 def _named(entry: str, name: str) -> str:
-    """An error whose message begins with the operator's name, with it."""
+    """Insert the operator's name in an error message that begins with it."""
     return re.sub(r"^(\w+: (?:torch\.)?)\{name\}", rf"\g<1>{name}", entry)
 
 
 def _wrapped(entry: str) -> str:
-    """An entry below its section's title: four spaces, further lines eight."""
+    """Wrap an entry below its section's title: indent by four spaces, further lines by eight."""
     lines, line = [], "    "
     for word in entry.split():
         if len(line) + len(word) > _WIDTH and line.strip():

@@ -1,8 +1,8 @@
-"""A docstring that is composed when somebody reads it.
+"""A docstring that is composed when it is read.
 
 Composing seven hundred texts would add a third to the time of `import flambeau`. A function's
-`__doc__` has no hook, but may be of a class of its own: this str holds the operator's own text, and
-its methods answer from the whole. C code that reads the buffer (`re`, `str.join`) sees the former.
+`__doc__` has no hook but may be a str subclass: this one holds the operator's own text, and its
+methods work on the full text. C code that reads the buffer (`re`, `str.join`) sees only the former.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LazyDocstring(str):
 
     @property
     def own(self) -> str:
-        """The text in the operator's block."""
+        """The operator's own text."""
         return str.__str__(self)
 
     def __str__(self) -> str:
@@ -65,13 +65,13 @@ for _name in (*(n for n in dir(str) if n[0] != "_" and n not in _EXCLUDED), *_PR
 
 
 def own_text(function: Any) -> str:
-    """Return the text in a function's block, without composing the rest."""
+    """Return a function's own text, without composing the rest."""
     text = function.__doc__
     return text.own if isinstance(text, LazyDocstring) else text or ""
 
 
 def document(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
-    """Give a function published under `names` a docstring that is composed when read."""
+    """Set a docstring that is composed when read, on a function published under `names`."""
     source = function.__doc__
     private = names[0].rpartition(".")[2].startswith("_")
     if private or source.__class__ is LazyDocstring or not (namespaces or "." in names[0]):

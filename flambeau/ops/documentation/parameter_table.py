@@ -1,4 +1,4 @@
-"""Which sentence a parameter has: the operator's own, its family's, or the general one."""
+"""Descriptions of parameters: the operator's own, its family's, or a general one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Description(NamedTuple):
-    """What a docstring says of a parameter."""
+    """A docstring's entry for a parameter."""
 
     type: str
     sentence: str
@@ -18,9 +18,9 @@ _ENTRY = re.compile(r"    (\*{0,2}\w+)(?: \(([^)]*)\))?: (.*)")
 
 
 def describe(name: str, module: str, overrides: dict[str, Description]) -> Description:
-    """The description of a parameter called `name` of an operator that `module` declares.
+    """Return the description of parameter `name` of an operator declared in `module`.
 
-    Its sentence is empty where no table has the name; a test asks for one.
+    The sentence is empty if no table has the name; a test requires one.
     """
     general = _general()
     path = module.partition(".ops.")[2]
@@ -36,7 +36,7 @@ def describe(name: str, module: str, overrides: dict[str, Description]) -> Descr
 
 
 def read_entries(lines: list[str]) -> dict[str, Description]:
-    """Read the entries of an `Args:` section, `name (type): sentence`, and continuations."""
+    """Parse the entries of an `Args:` section: `name (type): sentence`, with continuation lines."""
     entries: dict[str, Description] = {}
     name = ""
     for line in lines:

@@ -16,19 +16,19 @@ from ...tensor.dtypes import BOOL, COMPLEX, FLOATING, FROM_NUMPY, INTEGER
 from .stub_removal import Stubs
 
 _CATEGORIES = {BOOL: "bool", INTEGER: "an integer", FLOATING: "floating", COMPLEX: "complex"}
-# How far calls are followed from the body: checks are a call or two away.
+# How deep to follow calls from the body: checks are one or two calls away.
 _DEPTH = 2
-# A message of less than this beside its values says nothing here.
+# Messages with fewer letters outside their values are not informative.
 _LEAST_LETTERS = 8
-# What these raise is said once for all operators that have an axis.
+# Modules whose errors are documented once for all operators with an axis.
 _SAID_ELSEWHERE = ("flambeau.ops.core", "flambeau.native", "flambeau.autograd", "flambeau.tensor")
 
 
 def list_raised_errors(function: Callable, operator: Any) -> list[str]:
-    """List the entries of a `Raises:` section: each error's type, and when or in what words."""
+    """List the entries of a `Raises:` section: each error's type, and its condition or message."""
     names = list(inspect.signature(function).parameters)
     tensors = () if operator is None else getattr(operator, "tensor_names", ())
-    if names[:1] == ["self"]:  # a method by definition
+    if names[:1] == ["self"]:  # defined as a method
         tensors = tensors[1:]
     entries = []
     if tensors:
@@ -65,7 +65,7 @@ def _describe_tensors(operator: Any, names: Any) -> str:
 
 
 def _list_refusals(operator: Any) -> Iterator[str]:
-    """What `refuse=` of a pointwise declaration says."""
+    """Yield the entries for `refuse=` of a pointwise declaration."""
     categories = getattr(operator.refuse, "categories", None)
     if not categories:
         return
@@ -80,7 +80,7 @@ def _refusal_type(operator: Any, category: Any) -> str:
 
 
 def _find_raises(function: Any, seen: set[Any], depth: int) -> Iterator[tuple[str, str]]:
-    """Type and message of each `raise` in a function and in those of flambeau that it calls."""
+    """Yield type and message of each `raise` in a function and the flambeau functions it calls."""
     if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)
@@ -115,7 +115,7 @@ def _parse_functions(filename: str) -> dict[int, ast.AST]:
 
 
 def _read_raise(error: ast.expr | None) -> tuple[str, str] | None:
-    """The type and the words of `raise Type("words")`; values stand in braces."""
+    """Return type and message of `raise Type("message")`, with values in braces."""
     if not isinstance(error, ast.Call) or not isinstance(error.func, ast.Name):
         return None
     kind = getattr(builtins, error.func.id, None)
@@ -142,6 +142,6 @@ def _read_message(node: ast.expr) -> str | None:
 
 
 def _name_value(node: Any) -> str:
-    """A value within a message: its name, where it has a short one."""
+    """A value within a message: its name if it is an identifier, else "..."."""
     expression = ast.unparse(node.value)
     return f"{{{expression}}}" if expression.isidentifier() else "..."

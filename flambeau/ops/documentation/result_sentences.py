@@ -1,7 +1,7 @@
-"""What operators return where no rule of their kind tells: `place | type | sentence`.
+"""Result descriptions for operators whose kind has no rule: `place | type | sentence`.
 
-A place is a folder or a file of `flambeau/ops`, or functions in a file; the narrowest counts. A
-line that is indented continues the one before.
+A place is a folder or file of `flambeau/ops`, or functions in a file; the narrowest one wins.
+Indented lines continue the previous one.
 """
 
 RESULTS = """

@@ -1,8 +1,8 @@
-"""What `torch.softmax??` and inspect.getsource show: an operator's body and its derivatives.
+"""Source shown by `torch.softmax??` and inspect.getsource: an operator's body and derivatives.
 
-The function that users call is a dispatcher which all operators share. Its `__wrapped__` is a
-module that has the declaration as its source: tools follow that attribute, and read the whole of a
-module's file. The text is composed when somebody asks for it.
+All operators share one dispatcher, which users call. Its `__wrapped__` is a module with the
+declaration as its source: tools follow that attribute and read the whole file of a module. The text
+is composed on demand.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 
 class Declaration(Protocol):
-    """What is shown of an operator."""
+    """The parts of an operator that are shown."""
 
     name: str
     doc: str
@@ -25,7 +25,7 @@ class Declaration(Protocol):
 
 
 class SourceListing(ModuleType):
-    """The declaration of an operator, in a file that exists only in linecache."""
+    """The declaration of an operator, as a file that exists only in linecache."""
 
     __file__: str
 
@@ -48,7 +48,7 @@ class SourceListing(ModuleType):
 def attach(
     function: Any, operator: Declaration, signature: Callable[[], inspect.Signature]
 ) -> None:
-    """Make tools show the operator's declaration as the source of a function."""
+    """Make tools show the operator's declaration as the function's source."""
     function.__wrapped__ = SourceListing(operator, signature)
 
 

@@ -24,7 +24,7 @@ from ..creation.creation import _into, numpy_dtype, place
 from ..view.join import cat
 from ..view.slices import narrow
 
-# How a transform of n points is scaled, whichever its direction: SciPy's names depend on it.
+# The scale of a transform of n points, independent of its direction (SciPy's names depend on it).
 NONE, ROOT, FULL = 0, 1, 2  # by 1, 1 / sqrt(n), 1 / n
 _SCIPY_NORMS: dict[bool, tuple[Literal["backward", "ortho", "forward"], ...]] = {
     True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward"),
@@ -36,7 +36,7 @@ def _workers(input: Array) -> int | None:
 
 
 def scaling(norm: str | None, forward: bool) -> int:
-    """Return how to scale for a `norm`: 'backward' (None), 'ortho' or 'forward'."""
+    """Return the scale for a `norm`: 'backward' (None), 'ortho' or 'forward'."""
     if norm == "ortho":
         return ROOT
     if norm is None or norm == "backward":
@@ -78,14 +78,14 @@ def complex_transform(input: Array, dim: Sequence[int], scale: int, forward: boo
 
 
 def _by_stride(dim: Sequence[int], input: Array) -> tuple[int, ...]:
-    """Axes from the one with the largest stride to that with the smallest."""
+    """Sort axes from the largest to the smallest stride."""
     return tuple(sorted(dim, key=lambda d: -input.strides[d]))
 
 
 def _signals_innermost(y: Array, input: Array, dim: Sequence[int]) -> Array:
-    """`y` with the transformed axes innermost, in the order of `dim`, as FFT libraries leave it.
+    """Lay out `y` with the transformed axes innermost, in the order of `dim`, as FFT libraries do.
 
-    The other axes keep the order in which the input has them.
+    The other axes keep the input's order.
     """
     if y.ndim < 2 or y.__class__ is not np.ndarray:
         return y
@@ -96,7 +96,7 @@ def _signals_innermost(y: Array, input: Array, dim: Sequence[int]) -> Array:
 
 @complex_transform.vjp
 def _(g: Tensor, dim: Sequence[int], scale: int, forward: bool) -> Tensor:
-    return complex_transform(g, dim, scale, forward)  # its matrix is symmetric
+    return complex_transform(g, dim, scale, forward)  # the transform's matrix is symmetric
 
 
 def _real_samples(rng: Rng) -> Iterator[Sample]:
@@ -162,7 +162,7 @@ def half_transform(
 def _(g: Tensor, dim: Sequence[int], scale: int, forward: bool, length: int) -> Tensor:
     y = real_transform(g, dim, scale, not forward)
     last, count = dim[-1], y.shape[dim[-1]]
-    twice = length - count  # the terms that stand for their mirror images too: from the second on
+    twice = length - count  # terms from the second on that also represent their mirror images
     if twice <= 0:
         return y
     parts = [narrow(y, last, 0, 1), narrow(y, last, 1, twice) * 2,
@@ -173,7 +173,7 @@ def _(g: Tensor, dim: Sequence[int], scale: int, forward: bool, length: int) -> 
 @opaque(linear_in="input",
         layout=Layout.FREE, name="_fft_resized", expose=(), samples=None, ref=None)
 def _resized(input: Array, dim: Sequence[int], lengths: Any) -> Array:
-    """Axes cut to lengths, or filled up to them with zeros."""
+    """Truncate axes to lengths, or pad them with zeros."""
     shape, window = list(input.shape), [slice(None)] * input.ndim
     for d, n in zip(dim, lengths, strict=True):
         window[d] = slice(0, min(n, shape[d]))
@@ -200,7 +200,7 @@ def resize(x: Tensor, dim: Sequence[int], lengths: Sequence[int]) -> Tensor:
 
 
 def _floating(x: Tensor, name: str, real: bool) -> Tensor:
-    """The input as floating point or complex; RuntimeError for half precision."""
+    """Convert the input to floating point or complex; RuntimeError for half precision."""
     kind = x.dtype
     if real and kind.is_complex:
         words = "real-valued" if name.endswith("n") else "real"
@@ -225,7 +225,7 @@ def _check_lengths(lengths: Sequence[int]) -> None:
 
 
 def _check_dims(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int | None]]:
-    """The axes to transform, and the lengths asked for (None: as they are)."""
+    """Return the axes to transform, and the requested lengths (None: unchanged)."""
     rank = x._array.ndim
     s = None if s is None else [s] if isinstance(s, int) else list(s)
     dim = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
@@ -289,7 +289,7 @@ def _complex_of(x: Tensor) -> Dtype:
     return types.FROM_NUMPY[np.result_type(x._array.dtype, np.complex64)]
 
 
-# name: (the transform, forward, whether the input must be real, what it is, an example)
+# name: (the transform, forward, whether the input must be real, a description, an example)
 _KINDS: dict[str, tuple[Callable, bool, bool, str, tuple[str, str]]] = {
     "fft": (_transform, True, False, "The discrete Fourier transform",
             ("1., 2.", "3., -1.")),

@@ -1,5 +1,5 @@
-"""What vmap does with the operators of `index.py`: positions that all examples share, behind the
-batch's axis."""
+"""vmap rules of the operators in `index.py`, for positions that all examples share: index the axes
+after the batch axis."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def _(batch: Batch, input: Tensor, src: Tensor) -> Any:
 
 
 def _axes_in_front(where: tuple) -> int:
-    """How many axes of positions NumPy puts before all others: of arrays that stand apart."""
+    """The number of index axes that NumPy moves to the front, if index arrays are not adjacent."""
     at = [i for i, w in enumerate(where) if isinstance(w, np.ndarray)]
     return 0 if at[-1] - at[0] == len(at) - 1 else _rank_of_positions(where)
 
 
 def _rank_of_positions(where: tuple) -> int:
-    """How many axes the arrays of an index give together."""
+    """The number of axes that an index's arrays produce together."""
     return max(1 if w.dtype == np.bool_ else w.ndim for w in where if isinstance(w, np.ndarray))

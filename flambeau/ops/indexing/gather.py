@@ -1,4 +1,4 @@
-"""Gathering and scattering along an axis: gather, scatter and its reductions; take and put, at
+"""Gather and scatter along an axis: gather, scatter and its reductions; take and put, with
 positions in a flattened tensor."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def all_below(index: Array, size: int) -> bool:
     """Return whether all int64 indices are in [0, size); False may also mean "unknown"."""
     if index.__class__ is not Array or index.dtype is not _INT64:
         return False
-    wide = index.view(_UINT64)  # in which negative ones are too large
+    wide = index.view(_UINT64)  # as unsigned, negative indices are too large
     if not 0 < index.size <= MAX_NUMPY_GATHER_ELEMENTS:
         return bool(np.maximum.reduce(wide, None, initial=0) < size)
     return wide.item(wide.argmax()) < size  # half of the overhead
@@ -64,7 +64,7 @@ def _within(index: Array, size: int, dim: int, negative: bool = False) -> None:
 
 
 def _grid(index: Array, dim: int) -> tuple:
-    """NumPy's index for `index` along an axis, every other axis at its own place."""
+    """Return a NumPy index that uses `index` along one axis and positions along the others."""
     small = index.size <= MAX_NUMPY_GATHER_ELEMENTS
     result = _places(index.shape) if small else _places.__wrapped__(index.shape)
     return (*result[:dim], index, *result[dim + 1 :])
@@ -72,7 +72,7 @@ def _grid(index: Array, dim: int) -> tuple:
 
 @functools.lru_cache(256)
 def _places(shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """The numbers along each axis of a shape, which stretch over the others."""
+    """Return the positions along each axis of a shape, broadcastable over the others."""
     return tuple(
         np.arange(n).reshape([n if k == i else 1 for k in range(len(shape))])
         for i, n in enumerate(shape)
@@ -142,7 +142,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: Tensor) -> Tenso
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_scattered", expose=(), ref=None, samples=None)
 def _scattered(g: Array, dim: int, index: Array, shape: Any) -> Array:
-    """Zero of a shape, with `g` added up at the indices along an axis."""
+    """Return zeros of a shape with `g` added at the indices along an axis."""
     if shape and index.ndim and index.size \
             and (y := gather_scatter.add_at(shape, dim % len(shape), index, g)) is not None:
         return y
@@ -224,7 +224,7 @@ def _scatter_ref(x: np.ndarray, dim: int, index: np.ndarray, src: np.ndarray) ->
         name="_scatter", node="ScatterBackward0", expose=(), ref=_scatter_ref, samples=_scatters,
         values=INDEX_ALONG_AXIS)
 def _scatter(input: Array, dim: int, index: Array, src: Array) -> Array:
-    """A copy with `src` written at the indices along an axis."""
+    """Return a copy with `src` written at the indices along an axis."""
     at = _check_scatter("scatter", input, dim, index, src if src.ndim or not index.ndim else None)
     result = input.copy()
     _write_at(
@@ -249,7 +249,7 @@ def _(g: Tensor, dim: int, index: Tensor, src_shape: tuple[int, ...]) -> Tensor:
 
 
 def _embed(g: Any, shape: Any) -> Any:
-    """A cotangent of the first places of a larger source."""
+    """Embed the cotangent of a source's leading part in zeros of the source's shape."""
     from ..view.slices import _placed
 
     return _placed(g, shape, tuple(slice(0, n) for n in g._array.shape))
@@ -259,7 +259,7 @@ def _embed(g: Any, shape: Any) -> Any:
         name="_scatter_add", node="ScatterAddBackward0", expose=(), ref=None, samples=_scatters,
         values=INDEX_ALONG_AXIS)
 def _scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
-    """A copy with `src` added up at the indices along an axis."""
+    """Return a copy with `src` added at the indices along an axis."""
     at = _check_scatter("scatter_add", input, dim, index, src)
     result = input.copy()
     if index.size:
@@ -335,7 +335,7 @@ def scatter(
 def _scatter_reduce(
     input: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
 ) -> Array:
-    """A copy with `src` combined at the indices along an axis."""
+    """Return a copy with `src` reduced into it at the indices along an axis."""
     at = _check_scatter("scatter_reduce", input, dim, index, src)
     result = input.copy()
     if not index.size:
@@ -402,7 +402,7 @@ def _(
 
 
 def _keep(g: Any, dim: Any, index: Any, include_self: Any) -> Any:
-    """The part of a cotangent that goes to `input`: not where it was replaced."""
+    """The part of a cotangent that reaches `input`: zero where it was replaced."""
     if include_self:
         return g
     return _scatter(g, dim, index, wrap(np.zeros((), g._array.dtype)))
@@ -413,8 +413,8 @@ def _product_gradients(
 ) -> Any:
     base = input if include_self else _scatter(input, dim, index, wrap(
         np.ones((), input._array.dtype)))
-    # Products without a factor are quotients, or the product with that factor left out where it is
-    # zero. Both depend on all other factors, for second derivatives.
+    # The product without a factor: the quotient, or, if the factor is zero, the product of the
+    # others. Both depend on all other factors, which second derivatives need.
     factor = base.masked_fill(base == 0, 1)
     of_self = _scatter_reduce(factor, dim, index, src, "prod", True) / factor
     zero = src == 0

@@ -75,7 +75,7 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
            samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=4) > 0,
                                        rng.normal(size=())), {})]))
 def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
-    """value where the mask holds, else input."""
+    """Return `value` where the mask is True, else `input`."""
     if input.size > MAX_NUMPY_POINTWISE_ELEMENTS and input.dtype.kind == "f" \
             and input.dtype == value.dtype \
             and input.__class__ is np.ndarray and KernelPolicy.allowed \
@@ -133,7 +133,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
         ref=lambda x, m: x[m], samples=lambda rng: iter(
             [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)) > 0), {})]))
 def _masked_select(input: Array, mask: Array) -> Array:
-    """The elements where the mask holds."""
+    """Return the elements where the mask is True."""
     return input[mask]
 
 
@@ -144,7 +144,7 @@ def _(g: Tensor, mask: Tensor, input_shape: tuple[int, ...]) -> Tensor:
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_masked_spread", expose=(), ref=None, samples=None)
 def _masked_spread(g: Array, mask: Array, shape: Any) -> Array:
-    """Zero with `g` where the mask holds."""
+    """Return zeros with `g` where the mask is True."""
     result = np.zeros(shape, g.dtype)
     result[mask] = g
     return result
@@ -174,7 +174,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 @opaque(linear_in="input + source",
         name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
 def _masked_scatter(input: Array, mask: Array, source: Array) -> Array:
-    """The tensor with the first elements of `source` where the mask holds."""
+    """Replace the elements where the mask is True by the first elements of `source`."""
     result = input.copy()
     count = int(mask.sum())
     if source.size < count:

@@ -1,4 +1,4 @@
-"""Indices that are looked at only where a mask holds: others may lie anywhere."""
+"""Masked indexing: indices are only used where the mask is True; others may be out of range."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.registry import composite
 
 
 def _within(input: Tensor, indices: Any) -> tuple:
-    """The indices, moved into range; a full slice for each that is None."""
+    """Clamp indices to the valid range; replace None by a full slice."""
     result = []
     for axis, index in enumerate(indices):
         n = input._array.shape[axis]

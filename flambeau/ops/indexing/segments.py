@@ -1,4 +1,4 @@
-"""Reductions of consecutive pieces of an axis."""
+"""Reductions of consecutive segments of an axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.operator import Array, Number
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 
-# What an empty segment gives where there is no initial value.
+# The result for an empty segment without an initial value.
 _NEUTRAL = {"max": -math.inf, "min": math.inf, "sum": 0.0, "prod": 1.0, "mean": 0.0}
 _UFUNCS = {"max": np.maximum, "min": np.minimum, "sum": np.add, "mean": np.add,
            "prod": np.multiply}
@@ -66,16 +66,16 @@ def _check_lengths(sizes: Any, length: int, unsafe: bool) -> None:
 
 
 def _rows(data: Array, bounds: Array) -> Iterator[tuple[tuple[int, ...], Array]]:
-    """Each batch index, and the segments' bounds there; segments lie along the next axis."""
+    """Yield each batch index and its segment bounds; segments lie along the next axis."""
     for row in np.ndindex(bounds.shape[:-1]):
         yield row, bounds[row]
 
 
 @opaque(expose=(), second_order=False)
 def _segment_reduce(data: Array, bounds: Array, reduce: str, start: float, empty: float) -> Array:
-    """The reductions of data[..., bounds[i]:bounds[i + 1]], which begin with `start`.
+    """Reduce data[..., bounds[i]:bounds[i + 1]], starting from `start`.
 
-    `empty` is what a segment without elements gives.
+    `empty` is the result for a segment without elements.
     """
     at = bounds.ndim - 1
     shape = (*data.shape[:at], bounds.shape[-1] - 1, *data.shape[at + 1 :])
@@ -118,12 +118,12 @@ def _(g: Tensor, y: Tensor, data: Tensor, bounds: Tensor, reduce: str, start: fl
 
 
 def _down(values: Array, ndim: int) -> Array:
-    """A vector along the first of `ndim` axes."""
+    """Reshape a vector to lie along the first of `ndim` axes."""
     return values.reshape(-1, *(1,) * (ndim - 1))
 
 
 def _products_of_others(x: Array, products: Array, sizes: Array, start: float) -> Array:
-    """For each element the product of its segment's others: by division where that is exact."""
+    """For each element, the product of its segment's other elements, by division if it is exact."""
     segment = np.repeat(np.arange(len(sizes)), sizes)
     with np.errstate(all="ignore"):
         result = products[segment] / x

@@ -1,7 +1,7 @@
-"""Profiles: all arguments of an operator's call, defaults included, in the order of its signature.
+"""Operator arguments for profiles, including defaults, in signature order.
 
-PyTorch's dispatcher hands a profile whole argument lists. Here a call has what the program wrote;
-the signature of the operator's function supplies the rest.
+PyTorch's dispatcher passes full argument lists to profiles. Here a call only has the arguments that
+the program passed; the signature of the operator's function supplies the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..core.operator import OPERATORS
 
 __all__ = ["arguments_of"]
 
-# Parameters of Python's functions that operators do not have.
+# Parameters of the Python functions that operators lack.
 _PYTHON_ONLY = frozenset({"out", "requires_grad", "memory_format", "size_average",
                           "reduce", "implicit"})
 _signatures: dict[Callable, list[Parameter] | None] = {}
@@ -24,8 +24,8 @@ _signatures: dict[Callable, list[Parameter] | None] = {}
 def arguments_of(name: str, function: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Return the arguments of a call in the order of the operator's signature.
 
-    Sizes that are written one by one become one list. Calls that do not fit the signature, and
-    so will raise, show what they were called with.
+    Sizes passed as separate arguments become one list. For calls that do not fit the signature, and
+    so will raise, return the arguments as passed.
     """
     operator = OPERATORS.get(name)
     declared = function if operator is None else operator.function

@@ -31,7 +31,7 @@ def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> 
     kernels.
     """
     has_tangents, requires = _find_histories((*values, *tangents))
-    if has_tangents:  # of an outer level: kernels without a derivative would drop them
+    if has_tangents:  # from an outer level: kernels without a derivative would drop them
         with enable_grad():
             return apply_rule(operator, values, tangents, y)
     if requires and is_grad_enabled():
@@ -146,7 +146,7 @@ def call_with(operator: Operator, values: list[Any]) -> Any:
         if parameter.kind is parameter.KEYWORD_ONLY:
             named[parameter.name] = value
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            args.extend(value or ((),))  # no axes at all, as of flip
+            args.extend(value or ((),))  # no axes at all, as in flip
         else:
             args.append(value)
     return operator.function(*args, **named)

@@ -1,4 +1,4 @@
-"""einsum: sums of products named by subscripts, pair after pair by way of batched products."""
+"""einsum: sums of products over subscripts, contracted pairwise with batched matrix products."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ...tensor.tensor import Tensor
 from ..core.registry import composite
 from .matmul import matmul
 
-# Axes have labels: a letter, or a number below zero for the axes of an ellipsis.
+# Axis labels: a letter, or a negative number for an axis of an ellipsis.
 Label = str | int
 
 
 def _scan(text: str, start: int, place: str) -> list[str]:
-    """The subscripts of one operand, or of the output, with '...' as one of them."""
+    """Parse the subscripts of one operand or of the output; '...' counts as one subscript."""
     result: list[str] = []
     i = 0
     while i < len(text):
@@ -43,7 +43,7 @@ def _scan(text: str, start: int, place: str) -> list[str]:
 
 
 def _label_axes(subscripts: list[str], rank: int, index: int) -> tuple[Label, ...]:
-    """An operand's subscripts with the ellipsis spelled out."""
+    """Return an operand's subscripts with the ellipsis expanded."""
     named = len(subscripts) - ("..." in subscripts)
     if "..." in subscripts:
         if named > rank:
@@ -101,7 +101,7 @@ def parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, ..
 
 
 def _once(x: Tensor, labels: Sequence[Label], index: int) -> tuple[Tensor, list[Label]]:
-    """An operand whose repeated labels are diagonals: each label is left once."""
+    """Take diagonals of repeated labels, so that each label occurs once."""
     labels = list(labels)
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
@@ -118,7 +118,7 @@ def _once(x: Tensor, labels: Sequence[Label], index: int) -> tuple[Tensor, list[
 
 
 def _sizes(operands: Sequence[tuple[Sequence[Label], tuple[int, ...]]]) -> dict[Label, int]:
-    """The length of each label, of the operands' labels and shapes."""
+    """Return the length of each label from the operands' labels and shapes."""
     result: dict[Label, int] = {}
     for index, (labels, shape) in enumerate(operands):
         for label, n in zip(labels, shape, strict=True):
@@ -133,7 +133,7 @@ def _sizes(operands: Sequence[tuple[Sequence[Label], tuple[int, ...]]]) -> dict[
 
 
 def _reduce(x: Tensor, labels: Sequence[Label], drop: set) -> tuple[Tensor, list[Label]]:
-    """An operand summed over the labels in `drop`."""
+    """Sum an operand over the labels in `drop`."""
     axes = [i for i, label in enumerate(labels) if label in drop]
     if not axes:
         return x, list(labels)
@@ -141,13 +141,13 @@ def _reduce(x: Tensor, labels: Sequence[Label], drop: set) -> tuple[Tensor, list
 
 
 def _arrange(x: Tensor, labels: Sequence[Label], order: Sequence[Label]) -> Tensor:
-    """The operand's axes in another order of labels."""
+    """Permute the operand's axes to an order of labels."""
     places = [labels.index(s) for s in order]
     return x if places == list(range(len(places))) else x.permute(places)
 
 
 class Steps(NamedTuple):
-    """The movements that bring an operand into the form of a product; None where none is needed."""
+    """The steps that bring an operand into the form of a product; None for unneeded ones."""
 
     squeeze: tuple[int, ...] | None
     sum: tuple[int, ...] | None
@@ -156,7 +156,7 @@ class Steps(NamedTuple):
 
 
 class PairPlan(NamedTuple):
-    """How two operands become one: steps for each, a matrix product or a plain one, a reshape."""
+    """How to combine two operands: steps for each, a matrix or elementwise product, a reshape."""
 
     left: Steps
     right: Steps
@@ -190,9 +190,9 @@ def _pair_plan(
     left: tuple[Label, ...], a: tuple[int, ...], right: tuple[Label, ...], b: tuple[int, ...],
     keep: frozenset,
 ) -> PairPlan:
-    """The plan for operands of shapes a and b; labels that are not in `keep` are summed over."""
+    """Return the plan for operands of shapes a and b, summing over labels not in `keep`."""
     sizes = _sizes(((left, a), (right, b)))
-    # Axes of length 1 that the other operand has longer do not count.
+    # Axes of length 1 that the other operand broadcasts do not count.
     ones = [{s for s, n in zip(x, shape, strict=True) if n == 1 and sizes[s] != 1}
             for x, shape in ((left, a), (right, b))]
     whole = [[s for s in x if s not in o] for x, o in zip((left, right), ones, strict=True)]
@@ -214,7 +214,7 @@ def _pair_plan(
             (*lengths(batch), k, n) if len(columns) != 1 or len(summed) != 1 else None,
         )
         reshape = lengths(order) if len(rows) != 1 or len(columns) != 1 else None
-    else:  # the products of elements, broadcast
+    else:  # elementwise product with broadcasting
         orders = [s for s in order if s in x], [s for s in order if s in y]
         shapes = tuple(None if o == order else tuple(sizes[s] if s in o else 1 for s in order)
                        for o in orders)
@@ -228,7 +228,7 @@ def _pair_plan(
 
 
 def _contract_pair(a: tuple, b: tuple, keep: frozenset) -> tuple[Tensor, tuple[Label, ...]]:
-    """Two operands made one: summed over the labels that are not in `keep`."""
+    """Contract two operands to one, summing over labels not in `keep`."""
     (x, left), (y, right) = a, b
     plan = _pair_plan(tuple(left), x._array.shape, tuple(right), y._array.shape, keep)
     return _product(x, y, plan), plan.labels
@@ -242,7 +242,7 @@ def _product(x: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
 
 @functools.lru_cache(4096)
 def _two(equation: str, a: tuple, b: tuple) -> tuple[PairPlan, tuple[int, ...] | None] | None:
-    """The whole plan of an equation of two operands, or None where a label is repeated."""
+    """The whole plan of an equation with two operands, or None if a label is repeated."""
     (left, right), output = parse(equation, (len(a), len(b)))
     if len(set(left)) != len(left) or len(set(right)) != len(right):
         return None
@@ -253,7 +253,7 @@ def _two(equation: str, a: tuple, b: tuple) -> tuple[PairPlan, tuple[int, ...] |
 
 
 def _choose_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[int, int]:
-    """Which two operands to multiply next: those whose result is smallest."""
+    """Choose the two operands to multiply next: the pair with the fewest multiplications."""
     best, cost = (0, 1), math.inf
     for i in range(len(operands)):
         for j in range(i + 1, len(operands)):
@@ -279,7 +279,7 @@ def contract(operands: list, output: Sequence[Label]) -> Tensor:
         operands = [_contract_pair(first, second, keep), *rest]
     x, labels = operands[0]
     x, labels = _reduce(x, labels, set(labels) - set(output))
-    missing = [s for s in output if s not in labels]  # they were 1 everywhere
+    missing = [s for s in output if s not in labels]  # length 1 in all operands
     for s in missing:
         x, labels = x.unsqueeze(-1), [*labels, s]
     return _arrange(x, labels, output)
@@ -295,7 +295,7 @@ def _letter(number: Any, place: str) -> str:
 
 
 def _from_lists(args: tuple) -> tuple[str, list[Tensor]]:
-    """The equation and operands of `einsum(x, [0, 1], y, [1, 2], [0, 2])`."""
+    """Return equation and operands of `einsum(x, [0, 1], y, [1, 2], [0, 2])`."""
     operands, pieces = list(args[: len(args) // 2 * 2 : 2]), []
     for subscripts in args[1 : len(args) // 2 * 2 : 2]:
         pieces.append("".join(_letter(s, "the operand subscript list") for s in subscripts))
@@ -306,7 +306,7 @@ def _from_lists(args: tuple) -> tuple[str, list[Tensor]]:
 
 
 def _separate_operands(args: tuple) -> tuple:
-    """The equation and each operand, of any way to call `einsum`."""
+    """Return the equation and each operand, for every calling convention of `einsum`."""
     if args and isinstance(args[0], Tensor):
         equation, operands = _from_lists(args)
         return (equation, *operands)
@@ -342,4 +342,4 @@ def einsum(*args: Any) -> Tensor:
 
 
 _dispatched: Any = einsum
-_dispatched.rearrange_dispatched = _separate_operands  # classes get each operand, never a list
+_dispatched.rearrange_dispatched = _separate_operands  # overrides get each operand, no list

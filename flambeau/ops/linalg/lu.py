@@ -1,4 +1,4 @@
-"""LU factors with row exchanges, what is solved with them, and determinants."""
+"""LU factorization with pivoting, solvers that use it, and determinants."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .svd import _svd
 
 
 def factorize(A: Array) -> tuple[Array, Array, Array]:
-    """Return L and U in one array, the row swaps (from 1) and the places of zero pivots."""
+    """Return L and U in one array, the row swaps (from 1) and the positions of zero pivots."""
     k = min(A.shape[-2:])
     LU, pivots = np.empty(A.shape, A.dtype), np.zeros((*A.shape[:-2], k), np.int32)
     info = no_info(A)
@@ -158,7 +158,7 @@ def _lu_factor_ex(
     A: Array, pivot: bool = True, check_errors: bool = False,
     name: str = "torch.linalg.lu_factor_ex"
 ) -> tuple[Array, Array, Array]:
-    """L and U in one array, row exchanges, and the places of zero pivots."""
+    """L and U in one array, row swaps, and the positions of zero pivots."""
     _check_rank(A, "torch.lu_factor")
     _require_pivots(pivot)
     LU, pivots, info = factorize(A)

@@ -178,7 +178,7 @@ def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...]) -> Tensor:
         return y.squeeze(-1).sum_to_size(other_shape)
     if input.dim() == 1:
         return (input.unsqueeze(-1) * g.unsqueeze(-2)).sum_to_size(other_shape)
-    if len(other_shape) == 2 and input.dim() > 2:  # one product over all the batches' rows
+    if len(other_shape) == 2 and input.dim() > 2:  # one product over the rows of all batches
         return input.flatten(0, -2).t() @ g.flatten(0, -2)
     return (input.transpose(-2, -1) @ g).sum_to_size(other_shape)
 

@@ -1,4 +1,4 @@
-"""Products added to tensors (addmm and its like), products of vectors, tensordot, kron."""
+"""Products added to tensors (addmm and variants), products of vectors, tensordot, kron."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .matrix_checks import kind_name
 
 
 def _fits(input: Array, shape: Sequence[int]) -> None:
-    """RuntimeError unless `input` can be expanded to `shape`."""
+    """Raise RuntimeError unless `input` can be expanded to `shape`."""
     new = len(shape) - input.ndim
     if new < 0:
         raise RuntimeError(
@@ -51,7 +51,7 @@ def _check_factors(kind: np.dtype, **factors: Any) -> None:
 
 
 def _add(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
-    """beta * input + alpha * y, written over y where its memory is its own."""
+    """Return beta * input + alpha * y, written over y if y owns its memory."""
     kind = y.dtype
     if kind.kind in "biu":  # truncates, as in C
         beta, alpha = int(beta), int(alpha)
@@ -119,7 +119,7 @@ def _push_sum(
     operator: Any, input_t: Tensor | None, pairs: list[tuple[Tensor | None, Tensor | None]],
     factors: tuple[Any, Any], shape: tuple[int, ...],
 ) -> Tensor | None:
-    """beta * input_t + alpha * the sum of the products of pairs, of those that are there."""
+    """Return beta * input_t + alpha * the sum of the pairs' products, skipping missing tangents."""
     beta, alpha = factors
     total = None if input_t is None else _scale(input_t, beta).expand(shape)
     for a, b in pairs:
@@ -292,7 +292,7 @@ def addbmm(
             f"{b.shape[1]}x{b.shape[2]})"
         )
     _fits(input._array, (a.shape[1], b.shape[2]))
-    # One product: the batch is one more axis to sum over.
+    # A single product: the batch becomes one more axis to sum over.
     rows = batch1.transpose(0, 1).reshape(a.shape[1], -1) if a.size else \
         batch1.new_zeros(a.shape[1], a.shape[0] * a.shape[2])
     columns = batch2.reshape(a.shape[0] * a.shape[2], b.shape[2])
@@ -370,7 +370,7 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
         if v._array.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {v._array.ndim}-D")
     column = input.unsqueeze(-1)
-    if not column.requires_grad:  # as large as the result, which kernels look at
+    if not column.requires_grad:  # expanded to the result's shape, for the kernels
         column = column.expand(-1, vec2._array.size)
     y = column * vec2
     return y if out is None else write_out(addmm.operator, y, out)
@@ -467,7 +467,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
                 f"contracted dimensions need to match, but first has size {m} in dim {i} and "
                 f"second has size {n} in dim {j}"
             )
-        if m != n:  # a sum over an axis of length 1 on one side takes the other's sum
+        if m != n:  # length 1 on one side: sum the other side
             a, b = (a.sum(i, True), b) if n == 1 else (a, b.sum(j, True))
     shapes = a._array.shape, b._array.shape
     left = [i for i in range(len(shapes[0])) if i not in first]

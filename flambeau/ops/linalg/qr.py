@@ -1,4 +1,4 @@
-"""QR factors, and the Householder reflections that they are made of."""
+"""QR factorization and Householder reflections."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _qr(A: Array, mode: str = "reduced") -> tuple[np.ndarray, ...]:
 
 
 def _tall(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor:
-    """The cotangent of A = Q R with as many rows as columns, or more."""
+    """The cotangent of A = Q R with at least as many rows as columns."""
     inner = None
     if gR is not None:
         inner = gR @ mH(R)
@@ -69,7 +69,7 @@ def qr_cotangent(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> 
     k, n = R.shape[-2], R.shape[-1]
     if n <= k:
         return _tall(gQ, gR, Q, R)
-    # A = [X, Y] with X = Q U, and V = Q^H Y beside U.
+    # A = [X, Y] with X = Q U, and V = Q^H Y to the right of U.
     U, V = R.narrow(-1, 0, k), R.narrow(-1, k, n - k)
     gU = gV = None
     if gR is not None:
@@ -207,7 +207,7 @@ def _reflections(rng: Rng) -> Iterator[Sample]:
         name="_householder_product", expose=(), differentiable=False, samples=_reflections,
         ref=None)
 def _householder_product(A: Array, tau: Array) -> Array:
-    """The first columns of a product of reflections, by LAPACK."""
+    """The first columns of a product of reflections, from LAPACK."""
     y = np.empty(A.shape, A.dtype)
     multiply = lapack("orgqr" if A.dtype.kind == "f" else "ungqr", A.dtype)
     for index, a, t in each_matrix(A, tau[..., None]):

@@ -36,7 +36,7 @@ _ndarray = np.ndarray
 
 
 def _locate(target: Array, classes: int, ignore_index: float) -> tuple[Array, Array | None]:
-    """Class indices that are safe to look up, and which rows count (None: all of them)."""
+    """Return class indices that are safe to look up, and which rows count (None: all)."""
     t = target if target.dtype is _INT64 else target.astype(np.int64)
     if not t.size:
         return t, None
@@ -54,7 +54,7 @@ def _locate(target: Array, classes: int, ignore_index: float) -> tuple[Array, Ar
 
 
 def _row_weights(t: Array, valid: Array | None, weight: Array | None) -> Array | None:
-    """The weight of each row's loss; None where all are 1."""
+    """Return the weight of each row's loss; None if all are 1."""
     if weight is None:
         return None if valid is None else valid.astype(np.float32)
     return weight[t] if valid is None else np.where(valid, weight[t], 0)
@@ -65,7 +65,7 @@ def _total(t: Array, factors: Array | None) -> float:
 
 
 def _pick(x: Array, t: Array) -> Array:
-    """The entry of each row's class; classes lie along axis 1, or 0 for a single row."""
+    """Return the entry of each row's class; classes lie along axis 1, or 0 for a single row."""
     if x.ndim == 2:
         return x[np.arange(len(t)), t]
     if x.ndim == 1:
@@ -81,7 +81,7 @@ def _likelihood(
     x: Array, target: np.ndarray, weight: np.ndarray | None, reduction: int, ignore_index: float,
     kind: np.dtype
 ) -> Array:
-    """Minus the rows' entries at their targets, weighted and reduced."""
+    """Return minus the rows' entries at their targets, weighted and reduced."""
     t, valid = _locate(target, _classes(x.shape), ignore_index)
     selected, factors = _pick(x, t), _row_weights(t, valid, weight)
     if factors is not None:
@@ -102,7 +102,7 @@ def _coefficients(
     g: Array, target: np.ndarray, weight: np.ndarray | None, reduction: int, ignore_index: float,
     classes: int, kind: np.dtype
 ) -> tuple:
-    """Indices, and each row's cotangent: an array like the target, or one number for all."""
+    """Return class indices, and each row's cotangent: an array like the target, or one number."""
     t, valid = _locate(target, classes, ignore_index)
     factors = _row_weights(t, valid, weight)
     if reduction == MEAN:
@@ -169,7 +169,7 @@ _nll_loss2d = _likelihood_operator("_nll_loss2d", "NllLoss2DBackward0")
 def _placed(
     g: Array, target: Array, weight: Array | None, shape: Any, reduction: int, ignore_index: float
 ) -> Array:
-    """The cotangents of rows, negated, at their targets; zeros elsewhere."""
+    """Scatter the rows' negated cotangents to their targets; zeros elsewhere."""
     t, c = _coefficients(g, target, weight, reduction, ignore_index, _classes(shape), g.dtype)
     result = np.zeros(shape, g.dtype)
     if len(shape) == 2:
@@ -205,8 +205,8 @@ def _(
 def _small(
     x: Array, target: Array, reduction: int, ignore_index: float
 ) -> tuple[Array, Array] | None:
-    """(loss, log probabilities) of few rows in machine code; None for targets that are no class,
-    and where a class is ignored."""
+    """Compute (loss, log probabilities) of a few rows with a kernel; None if a target is not a
+    class or if a class is ignored."""
     if x.ndim != 2 or x.__class__ is not _ndarray or not target.flags.c_contiguous:
         return None
     if 0 <= ignore_index < x.shape[1]:
@@ -221,7 +221,7 @@ def _small(
 
 
 def _fuse(name: str, node: str) -> Any:
-    """log_softmax and the likelihood in one operator: (loss, log probabilities)."""
+    """Declare log_softmax and the likelihood as one operator: (loss, log probabilities)."""
 
     @opaque(name=name, node=node, expose=(), ref=_cross_reference, samples=_likelihoods,
             labels="target", constant_inputs=("weight",),
@@ -336,7 +336,7 @@ def _(
     g: Tensor, share: Tensor, logs: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
     ignore_index: float
 ) -> Tensor:
-    # each row's cotangent, by operators, so that compiled steps can follow
+    # Place each row's cotangent with operators, so that compiled steps can follow.
     placed = _placed(share, target, weight, logs.shape, reduction, ignore_index)
     return g * logs.exp() * -placed.sum(0 if logs.dim() == 1 else 1, True)
 
@@ -345,7 +345,7 @@ def _(
 
 
 def _describe_fix(input: Tensor, target: Tensor) -> str | None:
-    """What to do about arguments that do not fit."""
+    """Return advice for arguments that do not match."""
     shape, wanted = input._array.shape, target._array.shape
     kinds = input._array.dtype.kind, target._array.dtype.kind
     if kinds[0] in "iub" and kinds[1] == "f":
@@ -386,7 +386,7 @@ def _check_input(input: Tensor, target: Tensor) -> None:
 def _indices(
     input: Tensor, target: Tensor, weight: Tensor | None, scores: bool = False
 ) -> Tensor:
-    """The target, checked against the input, in the input's shape without the classes."""
+    """Check the target against the input; return it in the input's shape without classes."""
     try:
         _check_indices(input, target)
     except (RuntimeError, ValueError) as error:
@@ -401,7 +401,7 @@ def _indices(
 
 
 def _check_scores(input: Tensor, target: Tensor) -> None:
-    """NotImplementedError for scores that are no floating-point numbers."""
+    """Raise NotImplementedError unless the scores are floating-point numbers."""
     if not input.is_floating_point():
         kernel = "log_softmax_lastdim_kernel_impl" if input.dim() <= 2 else "softmax_kernel_impl"
         raise noted(

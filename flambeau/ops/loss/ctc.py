@@ -1,8 +1,8 @@
 """Connectionist temporal classification (Graves et al., 2006), over a batch at once.
 
 A target is extended with blanks between its labels and around them; alpha and beta are the log
-probabilities of the paths up to, and from, each place of it. Both run over time, on arrays
-(batch, places).
+probabilities of the paths up to, and from, each of its positions. Both run over time, on arrays
+(batch, positions).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NEVER = -np.inf
 
 
 def _extend(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]:
-    """Targets with blanks around each label, and where a path may skip the blank before."""
+    """Return targets with blanks around each label, and where paths may skip the last blank."""
     n, s = targets.shape
     result = np.full((n, 2 * s + 1), blank, np.int64)
     result[:, 1::2] = np.where(np.arange(s) < lengths[:, None], targets, blank)
@@ -40,13 +40,13 @@ def _extend(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]:
 
 
 def _emit(log_probs: Array, places: Array) -> Array:
-    """The log probability of each place's label at each time: (time, batch, places)."""
+    """The log probability of each position's label at each time: (time, batch, positions)."""
     index = np.broadcast_to(places, (len(log_probs), *places.shape))
     return np.take_along_axis(log_probs, index, 2).astype(np.float64)
 
 
 def _paths_to(emitted: Array, skip: Array) -> Array:
-    """alpha: the log probabilities of the paths that are at each place at each time."""
+    """alpha: the log probabilities of the paths that reach each position at each time."""
     result = np.full(emitted.shape, _NEVER)
     if not len(result):
         return result
@@ -62,7 +62,7 @@ def _paths_to(emitted: Array, skip: Array) -> Array:
 
 
 def _paths_from(emitted: Array, skip: Array, times: Array, lengths: Array) -> Array:
-    """beta: the log probabilities of the paths from each place at each time to the end."""
+    """beta: the log probabilities of the paths from each position and time to the end."""
     result = np.full(emitted.shape, _NEVER)
     after = np.full(emitted.shape[1:], _NEVER)
     rows = np.arange(len(times))
@@ -107,7 +107,7 @@ def _takes_labels(log_probs: Array, targets: Array, times: Array, lengths: Array
         -classes <= places.min() and places.max() < classes)
 
 
-# Without samples: like PyTorch's, the gradient is right only behind a log_softmax.
+# No samples: as in PyTorch, the gradient is only correct after a log_softmax.
 @opaque(name="_ctc_loss", node="CtcLossBackward0", expose=(), ref=None, samples=None,
         second_order=False,
         values=ValueRule(("targets", "input_lengths", "target_lengths"), _takes_labels))
@@ -115,8 +115,8 @@ def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths:
          zero_infinity: bool) -> Array:
     """Minus the log probability of each target.
 
-    log_probs (time, batch, classes), targets (batch, labels) or all labels one after the other.
-    What is to be found out of values is found in here: programs call it as it is.
+    log_probs (time, batch, classes), targets (batch, labels) or all labels concatenated. All checks
+    of values happen in here, so compiled programs can call it directly.
     """
     targets, input_lengths, target_lengths = _check(
         targets, input_lengths, target_lengths, len(log_probs)
@@ -141,7 +141,7 @@ def _ctc_backward(
     g: Array, log_probs: Array, targets: Array, input_lengths: Array, target_lengths: Array,
     blank: int, zero_infinity: bool,
 ) -> Array:
-    """The cotangent of the log probabilities, as what made them (log_softmax) expects it."""
+    """The cotangent of the log probabilities, in the form that log_softmax's backward expects."""
     targets, input_lengths, target_lengths = _check(
         targets, input_lengths, target_lengths, len(log_probs)
     )
@@ -164,9 +164,9 @@ def _ctc_backward(
 
 
 def _drop_final_blank(share: Array, places: Array, times: Array, lengths: Array) -> None:
-    """Drop the last blank's share at the last time where the label before it is a blank too.
+    """Drop the last blank's share at the last time if the label before it is also a blank.
 
-    PyTorch writes both to one class there, the label's over the blank's.
+    PyTorch writes both shares to the same class, and the label's overwrites the blank's.
     """
     rows = np.flatnonzero((lengths > 0) & (times > 0))
     last = 2 * lengths[rows]
@@ -191,7 +191,7 @@ def _lengths(values: Any, name: str, count: int) -> Tensor:
 
 
 def _check(targets: Array, times: Array, lengths: Array, time: int) -> tuple[Array, ...]:
-    """Targets as (batch, labels), and the lengths, in 64 bits."""
+    """Check targets and lengths; return targets as (batch, labels) and int64 lengths."""
     times, lengths = times.astype(np.int64), lengths.astype(np.int64)
     if times.max(initial=0) > time:
         raise RuntimeError(
@@ -204,7 +204,7 @@ def _check(targets: Array, times: Array, lengths: Array, time: int) -> tuple[Arr
 
 
 def _rows(targets: Array, lengths: Array) -> Array:
-    """Targets as (batch, labels), whether they came so or one after the other."""
+    """Return targets as (batch, labels), given in that form or concatenated."""
     longest = int(lengths.max(initial=0))
     where_ = "(while checking arguments for ctc_loss_allocate_outputs)"
     if targets.ndim == 1:

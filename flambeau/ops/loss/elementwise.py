@@ -1,6 +1,7 @@
-"""Losses on elements: of the difference from the target, divergences, margins by logistic or hinge.
+"""Elementwise losses: differences from the target, divergences, logistic and hinge margins.
 
-Binary cross entropy is in binary_losses.py, cross entropy over classes in cross_entropy.py."""
+Binary cross entropy is in binary_losses.py, cross entropy over classes in cross_entropy.py.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from ..pointwise.selection import where
 
 
 def _pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:
-    """Both in the dtype in which they meet; NotImplementedError unless that is a real float."""
+    """Return both in their common dtype; NotImplementedError unless that is a real float."""
     kind = _kind(input, target)
     if not FROM_NUMPY[kind].is_floating_point:
         raise NotImplementedError(
@@ -58,7 +59,7 @@ def _reduce(y: Array, reduction: int, kind: np.dtype) -> Array:
 
 
 def _large(formula: Any, x: Array, t: Array, reduction: int) -> Any:
-    """A formula of large arrays, reduced, in machine code; None without it."""
+    """Compute and reduce a formula on large arrays with a kernel; None if there is none."""
     if reduction == NONE:
         return try_kernel_with(formula, (x, t), (), {}) if x.shape == t.shape else None
     total = sum_of(formula, x, t)
@@ -72,7 +73,7 @@ def _push_difference(
     rise: Any, pair: tuple[Array, Array], tangents: tuple[Array | None, Array | None],
     reduction: int, parameter: float, kind: np.dtype,
 ) -> Array:
-    """The tangent of a loss of differences in one pass over the arrays, where a kernel serves it.
+    """The tangent of a difference loss in one pass over the arrays, if a kernel supports it.
 
     rise: the derivative by the difference.
     """
@@ -120,7 +121,7 @@ def _reference(formula: Any) -> Callable[..., Any]:
 
 
 def _derive_difference_loss(result: Declared, slope: Callable[..., Tensor], push: Any) -> None:
-    """Give the loss its derivatives; `push` computes tangents of which no derivative is wanted."""
+    """Declare the loss's derivatives; `push` computes tangents that need no derivative."""
 
     @result.vjp("input")
     def _(g: Tensor, input: Tensor, target: Tensor, reduction: str, parameter: float) -> Tensor:
@@ -148,8 +149,9 @@ def _derive_difference_loss(result: Declared, slope: Callable[..., Tensor], push
 def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Callable[..., Any]:
     """Declare an operator (input, target, reduction, parameter) of the difference alone.
 
-    Decorates (forward, slope, rise): forward writes the losses over the differences; slope gives,
-    in operators, the derivative by the difference, times the cotangent; rise that of arrays.
+    Decorates a function returning (forward, slope, rise): forward overwrites differences with
+    losses; slope is the derivative times the cotangent, in operators; rise the derivative on
+    arrays.
     """
 
     def decorate(parts: Any) -> Any:
@@ -206,7 +208,7 @@ def _mse() -> tuple[Callable[..., Any], ...]:
 @_difference_loss("smooth_l1", "SmoothL1LossBackward0", 0.7,
                   lambda d, b: np.where(abs(d) < b, d * d / (2 * b), abs(d) - b / 2))
 def _smooth_l1() -> tuple[Callable[..., Any], ...]:
-    """Squares of differences below beta, absolute values above."""
+    """Squared differences below beta, absolute differences above."""
 
     def forward(d: np.ndarray, beta: float) -> np.ndarray:
         z = np.abs(d)
@@ -224,7 +226,7 @@ def _smooth_l1() -> tuple[Callable[..., Any], ...]:
 @_difference_loss("huber", "HuberLossBackward0", 1.3,
                   lambda d, b: np.where(abs(d) <= b, d * d / 2, b * (abs(d) - b / 2)))
 def _huber() -> tuple[Callable[..., Any], ...]:
-    """Half squares of differences below delta, lines above."""
+    """Half the squared differences below delta, linear above."""
 
     def forward(d: np.ndarray, delta: float) -> np.ndarray:
         z = np.abs(d)
@@ -240,7 +242,7 @@ def _huber() -> tuple[Callable[..., Any], ...]:
 
 
 def _match(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Both at one shape; a warning where that takes broadcasting."""
+    """Broadcast both to one shape, with a warning if they differ."""
     if input._array.shape == target.shape:
         return input, target
     warn(
@@ -471,7 +473,7 @@ def poisson_nll_loss(
 
 
 def _variance_of(input: Tensor, var: Any) -> Tensor:
-    """The variance at a shape that broadcasts with the input; ValueError otherwise."""
+    """Return the variance in a shape that broadcasts with the input; ValueError otherwise."""
     if isinstance(var, float):
         if var < 0:
             raise ValueError("var has negative entry/entries")

@@ -1,6 +1,6 @@
-"""gather and scatter of large arrays in machine code; None or False without it.
+"""Kernels for gather and scatter of large arrays; they return None or False if not applicable.
 
-Each number is known to be one of its axis, unless a function says that it looks.
+Indices must be in range, unless a function says that it checks them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BITS = {4: "int32", 8: "int64"}
 
 
 def _row_strides(x: Array, index: Array, at: int) -> tuple[int, int] | None:
-    """How many elements lie before and behind the axis, if the two differ along it alone."""
+    """Return the sizes before and after the axis if the shapes differ along it alone, else None."""
     if x.__class__ is not np.ndarray or index.__class__ is not np.ndarray:
         return None
     if index.size <= MAX_NUMPY_GATHER_ELEMENTS or index.ndim != x.ndim or index.dtype != _INT64:
@@ -91,10 +91,10 @@ def add_at(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array
 def put(
     y: Array, at: int, index: Array, value: Any, add: bool | str, fresh: bool = False
 ) -> bool:
-    """Write or add values to y at their numbers along an axis, where that can be done here.
+    """Write values to y, or add them, by index along an axis; return False without a kernel.
 
-    `add`: or the name of another operation, one of OPERATIONS. `fresh`: y is to be zero before,
-    whatever it holds.
+    `add`: whether to add, or the name of another operation in OPERATIONS. `fresh`: treat y as
+    zeros, ignoring its contents.
     """
     apart = _row_strides(y, index, at)
     if apart is None or not y.flags.c_contiguous or value.dtype != y.dtype:

@@ -1,6 +1,6 @@
-"""Pointwise operators on large arrays by kernels traced from the operators' bodies.
+"""Pointwise kernels for large arrays, traced from the operators' bodies.
 
-`large` returns None until a kernel is compiled, and for unsupported calls; NumPy then computes.
+`try_kernel` returns None until a kernel is compiled and for unsupported calls; NumPy is used then.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _CASTS = frozenset(np.dtype(n) for n in (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
     "float64",
 ))
-_brief: set[Any] = set()  # bodies of a step or two
-_ready: dict[tuple, Any] = {}  # by body and layouts: how many calls there were, then the kernel
-# Kernels for contiguous arrays of one shape and dtype, by body, dtype and settings (none of which
-# needs to be looked into): address, dtype of the result, the elements up to which NumPy serves.
+_brief: set[Any] = set()  # bodies of one or two steps
+_ready: dict[tuple, Any] = {}  # by body and layouts: the number of calls, later the kernel
+# Kernels for contiguous arrays of one shape and dtype, keyed by body, dtype and settings: (address,
+# result dtype, largest size at which NumPy is as fast).
 _straight: dict[tuple, tuple[int, np.dtype, int]] = {}
 
 
 @native_route
 def min_kernel_elements(body: Any) -> int:
-    """Return the number of elements up to which NumPy is as fast as a body's kernel."""
+    """Return the number of elements up to which NumPy is as fast as the body's kernel."""
     if body in _CHEAP:
         return MAX_NUMPY_CHEAP_ELEMENTS
     quick = body in _brief or (isinstance(body, np.ufunc) and body not in _SLOW)
@@ -61,9 +61,9 @@ def min_kernel_elements(body: Any) -> int:
 
 @native_route
 def try_kernel(body: Any, *operands: Any) -> Array | None:
-    """body(*operands) for operands of one dtype, in the shape of the first, or None.
+    """Return body(*operands), in the first operand's shape, for operands of one dtype, or None.
 
-    Serves floats, and integers if the body is defined on them without division.
+    Supports floats, and integers if the body is defined on them without division.
     """
     first = operands[0]
     if first.__class__ is not _ndarray or not KernelPolicy.allowed:
@@ -90,8 +90,8 @@ def try_kernel(body: Any, *operands: Any) -> Array | None:
 
 
 def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
-    """Cache the kernel lookup for arrays like these. Functions created anew for each call are not
-    cached by identity."""
+    """Cache the kernel lookup for arrays like these, unless the body is a closure: those are
+    created anew at each call, so their identity is no key."""
     known = body[0] if body.__class__ is tuple else body
     if getattr(known, "__closure__", None) is not None or len(_straight) >= MAX_POINTWISE_KERNELS:
         return
@@ -107,7 +107,7 @@ def _is_exact(body: Any) -> bool:
 
 @native_route
 def mix_dtypes(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
-    """body on arrays of several dtypes and numbers, all cast to `kind` first, or None."""
+    """Run the body on arrays and numbers of several dtypes, cast to `kind` first; may be None."""
     first = operands[0]
     if first.__class__ is not _ndarray or first.size <= min_kernel_elements(body) \
             or not KernelPolicy.allowed:
@@ -130,11 +130,11 @@ _SETTINGS = frozenset((float, int, bool, str, type(None)))
 def try_kernel_with(
     body: Any, operands: tuple, plain: tuple, named: dict[str, Any], target: Array | None = None
 ) -> Array | None:
-    """body(*given, *plain, **named) on large arrays of one float dtype, or None.
+    """Return body(*operands, *plain, **named) on large arrays of one float dtype, or None.
 
-    `given`: arrays, the first of which has the result's shape, and settings in places where an
-    array may stand; the others are settings. `target`: where to put the result. Half precision is
-    computed in float32, and numbers beside it may be float32 ones.
+    `operands`: arrays, the first of which has the result's shape, and settings in positions that
+    may hold an array. `plain` and `named` are settings. `target`: the array for the result. Half
+    precision is computed in float32 and may be mixed with float32 numbers.
     """
     first = operands[0]
     if first.__class__ is not _ndarray or not KernelPolicy.allowed:
@@ -149,7 +149,7 @@ def try_kernel_with(
             settings.append(_ndarray)
             straight = straight and v.dtype is kind and v.shape == shape and v.flags.c_contiguous
         elif cls in _SETTINGS:
-            settings += (v if v else repr(v), cls)  # 0.0 is not -0.0, 1 not True
+            settings += (v if v else repr(v), cls)  # distinguishes 0.0 from -0.0 and 1 from True
         else:
             return None
     if named:
@@ -175,7 +175,7 @@ def _serve_with(
     body: Any, operands: tuple, plain: tuple, named: dict[str, Any], key: tuple, arrays: tuple,
     target: Array | None, straight: bool,
 ) -> Array | None:
-    """`serve` of a body with settings, known by `key`; kept as such if all is `straight`."""
+    """`serve` for a body with settings, cached under `key`; also in `_straight` if possible."""
     places = tuple([v.__class__ is _ndarray for v in operands])
 
     def formula(*values: Any) -> Any:
@@ -206,11 +206,11 @@ def try_cast_kernel(x: Array, kind: np.dtype) -> Array | None:
         return None
     if x.dtype not in _CASTS or kind not in _CASTS:
         return None
-    whole = x.dtype.kind in "fV" and kind.kind in "iu"  # two steps of NumPy's
+    whole = x.dtype.kind in "fV" and kind.kind in "iu"  # NumPy needs two steps
     slow = whole or kind in _HALVES or x.dtype in _HALVES
     if x.size <= (MAX_NUMPY_COSTLY_ELEMENTS if slow else MAX_NUMPY_CHEAP_ELEMENTS):
         return None
-    if x.dtype is FLOAT64 and kind.kind == "u":  # kernels go by way of int32, PyTorch does not
+    if x.dtype is FLOAT64 and kind.kind == "u":  # kernels convert via int32, PyTorch does not
         return None
     return serve(("cast", kind), (x,), lambda v: v, kind)
 
@@ -220,10 +220,10 @@ def serve(
     body: Any, operands: tuple, formula: Callable | None = None, result: np.dtype | None = None,
     target: Array | None = None,
 ) -> Array | None:
-    """`large` for arrays of any dtypes that a kernel reads; `formula`: of the body's Values.
+    """Run a body's kernel on arrays of any supported dtypes; `formula` works on kernel Values.
 
-    `result`: the dtype to give, which the body is known by too. `target`: a contiguous array in
-    the first one's shape for the result; operands are it or lie elsewhere.
+    `result`: the result's dtype, part of the cache key. `target`: a contiguous array in the first
+    operand's shape for the result; operands are `target` itself or do not overlap it.
     """
     first = operands[0]
     shape = first.shape
@@ -268,7 +268,7 @@ def serve(
 
 @native_route
 def settings_key(body: Any) -> Any:
-    """The cache key of a body: functions created at each call are known by code and settings."""
+    """Return a body's cache key. Closures are keyed by their code and captured values."""
     cells = getattr(body, "__closure__", None)
     if cells is None:
         return body
@@ -276,7 +276,7 @@ def settings_key(body: Any) -> Any:
 
 
 def _is_called_often(key: tuple, calls: int | None) -> bool:
-    """Count a call on medium-sized arrays; return whether a kernel pays by now."""
+    """Count a call on medium-sized arrays; return whether a kernel pays off by now."""
     calls = calls or 0
     if calls < CALLS_BEFORE_USE and (calls or len(_ready) < MAX_POINTWISE_KERNELS) \
             and KernelPolicy.counts:
@@ -285,7 +285,7 @@ def _is_called_often(key: tuple, calls: int | None) -> bool:
 
 
 def _none() -> Any:
-    """No request: the kernel exists."""
+    """Build nothing: the kernel exists already."""
 
 
 def _is_brief(key: tuple) -> bool:
@@ -306,8 +306,8 @@ def _is_brief(key: tuple) -> bool:
 
 def _request(key: tuple, match: int | None, formula: Callable, result: np.dtype | None
            ) -> tuple | None:
-    """(address, dtype of the result), once there is a kernel."""
-    if match is None:  # a setting may differ at each call
+    """Return (address, result dtype) once the kernel is compiled."""
+    if match is None:  # the body has settings, which may differ at each call
         if len(_ready) >= MAX_POINTWISE_KERNELS:
             for once in [k for k, v in _ready.items() if v.__class__ is not tuple]:
                 del _ready[once]
@@ -331,7 +331,7 @@ def _request(key: tuple, match: int | None, formula: Callable, result: np.dtype 
 
 
 def _unstretch(operands: tuple) -> tuple:
-    """Return arrays with length 1 along their broadcast axes."""
+    """Shrink broadcast (stride 0) axes of arrays to length 1."""
     return tuple([
         a if a.__class__ is not _ndarray or 0 not in a.strides
         else a[tuple([slice(0, 1) if step == 0 else slice(None) for step in a.strides])]
@@ -340,8 +340,8 @@ def _unstretch(operands: tuple) -> tuple:
 
 
 def _place(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array | None] | None:
-    """(dtype and layout of each operand, columns of the rows that some lie along or 0, the first
-    operand that has the result's shape)."""
+    """Return (each operand's dtype and layout, the number of columns if one is broadcast along
+    rows, else 0, the first operand that has the result's shape)."""
     full = operands[0]
     if full.shape == shape and full.flags.c_contiguous:
         plain = _describe_contiguous(operands, shape)
@@ -375,7 +375,7 @@ def _place(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array |
 
 
 def _describe_contiguous(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
-    """The layouts of contiguous arrays of one shape and of numbers; None with any other."""
+    """The layouts of contiguous arrays of one shape and of numbers; None for other operands."""
     result = []
     for a in operands:
         if a.__class__ is not _ndarray:
@@ -390,7 +390,7 @@ def _describe_contiguous(operands: tuple, shape: tuple[int, ...]) -> tuple | Non
 
 
 def _describe_gaps(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
-    """`_place` where rows of operands have gaps between them, and how far these are apart."""
+    """`_place` for operands whose rows have gaps between them, with their row strides."""
     columns, result, steps = 0, [], []
     for a in operands:
         if a.__class__ is not _ndarray:
@@ -417,7 +417,7 @@ def _describe_gaps(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
 
 @native_route
 def rows_apart(x: Array) -> tuple[int, int] | None:
-    """How many axes are those of rows that lie equally far apart, and how far in elements."""
+    """Return the number of axes that index equally spaced rows, and the spacing in elements."""
     outer, inside = x.ndim, x.itemsize
     while outer and x.strides[outer - 1] == inside:
         outer -= 1
@@ -433,7 +433,7 @@ def rows_apart(x: Array) -> tuple[int, int] | None:
 
 @native_route
 def rows_of_second(x: Array) -> tuple[int, int] | None:
-    """`rows_apart` of an array of which every second element of a row is used."""
+    """`rows_apart` for an array that uses every second element of its rows."""
     outer = x.ndim - 1
     if outer < 1 or x.strides[-1] != 2 * x.itemsize or x.strides[outer - 1] <= 0:
         return None
@@ -462,7 +462,7 @@ def _put_all_in_order(operands: tuple) -> tuple:
 
 
 def _stretch(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]:
-    """How an array is broadcast, along rows or columns, and the rows' length; 0: otherwise."""
+    """Return how an array is broadcast ("row" or "column") and the row length; 0 if neither."""
     trimmed = shape
     while trimmed and trimmed[0] == 1:
         trimmed = trimmed[1:]
@@ -478,6 +478,6 @@ def _stretch(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]
 
 
 def _is_dense(x: Array) -> bool:
-    """Whether an array fills its memory without holes, in any order of its axes."""
+    """Whether an array fills its memory without gaps, in any order of axes."""
     order = sorted(range(x.ndim), key=x.strides.__getitem__, reverse=True)
     return x.transpose(order).flags.c_contiguous

@@ -1,4 +1,4 @@
-"""Softmax, layer norm, their gradients and reductions of large arrays in machine code.
+"""Kernels for softmax, layer norm, their gradients, and reductions of large arrays.
 
 Each function returns None until its kernel is compiled, and for arguments it does not support. Half
 precision is computed in float32, as are the vectors of its rows and columns.
@@ -88,7 +88,7 @@ def are_large_rows(*arrays: Array) -> bool:
 
 @native_route
 def run_over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | None:
-    """Run a kernel on matrices along the last axis, giving another."""
+    """Run a kernel along the last axis of matrices; return a matrix of the same shape."""
     arrays = tuple(map(put_in_order, arrays))
     first = arrays[0]
     if axis not in (-1, first.ndim - 1) or not are_large_rows(*arrays):
@@ -272,8 +272,8 @@ def _accumulator_dtype(ufunc: Any, x: Array) -> np.dtype | None:
 @native_route
 def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
             formula: str = "same") -> Array | None:
-    """ufunc.reduce of a formula of a large array over some axes; float32 for half precision, int64
-    for sums of integers."""
+    """Return ufunc.reduce of a formula on a large array over some axes, in float32 for half
+    precision and int64 for sums of integers."""
     if x.__class__ is _ndarray and not x.flags.c_contiguous:
         if (y := _reduce_strided_rows(ufunc, x, axes, keepdims, formula)) is not None:
             return y
@@ -309,7 +309,7 @@ def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bo
 def _reduce_strided_rows(
     ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
 ) -> Array | None:
-    """Reduce rows with gaps between them, over all axes or those of rows or of columns."""
+    """Reduce rows with gaps between them, over all axes, rows or columns."""
     inside = _accumulator_dtype(ufunc, x)
     if inside is None:
         return None
@@ -342,7 +342,7 @@ def _reduce_strided_rows(
 def _reduce_in_order(
     ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
 ) -> Array | None:
-    """Reduce an array whose axes lie in another order, or with gaps: copy it into order first."""
+    """Copy an array with permuted axes or gaps into order, then reduce it."""
     if _accumulator_dtype(ufunc, x) is None or 0 in x.strides:
         return None
     order = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
@@ -358,9 +358,9 @@ def _reduce_in_order(
 
 def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula: str
             ) -> Array | None:
-    """Reduce over axes that are not adjacent: the innermost by a kernel, the rest by NumPy.
+    """Reduce over non-adjacent axes: the innermost with a kernel, the rest with NumPy.
 
-    None if much is left after the first reduction.
+    Return None if much is left after the first reduction.
     """
     last = max(axes)
     first = last
@@ -377,7 +377,7 @@ def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: 
 
 
 def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
-    """Fold all elements into an array of one; large arrays piecewise on all threads."""
+    """Reduce all elements to an array of one; large arrays piecewise on all threads."""
     inside = _accumulator_dtype(ufunc, flat)
     if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:
         return _reduce_on_one_thread(ufunc, flat, np.empty(shape, inside), formula)
@@ -394,7 +394,7 @@ def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -
 
 
 def _reduce_on_one_thread(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
-    """Fold all elements on this thread, into `y`."""
+    """Reduce all elements on this thread, into `y`."""
     result = request_row_kernel(kernels.REDUCE_ALL, flat, ufunc, formula)
     if result is None:
         return None
@@ -422,14 +422,14 @@ def find_extreme(ufunc: Any, x: Array, axis: int) -> Array | None:
 
 
 def _is_whole(x: Array) -> bool:
-    """`fits` of integers that have an order in kernels."""
+    """Whether an array is large, contiguous, and of an integer dtype that kernels can compare."""
     return x.__class__ is _ndarray and x.size > MAX_COUNTED_ROW_ELEMENTS and x.dtype in _ORDERED \
         and x.flags.c_contiguous
 
 
 @native_route
 def sum_of(formula: Callable, *arrays: Array) -> Any:
-    """The sum over all elements of a formula of large arrays, or None.
+    """Return the sum of a formula over all elements of large arrays, or None.
 
     The formula is identified by its code and closure.
     """

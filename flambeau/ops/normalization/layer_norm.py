@@ -1,4 +1,4 @@
-"""Layer, root mean square and local response normalisation."""
+"""Layer, root mean square and local response normalization."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _layer_norm(
     input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,
     n: int, eps: float,
 ) -> Array:
-    """Normalised over the last n axes; leaves the statistics of each row."""
+    """Normalize over the last n axes; also fill each row's statistics."""
     if not input.size:
         return np.empty(input.shape, input.dtype)
     inside = save_mean.dtype
@@ -123,7 +123,7 @@ def _layer_norm_tangent(
     input_t: Array | None, input: Array, weight: Array | None, mean: Array, rstd: Array,
     weight_t: Array | None, bias_t: Array | None
 ) -> Array:
-    """The tangent of layer_norm, of those of its input, weight and bias."""
+    """The tangent of layer_norm, from the tangents of its input, weight and bias."""
     if not input.size:
         return np.empty(input.shape, input.dtype)
     x = input.reshape(len(mean), -1).astype(mean.dtype, copy=False)
@@ -151,7 +151,7 @@ def _layer_norm_backward(
 
 
 def _shape(y: Array, shape: tuple[int, ...], kind: np.dtype) -> Array:
-    """y in a shape and dtype: itself where it has them, so that a leaf may keep it."""
+    """Return y in a shape and dtype: y itself if it has them, so that a leaf can adopt it."""
     y = y if y.shape == shape else y.reshape(shape)
     return y.astype(kind, copy=False)
 
@@ -191,7 +191,7 @@ def _shape_tuple(normalized_shape: Any, name: str) -> tuple[int, ...]:
 
 
 def _plain(p: Tensor | None, shape: tuple[int, ...]) -> bool:
-    """Whether a parameter of float32 inputs needs no look at it."""
+    """Whether a parameter of float32 inputs needs no check or cast."""
     return p is None or (p._array.dtype is FLOAT32 and p._array.shape == shape)
 
 

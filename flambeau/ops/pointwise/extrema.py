@@ -1,4 +1,4 @@
-"""Extremes of two tensors, element by element, and clipping."""
+"""Elementwise maximum and minimum of two tensors, and clipping."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _clamp_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotIm
 
 
 def _share(g: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """The cotangent of the operand that won: `first > second`, half of it where they are equal."""
+    """The cotangent of the selected operand (`first > second`), halved if both are equal."""
     return select(first == second, g * 0.5, select(first > second, g, 0))
 
 
@@ -151,7 +151,7 @@ def clamp_numbers(input: Array, min: Any = None, max: Any = None) -> Array:
 
 
 def _bound(value: Any, kind: np.dtype) -> np.ndarray:
-    """A bound among integers: below unsigned ones it wraps around as in C."""
+    """Convert a bound to an integer dtype; negative ones wrap in unsigned dtypes, as in C."""
     try:
         return np.asarray(value, kind)
     except OverflowError:
@@ -217,7 +217,7 @@ def _(g: Tensor, input: Tensor, min: Tensor | None, max: Tensor | None) -> Tenso
 
 
 def _clamp_of(input: Tensor, min: Any, max: Any, name: str) -> Any:
-    """(operator, input cast, bounds) for a call of clamp."""
+    """Return (operator, cast input, bounds) for a call of clamp."""
     if min is None and max is None:
         raise RuntimeError(f"torch.{name}: At least one of 'min' or 'max' must not be None")
     bounds = [v for v in (min, max) if v is not None]
@@ -225,7 +225,7 @@ def _clamp_of(input: Tensor, min: Any, max: Any, name: str) -> Any:
         raise no_overload(name, ("input", "min"), (input, *bounds))
     if any(isinstance(v, Tensor) for v in bounds):
         if not all(isinstance(v, Tensor) for v in bounds):
-            # Beside a number a tensor without axes is its number.
+            # A 0-d tensor next to a number is treated as a number.
             if all(v.dim() == 0 and not v.requires_grad for v in bounds if isinstance(v, Tensor)):
                 low, high = (v.item() if isinstance(v, Tensor) else v for v in (min, max))
                 return _clamp_of(input, low, high, name)
@@ -249,7 +249,7 @@ def _in_place(self: Tensor, call: Any, cast: Tensor, *bounds: Any) -> Tensor:
 
 
 def _plain(input: Tensor, min: Any, max: Any) -> bool:
-    """Whether bounds are numbers beside which the input keeps its dtype."""
+    """Whether the bounds are numbers with which the input keeps its dtype."""
     kind, low, high = input._array.dtype.kind, min.__class__, max.__class__
     if kind == "f":
         return (low is float or low is int) and (max is None or high is float or high is int)

@@ -98,7 +98,7 @@ def where(
 
 @composite(name="Tensor.where", expose=())
 def _method(self: Tensor, condition: Tensor, other: Tensor) -> Tensor:
-    """Choose self where condition holds, else other.
+    """Choose self where condition is True, else other.
 
     >>> torch.tensor([1, 2]).where(torch.tensor([True, False]), torch.tensor(0))
     tensor([1, 0])
@@ -110,7 +110,7 @@ Tensor.where = _method
 
 
 def _operand(x: Any, beside: Any) -> Any:
-    """An operand of `select` as an array; a Python integer takes the dtype of integers beside
+    """Convert an operand of `select`; a Python integer takes the dtype of an integer tensor next to
     it."""
     if x.__class__ is int and isinstance(beside, Tensor) and beside._array.dtype.kind in "iu":
         return wrap(convert_scalar(x, beside._array.dtype))

@@ -1,6 +1,6 @@
-"""Fake quantization: floating-point numbers rounded to what integers can hold, with gradients.
+"""Fake quantization: round floating-point numbers to those that integers represent.
 
-The gradient takes rounding for the identity, so differences cannot check it.
+The gradient treats rounding as the identity, so finite differences cannot check it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..core.registry import Declared, composite, opaque
 
 
 def codes_before_saturation(x: Any, scale: Any, zero_point: Any) -> Any:
-    """Return the integers before saturation, as numbers; NaN becomes the least one.
+    """Return the integers before saturation, as numbers; NaN becomes the smallest one.
 
-    A floating zero point is added before rounding, a whole one after it.
+    A floating-point zero point is added before rounding, an integer one after it.
     """
     x = x.astype(compute_dtype(x.dtype), copy=False)  # half precision times a scale is float32
     with np.errstate(all="ignore"):
@@ -31,7 +31,7 @@ def codes_before_saturation(x: Any, scale: Any, zero_point: Any) -> Any:
 
 def rounded(x: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Any:
     codes = np.clip(codes_before_saturation(x, scale, zero_point), quant_min, quant_max)
-    return ((codes - zero_point).astype(np.float32) * scale).astype(x.dtype)  # as PyTorch rounds
+    return ((codes - zero_point).astype(np.float32) * scale).astype(x.dtype)  # rounds like PyTorch
 
 
 def _check_range(quant_min: int, quant_max: int) -> None:
@@ -54,7 +54,7 @@ def _declare(name: str, node: str) -> Declared:
     def body(
         input: Array, scale: Any, zero_point: Any, quant_min: int, quant_max: int
     ) -> Array:
-        """input rounded to the numbers that integers from quant_min to quant_max stand for."""
+        """Round the input to the numbers represented by integers from quant_min to quant_max."""
         return rounded(input, scale, zero_point, quant_min, quant_max)
 
     function = opaque(name=name, expose=(), node=node)(body)

@@ -1,6 +1,6 @@
-"""Fake quantization whose scales and zero points are learned, or observed in the same call.
+"""Fake quantization with learned scales and zero points, or with an observer in the same call.
 
-Gradients of scales and zero points are those of https://arxiv.org/abs/1902.08153 and 1903.08066.
+Gradients of scales and zero points follow https://arxiv.org/abs/1902.08153 and 1903.08066.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .fake import (
 
 
 def _along(numbers: Any, axis: int | None, ndim: int) -> Any:
-    """One number for each place along an axis; `axis` is None: one for all."""
+    """Reshape parameters to lie along an axis; if `axis` is None, one number for all."""
     shape = [1] * ndim
     if axis is None:
         return numbers.reshape(-1)[:1].reshape(shape)
@@ -32,10 +32,10 @@ def _along(numbers: Any, axis: int | None, ndim: int) -> Any:
 def _parameters(
     scale: Any, zero_point: Any, axis: int | None, ndim: int, quant_min: int, quant_max: int
 ) -> tuple[Any, Any]:
-    """Scales, and zero points as whole numbers of the range.
+    """Return scales, and zero points as integers within the range.
 
-    Half a step rounds to even. PyTorch rounds it up in the backward of one scale for all, so that
-    its gradient is of another function than what it computed; ours is of the same.
+    Halves round to even. PyTorch rounds them up in the per-tensor backward, so its gradient belongs
+    to a slightly different function; ours matches the forward.
     """
     whole = np.clip(np.rint(zero_point), quant_min, quant_max)
     return _along(scale, axis, ndim), _along(whole.astype(np.int64), axis, ndim)
@@ -45,7 +45,7 @@ def _parameters(
 def _scale_slope(
     input: Array, scale: Array, zero_point: Array, axis: Any, quant_min: int, quant_max: int
 ) -> Array:
-    """By how much each rounded element grows with its scale."""
+    """The derivative of each rounded element by its scale."""
     steps, zeros = _parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
     codes = codes_before_saturation(input, steps, zeros)
     within = (codes >= quant_min) & (codes <= quant_max)
@@ -58,7 +58,7 @@ def _scale_slope(
 def _zero_point_slope(
     input: Array, scale: Array, zero_point: Array, axis: Any, quant_min: int, quant_max: int
 ) -> Array:
-    """By how much each rounded element grows with its zero point: not at all, unless saturated."""
+    """The derivative of each rounded element by its zero point: 0 unless saturated."""
     steps, zeros = _parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
     codes = codes_before_saturation(input, steps, zeros)
     within = (codes >= quant_min) & (codes <= quant_max)
@@ -72,13 +72,13 @@ def _sum_to(slopes: Tensor, like: Tensor, axis: int | None) -> Tensor:
 
 
 def _declare(name: str, node: str) -> Any:
-    """One operator for each name that PyTorch gives the node."""
+    """Declare one operator per PyTorch node name."""
 
     def body(
         input: Array, scale: Array, zero_point: Array, axis: Any, quant_min: int, quant_max: int,
         grad_factor: float,
     ) -> Array:
-        """input rounded to the numbers that integers from quant_min to quant_max stand for."""
+        """Round the input to the numbers represented by integers from quant_min to quant_max."""
         steps, zeros = _parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
         return rounded(input, steps, zeros, quant_min, quant_max)
 
@@ -158,7 +158,7 @@ def _fake_quantize_learnable_per_channel_affine(
 def _observe(
     input: Tensor, running_min: Tensor, running_max: Tensor, averaging_const: float, axis: Any
 ) -> None:
-    """Move the running extremes towards the input's."""
+    """Move the running minimum and maximum towards the input's."""
     values = input._array
     others = None if axis is None else tuple(d for d in range(values.ndim) if d != axis)
     constant = np.float32(averaging_const)
@@ -172,7 +172,7 @@ def _set_parameters(
     running_min: Tensor, running_max: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int,
     quant_max: int, symmetric: bool,
 ) -> None:
-    """Scales and zero points of the running extremes."""
+    """Set scales and zero points from the running minimum and maximum."""
     choose = choose_even_parameters if symmetric else choose_parameters
     spans = zip(running_min.reshape(-1).tolist(), running_max.reshape(-1).tolist(), strict=True)
     for i, (low, high) in enumerate(spans):

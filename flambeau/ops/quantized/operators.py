@@ -1,6 +1,5 @@
-"""What quantized tensors compute: what keeps the integers' order, and functions that go through
-floating point and are quantized again.
-"""
+"""Operators on quantized tensors: those that preserve order run on the integers, others dequantize,
+compute in floating point and quantize again."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def _per_tensor(x: Any, name: str) -> PerTensor:
 
 
 def _declare_ordered(name: str, space: Any) -> None:
-    """A choice among the elements, which is one among their integers."""
+    """Declare a selection of elements, which runs on their integers."""
     original = space[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:
@@ -52,13 +51,13 @@ for _name in ("max", "min", "sort", "topk", "amax", "amin"):
 
 
 def _declare_max_pool(name: str) -> None:
-    """The greatest element of each window."""
+    """Declare the maximum of each window."""
     original = _functional[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
         quantizer = _per_tensor(input, name)
         codes = input._array.codes
-        pooled = original(wrap(codes.astype(np.float64)), *args, **kwargs)  # holds all integers
+        pooled = original(wrap(codes.astype(np.float64)), *args, **kwargs)  # exact
         return quantized(pooled._array.astype(codes.dtype), quantizer)
 
     function.__name__ = name
@@ -73,7 +72,7 @@ for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """Pad with the quantized value of a number, or with the existing elements."""
     quantizer = _per_tensor(input, "pad")
-    codes = wrap(input._array.codes.astype(np.float64))  # holds all integers
+    codes = wrap(input._array.codes.astype(np.float64))  # exact for all integers
     if mode == "constant":
         code = quantizer.quantize(np.array([0.0 if value is None else value], np.float32))[0]
         result = _functional["pad"](codes, pad, mode, float(code))
@@ -102,7 +101,7 @@ def relu_(input: Any) -> Tensor:
 
 
 def _declare_requantized(name: str, space: Any) -> None:
-    """A function of the numbers, whose result has the input's quantizer."""
+    """Declare a function of the numbers whose result has the input's quantizer."""
     original = space[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -122,7 +121,7 @@ for _name in "hardtanh relu6 leaky_relu gelu threshold interpolate grid_sample".
 
 
 def _declare_mean_of_windows(name: str) -> None:
-    """Means of integers, which are exact until they are rounded."""
+    """Declare means of windows, computed exactly on integers until they are rounded."""
     original = _functional[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -139,7 +138,7 @@ def _declare_mean_of_windows(name: str) -> None:
 for _name in ("avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"):
     _declare_mean_of_windows(_name)
 
-# Scale and zero point of what lies in a known range, by dtype.
+# Scale and zero point of results in a known range, by dtype.
 _ZERO_TO_ONE = {quint8: (2**-8, 0), qint8: (2**-8, -128), qint32: (2**-32, 0)}
 _FIXED_RANGE = {
     "sigmoid": _ZERO_TO_ONE, "hardsigmoid": _ZERO_TO_ONE,
@@ -147,7 +146,7 @@ _FIXED_RANGE = {
 
 
 def _declare_fixed_range(name: str) -> None:
-    """A function whose results lie in a known range, which its quantizer covers."""
+    """Declare a function whose results lie in a known range, which its quantizer covers."""
     original = PUBLIC["torch"].get(name) or _functional[name]
 
     def function(input: Any, inplace: bool = False) -> Tensor:

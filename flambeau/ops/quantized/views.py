@@ -1,7 +1,7 @@
-"""Views of quantized tensors: of the integers, with the quantizer that belongs to those elements.
+"""Views of quantized tensors: views of the integers, with the matching quantizer.
 
-A tensor that is quantized by channel can be cut along any axis; its axes cannot be reordered. Views
-of integers of less than a byte are copies.
+A tensor quantized by channel can be sliced along any axis, but its axes cannot be reordered. Views
+of integers smaller than a byte are copies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rewrapped(result: Any, quantizer: Quantizer) -> Any:
 
 
 def _declare_view(name: str, keeps_channels: bool) -> None:
-    """A view or copy of the integers, with the same quantizer."""
+    """Declare a view or copy of the integers with the same quantizer."""
     original = vars(Tensor)[name]
 
     def function(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -51,7 +51,7 @@ for _name in (
 
 
 def _declare_reshaped(name: str) -> None:
-    """The integers under another shape, in which channels lie along the same axis."""
+    """Declare a reshape of the integers that keeps channels along the same axis."""
     original = vars(Tensor)[name]
 
     def function(self: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -77,7 +77,7 @@ for _name in "view reshape flatten view_as reshape_as".split():
 
 
 def _part_quantizer(quantizer: Quantizer, dim: int, index: Any) -> Quantizer:
-    """The quantizer of one place along an axis (`index` is a number) or of several (a slice)."""
+    """Return the quantizer of one index along an axis (an int) or of a range (a slice)."""
     if isinstance(quantizer, PerTensor):
         return quantizer
     at_one_place = not isinstance(index, slice)
@@ -109,7 +109,7 @@ def cut(self: Any, dim: int, span: slice) -> Tensor:
 @implements("narrow")
 def narrow(self: Any, dim: int, start: Any, length: int) -> Tensor:
     """Select `length` indices along an axis, beginning at `start`."""
-    codes_of(self).narrow(dim, start, length)  # says what is wrong with them
+    codes_of(self).narrow(dim, start, length)  # raises the error
     axis, first = dim % self.ndim, int(start)
     first += self.shape[axis] if first < 0 else 0
     return cut(self, axis, slice(first, first + length))
@@ -122,7 +122,7 @@ def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def _declare_cut(name: str) -> None:
-    """Parts one behind the other along an axis."""
+    """Declare a split into consecutive parts along an axis."""
     original = vars(Tensor)[name]
 
     def function(self: Any, sizes: Any, dim: int = 0) -> Any:
@@ -173,7 +173,7 @@ def _squeezed(shape: tuple[int, ...], dims: Any) -> list[int]:
 
 
 def is_basic(index: Any) -> bool:
-    """Test whether an index gives a view, having no tensors or lists."""
+    """Whether an index contains no tensors or lists, so that it gives a view."""
     return all(item is None or item is Ellipsis or isinstance(item, slice)
                or (isinstance(item, int) and not isinstance(item, bool))
                for item in (index if isinstance(index, tuple) else (index,)))
@@ -181,14 +181,14 @@ def is_basic(index: Any) -> bool:
 
 @implements("__getitem__")
 def __getitem__(self: Any, index: Any) -> Tensor:
-    """Some of the elements; of a tensor quantized by channel those of numbers and slices."""
+    """Index the tensor; if quantized by channel, only with ints and slices."""
     array = self._array
     if not isinstance(array.quantizer, PerChannel):
         return quantized(codes_of(self)[index]._array, array.quantizer)
     if not is_basic(index):
         raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
     items = index if isinstance(index, tuple) else (index,)
-    codes_of(self)[items]  # says what is wrong with them
+    codes_of(self)[items]  # raises the error
     indexed = sum(item is not None and item is not Ellipsis for item in items)
     result, dim = self, 0
     for item in items:

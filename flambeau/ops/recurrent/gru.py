@@ -1,8 +1,8 @@
 """GRU: one operator for all the steps of a layer, with its own backward through time.
 
-PyTorch's gates lie in the order r z n; the new gate is tanh(x_n + r (W_hn h + b_hn)). The part of
-the gates that comes from h is kept apart, in the order n r z, so that its cotangents and those of
-the part from x overlap in one array of n r z n'.
+PyTorch orders the gates r z n; the new gate is tanh(x_n + r (W_hn h + b_hn)). The part of the gates
+that comes from h is stored separately in the order n r z, so that its cotangents and those of the
+part from x overlap in one array of n r z n'.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def _reference(
 
 
 def _new_first(w: Array) -> Array:
-    """Rows r z n in the order n r z."""
+    """Reorder rows r z n to n r z."""
     width = len(w) // 3
     return np.concatenate((w[2 * width :], w[: 2 * width]))
 
 
 def _zero_new_gate(bias: Array | None) -> Array | None:
-    """The bias of what comes from h without the new gate's, which comes in with each step."""
+    """Return the bias of h's gates without the new gate's part, which each step adds itself."""
     if bias is None:
         return None
     result = bias.copy()
@@ -126,7 +126,7 @@ def _in_one_kernel(
     steps: Steps, x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None,
     b_hh: Array | None, keep: bool,
 ) -> list[Array] | None:
-    """y, h and, with `keep`, gates and W_hn h + b_hn, in machine code; None without it."""
+    """Return y, h and, with `keep`, gates and W_hn h + b_hn from a kernel, or None."""
     inputs = present({"h": h, "bias": None if b_hh is None else b_hh[2 * h.shape[1] :]})
     wanted = ("y", "h", "gates", "inner") if keep else ("y", "h")
     layer = prepare("gru", steps, w_hh, ("x", *inputs), wanted, False)
@@ -233,13 +233,13 @@ def gru_adjoint(
 
 
 def _new_last(w: Array) -> Array:
-    """Rows n r z in the order r z n."""
+    """Reorder rows n r z to r z n."""
     width = len(w) // 3
     return np.concatenate((w[width:], w[:width]))
 
 
 def _in_operators(*operands: Any) -> tuple:
-    """The layer's first two results in recorded operators."""
+    """Return the layer's first two results, computed in recorded operators."""
     x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse = operands
     return run_in_operators("gru", x, (h,), w_ih, w_hh, b_ih, b_hh, sizes, reverse)
 
@@ -248,7 +248,7 @@ def _layer(
     x: Tensor, states: tuple[Tensor, ...], weights: Sequence[Tensor], sizes: tuple[int, ...],
     reverse: bool,
 ) -> tuple[Any, ...]:
-    """One direction of one layer."""
+    """Run one direction of one layer."""
     keep = MODE.grad and any(v._tracked and requires(v) for v in (x, *states, *weights))
     w_ih, w_hh, b_ih, b_hh = (*weights, None, None)[:4]
     return gru_layer(x, *states, w_ih, w_hh, b_ih, b_hh, sizes, reverse, keep)[:2]

@@ -1,8 +1,8 @@
-"""Recurrent layers with all steps in one kernel, made for their width once it has come up often.
+"""Recurrent layers that run all steps in one kernel, compiled for widths that are used often.
 
-Any number of steps and of rows goes through it, so many rows at a time. Until kernels are there,
-and for what has none (steps of several sizes, projections, weights that do not stay in a cache),
-functions give None and NumPy goes step by step.
+A kernel takes any number of steps and rows, a block of rows at a time. Functions return None, and
+NumPy computes step by step, until the kernels are compiled and for unsupported cases: steps of
+several sizes, projections, weights that do not stay in a cache.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from .time_steps import Steps
 
 Array = np.ndarray
 
-_BLOCKS = (1, 2, 4, 6, 8, 12, 16)  # rows of a block
-_seen: dict[Hashable, Any] = {}  # by form: how many calls, then what runs it
+_BLOCKS = (1, 2, 4, 6, 8, 12, 16)  # rows per block
+_seen: dict[Hashable, Any] = {}  # by form: the number of calls, later the runner
 
 
 @dataclass
 class _Runner:
-    """The two kernels of a form: the weights as panels, then the steps."""
+    """The two kernels of a form: one packs the weights into panels, one runs the steps."""
 
     packing: int  # addresses
     steps: int
     panels: int
-    order: list[str]  # of the second kernel's arguments
-    work: list[int]  # elements of working memory for a block: the arguments that come last
+    order: list[str]  # the second kernel's arguments
+    work: list[int]  # elements of working memory per block, passed as the last arguments
     sizes: list[str]
 
 
 @dataclass(frozen=True)
 class _Form:
-    """What a compiled kernel depends on."""
+    """The parameters that a kernel is compiled for."""
 
     cell: str
     kind: np.dtype
-    rows: int  # of a block
+    rows: int  # per block
     even: bool  # whether all blocks have `rows` rows
     far: bool  # whether the next step's gates are prefetched
     width: int
-    descending: bool  # whether steps are taken from the last one on
+    descending: bool  # whether steps run from last to first
     threads: int
     inputs: tuple[str, ...]
     wanted: tuple[str, ...]
@@ -63,7 +63,7 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Call:
-    """How much one call has to do."""
+    """The amount of work of one call."""
 
     count: int  # steps
     batch: int
@@ -120,7 +120,7 @@ def prepare(
 
 
 def _choose_block_rows(batch: int) -> int:
-    """Rows of a block: one of a few numbers, so that few kernels serve all batches."""
+    """Return the rows per block, from a short list so that few kernels serve all batches."""
     from ...native.kernels.recurrent import choose_block_rows
 
     wanted = choose_block_rows(batch, threads())
@@ -151,7 +151,7 @@ def _runner(form: _Form) -> _Runner | None:
 
 
 def _parts(form: _Form) -> dict[str, int]:
-    """Of the sequences: how many times the layer's width a row has."""
+    """Return the row length of each sequence, in multiples of the layer's width."""
     from ...native.kernels.recurrent_cells import CELLS
 
     cell = CELLS[form.cell]
@@ -160,7 +160,7 @@ def _parts(form: _Form) -> dict[str, int]:
 
 
 def _build_layer(form: _Form) -> _Runner | None:
-    """The kernels of a form, when both are there."""
+    """Return a form's kernels once both are compiled."""
     from ...native.kernels import recurrent
     from ...native.kernels.recurrent_cells import CELLS
     from ...native.loop_ir.ir import Affine, Buffer, Load, Size, Type
@@ -203,7 +203,7 @@ def _build_layer(form: _Form) -> _Runner | None:
 def _call(
     runner: _Runner, form: _Form, call: _Call, w: Array, inputs: dict[str, Array]
 ) -> dict[str, Array]:
-    """Run the kernels on arrays of rows; gives the results."""
+    """Run the kernels on arrays of rows; return the results."""
     panels = np.empty(runner.panels, form.kind)
     call_on_threads(runner.packing, w, panels, threads=call.workers)
     n, width = call.batch, form.width

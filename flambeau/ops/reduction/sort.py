@@ -1,4 +1,4 @@
-"""Order: sort, argsort, topk, kthvalue, median, mode, searchsorted, bincount, histc."""
+"""Sorting and ranks: sort, argsort, topk, kthvalue, median, mode, searchsorted, bincount, histc."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _stable_order(input: Array, at: int, descending: bool) -> Array:
 
 
 def _turn(input: Array, at: int) -> Array:
-    """The array with an axis last, in one piece."""
+    """Return a contiguous array with axis `at` last."""
     return np.ascontiguousarray(np.moveaxis(input, at, -1))
 
 
@@ -49,7 +49,7 @@ def _find(
     input: Array, at: int, k: int, descending: bool, find: Callable[[Array], Array],
     sorting: bool = False,
 ) -> tuple[Array, Array]:
-    """(k elements along an axis, their numbers): those that `find` gives for rows of keys."""
+    """Return k elements along an axis and their indices, as chosen by `find` from rows of keys."""
     if input.__class__ is not np.ndarray or not input.size:  # no values: any k will do
         where = _stable_order(input, at, descending).take(np.arange(k), at)
         return np.take_along_axis(input, where, at), where
@@ -82,7 +82,7 @@ def _rows(rng: Rng) -> Iterator[Sample]:
 def _sort(
     input: Array, dim: int = -1, descending: bool = False, stable: bool | None = False
 ) -> tuple[Array, Array]:
-    """Sorted values along an axis, and where they were."""
+    """Return sorted values along an axis and their original indices."""
     _refuse_complex(input, "sort")
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
@@ -188,8 +188,8 @@ def _(input_t: Tensor, ys: tuple[Tensor, ...], dim: int) -> tuple[Tensor | None,
 
 
 def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
-    """The element of this rank among few distinct ones along the only axis, and its index."""
-    if input.ndim != 1 or input.dtype.kind == "V":  # NaN among bfloat16 numbers would be missed
+    """Return the element of this rank and its index, for a few distinct elements on one axis."""
+    if input.ndim != 1 or input.dtype.kind == "V":  # would miss bfloat16 NaN
         return None
     ranks = sort_kernels.distinct_order(input, False)
     if ranks is None:
@@ -236,8 +236,8 @@ kthvalue.jvp(choose)
 
 
 def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
-    """The index of the lower median along an axis; of the first NaN unless NaN is ignored."""
-    if input.dtype.kind == "V":  # NumPy does not sort the NaNs of bfloat16 to the end
+    """The index of the lower median along an axis, or of the first NaN unless NaN is ignored."""
+    if input.dtype.kind == "V":  # NumPy does not sort bfloat16 NaNs to the end
         input = input.astype(np.float32)
     n, whole = input.shape[at], input.dtype.kind in "iub"
     missing = np.zeros((), bool) if whole else np.isnan(input)
@@ -253,7 +253,7 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     counts = n - missing.sum(at, keepdims=True)
     if not ignore_nan:
         lower = np.full(counts.shape, (n - 1) // 2)
-        lower = np.where(counts < n, counts, lower)  # the first NaN stands after the numbers
+        lower = np.where(counts < n, counts, lower)  # the first NaN follows the numbers
     else:
         lower = np.maximum(counts - 1, 0) // 2
     return np.take_along_axis(ranks, lower, at)

@@ -1,8 +1,8 @@
-"""The order of elements along the last axis, ties as PyTorch's algorithms leave them.
+"""The order of elements along the last axis, with ties broken like PyTorch's algorithms.
 
-Numbers are worked with as integers in the same order. NumPy finds the order; where elements are
-equal and PyTorch's order of them is not that of their places, the rows that have such are gone
-through by its algorithms, in machine code (`native/kernels/sort.py`).
+Numbers are mapped to integers of the same order, which NumPy sorts. If PyTorch's algorithm does not
+keep equal elements in order, rows with ties are processed by a compiled copy of it
+(`native/kernels/sort.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NARROW = 1 << 31
 def small_order(x: Array, descending: bool) -> Array | None:
     """Return the order of rows that can be sorted without keys, else None.
 
-    Covers short rows, whose order is stable in PyTorch too, and a few distinct elements; not NaN
-    where it comes first.
+    Covers short rows, whose order is stable in PyTorch too, and a few distinct elements; not NaN if
+    it sorts first.
     """
     short = x.shape[-1] <= MAX_INSERTION_SORT_LENGTH
     if x.dtype.kind not in "biuf" or x.itemsize == 2 \
@@ -45,8 +45,8 @@ def small_order(x: Array, descending: bool) -> Array | None:
 
 
 def distinct_order(x: Array, descending: bool) -> Array | None:
-    """The order of few elements along the last axis; None where two of a row are equal or one is
-    NaN, and for many."""
+    """The order of a few elements along the last axis; None if a row has ties or NaN, or for many
+    elements."""
     if x.__class__ is not np.ndarray or not x.ndim or not 0 < x.size <= MAX_KEYS_SORTED_WHOLE:
         return None
     if x.dtype.kind not in "iuf" or x.itemsize == 2:
@@ -60,7 +60,7 @@ def distinct_order(x: Array, descending: bool) -> Array | None:
 
 
 def keys(x: Array, descending: bool = False) -> Array:
-    """int32 or int64 in the order of x, or its reverse: equal where x is, NaN greatest."""
+    """Map x to int32 or int64 keys in its order or the reverse: ties stay ties, NaN greatest."""
     kind = x.dtype
     if kind.kind == "b" or (kind.kind in "iu" and kind.itemsize <= 2) or kind == np.int32:
         y = x.astype(np.int32)
@@ -74,7 +74,7 @@ def keys(x: Array, descending: bool = False) -> Array:
 
 
 def _narrow(x: Array) -> Array:
-    """int64 as int32 where the range allows it."""
+    """Return int64 keys as int32 if their range allows it."""
     if not x.size:
         return x
     low, high = int(x.min()), int(x.max())
@@ -100,7 +100,7 @@ _addresses: dict[tuple[EagerKernel, str], int] = {}
 
 
 def _compile_now(builder: EagerKernel, kind: str = "int64") -> int:
-    """Compile a kernel at its first use, and wait for it: indices depend on the algorithm."""
+    """Compile a kernel at its first use and wait for it: indices depend on the algorithm."""
     from ...native.jit.kernel_function import compile_kernel
 
     if (builder, kind) not in _addresses:
@@ -109,12 +109,12 @@ def _compile_now(builder: EagerKernel, kind: str = "int64") -> int:
 
 
 def _splits(count: int) -> int:
-    """How many splits introsort and introselect make before they go over to heaps."""
+    """Number of splits after which introsort and introselect switch to heaps."""
     return 2 * (max(count, 1).bit_length() - 1)
 
 
 class _Rows:
-    """Rows of keys that algorithms go through, and the numbers of their elements."""
+    """Rows of keys and the indices of their elements, reordered together by the kernels."""
 
     def __init__(self, keys: Array) -> None:
         self.keys = keys.astype(np.int64)
@@ -140,7 +140,7 @@ def _sort_as_cpp(keys: Array) -> _Rows:
 
 
 def _heap(keys: Array, count: int) -> tuple[Array, Array]:
-    """The least keys of each row, sorted, and their numbers."""
+    """Return the smallest keys of each row, sorted, and their indices."""
     result = np.empty((len(keys), count), keys.dtype)
     numbers, n = np.empty(result.shape, np.int64), keys.shape[1]
     address = _compile_now(kernels.SORT_LEAST, keys.dtype.name)
@@ -175,7 +175,7 @@ def gather_elements(x: Array, where: Array) -> Array:
 
 
 def _along_rows(x: Array, where: Array) -> Array:
-    """np.take_along_axis along the last axis of contiguous arrays, by numbers of all elements."""
+    """np.take_along_axis along the last axis of contiguous arrays, using flat indices."""
     n = x.shape[-1]
     rows = x.size // n
     if rows == 1:
@@ -184,9 +184,9 @@ def _along_rows(x: Array, where: Array) -> Array:
 
 
 def _stable(k: Array) -> tuple[Array, Array]:
-    """Rows of keys sorted, and the numbers of their elements; equal ones keep their order."""
+    """Return rows of keys sorted, and the stable indices that sort them."""
     n = k.shape[1]
-    if k.dtype == np.int32:  # number and key as one integer, which sorts several times faster
+    if k.dtype == np.int32:  # packed with its index: faster
         joint = k.astype(np.int64)
         joint <<= 32
         joint |= np.arange(n)
@@ -203,7 +203,7 @@ def _stable(k: Array) -> tuple[Array, Array]:
 
 
 def _has_many_ties(k: Array) -> bool:
-    """Whether rows have more elements than there are numbers between the least and the greatest."""
+    """Whether rows have more elements than there are integers between their extremes."""
     return k.size > 0 and int(k.max()) - int(k.min()) < k.shape[1] - 1
 
 
@@ -243,11 +243,11 @@ def least_numbers(k: Array, count: int) -> Array:
 
 
 def _smallest(k: Array, count: int) -> tuple[Array, Array]:
-    """`least_numbers` for few of many, by places; and the rows where several could be chosen."""
+    """`least_numbers` for a few of many elements; also return the rows with ambiguous ties."""
     edge = np.partition(k, count - 1, -1)[:, count - 1 : count]
     chosen = k <= edge
     tied = np.count_nonzero(chosen, 1) != count
-    for row in np.flatnonzero(tied):  # the first ones of those at the edge
+    for row in np.flatnonzero(tied):  # the first ones of those equal to the limit
         equal = np.flatnonzero(k[row] == edge[row])
         chosen[row] = k[row] < edge[row]
         chosen[row, equal[: count - np.count_nonzero(chosen[row])]] = True
@@ -262,7 +262,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
     """Return the index of the element of a given rank in each row of keys.
 
     Among equal elements, `first` picks the one that a stable sort puts at the rank, else the one
-    that PyTorch's quickselect arrives at.
+    that PyTorch's quickselect returns.
     """
     if not first and k.size <= MAX_SELECTED_TIE_ELEMENTS and _has_many_ties(k):
         return _rank_as_quickselect(k, rank)
@@ -296,13 +296,13 @@ def commonest_numbers(k: Array) -> Array:
 
 
 def _commonest(result: Array) -> tuple[Array, Array]:
-    """In sorted rows, the last place of the longest run, and whether it has several."""
+    """The last index of the longest run in each sorted row, and whether several are longest."""
     rows, n = result.shape
     fresh = np.ones((rows, n), bool)
     fresh[:, 1:] = result[:, 1:] != result[:, :-1]
     starts = np.flatnonzero(fresh)
     lengths = np.diff(np.append(starts, rows * n))
-    runs = np.searchsorted(starts, np.arange(rows) * n)  # of each row, the first
+    runs = np.searchsorted(starts, np.arange(rows) * n)  # each row's first run
     scores = lengths * starts.size + (starts.size - 1 - np.arange(starts.size))
     best = starts.size - 1 - np.maximum.reduceat(scores, runs) % starts.size
     return (starts + lengths - 1)[best] - np.arange(rows) * n, lengths[best] > 1

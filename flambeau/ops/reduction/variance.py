@@ -24,7 +24,7 @@ from ..native.rows import reduce_axes
 from .numpy_reductions import reduce_sum
 from .reduce import Dims, axes_of, count_along, mean, mean_dtype, round_to, spread
 
-_QUIET = nullcontext()  # where nothing is divided by zero: np.errstate takes 2 us
+_QUIET = nullcontext()  # if nothing can be divided by zero; np.errstate takes 2 us
 
 
 def _sample(rng: Rng) -> Iterator[Sample]:
@@ -36,7 +36,7 @@ def _sample(rng: Rng) -> Iterator[Sample]:
         ref=lambda x, dim, keepdim, correction: np.var(
             x, None if dim is None else dim, keepdims=keepdim, ddof=correction))
 def _var(input: Array, dim: Dims, keepdim: bool, correction: float) -> Array:
-    """Variance with `correction` taken off the count."""
+    """Variance, with `correction` subtracted from the count."""
     if input.dtype in EIGHT_BIT:
         if dim is None or means_all_axes(dim):
             raise RuntimeError(f"std_var_all: Unsupported dtype {EIGHT_BIT[input.dtype]}")
@@ -61,7 +61,7 @@ def _var(input: Array, dim: Dims, keepdim: bool, correction: float) -> Array:
 def _sum_squares_in_kernels(
     x: Array, axes: tuple[int, ...] | None, keepdim: bool, n: int
 ) -> Array | None:
-    """Sum the squared distances from the mean in kernels; None where they do not serve x."""
+    """Sum the squared distances from the mean with kernels; None if they do not support x."""
     if x.__class__ is not np.ndarray or x.dtype.kind != "f":
         return None
     centre = reduce_axes(np.add, x, axes, True)
@@ -110,7 +110,7 @@ def _(
 def _read_correction(
     name: str, dim: Any, unbiased: Any, correction: float | None
 ) -> tuple[Dims, float]:
-    """`dim` and what to take off the count, from either of PyTorch's two argument lists."""
+    """Return `dim` and the correction of the count, from either of PyTorch's two argument lists."""
     if isinstance(dim, bool):
         if unbiased is not None and not isinstance(unbiased, bool):
             raise TypeError(f"{name}() received an invalid combination of arguments")

@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices: vector_norm has the derivatives, the others call it."""
+"""Norms of vectors and matrices: vector_norm defines the derivatives, the others call it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..native.rows import reduce_axes
 from .numpy_reductions import reduce_max, reduce_min, reduce_sum
 from .reduce import Dims, axes_of, spread
 
-_dot_rows: Any = np.vecdot  # NumPy's stubs know no `axis`
+_dot_rows: Any = np.vecdot  # NumPy's stubs lack `axis`
 
 
 def _sample_vectors(rng: Rng) -> Iterator[Sample]:
@@ -76,7 +76,7 @@ def _needs_elements(input: Array, order: float, axes: tuple[int, ...] | None) ->
 
 
 def _measure_2_norm(x: Array, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
-    """The root of the sum of squares: by BLAS's dot where elements are side by side."""
+    """Return the root of the sum of squares, by BLAS's dot if the elements are contiguous."""
     if axes is None and x.flags.c_contiguous:
         flat = x.reshape(-1)
         total = np.sqrt(np.vdot(flat, flat).real)
@@ -104,7 +104,7 @@ def _measure_norm(x: Array, order: float, axes: tuple[int, ...] | None, keepdim:
     return np.power(total, size.dtype.type(1 / order))
 
 
-# By the order of the norm: what a kernel folds, and the formula of each term.
+# By norm order: the reduction of a kernel, and the formula of each term.
 _KERNELS: dict[float, tuple[np.ufunc, str]] = {
     1: (np.add, "absolute"), 2: (np.add, "square"), math.inf: (np.maximum, "absolute"),
     -math.inf: (np.minimum, "absolute"),
@@ -114,7 +114,7 @@ _KERNELS: dict[float, tuple[np.ufunc, str]] = {
 def _measure_in_kernel(
     x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool
 ) -> Array | None:
-    """The norm of a large array in machine code, or None."""
+    """Return the norm of a large array from a kernel, or None."""
     if order not in _KERNELS:
         return None
     fold, formula = _KERNELS[order]
@@ -167,7 +167,7 @@ def _(g: Tensor, input: Tensor, y: Tensor, ord: float, dim: Dims, keepdim: bool)
 
 
 def _write_to(out: Tensor | None, y: Tensor) -> Tensor:
-    """Resize and fill `out`, where there is one."""
+    """Resize and fill `out`, if given."""
     if out is None:
         return y
     if out.shape != y.shape:
@@ -235,7 +235,7 @@ def _refuse_half(A: Tensor) -> None:
 def _measure_singular_values(
     A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool
 ) -> Tensor:
-    """The nuclear norm, or the largest (2) or smallest (-2) singular value."""
+    """Return the nuclear norm, or the largest (2) or smallest (-2) singular value."""
     _refuse_half(A)
     values = PUBLIC["linalg"]["svdvals"](A.movedim(axes, (-2, -1)))
     if ord == "nuc" or values.shape[-1] == 0:
@@ -249,7 +249,7 @@ def _measure_singular_values(
 
 
 def _measure_row_sums(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tensor:
-    """The largest (1, inf) or smallest (-1, -inf) sum of a column's or row's magnitudes."""
+    """Return the largest (1, inf) or smallest (-1, -inf) column or row sum of magnitudes."""
     summed, chosen = axes if abs(ord) == 1 else axes[::-1]
     sums = _vector_norm(A, 1.0, (summed,), True)
     if sums.shape[chosen] == 0 and ord > 0:

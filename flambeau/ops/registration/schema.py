@@ -138,12 +138,12 @@ class Argument:
 
     @property
     def is_out(self) -> bool:
-        """Whether it is where results are written."""
+        """Return whether it is an output argument."""
         return self.kwarg_only and self.is_written
 
     @cached_property
     def type(self) -> ScriptType:
-        """Its type in TorchScript, where dtypes and symbolic sizes are ints."""
+        """Its type in TorchScript, which represents dtypes and symbolic sizes as ints."""
         return ScriptType.of(self.kind, _SCRIPT_ATOMS)
 
     @cached_property
@@ -153,20 +153,20 @@ class Argument:
 
     @property
     def N(self) -> int | None:
-        """The length of a list for which a single number may stand, or None."""
+        """The length of a list that a single number can replace, or None."""
         size = re.search(r"\[(\d+)\]", self.kind)
         return int(size[1]) if size else None
 
 
 class ScriptType:
-    """A type of TorchScript, known by how annotations write it, such as `Optional[List[int]]`."""
+    """A TorchScript type, identified by its annotation, such as `Optional[List[int]]`."""
 
     def __init__(self, annotation: str) -> None:
         self.annotation_str = annotation
 
     @staticmethod
     def of(kind: str, atoms: dict[str, str]) -> ScriptType:
-        """Return the type that a schema writes as `kind`, with some names replaced by others."""
+        """Parse a schema's type `kind`, replacing some names."""
         if kind.endswith("?"):
             return ScriptType(f"Optional[{ScriptType.of(kind[:-1], atoms)!r}]")
         if sequence := re.fullmatch(r"(.+)\[\d*\]", kind):

@@ -164,7 +164,7 @@ def _replace(self: Tensor, y: Tensor) -> Tensor:
 def in_place(name: str, coalesced: bool = False) -> None:
     """Register `name_`: the implementation of `name`, put into its first argument.
 
-    `coalesced`: RuntimeError for a tensor whose indices are not.
+    `coalesced`: whether to raise RuntimeError for an uncoalesced tensor.
     """
     function = SPARSE[name]
 

@@ -1,4 +1,4 @@
-"""Invariants of sparse tensors, checked where the user asks for it."""
+"""Invariants of sparse tensors, checked on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...tensor.sparse import CompressedArray
 
 
 class CHECKS:
-    """Whether constructors check unless told; `check_sparse_tensor_invariants` sets it."""
+    """Whether constructors check by default; `check_sparse_tensor_invariants` sets it."""
 
     on = False
 

@@ -1,4 +1,4 @@
-"""Adaptive pooling: as many windows as asked for, spread evenly over the input."""
+"""Adaptive pooling: a requested number of windows, spread evenly over the input."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from ..native import gather_scatter
 from . import pool_native
 from .pool_index_tables import Reach, evenly, turn_tables
 
-ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/shape_only.py
+ARRAYS_COME_FROM_SHAPES = True  # for arrays passed to operators here: tensor/shape_only.py
 
 
 def _bounds(n: int, m: int) -> list[tuple[int, int]]:
-    """The m windows of an axis of n elements, which may overlap by one."""
+    """Return the m windows of an axis of n elements, which may overlap by one."""
     return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
 
 
 @lru_cache(maxsize=256)
 def _averages(n: int, m: int, kind: np.dtype) -> Array:
-    """The matrix (n, m) whose columns average the windows."""
+    """Return the matrix (n, m) whose columns average the windows."""
     result = np.zeros((n, m), kind)
     for i, (a, b) in enumerate(_bounds(n, m)):
         result[a:b, i] = 1 / (b - a)
@@ -43,7 +43,7 @@ def _averages(n: int, m: int, kind: np.dtype) -> Array:
 
 
 def _along_axes(x: Array, matrices: Sequence[Array]) -> Array:
-    """x times a matrix along each of its last axes."""
+    """Multiply x by a matrix along each of its last axes."""
     for axis, matrix in enumerate(matrices):
         at = x.ndim - len(matrices) + axis
         x = np.moveaxis(np.matmul(np.moveaxis(x, at, -1), matrix), -1, at)
@@ -64,7 +64,7 @@ def _unit_counts(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
 
 @lru_cache(maxsize=256)
 def _sizes(spatial: tuple[int, ...], output: tuple[int, ...]) -> Array:
-    """How many elements each window has. Not to be written to."""
+    """Return the number of elements of each window. Cached: do not write to it."""
     result = np.ones((), np.int64)
     for count in _counts(spatial, output):
         result = result[..., None] * count
@@ -72,7 +72,7 @@ def _sizes(spatial: tuple[int, ...], output: tuple[int, ...]) -> Array:
 
 
 def _spread(g: Array, spatial: tuple[int, ...], output: tuple[int, ...]) -> Array | None:
-    """Each window's share for each of its elements, by a kernel if there is one."""
+    """Distribute each window's cotangent to its elements with a kernel, or return None."""
     if not g.size:
         return None
     shares = np.divide(g, _sizes(spatial, output).astype(compute_dtype(g.dtype)))
@@ -251,11 +251,11 @@ def _declare_largest(n: int) -> Any:
 
 
 def _adaptive_pool(input: Tensor, output_size: Any) -> None:
-    """The parameters of these functions, as errors tell them."""
+    """The parameters of these functions, for error messages."""
 
 
 def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
-    """The lengths asked for, those of the input for None."""
+    """Return the requested lengths, those of the input for None."""
     try:
         shape = input._array.shape
     except AttributeError as error:
@@ -306,7 +306,7 @@ def _check_dtype(name: str, n: int, input: Tensor) -> None:
 
 
 def _check_cotangent(kind: str, g: Any) -> None:
-    """RuntimeError for a cotangent without elements beside the batch."""
+    """Raise RuntimeError for a cotangent that has an empty non-batch axis."""
     if g is None or g._array.size or 0 not in g._array.shape[1:]:
         return
     n = max(g._array.ndim - 2, 2)
@@ -320,7 +320,7 @@ def _check_cotangent(kind: str, g: Any) -> None:
 
 
 def _average_images(input: Tensor, n: int) -> Tensor:
-    """The mean of each image; channels stay last, which the strides of single elements say."""
+    """Return the mean of each image; if the input is channels last, the result is too."""
     result = input.mean(list(range(-n, 0)), True)
     array = result._array
     if n == 2 and array.__class__ is np.ndarray and array.ndim == 4 \
@@ -333,7 +333,7 @@ def _average_images(input: Tensor, n: int) -> Tensor:
 def _describe(
     n: int, average_name: str, largest_name: str, avg_pool: Any, max_pool: Any, with_indices: Any
 ) -> None:
-    """The docstrings of a rank's functions."""
+    """Set the docstrings of one rank's functions."""
     shape, axes = (1, 1, *(1,) * (n - 1), 4), {1: "length", 2: "h, w", 3: "d, h, w"}[n]
     shapes = f"""    Input (batch, c, {axes}) or (c, {axes}). None keeps an axis as it is.
 

@@ -293,7 +293,7 @@ def _lp_pool(n: int) -> None:
         input: Tensor, norm_type: float, kernel_size: Any,
         stride: int | Sequence[int] | None = None, ceil_mode: bool = False
     ) -> Tensor:
-        if norm_type in (math.inf, -math.inf):  # the extremes of the absolute values
+        if norm_type in (math.inf, -math.inf):  # the maximum or minimum of the absolute values
             sign = 1 if norm_type > 0 else -1
             largest = PUBLIC["nn.functional"][f"max_pool{n}d"]
             return largest(input.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign

@@ -1,7 +1,7 @@
-"""Convolutions of one tap and stride 1 as matrix products: each pixel's channels by the weight.
+"""1x1 convolutions with stride 1 as matrix products of each pixel's channels and the weight.
 
-For images whose rows are innermost in memory. Products need no windows, and their kernels are made
-sooner and run faster than a convolution's; where there is none yet, BLAS does the work.
+For images with rows innermost in memory. Products need no windows, and their kernels compile sooner
+and run faster than convolution kernels; until one is compiled, BLAS computes the product.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def backward_weight(x: Array, g: Array) -> Array:
 
 
 def _flat(x: Array) -> Array:
-    """Images of one row."""
+    """Flatten images to one row."""
     return x.reshape(*x.shape[:2], -1)
 
 
 def _by_image(matrix: Array, images: Array) -> Array:
-    """A matrix times each image's channels."""
+    """Multiply a matrix by each image's channels."""
     return _product(np.broadcast_to(matrix, (len(images), *matrix.shape)), images)
 
 
 def _product(a: Array, b: Array) -> Array:
-    """A stack of products, by a kernel or by BLAS."""
+    """Compute a stack of products with a kernel or BLAS."""
     result = try_product(a, b)
     return np.matmul(a, b) if result is None else result

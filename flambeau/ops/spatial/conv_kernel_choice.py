@@ -1,9 +1,9 @@
-"""Which kernel makes a convolution: one that takes all shapes, or one of the shape's own.
+"""Choose the kernel of a convolution: a dynamic one for all shapes, or one for a single shape.
 
-The kernel for all shapes is made when the first convolution asks for it, and used from the second
-one on. A shape gets a kernel of its own once it has come up many times, where that is faster: where
-Winograd's algorithm saves multiplications, for groups, and for images with channels innermost,
-whose windows are gathered. Depthwise convolutions have kernels of their own, for all shapes.
+The dynamic kernel is compiled when the first convolution requests it and used from the second one
+on. A shape that is used often gets its own static kernel if that is faster: if Winograd's algorithm
+saves multiplications, for groups, and for channels-last images, whose windows are gathered.
+Depthwise convolutions have separate kernels for all shapes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Convolution(NamedTuple):
     """A direction, the shapes of x, weight and y, and the settings of a convolution.
 
-    `last`: whether each of them has channels innermost in memory.
+    `last`: whether each of them is channels last in memory.
     """
 
     direction: str  # "forward", "data" or "weight"
@@ -90,9 +90,9 @@ class Convolution(NamedTuple):
 
 
 def run_kernel_for(conv: Convolution, arrays: Sequence[Array]) -> bool:
-    """Run a convolution on arrays, the last of which is its result; False without a kernel.
+    """Run a convolution on arrays, writing the last one; return False if there is no kernel.
 
-    They are x, weight, bias, y, or gy, weight, gx, or x, gy, gw.
+    Arrays by direction: forward x, weight, bias, y; data gy, weight, gx; weight x, gy, gw.
     """
     if conv.depthwise and not any(conv.last) and (call := _plan_depthwise(conv)) is not None:
         return _run_depthwise(conv, call, arrays)
@@ -107,7 +107,7 @@ def run_kernel_for(conv: Convolution, arrays: Sequence[Array]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _plan_depthwise(conv: Convolution) -> DepthwiseCall | None:
-    """The call of a kernel for depthwise convolutions; None where windows are too large for it."""
+    """Return the call of the depthwise kernel; None if windows are too large for it."""
     from ...native.kernels import depthwise_plan
 
     call = {"forward": depthwise_plan.forward, "data": depthwise_plan.backward_data,
@@ -138,7 +138,7 @@ def _run_depthwise(conv: Convolution, call: DepthwiseCall, arrays: Sequence[Arra
 
 
 def _build_static_kernel(conv: Convolution) -> Kernel:
-    """Raise Unsupported where the kernel for all shapes is as fast."""
+    """Build a kernel for one shape; raise Unsupported if the dynamic kernel is as fast."""
     from ...native.codegen.contraction import check_winograd
     from ...native.kernels import conv_static
 
@@ -161,7 +161,7 @@ def _build_static_kernel(conv: Convolution) -> Kernel:
 
 @lru_cache(maxsize=1024)
 def _plan_calls(conv: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
-    """The calls of the kernel for all shapes that make a convolution."""
+    """Return the calls of the dynamic kernel that compute a convolution."""
     from ...native.kernels import conv as any_conv
 
     calls = {"forward": any_conv.forward_calls, "data": any_conv.data_calls,
@@ -178,7 +178,7 @@ def _build_dynamic_kernel(conv: Convolution, grouped: bool) -> Kernel:
 
 
 def _request_dynamic_kernel(conv: Convolution, grouped: bool) -> Any:
-    """The kernel, or None."""
+    """Return the dynamic kernel, or None until it is compiled."""
     key = ("any convolution", conv.direction == "weight", conv.kind, grouped)
     call_weight = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
     return background_jit.request_kernel(
@@ -191,7 +191,7 @@ def _run_dynamic(conv: Convolution, arrays: Sequence[Array]) -> bool:
     function = _request_dynamic_kernel(conv, grouped)
     if function is None:
         if conv.direction == "forward" and background_jit.is_recording() and MODE.grad:
-            # The backward pass will need it: both compile at the same time.
+            # The backward pass will need this one; compile both at the same time.
             _request_dynamic_kernel(conv._replace(direction="weight"), grouped)
         return False
     if conv.direction == "data":

@@ -1,8 +1,8 @@
 """Convolution on arrays: forward, and backward to the input and to the weight, in any rank.
 
-Windows are copied into columns, a block that stays in cache at a time, and multiplied by BLAS.
-Where every stride is 1, windows are taken from the flattened padded image, so that a column is one
-long run of memory; its few elements that straddle two rows are computed and dropped.
+Windows are copied into columns, one block that fits in cache at a time, and multiplied by BLAS. If
+every stride is 1, windows are taken from the flattened padded image, so that a column is one long
+run of memory; the few elements that straddle two rows are computed and dropped.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Columns:
         self.buffer = np.empty(0, x.dtype)
 
     def width(self, rows: int) -> int:
-        """How many columns an image's first `rows` output rows take."""
+        """Return the number of columns that an image's first `rows` output rows take."""
         output = (rows, *self.output[1:])
         if not self.is_flat:
             return prod(output)
@@ -96,7 +96,7 @@ class _Columns:
         return 1 + sum((n - 1) * s for n, s in zip(output, self.pixel_strides, strict=True)) // item
 
     def blocks(self) -> Iterator[Block]:
-        """Cut the output into blocks: of whole images, or of one image's rows."""
+        """Yield the blocks of the output: whole images, or rows of one image."""
         images, rows = self.x.shape[0], self.output[0]
         bytes_per_image = self.rows * self.width(rows) * self.x.itemsize
         if bytes_per_image <= IM2COL_BLOCK_BYTES:
@@ -110,7 +110,7 @@ class _Columns:
                 yield Block(n, n + 1, r, min(r + step, rows))
 
     def fill(self, block: Block, channel: int) -> Array:
-        """Copy the columns of a block, for the channels from `channel` on, into the buffer."""
+        """Copy a block's columns, for the channels from `channel` on, into the buffer."""
         x, window = self.x, self.window
         extents, steps = self._lay_out(block)
         shape = (self.channels, *window.kernel, block.images, *extents)
@@ -125,7 +125,7 @@ class _Columns:
         return target.reshape(self.rows, -1)
 
     def view_tap(self, block: Block, channel: int, tap: Sequence[int]) -> Array:
-        """The elements that one kernel position meets: (channel, image, output position...)."""
+        """Return the elements at one kernel position: (channel, image, output position...)."""
         x = self.x
         extents, steps = self._lay_out(block)
         offset = self._offset(block, channel) + sum(
@@ -135,7 +135,7 @@ class _Columns:
                           (x.strides[1], x.strides[0], *steps))
 
     def view_output(self, matrix: Array, block: Block) -> Array:
-        """A matrix (channels, columns) as (image, channel, output position...)."""
+        """View a matrix (channels, columns) as (image, channel, output position...)."""
         output = (block.rows, *self.output[1:])
         if not self.is_flat:
             return matrix.reshape(-1, block.images, *output).swapaxes(0, 1)
@@ -145,12 +145,12 @@ class _Columns:
                           (self.width(block.rows) * item, matrix.strides[0], *strides))
 
     def _offset(self, block: Block, channel: int) -> int:
-        """Where the windows of a block's first output begin, in bytes."""
+        """Return the byte offset of the windows of a block's first output."""
         x = self.x
         return block.image * x.strides[0] + channel * x.strides[1] + block.row * self.steps[0]
 
     def _lay_out(self, block: Block) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Extents and strides of an image's columns in x."""
+        """Return the extents and strides of an image's columns in x."""
         if self.is_flat:
             return (self.width(block.rows),), (self.x.itemsize,)
         return (block.rows, *self.output[1:]), tuple(self.steps)
@@ -185,7 +185,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
 def _convolve_blocks(
     x: Array, w: Array, bias: Array | None, window: Window, y: Array, groups: int
 ) -> None:
-    """Convolve a padded input into y: a product of matrices for each block and group."""
+    """Convolve a padded input into y with a matrix product per block and group."""
     channels, outputs = w.shape[1], w.shape[0] // groups
     columns = _Columns(x, window, y.shape[2:], channels)
     weights = w.reshape(groups, outputs, -1)
@@ -208,7 +208,7 @@ def _convolve_blocks(
 def _convolve_few_windows(
     x: Array, w: Array, bias: Array | None, window: Window, y: Array
 ) -> None:
-    """Convolve a padded input into y with one product, of copies of all its few windows."""
+    """Convolve a padded input into y with one product over copies of all windows."""
     steps, output = x.strides[2:], y.shape[2:]
     shape = (x.shape[1], *window.kernel, len(x), *output)
     taps, moves = ([n * s for n, s in zip(distances, steps, strict=True)]
@@ -223,12 +223,12 @@ def _convolve_few_windows(
 
 
 def _per_channel(v: Array, ndim: int) -> Array:
-    """One number for each channel, to broadcast over (n, c, ...)."""
+    """Reshape one number per channel to broadcast over (n, c, ...)."""
     return v.reshape(-1, *(1,) * (ndim - 2))
 
 
 def _take_tap(x: Array, window: Window, tap: Sequence[int], output: Sequence[int]) -> Array:
-    """The elements of a padded input that one kernel position meets, as a view."""
+    """Return a view of the elements of a padded input that meet one kernel position."""
     index: Any = (Ellipsis, *[
         slice(i * d, i * d + s * (n - 1) + 1, s)
         for i, d, s, n in zip(tap, window.dilation, window.stride, output, strict=True)
@@ -239,7 +239,7 @@ def _take_tap(x: Array, window: Window, tap: Sequence[int], output: Sequence[int
 def _convolve_depthwise(
     x: Array, w: Array, bias: Array | None, window: Window, y: Array, groups: int
 ) -> None:
-    """Convolve each channel of a padded input alone: products with one weight, added up."""
+    """Convolve each channel of a padded input separately: sum products with one weight each."""
     output, multiplier = y.shape[2:], w.shape[0] // groups
     weights = w.reshape(groups, multiplier, *window.kernel)
     product = np.empty((groups, *output), x.dtype)
@@ -280,9 +280,9 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
 def _cut_cotangents(
     columns: _Columns, g: Array, groups: int
 ) -> Iterator[tuple[Block, int, Array]]:
-    """Blocks, groups, and the output's cotangents there as a matrix (channels, columns).
+    """Yield blocks, groups, and the output's cotangents there as a matrix (channels, columns).
 
-    The matrix is the same memory each time. Columns that straddle two rows are zero.
+    The matrix reuses the same memory. Columns that straddle two rows are zero.
     """
     outputs = g.shape[1] // groups
     buffer = np.empty((outputs, 0), g.dtype)
@@ -318,12 +318,12 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
     if native is not None:
         return native
     channels = w.shape[1] * groups
-    margins = tuple([  # a result longer than the windows reach (output_padding) ends in zeros
+    margins = tuple([  # zeros at the end, beyond all windows (output_padding)
         (d * (k - 1) - lo, m - length + lo)
         for k, (lo, _), d, m, length in zip(
             window.kernel, window.padding, window.dilation, spatial, g.shape[2:], strict=True)
     ])
-    is_narrow = 2 * channels > len(w)  # else its columns would be the many of the output
+    is_narrow = 2 * channels > len(w)  # else im2col of the output's many channels costs more
     if window.dense and g.size and is_narrow and all(lo >= 0 and hi >= 0 for lo, hi in margins):
         full = window._replace(padding=margins)
         return forward(g, _transpose_kernel(w, groups), None, full, groups)
@@ -335,9 +335,9 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
 
 
 def _transpose_kernel(w: Array, groups: int) -> Array:
-    """The weight whose convolution of the output's cotangent gives the input's.
+    """Return the weight that convolves the output's cotangent into the input's.
 
-    Input and output channels change places; every spatial axis is reversed.
+    Input and output channels are swapped, and every spatial axis is reversed.
     """
     flipped = np.flip(w.reshape(groups, -1, *w.shape[1:]), tuple(range(3, w.ndim + 1)))
     flipped = flipped.swapaxes(1, 2).reshape(groups * w.shape[1], -1, *w.shape[2:])
@@ -364,7 +364,7 @@ def _scatter(target: Array, g: Array, w: Array, window: Window, groups: int) -> 
 
 
 def is_channels_last(x: Array) -> bool:
-    """Return whether (n, c, h, w) has channels, but not rows too, innermost in memory."""
+    """Return whether (n, c, h, w) is channels last in memory, and not also row-major."""
     if x.flags.c_contiguous or x.ndim != 4:
         return False
     return x.transpose(0, 2, 3, 1).flags.c_contiguous
@@ -387,7 +387,7 @@ def forward_channels_last(x: Array, w: Array, bias: Array | None, window: Window
 def _convolve_channels_last(
     x: Array, weights: Array, bias: Array | None, window: Window, y: Array
 ) -> None:
-    """Convolve a padded input (n, h, w, c) into y: windows are rows of the matrix."""
+    """Convolve a padded input (n, h, w, c) into y, with windows as rows of the matrix."""
     (h, w), (kh, kw), c = y.shape[1:3], window.kernel, x.shape[3]
     s, (sh, sw), (dh, dw) = x.strides, window.stride, window.dilation
     row_bytes = w * kh * kw * c * x.itemsize

@@ -1,7 +1,7 @@
 """Convolutions in one, two and three dimensions, and their transposes.
 
 Three operators are each other's derivatives: the convolution, its transpose (the cotangent of its
-input), and the cotangent of its weight. Everything public is made of them.
+input), and the cotangent of its weight. All public functions are built from them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .conv_reference import (
 
 
 def _compute(kernel: Any, arrays: Sequence[Any], *rest: Any) -> Array:
-    """A kernel's result in the dtype of its inputs; half precision is computed in float32."""
+    """Run a kernel and return its result in the inputs' dtype; half precision uses float32."""
     kind = arrays[0].dtype
     inside = compute_dtype(kind)
     if inside != kind:
@@ -105,7 +105,7 @@ def _(
 def _batched(
     batch: Batch, convolve: Any, input: Tensor, weight: Tensor, bias: Tensor | None, groups: int
 ) -> Tensor:
-    """Examples as more images where they share the weight; as groups where each has its own."""
+    """Fold examples into the batch if they share the weight, into groups if they do not."""
     if not batch.holds(weight):
         shared = None if batch.holds(bias) else batch.lower(bias)
         images = batch.lower(input).flatten(0, 1) if batch.holds(input) else batch.lower(input)
@@ -123,7 +123,7 @@ def _batched(
 
 
 def _side_by_side(batch: Batch, images: Tensor) -> Tensor:
-    """The examples' channels behind one another, (n, batch * c, ...)."""
+    """Concatenate the examples' channels: (n, batch * c, ...)."""
     return batch.expand(images).movedim(0, 1).flatten(1, 2)
 
 
@@ -141,7 +141,7 @@ def _(g: Tensor, input: Tensor, window: Window, groups: int) -> Tensor:
 
 @convolution_op.vjp("bias")
 def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
-    if not input_shape[1]:  # PyTorch takes an input without channels for one without elements
+    if not input_shape[1]:  # PyTorch treats an input without channels like one without elements
         return g.new_zeros(g._array.shape[1])
     return _sum_to_channels(g)
 
@@ -206,7 +206,7 @@ def _(
 ) -> Tensor:
     y = convolution_op(g, weight, None, window, groups)
     for axis, n in enumerate(input_shape[2:], 2):
-        if y._array.shape[axis] != n:  # output_padding beyond the stride: windows never used
+        if y._array.shape[axis] != n:  # output_padding beyond the stride: unused windows
             y = y.narrow(axis, 0, n)
     return y
 
@@ -279,7 +279,7 @@ def _(
 
 
 def _each(value: Any, n: int, name: str) -> tuple[int, ...]:
-    """A setting for each of n spatial axes, from one number or a list of 1 or n."""
+    """Expand a setting to n spatial axes, from one number or a list of 1 or n."""
     if value.__class__ is int:
         return (value,) * n
     values = tuple(int(v) for v in value) if hasattr(value, "__iter__") else (int(value),) * n
@@ -321,7 +321,7 @@ def _pads(padding: Any, kernel: tuple, stride: tuple, dilation: tuple) -> tuple:
 
 
 def _advise_on_channels(x: tuple, channels: int) -> str | None:
-    """What to do about an input with its channels elsewhere."""
+    """Return advice for an input whose channels lie on the last axis."""
     if x[-1] == channels:
         axes = ", ".join(map(str, (0, len(x) - 1, *range(1, len(x) - 1))))
         return f"the last axis has {channels}: are the channels last? x.permute({axes})"
@@ -329,7 +329,7 @@ def _advise_on_channels(x: tuple, channels: int) -> str | None:
 
 
 def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool) -> None:
-    """RuntimeError unless the shapes of input, weight and bias belong together."""
+    """Raise RuntimeError unless the shapes of input, weight and bias match."""
     how = "transposed=1" if transposed else f"groups={groups}"
     prefix = f"Given {how}, weight of size {list(w)}"
     channels = w[0] if transposed else w[1] * groups
@@ -388,7 +388,7 @@ def _plan(
     name: str, n: int, x: tuple, w: tuple, bias: tuple | None, stride: Any, padding: Any,
     dilation: Any, groups: int,
 ) -> Window:
-    """The window of a convolution whose arguments were checked."""
+    """Check the arguments and return the convolution's window."""
     _check_rank(name, n, x, w)
     x = x if len(x) == n + 2 else (1, *x)
     stride, dilation = _settings(n, stride, dilation, groups)
@@ -411,7 +411,7 @@ def _plan_transposed(
     name: str, n: int, x: tuple, w: tuple, bias: tuple | None, stride: Any, padding: Any,
     output_padding: Any, dilation: Any, groups: int,
 ) -> tuple[Window, tuple[int, ...]]:
-    """The window of a transposed convolution, and the lengths of its result."""
+    """Check the arguments; return a transposed convolution's window and its result's lengths."""
     _check_rank(name, n, x, w)
     x = x if len(x) == n + 2 else (1, *x)
     stride, dilation = _settings(n, stride, dilation, groups)

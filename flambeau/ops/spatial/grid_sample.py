@@ -1,6 +1,6 @@
-"""Sampling images at the points of a grid: grid_sample, and affine_grid, which makes the points.
+"""Sample images at grid points: grid_sample, and affine_grid, which creates the grid.
 
-One operator samples, two give its gradients; second derivatives go by way of recorded operators
+One operator samples and two compute its gradients. Second derivatives use recorded operators
 (`ops/spatial/grid_sample_composite.py`).
 """
 
@@ -41,8 +41,8 @@ _WORDS, _PADS = tuple(_MODES), tuple(_PADDINGS)
 
 
 class _Taps(NamedTuple):
-    """The pixels that each point is made of (taps, n, points): numbers, which are there, weights,
-    and the weights' derivatives by the point's coordinates (axes, taps, n, points)."""
+    """The pixels that contribute to each point, (taps, n, points): their indices, whether they lie
+    inside, their weights, and the weights' derivatives by coordinate (axes, taps, n, points)."""
 
     places: np.ndarray
     inside: np.ndarray
@@ -53,9 +53,9 @@ class _Taps(NamedTuple):
 def _axis_taps(
     coordinates: Array, size: int, mode: int, padding: int, align: bool
 ) -> list[tuple[Array, Array, Array]]:
-    """Along one axis: places, weights, and their derivatives by what the grid says."""
+    """The taps along one axis: indices, weights, and the weights' derivatives by the grid."""
     factor = np.asarray((size - 1) / 2 if align else size / 2, coordinates.dtype)
-    # Rounded once, as PyTorch and the kernels do: which pixel is nearest depends on it.
+    # Rounded once, as in PyTorch and the kernels: the nearest pixel depends on it.
     x = (coordinates + 1) * factor.astype(np.float64) - (0 if align else 0.5)
     x = x.astype(coordinates.dtype)
     ones = np.ones_like(x)
@@ -74,7 +74,7 @@ def _axis_taps(
 
 
 def _compute_taps(input: Array, grid: Array, mode: int, padding: int, align: bool) -> _Taps:
-    """The taps of all points."""
+    """Return the taps of all points."""
     sizes = input.shape[2:]
     along = [
         _axis_taps(grid[..., len(sizes) - 1 - i].reshape(len(grid), -1), n, mode, padding, align)
@@ -94,7 +94,7 @@ def _compute_taps(input: Array, grid: Array, mode: int, padding: int, align: boo
 
 
 def _gather_tap(flat: Array, taps: _Taps, k: int) -> Array:
-    """The pixels (n, c, points) of one tap, 0 outside."""
+    """The pixels (n, c, points) of one tap, 0 outside the image."""
     values = np.take_along_axis(flat, taps.places[k][:, None], 2)
     return np.where(taps.inside[k][:, None], values, 0)
 
@@ -117,7 +117,7 @@ def _reference(
         name="_grid_sampler", node="GridSamplerBackward0", expose=(), samples=_samples,
         ref=_reference)
 def _sampler(input: Array, grid: Array, mode: int, padding: Any, align: bool) -> Array:
-    """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
+    """Sample input (n, c, *sizes) at grid (n, *points, axes); return (n, c, *points)."""
     n, c, points = *input.shape[:2], grid.shape[1:-1]
     if input.__class__ is MetaArray or grid.__class__ is MetaArray:
         return meta_array((n, c, *points), input.dtype)
@@ -162,7 +162,7 @@ def _(
 def _image_adjoint(
     g: Array, input: Array, grid: Array, mode: int, padding: Any, align: bool
 ) -> Array:
-    """The cotangent of the image: points added up in their pixels."""
+    """The cotangent of the image: each point's cotangent scattered to its pixels."""
     if g.__class__ is MetaArray or input.__class__ is MetaArray:
         return meta_array(input.shape, input.dtype)
     y = image_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
@@ -306,7 +306,7 @@ for _name in ("grid_sampler_2d", "grid_sampler_3d"):
 
 
 def _axis(n: int, align: bool) -> np.ndarray:
-    """n points along an axis from border to border."""
+    """n points along an axis, from border to border."""
     if n <= 1:
         return np.zeros(n)
     points = np.linspace(-1, 1, n)

@@ -1,6 +1,6 @@
-"""grid_sample in recorded operators, which differentiates any number of times.
+"""grid_sample in recorded operators, differentiable any number of times.
 
-Coordinates are computed in operators and pixels gathered by one of their own.
+Coordinates use existing operators; a dedicated one gathers the pixels.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], places: Tensor) -> Tensor:
 @opaque(linear_in="g", examples=("g", "places"),
         layout=Layout.FREE, name="_pixels_adjoint", expose=(), ref=None, samples=None)
 def _pixels_adjoint(g: Array, shape: Any, places: Array) -> Array:
-    """The cotangent of `pixels`: points added up in their pixels."""
+    """The cotangent of `pixels`: each point's cotangent scattered to its pixel."""
     n, c, size = shape
     result = np.empty(shape, compute_dtype(g.dtype))
     for i in range(n):
@@ -66,12 +66,12 @@ def _(g: Tensor, places: Tensor) -> Tensor:
 
 
 def _in_pixels(x: Tensor, size: int, align: bool) -> Tensor:
-    """Coordinates from -1..1 to pixels."""
+    """Convert coordinates from -1..1 to pixels."""
     return (x + 1) * ((size - 1) / 2) if align else ((x + 1) * size - 1) * 0.5
 
 
 def _reflect(x: np.ndarray, size: int, align: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates mirrored at the borders until they lie inside, and their derivative."""
+    """Mirror coordinates at the borders until they lie inside; also return the derivative."""
     low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
     if span <= 0:
         return np.zeros_like(x), np.zeros_like(x)
@@ -86,7 +86,7 @@ def _reflect(x: np.ndarray, size: int, align: bool) -> tuple[np.ndarray, np.ndar
 def place_points(
     x: np.ndarray, size: int, padding: int, align: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (coordinates after padding, their derivative in the original ones)."""
+    """Return (coordinates after padding, their derivative by the original ones)."""
     slope = np.ones_like(x)
     if padding == REFLECTION:
         x, slope = _reflect(x, size, align)
@@ -108,7 +108,7 @@ def _pad(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
 
 
 class _Image:
-    """An image (n, c, *sizes), looked up by whole coordinates (n, *points), the last axis first."""
+    """An image (n, c, *sizes), indexed by integer coordinates (n, *points), last axis first."""
 
     def __init__(self, input: Tensor, points: tuple[int, ...]) -> None:
         n, c, *sizes = input._array.shape
@@ -117,7 +117,7 @@ class _Image:
         self.shape = (n, c, *points)
 
     def at(self, coordinates: list[np.ndarray]) -> tuple[Tensor, Any]:
-        """(the pixels (n, c, *points), which of them lie inside (n, *points))."""
+        """Return (the pixels (n, c, *points), whether each lies inside (n, *points))."""
         inside: Any = True
         places: Any = 0
         for x, size in zip(coordinates, self.sizes, strict=True):
@@ -128,13 +128,13 @@ class _Image:
 
 
 def _whole(x: np.ndarray) -> np.ndarray:
-    """Floats that are whole numbers, as integers; what is far outside stays outside."""
+    """Convert whole floats to integers; values far outside stay outside."""
     wide = x.astype(np.float64)
     return np.clip(np.where(np.isnan(wide), -1e9, wide), -1e9, 1e9).astype(np.int64)
 
 
 def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:
-    """Pixels times their weights, nothing outside."""
+    """Return pixels times their weights, 0 outside the image."""
     result, inside = image.at(coordinates)
     if not inside.all():
         weight = weight * wrap(inside.astype(weight._array.dtype))
@@ -143,7 +143,7 @@ def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tens
 
 
 def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
-    """The mean of the 2 ** axes pixels around each point, by nearness."""
+    """Linear interpolation between the 2 ** axes pixels around each point."""
     floors = [np.floor(x._array) for x in xs]
     beyond = [x - wrap(f) for x, f in zip(xs, floors, strict=True)]
     whole = [_whole(f) for f in floors]
@@ -159,7 +159,7 @@ def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
 
 
 def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor:
-    """The cubic convolution of the 16 pixels around each point; each is padded by itself."""
+    """Cubic interpolation of the 16 pixels around each point; padding applies to each pixel."""
     floors = [np.floor(x._array) for x in xs]
     weights = [cubic_weights(x - wrap(f)) for x, f in zip(xs, floors, strict=True)]
     y: Any = None
@@ -176,7 +176,7 @@ def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor
 def by_parts(
     input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool
 ) -> Tensor:
-    """Sample in recorded operators."""
+    """Sample with recorded operators."""
     sizes = input._array.shape[2:]
     image = _Image(input, grid._array.shape[1:-1])
     # The grid's last axis lists x, y, z; axes are d, h, w.

@@ -1,7 +1,7 @@
 """Max pooling on arrays, in any rank: maxima, their indices, and cotangents routed to them.
 
-Images are pooled a block that stays in cache at a time. Maxima are taken along one axis after the
-other, k1 + k2 comparisons for a window of k1 x k2; backward goes the same way in reverse.
+Images are pooled one block that fits in cache at a time. Maxima are taken along one axis after the
+other: k1 + k2 comparisons for a window of k1 x k2. Backward runs in reverse.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _lowest(kind: np.dtype) -> Any:
 
 
 def _pad(x: Array, window: Window) -> Array:
-    """x (images, ...) with the lowest value around it."""
+    """Pad x (images, ...) with the lowest value."""
     if not any(lo or hi for lo, hi in window.padding):
         return x
     shape = [m + lo + hi for m, (lo, hi) in zip(x.shape[1:], window.padding, strict=True)]
@@ -36,14 +36,14 @@ def _pad(x: Array, window: Window) -> Array:
 
 
 def _interior(spatial: Sequence[int], window: Window) -> tuple[slice, ...]:
-    """The index of the elements of padded images that are not padding."""
+    """Return the index of the non-padding elements of padded images."""
     return (slice(None), *[
         slice(lo, lo + m) for m, (lo, _) in zip(spatial, window.padding, strict=True)
     ])
 
 
 def _take_tap(x: Array, window: Window, tap: Sequence[int], output: Sequence[int]) -> Array:
-    """The element at one position of every window, as a view (images, output...)."""
+    """Return a view of the element at one position of every window: (images, output...)."""
     return x[(slice(None), *[
         slice(i * d, i * d + s * (m - 1) + 1, s)
         for i, d, s, m in zip(tap, window.dilation, window.stride, output, strict=True)
@@ -51,7 +51,7 @@ def _take_tap(x: Array, window: Window, tap: Sequence[int], output: Sequence[int
 
 
 def _take_tap_along(x: Array, axis: int, i: int, window: Window, m: int) -> Array:
-    """The elements at position i of every window along `axis`, as a view of x (images, ...)."""
+    """Return the elements at position i of every window along `axis`, as a view of x."""
     s, start = window.stride[axis], i * window.dilation[axis]
     return x[(*(slice(None),) * (axis + 1), slice(start, start + s * (m - 1) + 1, s))]
 
@@ -92,7 +92,7 @@ def _write_maxima(x: Array, window: Window, y: Array) -> None:
 def _max_along(
     x: Array, axis: int, window: Window, m: int, result: Array | None = None
 ) -> Array:
-    """The maxima of m windows along one axis; a view of x where windows are of one element."""
+    """Return the maxima of m windows along one axis; a view of x if windows have one element."""
     first = _take_tap_along(x, axis, 0, window, m)
     k = window.kernel[axis]
     if k == 1:
@@ -115,7 +115,7 @@ def find_maxima_and_indices(input: Array, window: Window) -> tuple[Array, Array]
     y = np.full((len(x), *output), _lowest(input.dtype), input.dtype)
     indices = np.empty(y.shape, np.int64)
     indices[...] = _index_first_elements(spatial, window, output)
-    image = np.zeros(x.shape[1:], np.int64)  # each element's index, padding around it
+    image = np.zeros(x.shape[1:], np.int64)  # each element's index, with padding
     image[_interior(spatial, window)[1:]] = np.arange(prod(spatial)).reshape(spatial)
     for tap in np.ndindex(*window.kernel):
         element = _take_tap(x, window, tap, output)
@@ -131,7 +131,7 @@ def find_maxima_and_indices(input: Array, window: Window) -> tuple[Array, Array]
 def _index_first_elements(
     spatial: Sequence[int], window: Window, output: Sequence[int]
 ) -> Array:
-    """The flat index of each window's first element that is not padding."""
+    """Return the flat index of each window's first element that is not padding."""
     flat = np.zeros((), np.int64)
     for m, s, (lo, _), d, length in zip(
         output, window.stride, window.padding, window.dilation, spatial, strict=True
@@ -162,9 +162,9 @@ def scatter_to_maxima(g: Array, input: Array, maxima: Array, window: Window) -> 
 
 
 def _scatter_block(x: Array, g: Array, window: Window) -> Array:
-    """The cotangents of padded images, one axis after the other, the first one first."""
+    """Route cotangents through padded images, one axis after the other, first axis first."""
     output = g.shape[1:]
-    stages = [x]  # the maxima along the last axes, one axis more in each
+    stages = [x]  # the maxima along the last axes, one more axis per entry
     for axis in reversed(range(len(output))):
         stages.append(_max_along(stages[-1], axis, window, output[axis]))
     for axis in range(len(output)):
@@ -174,13 +174,13 @@ def _scatter_block(x: Array, g: Array, window: Window) -> Array:
 
 
 def _scatter_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> Array:
-    """Cotangents of the maxima y along one axis, at the first of x that is equal to each."""
+    """Route cotangents of the maxima y along one axis to the first equal element of x."""
     k, m = window.kernel[axis], y.shape[axis + 1]
     result = np.zeros(x.shape, g.dtype)
     are_disjoint = window.stride[axis] >= (k - 1) * window.dilation[axis] + 1
-    unmatched: Any = None  # the windows whose maximum is not among the positions so far
+    unmatched: Any = None  # windows whose maximum has not been found yet
     for i in range(k):
-        hit = unmatched  # the rest belongs to the last position
+        hit = unmatched  # all remaining ones belong to the last position
         if i < k - 1:
             hit = _take_tap_along(x, axis, i, window, m) == y
             if unmatched is None:
@@ -199,7 +199,7 @@ def _scatter_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> A
 
 
 def gather_tangent(t: Array, input: Array, window: Window) -> Array:
-    """Gather the elements of t at the positions of the windows' maxima, not yet known."""
+    """Gather the elements of t at the positions of the windows' maxima, computing the maxima."""
     n = len(window.kernel)
     spatial = input.shape[-n:]
     native = pool_native.maxima_with_tangents(input, t, n, windows, window, spatial)
@@ -240,7 +240,7 @@ def gather_at_maxima(u: Array, input: Array, maxima: Array, window: Window) -> A
 def _match_maxima(
     x: Array, y: Array, window: Window
 ) -> Iterator[tuple[tuple[int, ...], Array]]:
-    """For each position in a window, the windows whose first maximum it is."""
+    """For each position in a window, yield the windows whose first maximum is there."""
     unmatched = np.ones(y.shape, np.bool_)
     nan = y != y if y.dtype.kind != "i" and (y != y).any() else None
     for tap in np.ndindex(*window.kernel):

@@ -1,7 +1,7 @@
-"""Where the windows of a pooling lie, as tables that its kernels read.
+"""Tables of pooling windows, read by the pooling kernels.
 
-Along an axis a window is where it begins, how many elements it has, and how far these are apart.
-Tables are kept, as images of the same size come again and again. Nobody writes to them.
+Along an axis, a window has a start, a number of elements, and a distance between them. Tables are
+cached and read-only, since images of the same size recur.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Reach(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Tables for rows innermost (see native/kernels/any_pool.py), and the sizes they come with."""
+    """Tables for kernels with rows innermost (see native/kernels/any_pool.py), and their sizes."""
 
     output: tuple[int, ...]
     step: int | None
@@ -59,7 +59,7 @@ class Rows(NamedTuple):
     cells: int
     window: int
     apart: int
-    whole: bool  # whether every window has an element
+    whole: bool  # whether no window is empty
 
     @property
     def form(self) -> tuple[int, int, int]:
@@ -68,7 +68,7 @@ class Rows(NamedTuple):
 
 
 class Pixels(NamedTuple):
-    """Tables for channels innermost (see native/kernels/any_pool_last.py), in pixels."""
+    """Tables for channels-last kernels (see native/kernels/any_pool_last.py), in pixels."""
 
     output: tuple[int, ...]
     rows: Array
@@ -82,7 +82,7 @@ class Pixels(NamedTuple):
 
 
 def windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
-    """Return the windows of a pooling."""
+    """Return the windows of a pooling, one Reach per axis."""
     return tuple([
         Reach(n, np.arange(m) * s - lo, np.full(m, k), d)
         for n, m, k, s, (lo, _), d in zip(spatial, window.output(spatial), *window, strict=True)
@@ -111,7 +111,7 @@ def evenly(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
 
 
 def _combine(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
-    """The elements that windows over several axes have, counted in an image: (windows, most)."""
+    """Return the flat indices of each multi-axis window's elements: (windows, most elements)."""
     result, step = np.zeros((1, 1), np.int64), 1
     for axis, size in zip(reversed(axes), reversed(sizes), strict=True):
         indices = axis.indices
@@ -125,7 +125,7 @@ def _combine(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
 def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     """Return tables for rows innermost; None if there are too many windows to hold.
 
-    For `maxima`, padding repeats the window's first row.
+    For `maxima`, padding repeats one of the window's elements.
     """
     *outer, last = axes
     rows = _combine(outer, [item.length for item in outer])
@@ -154,8 +154,8 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
 
 
 def _blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
-    """How many columns of the result a thread makes at once, where x's columns for each begin,
-    and how many times `lanes` there are of those."""
+    """Return how many result columns a thread computes at once, where each block's input columns
+    start, and how many times `lanes` columns it reads."""
     ends = last.starts + (last.counts - 1) * last.apart + 1
     m = block = len(last.starts)
     while True:

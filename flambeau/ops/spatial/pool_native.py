@@ -1,8 +1,8 @@
-"""Pooling of large arrays in machine code, by kernels for images of any size; None until they are
-there, and where they are not for.
+"""Pooling kernels for large arrays, for images of any size; functions return None until the kernels
+are compiled, and for unsupported arrays.
 
-One kernel serves a dtype and an order of axes in memory (rows innermost: three, of windows 1, 2 and
-more columns apart). Windows are given as `axes(settings)`, a Reach for each axis (pool_tables.py).
+There is one kernel per dtype and memory order (rows innermost: three, for windows 1, 2 and more
+columns apart). Windows are given as `axes(settings)`, one Reach per axis (pool_index_tables.py).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def _fits(x: Array, count: int = 0) -> bool:
 
 
 def _is_channels_last(x: Array, n: int) -> bool:
-    """Whether channels are innermost in memory, of images with n axes."""
+    """Whether images with n axes are channels last in memory."""
     if x.flags.c_contiguous or x.ndim != n + 2:
         return False
     return x.transpose(0, *range(2, n + 2), 1).flags.c_contiguous
 
 
 def _lay_out(x: Array, n: int, last: bool) -> Array:
-    """x (images, channels, n axes) with channels or rows innermost."""
+    """Lay out x (images, channels, n axes) with channels or rows innermost."""
     if not last:
         return np.ascontiguousarray(x)
     back = (0, n + 1, *range(1, n + 1))
@@ -57,7 +57,7 @@ def _empty(shape: tuple[int, ...], kind: Any, last: bool) -> Array:
 
 
 def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ...]:
-    """The sizes of a kernel for rows innermost."""
+    """Return the size arguments of a kernel for rows innermost."""
     height, length = prod(t.output[:-1]), t.output[-1]
     lanes, padded = lanes_of(t.step), t.form[2]
     pitch = t.cells * lanes
@@ -85,9 +85,9 @@ def pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
 
 
 class _Call:
-    """A pooling of x over its last n axes: its layout, tables and sizes. False where there is none.
+    """A pooling of x over its last n axes: its layout, tables and sizes. False if unsupported.
 
-    Half precision is worked out in float32.
+    Half precision is computed in float32.
     """
 
     def __init__(self, x: Array, n: int, maxima: bool, axes: Callable, settings: tuple,
@@ -110,7 +110,7 @@ class _Call:
         return _empty(shape, kind or self.kind, self.last)
 
     def function(self, nchw: EagerKernel, nhwc: EagerKernel) -> int | None:
-        """The address of the kernel for rows innermost, or for channels innermost."""
+        """Return the address of the kernel for rows innermost, or for channels innermost."""
         if self.last:
             return nhwc.address(self.kind)
         return nchw.address(self.kind, self.tables.step)
@@ -125,7 +125,7 @@ class _Call:
         return tuple([np.where(a < 0, -1, a * channels) for a in (t.rows, t.columns)])
 
     def run(self, function: int, *arrays: Array) -> None:
-        """Call a kernel on arrays, then the sizes."""
+        """Call a kernel with arrays, then sizes."""
         spatial = self.shape[-self.n :]
         sizes = pixel_sizes(self.shape, self.tables) if self.last else _rows_sizes(
             prod(spatial), spatial[-1], self.images, self.tables)

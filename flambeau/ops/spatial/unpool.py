@@ -1,4 +1,4 @@
-"""Max unpooling: maxima put back where they came from, zeros elsewhere."""
+"""Max unpooling: write maxima back to their original positions, zeros elsewhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _declare(n: int) -> Any:
     def unpool(input: Array, indices: Array, spatial: Any) -> Array:
         """The elements at flat indices of images, zeros elsewhere."""
         size = int(np.prod(spatial))
-        # As an unsigned number a negative one is large.
+        # As unsigned numbers, negative indices are large.
         if indices.size and int(indices.view(np.uint64).max()) >= size:
             bad = indices[(indices < 0) | (indices >= size)].flat[0]
             raise RuntimeError(f"Found an invalid max index: {bad} (output volumes are of size "
@@ -67,7 +67,7 @@ def _declare(n: int) -> Any:
 
 def _output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any,
             size: Any) -> tuple[int, ...]:
-    """The image's lengths: those asked for, if the pooling could have come from them."""
+    """Return the output's lengths: the requested ones, if the pooling could have come from them."""
     name = f"max_unpool{n}d"
     kernel = each(kernel, n, name, "kernel_size")
     stride = kernel if stride is None or stride in ((), []) else each(stride, n, name, "stride")

@@ -1,6 +1,6 @@
-"""Padding: constant_pad_nd and nn.functional.pad, which mirrors, repeats or wraps the borders.
+"""Padding: constant_pad_nd, and nn.functional.pad, which mirrors, repeats or wraps the borders.
 
-`pad` lists (before, after) for each axis from the last; negative numbers crop.
+`pad` lists (before, after) per axis, last axis first; negative numbers crop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circ
 
 
 def _pads_per_axis(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
-    """(before, after) for each axis from the first."""
+    """Return (before, after) per axis, first axis first."""
     listed = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     return [(0, 0)] * (ndim - len(listed)) + listed[::-1]
 
@@ -46,7 +46,7 @@ def _shape_after_padding(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -
 
 
 def _empty(input: Array, shape: tuple[int, ...]) -> Array:
-    """An array whose axes lie in memory in the order of the input's."""
+    """Allocate an array whose axes have the same memory order as the input's."""
     if input.ndim < 3 or input.flags.c_contiguous:
         return np.empty(shape, input.dtype)
     order = sorted(range(input.ndim), key=lambda axis: -abs(input.strides[axis]))
@@ -78,7 +78,7 @@ def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Arra
     border = np.asarray(value).astype(input.dtype)
     if min(pad, default=0) >= 0 and result.size <= MAX_TWICE_WRITTEN_ELEMENTS \
             and input.__class__ is Array:
-        result[...] = border  # in one go: each edge is another call of NumPy's
+        result[...] = border  # in one go: each edge would be another NumPy call
         result[tuple([slice(a, a + n) for n, (a, _) in zip(input.shape, pairs, strict=True)])] = (
             input
         )
@@ -104,7 +104,7 @@ def _(g: Tensor, pad: Sequence[int]) -> Tensor:
 
 
 def _source_positions(n: int, before: int, after: int, mode: str) -> np.ndarray:
-    """Where along an axis of length n each place of the padded axis comes from."""
+    """Return, for each position of the padded axis, its source position on an axis of length n."""
     if mode == "circular":
         first = max(-before, 0)
         length = n - first - max(-after, 0)
@@ -135,7 +135,7 @@ def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Arra
 
 
 def _contract(g: Array, n: int, axis: int, before: int, after: int, mode: str) -> Array:
-    """The adjoint of `_extend`: what came from a place is added up there."""
+    """The adjoint of `_extend`: sum the cotangents that come from the same position."""
     sources = _source_positions(n, before, after, mode)
     if before < 0 or after < 0:
         shape = list(g.shape)
@@ -163,7 +163,7 @@ _NUMPY_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circ
         samples=lambda rng: iter([((rng.normal(size=(2, 4, 3)), (1, 2, 3, 1), mode), {})
                                   for mode in _MODES]))
 def _padded(input: Array, pad: Any, mode: str) -> Array:
-    """The tensor with its borders mirrored ("reflect"), repeated ("replicate") or wrapped."""
+    """Pad by mirroring ("reflect"), repeating ("replicate") or wrapping the borders."""
     if input.__class__ is MetaArray:
         shape = _shape_after_padding(input.shape, _pads_per_axis(pad, input.ndim))
         return meta_array(shape, input.dtype)

@@ -1,4 +1,4 @@
-"""Windows by strides: as_strided, and unfold's sliding windows along an axis."""
+"""Views by strides: as_strided, and unfold's sliding windows along an axis."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dimension: int, size: int, step: 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_folded", expose=(), ref=None, samples=None)
 def _folded(g: Array, shape: Any, dimension: int, size: Any, step: int) -> Array:
-    """The windows of `unfold` added back where they came from."""
+    """The adjoint of `unfold`: add the windows to their source elements."""
     if not shape:
         return g.reshape(()) if g.size else np.zeros((), g.dtype)
     at = dimension % len(shape)
@@ -74,7 +74,7 @@ def _(g: Tensor, dimension: int, size: Any, step: int) -> Tensor:
 def _as_strided(
     input: Array, size: Sequence[int], stride: Sequence[int], offset: int, geometry: Any
 ) -> Array:
-    """A window on the tensor's storage; `geometry` is the input's own (strides, offset)."""
+    """Return a view of the tensor's storage; `geometry` is the input's own (strides, offset)."""
     result = window(storage_of(input), input.dtype, offset, size, stride)
     return input.like(result) if isinstance(input, LazyWindow) else result
 
@@ -115,10 +115,10 @@ def as_strided(
 
 
 class _Memory(NamedTuple):
-    """The elements that an input and its window span, from the first one on."""
+    """The memory spanned by an input and its window, from the first element on."""
 
     elements: int
-    of_input: np.ndarray  # the place of each of the input's elements
+    of_input: np.ndarray  # the position of each input element
     of_window: np.ndarray
 
     @property
@@ -143,9 +143,9 @@ def _span(
 def _strided_adjoint(
     g: Array, shape: Any, strides: Any, start: Any, size: Any, stride: Any, offset: Any
 ) -> Array:
-    """The cotangent of `as_strided`: overlapping windows are added up.
+    """The cotangent of `as_strided`, with overlapping windows added up.
 
-    Elements of the input that lie in one place share their sum.
+    Input elements that share a memory position share their sum.
     """
     memory = _span(shape, strides, start, size, stride, offset)
     total = np.zeros(memory.elements, g.dtype)
@@ -190,7 +190,7 @@ def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.nda
 def _new_zeros_with_same_feature_meta(
     self: Tensor, other: Tensor, *, self_num_batch_dims: int = 0
 ) -> Tensor:
-    """Return zeros laid out like `other`, behind the leading axes of `self`, for tangents.
+    """Return zeros laid out like `other`, after the leading axes of `self`, for tangents.
 
     >>> x = torch.ones(2, 3).t()
     >>> torch.ops.aten._new_zeros_with_same_feature_meta(x, x).stride()

@@ -1,5 +1,5 @@
-"""Copies of views: `view_copy` and its like give new memory; the `*_scatter` operators give a copy
-of a tensor in which the window that a view shows is overwritten."""
+"""Copies of views: `view_copy` and its variants return new memory; `*_scatter` operators return a
+copy of a tensor in which a view's elements are overwritten."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _publish_copy(
 def _slice(
     input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
-    """The window of a slice along one axis."""
+    """The view of a slice along one axis."""
     at = canonical_dim(dim, input._array.ndim)
     if step <= 0:
         raise RuntimeError(f"slice step must be positive, got {step}")
@@ -60,7 +60,7 @@ for _view in (diagonal, permute, select, split, split_with_sizes, squeeze, t, tr
 
 
 def _narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """The window that narrow gives, refused in narrow_copy's own words."""
+    """The view of narrow, with narrow_copy's error messages."""
     shape = input._array.shape
     if not -len(shape) <= dim < len(shape):
         raise RuntimeError(
@@ -92,7 +92,7 @@ _publish_copy("slice_copy", _slice, doc="""A copy of what lies from `start` to `
 
 
 def _of_complex(name: str) -> Callable:
-    """torch.view_as_real or its opposite, looked up when it is called."""
+    """torch.view_as_real or view_as_complex, looked up at call time."""
     return lambda input: PUBLIC["torch"][name](input)
 
 
@@ -103,7 +103,7 @@ _publish_copy("view_as_complex_copy", _of_complex("view_as_complex"))
 
 
 def _scatter(input: Tensor, src: Tensor, window: Callable[[Tensor], Tensor]) -> Tensor:
-    """A copy of `input` whose window holds `src`, which must have its shape."""
+    """Return a copy of `input` whose window contains `src`; RuntimeError if their shapes differ."""
     result = input.clone()
     target = window(result)
     if target._array.shape != src._array.shape:

@@ -1,4 +1,4 @@
-"""torch.ao.nn.qat: layers whose weights are rounded to 8 bits as they are trained."""
+"""torch.ao.nn.qat: layers that fake-quantize their weights to 8 bits during training."""
 
 from ....tensor.absent import lacking
 from . import dynamic

@@ -1,4 +1,4 @@
-"""Layers whose weights are rounded to 8 bits as they are trained."""
+"""Layers that fake-quantize their weights to 8 bits during training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "Linear"]
 
 
 def take_weights(result: Any, mod: Any) -> Any:
-    """Return the layer, with the parameters of its float counterpart."""
+    """Give the layer the parameters of its float counterpart and return it."""
     result.weight, result.bias = mod.weight, mod.bias
     return result
 
@@ -38,25 +38,25 @@ class Linear(float_modules.Linear):
         self.weight_fake_quant = qconfig.weight()
 
     def forward(self, input: Tensor) -> Tensor:
-        """input W^T + b with rounded weights."""
+        """Return input W^T + b with rounded weights."""
         return F.linear(input, self.weight_fake_quant(self.weight), self.bias)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer that trains in place of a float one, or of one fused with a ReLU."""
+        """Return the QAT layer for a float layer, or for one fused with a ReLU."""
         inner = mod[0] if isinstance(mod, float_modules.Sequential) else mod
         result = cls(inner.in_features, inner.out_features, inner.bias is not None,
                      qconfig=mod.qconfig)
         return take_weights(result, inner)
 
     def to_float(self) -> Any:
-        """The float layer with the trained weights."""
+        """Return the float layer with the trained weights."""
         return take_weights(float_modules.Linear(
             self.in_features, self.out_features, self.bias is not None), self)
 
 
 class _Convolution:
-    """A convolution whose weights are fake-quantized; a mixin before the float one."""
+    """Mixin, placed before the float class, for a convolution that fake-quantizes its weights."""
 
     weight_fake_quant: Any
 
@@ -72,13 +72,13 @@ class _Convolution:
         self.weight_fake_quant = qconfig.weight()
 
     def forward(self: Any, input: Tensor) -> Tensor:
-        """The convolution with rounded weights."""
+        """Return the convolution with rounded weights."""
         result: Tensor = self._conv_forward(input, self.weight_fake_quant(self.weight), self.bias)
         return result
 
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The convolution that trains in place of a float one, or of one fused with a ReLU."""
+        """Return the QAT convolution for a float one, or for one fused with a ReLU."""
         inner = mod[0] if isinstance(mod, float_modules.Sequential) else mod
         result = cls(
             inner.in_channels, inner.out_channels, inner.kernel_size, inner.stride, inner.padding,
@@ -87,7 +87,7 @@ class _Convolution:
         return take_weights(result, inner)
 
     def to_float(self: Any) -> Any:
-        """The float convolution with the trained weights."""
+        """Return the float convolution with the trained weights."""
         kind = getattr(float_modules, f"Conv{len(self.kernel_size)}d")
         return take_weights(kind(
             self.in_channels, self.out_channels, self.kernel_size, self.stride, self.padding,
@@ -95,19 +95,19 @@ class _Convolution:
 
 
 class Conv1d(_Convolution, float_modules.Conv1d):
-    """A 1-dimensional convolution whose weights are fake-quantized."""
+    """A 1-d convolution that fake-quantizes its weights."""
 
 
 class Conv2d(_Convolution, float_modules.Conv2d):
-    """A 2-dimensional convolution whose weights are fake-quantized."""
+    """A 2-d convolution that fake-quantizes its weights."""
 
 
 class Conv3d(_Convolution, float_modules.Conv3d):
-    """A 3-dimensional convolution whose weights are fake-quantized."""
+    """A 3-d convolution that fake-quantizes its weights."""
 
 
 class _Table:
-    """A table whose rows are fake-quantized; a mixin before the float one."""
+    """Mixin, placed before the float class, for an embedding that fake-quantizes its rows."""
 
     weight_fake_quant: Any
     _NAME: str
@@ -123,7 +123,7 @@ class _Table:
 
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The table that trains in place of a float one."""
+        """Return the QAT embedding for a float one."""
         if type(mod) is not cls._FLOAT_MODULE:
             raise AssertionError(f" qat.{cls.__name__}.from_float only works for "
                                  f"{cls._FLOAT_MODULE.__name__}")
@@ -134,7 +134,7 @@ class _Table:
         return result
 
     def to_float(self: Any) -> Any:
-        """The float table with the trained rows."""
+        """Return the float embedding with the trained rows."""
         result = self._FLOAT_MODULE(**self._settings(self))
         result.weight, result.training = self.weight, self.training
         return result
@@ -145,7 +145,7 @@ class _Table:
 
 
 class Embedding(_Table, float_modules.Embedding):
-    """A table whose rows are fake-quantized."""
+    """An embedding that fake-quantizes its rows."""
 
     _FLOAT_MODULE = float_modules.Embedding
     _NAME = "Embedding"
@@ -153,13 +153,13 @@ class Embedding(_Table, float_modules.Embedding):
                  "scale_grad_by_freq", "sparse")
 
     def forward(self, input: Tensor) -> Tensor:
-        """The rounded rows."""
+        """Return the rounded rows."""
         return F.embedding(input, self.weight_fake_quant(self.weight), self.padding_idx,
                            self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
 
 
 class EmbeddingBag(_Table, float_modules.EmbeddingBag):
-    """A table whose rows are fake-quantized, and summed."""
+    """An embedding bag that fake-quantizes its rows."""
 
     _FLOAT_MODULE = float_modules.EmbeddingBag
     _NAME = "Embedding Bag"
@@ -170,7 +170,7 @@ class EmbeddingBag(_Table, float_modules.EmbeddingBag):
         self, input: Tensor, offsets: Tensor | None = None,
         per_sample_weights: Tensor | None = None,
     ) -> Tensor:
-        """The sums of rounded rows."""
+        """Return the reduced rounded rows of each bag."""
         return F.embedding_bag(
             input, self.weight_fake_quant(self.weight), offsets, self.max_norm, self.norm_type,
             self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights,

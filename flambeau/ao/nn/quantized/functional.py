@@ -1,4 +1,4 @@
-"""torch.ao.nn.quantized.functional: functions of quantized tensors; others raise."""
+"""torch.ao.nn.quantized.functional: functions of quantized tensors; other tensors raise."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def avg_pool3d(
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """The mean of each of so many windows, with the input's scale."""
+    """Adaptive mean of windows, with the input's scale."""
     _check(input, "functional.adaptive_avg_pool2d")
     return F.adaptive_avg_pool2d(input, output_size)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """The mean of each of so many windows, with the input's scale."""
+    """Adaptive mean of windows, with the input's scale."""
     _check(input, "functional.adaptive_avg_pool3d")
     return F.adaptive_avg_pool3d(input, output_size)
 
@@ -62,7 +62,7 @@ def max_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Tensor:
-    """The greatest element of each window."""
+    """The maximum of each window."""
     if return_indices:
         raise NotImplementedError("return_indices is not yet implemented!")
     return F.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -72,7 +72,7 @@ def max_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Tensor:
-    """The greatest element of each window."""
+    """The maximum of each window."""
     if return_indices:
         raise NotImplementedError("return_indices is not yet implemented!")
     return F.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -82,7 +82,7 @@ def interpolate(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: Any = None,
 ) -> Tensor:
-    """Of another size, with the input's scale."""
+    """Resize to another size, with the input's scale."""
     _check(input, "interpolate")
     return F.interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -91,62 +91,62 @@ def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: Any = None,
 ) -> Tensor:
-    """`interpolate`, by its older name."""
+    """The former name of `interpolate`."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` to the nearest element."""
+    """`interpolate` with mode "nearest"."""
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` between elements, corner on corner."""
+    """`interpolate` with mode "bilinear" and aligned corners."""
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """Between two numbers, with the input's scale; `max_val` if it is the lower one."""
+    """Clamp between two numbers, with the input's scale; `max_val` if it is the lower one."""
     _check(input, "hardtanh")
     result = arithmetic.clamp(input, min_val, max_val)
     return input.copy_(result) if inplace else result
 
 
 def clamp(input: Tensor, min_: float, max_: float) -> Tensor:
-    """Between two numbers, with the input's scale."""
+    """Clamp between two numbers, with the input's scale."""
     _check(input, "clamp")
     return arithmetic.clamp(input, min_, max_)
 
 
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """`value` where an element is not above the threshold."""
+    """Replace elements that are not above the threshold by `value`."""
     _check(input, "threshold")
     return arithmetic.threshold(input, threshold, value)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """relu6(x + 3) / 6, under the scale of numbers between 0 and 1."""
+    """relu6(x + 3) / 6, with the scale for numbers between 0 and 1."""
     _check(input, "hardsigmoid")
     result: Tensor = F.hardsigmoid(input)
     return input.copy_(result) if inplace else result
 
 
 def hardswish(input: Tensor, scale: float, zero_point: int) -> Tensor:
-    """x relu6(x + 3) / 6, under a scale and a zero point."""
+    """x relu6(x + 3) / 6, quantized with the scale and zero point."""
     _check(input, "hardswish")
     return arithmetic.hardswish(input, scale, zero_point)
 
 
 def elu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Tensor:
-    """x above 0, below it alpha (exp(x) - 1)."""
+    """x if positive, else alpha (exp(x) - 1)."""
     _check(input, "elu")
     return arithmetic.elu(input, scale, zero_point, alpha)
 
 
 def celu(input: Tensor, scale: float, zero_point: int, alpha: float = 1.0) -> Tensor:
-    """x above 0, below it alpha (exp(x / alpha) - 1)."""
+    """x if positive, else alpha (exp(x / alpha) - 1)."""
     _check(input, "celu")
     return arithmetic.celu(input, scale, zero_point, alpha)
 
@@ -155,7 +155,7 @@ def leaky_relu(
     input: Tensor, negative_slope: float = 0.01, inplace: bool = False, scale: Any = None,
     zero_point: Any = None,
 ) -> Tensor:
-    """x above 0, below it x times the slope; of the input's scale where none is given."""
+    """x if positive, else x times the slope; with the input's scale unless one is given."""
     if scale is None or zero_point is None:
         result: Tensor = F.leaky_relu(input, negative_slope)
         return input.copy_(result) if inplace else result
@@ -166,7 +166,7 @@ def _convolve(
     rank: int, input: Any, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
     dilation: Any, groups: int, padding_mode: str, scale: float, zero_point: int, dtype: Any,
 ) -> Tensor:
-    """The convolution; NotImplementedError for padding other than zeros and for other dtypes."""
+    """Convolve; NotImplementedError for padding other than zeros and for other dtypes."""
     if padding_mode != "zeros":
         raise NotImplementedError("Only zero-padding is supported!")
     if input.dtype is not quint8 or dtype is not quint8:
@@ -187,7 +187,7 @@ def conv1d(
     dilation: Any = 1, groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0,
     zero_point: int = 0, dtype: Any = quint8,
 ) -> Tensor:
-    """The convolution of quint8 with weights of qint8, which are packed at each call."""
+    """Convolve quint8 inputs with qint8 weights, which are packed at each call."""
     return _convolve(1, input, weight, bias, stride, padding, dilation, groups, padding_mode,
                      scale, zero_point, dtype)
 
@@ -197,7 +197,7 @@ def conv2d(
     dilation: Any = 1, groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0,
     zero_point: int = 0, dtype: Any = quint8,
 ) -> Tensor:
-    """The convolution of quint8 with weights of qint8, which are packed at each call."""
+    """Convolve quint8 inputs with qint8 weights, which are packed at each call."""
     return _convolve(2, input, weight, bias, stride, padding, dilation, groups, padding_mode,
                      scale, zero_point, dtype)
 
@@ -207,7 +207,7 @@ def conv3d(
     dilation: Any = 1, groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0,
     zero_point: int = 0, dtype: Any = quint8,
 ) -> Tensor:
-    """The convolution of quint8 with weights of qint8, which are packed at each call."""
+    """Convolve quint8 inputs with qint8 weights, which are packed at each call."""
     return _convolve(3, input, weight, bias, stride, padding, dilation, groups, padding_mode,
                      scale, zero_point, dtype)
 
@@ -216,7 +216,7 @@ def linear(
     input: Any, weight: Tensor, bias: Tensor | None = None, scale: Any = None,
     zero_point: Any = None,
 ) -> Tensor:
-    """x w^T + b of quint8 and qint8; packs the weights at each call."""
+    """x w^T + b for quint8 inputs and qint8 weights, which are packed at each call."""
     scale = input.q_scale() if scale is None else scale
     zero_point = input.q_zero_point() if zero_point is None else zero_point
     return _linear(input, linear_prepack(weight, bias), scale, zero_point)

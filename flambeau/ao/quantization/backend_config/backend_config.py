@@ -1,4 +1,4 @@
-"""BackendConfig: the patterns that a backend quantizes, their dtypes, and how they are observed."""
+"""BackendConfig: the patterns that a backend quantizes, their dtypes and observers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ObservationType(Enum):
 
 @dataclass
 class DTypeWithConstraints:
-    """A dtype with bounds on an observer's range, or with the scale that it must have."""
+    """A dtype with bounds on an observer's range, or with a required scale."""
 
     dtype: Any = None
     quant_min_lower_bound: float | None = None
@@ -39,7 +39,7 @@ _CONSTRAINED = ("input_dtype", "output_dtype", "weight_dtype")
 
 @dataclass(init=False)
 class DTypeConfig:
-    """The dtypes of a pattern's input, output, weight and bias that a backend computes in.
+    """The input, output, weight and bias dtypes of a pattern on a backend.
 
     >>> from flambeau.ao.quantization.backend_config import DTypeConfig
     >>> DTypeConfig(input_dtype=torch.quint8).to_dict().keys()
@@ -80,7 +80,7 @@ class DTypeConfig:
 
     @classmethod
     def from_dict(cls, dtype_config_dict: dict[str, Any]) -> DTypeConfig:
-        """What `to_dict` gives, read back; ValueError for what is no dtype."""
+        """Rebuild from the dictionary of `to_dict`; ValueError for values that are not dtypes."""
         for name in _CONSTRAINED:
             value = dtype_config_dict.get(name)
             if value is not None and not isinstance(value, (dtype, DTypeWithConstraints)):
@@ -97,7 +97,7 @@ class DTypeConfig:
         return result
 
 
-# Attributes of a pattern's config and their keys in dictionaries; the first two are always there.
+# Attributes of a pattern's config and their dictionary keys; the first two are always present.
 _PATTERN_KEYS = {
     "observation_type": "observation_type", "dtype_configs": "dtype_configs",
     "pattern": "pattern", "root_module": "root_module", "qat_module": "qat_module",
@@ -111,7 +111,7 @@ _PATTERN_KEYS = {
 
 
 class BackendPatternConfig:
-    """How a backend quantizes a pattern: a module, a function, or a sequence of two or three."""
+    """How a backend quantizes a pattern: one operator, or a sequence of two or three."""
 
     def __init__(self, pattern: Any = None) -> None:
         self.pattern = pattern
@@ -150,12 +150,12 @@ class BackendPatternConfig:
         return self._set("observation_type", observation_type)
 
     def add_dtype_config(self, dtype_config: DTypeConfig) -> BackendPatternConfig:
-        """Add dtypes that the pattern computes in."""
+        """Add a combination of dtypes that the pattern supports."""
         self.dtype_configs.append(dtype_config)
         return self
 
     def set_dtype_configs(self, dtype_configs: list[DTypeConfig]) -> BackendPatternConfig:
-        """Set all the dtypes that the pattern computes in."""
+        """Set all combinations of dtypes that the pattern supports."""
         return self._set("dtype_configs", dtype_configs)
 
     def set_root_module(self, root_module: Any) -> BackendPatternConfig:
@@ -163,17 +163,17 @@ class BackendPatternConfig:
         return self._set("root_module", root_module)
 
     def set_qat_module(self, qat_module: Any) -> BackendPatternConfig:
-        """Set the class that trains in place of the pattern."""
+        """Set the class that replaces the pattern in quantization-aware training."""
         return self._set("qat_module", qat_module)
 
     def set_reference_quantized_module(
         self, reference_quantized_module: Any
     ) -> BackendPatternConfig:
-        """Set the class that computes with rounded weights in place of the root module."""
+        """Set the class that replaces the root module and computes with rounded weights."""
         return self._set("reference_quantized_module", reference_quantized_module)
 
     def set_fused_module(self, fused_module: Any) -> BackendPatternConfig:
-        """Set the class that the pattern's modules are fused to."""
+        """Set the class that the pattern's modules are fused into."""
         return self._set("fused_module", fused_module)
 
     def set_fuser_method(self, fuser_method: Callable[..., Any]) -> BackendPatternConfig:
@@ -198,7 +198,7 @@ class BackendPatternConfig:
         return self._set_pattern("_pattern_complex_format", "pattern", pattern)
 
     def reversed_pattern(self) -> Any:
-        """The pattern as graphs are matched, from the last operator back: (c, (b, a))."""
+        """The pattern in matching order, from the last operator back: (c, (b, a))."""
         if self._pattern_complex_format is not None:
             return self._pattern_complex_format
         if self.pattern is None:
@@ -212,7 +212,7 @@ class BackendPatternConfig:
 
     @classmethod
     def from_dict(cls, backend_pattern_config_dict: dict[str, Any]) -> BackendPatternConfig:
-        """What `to_dict` gives, read back; ValueError for dtypes that are none."""
+        """Rebuild from the dictionary of `to_dict`; ValueError for invalid dtypes."""
         result = cls()
         for attribute, key in _PATTERN_KEYS.items():
             if attribute != "dtype_configs" and key in backend_pattern_config_dict:
@@ -274,7 +274,7 @@ class BackendConfig:
 
     @classmethod
     def from_dict(cls, backend_config_dict: dict[str, Any]) -> BackendConfig:
-        """What `to_dict` gives, read back; ValueError for patterns that are none."""
+        """Rebuild from the dictionary of `to_dict`; ValueError for invalid patterns."""
         result = cls(backend_config_dict.get("name", ""))
         for value in backend_config_dict.get("configs", []):
             if not isinstance(value, (BackendPatternConfig, dict)):
@@ -284,5 +284,5 @@ class BackendConfig:
         return result
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and patterns as a dictionary."""
+        """Return name and patterns as a dictionary."""
         return {"name": self.name, "configs": [config.to_dict() for config in self.configs]}

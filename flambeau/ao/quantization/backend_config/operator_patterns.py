@@ -1,4 +1,4 @@
-"""The patterns of operators that PyTorch's backends on CPUs quantize, family by family."""
+"""The operator patterns that PyTorch's CPU backends quantize, by family."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _with_root(
 
 
 def describe_linear(dtypes: _DTypes) -> _Configs:
-    """Linear layers, with ReLU or batch normalization behind."""
+    """Linear layers, optionally followed by ReLU or batch normalization."""
     root, twin = modules.Linear, reference.Linear
     pairs = ((root, qat.Linear), (intrinsic.LinearReLU, fused_qat.LinearReLU),
              (intrinsic.LinearBn1d, fused_qat.LinearBn1d))
@@ -68,7 +68,7 @@ def describe_linear(dtypes: _DTypes) -> _Configs:
 
 
 def describe_convolutions(dtypes: _DTypes) -> _Configs:
-    """Convolutions of all ranks, with batch normalization and ReLU behind, and transposed."""
+    """Convolutions of all ranks, with optional batch norm and ReLU, and transposed ones."""
     return [config for rank in (1, 2, 3) for config in _describe_rank(rank, dtypes)]
 
 
@@ -111,12 +111,12 @@ def describe_binary(dtypes: _DTypes) -> _Configs:
 
 
 def describe_cat(dtypes: _DTypes) -> _Configs:
-    """Joins."""
+    """Concatenation."""
     return [_plain(ops.cat, dtypes, observation_type=_SHARES)]
 
 
 def describe_default(dtypes: _DTypes) -> _Configs:
-    """Activations and norms whose results have a scale of their own."""
+    """Activations and norms whose results need an output scale."""
     plain = (
         modules.ELU, modules.LeakyReLU, modules.Hardswish, modules.InstanceNorm1d,
         modules.InstanceNorm2d, modules.InstanceNorm3d, modules.Dropout, modules.PReLU,
@@ -131,7 +131,7 @@ def describe_layer_norm(dtypes: _DTypes) -> _Configs:
 
 
 def describe_known_ranges(dtypes: _DTypes) -> _Configs:
-    """Activations whose results lie in a known range, so that their scale is known."""
+    """Activations whose results lie in a known range, which fixes their scale."""
     zero_to_one = DTypeWithConstraints(
         quint8, 0, 255, scale_exact_match=1 / 256, zero_point_exact_match=0)
     around_zero = DTypeWithConstraints(
@@ -145,7 +145,7 @@ def describe_known_ranges(dtypes: _DTypes) -> _Configs:
 
 
 def _constrain(dtypes: _DTypes, bounds: DTypeWithConstraints) -> _DTypes:
-    """Copies of the dtypes in which activations must have a known scale."""
+    """Return copies of the dtypes in which activations must have a known scale."""
     result = copy.deepcopy(dtypes)
     for config in result:
         for own in (config.input_dtype_with_constraints, config.output_dtype_with_constraints):
@@ -179,7 +179,7 @@ SHARING_METHODS = (
 
 
 def describe_sharing(dtypes: _DTypes) -> _Configs:
-    """Operators that compute on the integers: results keep the input's scale."""
+    """Operators on the integers whose results keep the input's scale."""
     kinds = (*SHARING_MODULES, *SHARING_FUNCTIONS, *SHARING_METHODS)
     return [_plain(kind, dtypes, observation_type=_SHARES) for kind in kinds]
 
@@ -191,7 +191,7 @@ def describe_shapes(dtypes: _DTypes) -> _Configs:
 
 
 def describe_batch_norms(dtypes: _DTypes) -> _Configs:
-    """Batch normalization behind no convolution, with ReLU behind or without."""
+    """Batch normalization that follows no convolution, with or without ReLU after it."""
     result = []
     for norm, fused in ((modules.BatchNorm2d, intrinsic.BNReLU2d),
                         (modules.BatchNorm3d, intrinsic.BNReLU3d)):

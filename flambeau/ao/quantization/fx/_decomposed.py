@@ -1,6 +1,6 @@
-"""torch.ops.quantized_decomposed: quantization as integers of plain dtypes, in plain operators.
+"""torch.ops.quantized_decomposed: quantization to plain integer dtypes, in plain operators.
 
-Scales and zero points are arguments: tensors of integers do not carry them.
+Scales and zero points are arguments, because plain integer tensors do not carry them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _declare(*schemas: str) -> Callable[[Rule], Rule]:
 
 
 def _check(input: Tensor, low: int, high: int) -> Tensor:
-    """The input in float32; AssertionError for other dtypes and for an empty range."""
+    """Return the input in float32; AssertionError for other dtypes and for an empty range."""
     if input.dtype in (float16, bfloat16):
         input = input.to(float32)
     assert input.dtype == float32, (
@@ -53,7 +53,7 @@ def _encode(x: Tensor, scale: Any, zero: Any, low: int, high: int, dtype: Dtype)
 def quantize_per_tensor(
     input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Dtype
 ) -> Tensor:
-    """input / scale + zero_point, rounded, within the range."""
+    """Return input / scale + zero_point, rounded and clamped to the range."""
     return _encode(_check(input, quant_min, quant_max), scale, zero_point, quant_min, quant_max,
                    dtype)
 
@@ -64,7 +64,7 @@ def dequantize_per_tensor(
     input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Dtype,
     *, out_dtype: Dtype | None = None
 ) -> Tensor:
-    """(input - zero_point) * scale, of integers of `dtype`."""
+    """Return (input - zero_point) * scale for integers of `dtype`."""
     assert input.dtype == dtype, (
         f"Expecting input to have dtype: {dtype}, but got {input.dtype}")
     return (input.to(out_dtype or float32) - zero_point) * scale
@@ -75,7 +75,7 @@ def dequantize_per_tensor(
 def choose_qparams(
     input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Dtype
 ) -> tuple[Tensor, Tensor]:
-    """The scale (float64) and zero point (int64) with which the range spans the input and zero."""
+    """Return the scale (float64) and zero point (int64) whose range spans the input and zero."""
     low, high = input.amin().clamp(max=0.0), input.amax().clamp(min=0.0)
     scale = ops.maximum((high - low) / float(quant_max - quant_min), ops.tensor(eps))
     zero = (quant_min - ops.round(low / scale)).clamp(quant_min, quant_max)
@@ -94,7 +94,7 @@ def quantize_per_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, quant_min: int, quant_max: int,
     dtype: Dtype
 ) -> Tensor:
-    """As quantize_per_tensor, of each place along an axis by itself."""
+    """quantize_per_tensor for each index along an axis."""
     x = _check(input, quant_min, quant_max)
     return _encode(x, _along(scales, x, axis).to(float32), _along(zero_points, x, axis),
                    quant_min, quant_max, dtype)
@@ -106,7 +106,7 @@ def dequantize_per_channel(
     input: Tensor, scales: Tensor, zero_points: Tensor | None, axis: int, quant_min: int,
     quant_max: int, dtype: Dtype, *, out_dtype: Dtype | None = None
 ) -> Tensor:
-    """As dequantize_per_tensor, of each place along an axis by itself."""
+    """dequantize_per_tensor for each index along an axis."""
     assert input.dtype == dtype, f"Expecting input to have dtype {dtype}, but got: {input.dtype}"
     x = input.to(float32)
     if zero_points is not None:
@@ -118,8 +118,8 @@ def dequantize_per_channel(
           "-> (Tensor, Tensor)",
           "choose_qparams_per_token_asymmetric(Tensor input, ScalarType dtype) -> (Tensor, Tensor)")
 def choose_qparams_per_token_asymmetric(input: Tensor, dtype: Dtype) -> tuple[Tensor, Tensor]:
-    """Each row's scale and zero point, for integers from -128 to 127: the zero point that makes the
-    smaller error at one of the ends."""
+    """Return each row's scale and zero point for integers from -128 to 127. The zero point is the
+    one with the smaller error at one of the ends."""
     least, most = -128, 127
     low, high = input.amin(-1, True).clamp(max=0.0), input.amax(-1, True).clamp(min=0.0)
     scale = ((high - low) / float(most - least)).clamp(min=finfo(float32).eps)
@@ -132,7 +132,7 @@ def choose_qparams_per_token_asymmetric(input: Tensor, dtype: Dtype) -> tuple[Te
 def quantize_per_token(
     input: Tensor, scales: Tensor, zero_points: Tensor, quant_min: int, quant_max: int, dtype: Dtype
 ) -> Tensor:
-    """Rows by scales and zero points of their own, (..., 1)."""
+    """Quantize rows by their scales and zero points, (..., 1)."""
     y = input.mul(1.0 / scales).add(zero_points).round()
     return y.clamp(quant_min, quant_max).to(dtype)
 
@@ -143,12 +143,12 @@ def dequantize_per_token(
     input: Tensor, scales: Tensor, zero_points: Tensor, quant_min: int, quant_max: int,
     dtype: Dtype, output_dtype: Dtype
 ) -> Tensor:
-    """(input - zero_points) * scales, of rows."""
+    """Return (input - zero_points) * scales, by row."""
     return ((input - zero_points).to(output_dtype) * scales).to(output_dtype)
 
 
 def _group(x: Tensor, scales: Tensor, size: int) -> Tensor:
-    """x as rows of a group each."""
+    """Reshape x to one group per row."""
     if size > x.shape[-1] and scales.shape[-1] == 1:
         size = x.shape[-1]
     assert size > 1, "a group has more than one element"
@@ -162,7 +162,7 @@ def quantize_per_channel_group(
     input: Tensor, scales: Tensor, zero_points: Tensor, quant_min: int, quant_max: int,
     dtype: Dtype, group_size: int = 128
 ) -> Tensor:
-    """Groups of a row's elements by scales and zero points of their own."""
+    """Quantize groups of a row's elements by their scales and zero points."""
     rows = _group(input, scales, group_size)
     y = rows.mul(1.0 / scales.reshape(-1, 1)).add(zero_points.reshape(-1, 1)).round()
     return y.clamp(quant_min, quant_max).to(dtype).reshape(input.shape)
@@ -175,7 +175,7 @@ def dequantize_per_channel_group(
     w_int8: Tensor, scales: Tensor, zero_points: Tensor | None, quant_min: int, quant_max: int,
     dtype: Dtype, group_size: int = 128, output_dtype: Dtype = float32
 ) -> Tensor:
-    """Return the floats of quantize_per_channel_group's integers."""
+    """Dequantize the integers of quantize_per_channel_group."""
     rows = _group(w_int8, scales, group_size).to(float32)
     if zero_points is not None:
         rows = rows - zero_points.reshape(-1, 1)

@@ -1,4 +1,4 @@
-"""Whether a backend computes a pattern in the dtypes and ranges that a QConfig asks for."""
+"""Check whether a backend supports a pattern in the dtypes and ranges that a QConfig requests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SUGGESTION = (
 
 
 def is_argument(node: Node, arg: Any, name: str, index: int | None) -> bool:
-    """Whether a value is the node's argument of a name, or of a place."""
+    """Whether a value is the node's argument of this name or position."""
     at_index = index is not None and index < len(node.args) and node.args[index] is arg
     return at_index or node.kwargs.get(name) is arg
 
 
 def dtype_and_mode(observer: Any) -> tuple[Any, bool]:
-    """An observer's dtype, and whether it looks at each tensor anew."""
+    """Return an observer's dtype, and whether it is dynamic."""
     if observer is None:
         return None, False
     return observer.dtype, bool(getattr(observer, "is_dynamic", False))
@@ -71,7 +71,7 @@ def _fits_result(config: DTypeConfig, expected: Any, qconfig: Any) -> bool:
 def satisfies(qconfig: Any, bounds: DTypeWithConstraints, name: str) -> bool:
     """Whether a QConfig's observer of activations or weights meets a backend's constraints.
 
-    Warns about the constraint that it violates.
+    Warns about a violated constraint.
     """
     factory = None if qconfig is None or bounds.dtype is None else getattr(qconfig, name)
     outer = None if factory is None else factory()
@@ -131,7 +131,7 @@ def _fixed_problem(
 
 
 def has_supported_dtypes(qconfig: Any, configs: list[DTypeConfig]) -> bool:
-    """Whether a module's QConfig has the dtypes of a config."""
+    """Whether a module's QConfig matches the dtypes of any config."""
     activation, weight, is_dynamic = get_qconfig_dtypes(qconfig)
     for config in configs:
         own = [dtype or float32 for dtype in (

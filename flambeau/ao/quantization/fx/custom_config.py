@@ -24,7 +24,7 @@ PRESERVED_ATTRIBUTES_DICT_KEY = "preserved_attributes"
 
 
 class StandaloneModuleConfigEntry(NamedTuple):
-    """How a module that is quantized on its own is prepared."""
+    """How to prepare a module that is quantized on its own."""
 
     qconfig_mapping: QConfigMapping | None
     example_inputs: tuple[Any, ...]
@@ -33,7 +33,7 @@ class StandaloneModuleConfigEntry(NamedTuple):
 
 
 def _read(value: Any, kind: type[_T], key: str) -> _T | None:
-    """An object, or the dictionary that stands for it; ValueError for others."""
+    """Return an object, converted from a dictionary if necessary; ValueError for other types."""
     if value is None or isinstance(value, kind):
         return value
     if isinstance(value, dict):
@@ -52,7 +52,7 @@ def _by_type_name(mapping: dict[QuantType, dict[type, type]]) -> dict[str, dict[
 
 
 class _CustomConfig:
-    """Base class of the three: attributes that the model keeps."""
+    """Base class: attributes that the resulting model keeps."""
 
     def __init__(self) -> None:
         self.preserved_attributes: list[str] = []
@@ -61,7 +61,7 @@ class _CustomConfig:
         return f"{type(self).__name__}({ {k: v for k, v in self.__dict__.items() if v} })"
 
     def set_preserved_attributes(self, attributes: list[str]) -> Any:
-        """Attributes that the resulting model has as well."""
+        """Set the attributes that the resulting model keeps."""
         self.preserved_attributes = attributes
         return self
 
@@ -97,7 +97,7 @@ class PrepareCustomConfig(_CustomConfig):
         example_inputs: tuple[Any, ...], prepare_custom_config: PrepareCustomConfig | None,
         backend_config: BackendConfig | None,
     ) -> PrepareCustomConfig:
-        """Quantize the module of a path on its own."""
+        """Quantize the module at a path on its own."""
         self.standalone_module_names[module_name] = StandaloneModuleConfigEntry(
             qconfig_mapping, example_inputs, prepare_custom_config, backend_config)
         return self
@@ -124,30 +124,30 @@ class PrepareCustomConfig(_CustomConfig):
         return self
 
     def set_non_traceable_module_names(self, module_names: list[str]) -> PrepareCustomConfig:
-        """Paths of modules that stay as they are."""
+        """Leave the modules at these paths unchanged."""
         self.non_traceable_module_names = module_names
         return self
 
     def set_non_traceable_module_classes(
         self, module_classes: list[type]
     ) -> PrepareCustomConfig:
-        """Classes of modules that stay as they are."""
+        """Leave the modules of these classes unchanged."""
         self.non_traceable_module_classes = module_classes
         return self
 
     def set_input_quantized_indexes(self, indexes: list[int]) -> PrepareCustomConfig:
-        """Which inputs are quantized tensors."""
+        """Set which inputs are quantized tensors."""
         self.input_quantized_indexes = indexes
         return self
 
     def set_output_quantized_indexes(self, indexes: list[int]) -> PrepareCustomConfig:
-        """Which results stay quantized tensors."""
+        """Set which results stay quantized tensors."""
         self.output_quantized_indexes = indexes
         return self
 
     @classmethod
     def from_dict(cls, prepare_custom_config_dict: dict[str, Any]) -> PrepareCustomConfig:
-        """What `to_dict` gives, read back; ValueError for entries that are none."""
+        """Rebuild from the dictionary of `to_dict`; ValueError for invalid entries."""
         result = cls()
         for key, store in ((STANDALONE_MODULE_NAME_DICT_KEY, result.set_standalone_module_name),
                            (STANDALONE_MODULE_CLASS_DICT_KEY, result.set_standalone_module_class)):
@@ -200,7 +200,7 @@ class ConvertCustomConfig(_CustomConfig):
 
     @classmethod
     def from_dict(cls, convert_custom_config_dict: dict[str, Any]) -> ConvertCustomConfig:
-        """What `to_dict` gives, read back."""
+        """Rebuild from the dictionary of `to_dict`."""
         result = cls()
         key = OBSERVED_TO_QUANTIZED_DICT_KEY
         for quant_type, classes in convert_custom_config_dict.get(key, {}).items():
@@ -227,7 +227,7 @@ class FuseCustomConfig(_CustomConfig):
 
     @classmethod
     def from_dict(cls, fuse_custom_config_dict: dict[str, Any]) -> FuseCustomConfig:
-        """What `to_dict` gives, read back."""
+        """Rebuild from the dictionary of `to_dict`."""
         result = cls()
         result.set_preserved_attributes(
             fuse_custom_config_dict.get(PRESERVED_ATTRIBUTES_DICT_KEY, []))

@@ -1,4 +1,4 @@
-"""Which observers a node needs for its inputs and its result."""
+"""The observers that a node needs for its inputs and its result."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Expectation:
     bias: Callable[[], Any] | None = _FLOAT
     weight_index: int | None = None
     bias_index: int | None = None
-    shares: bool = False  # the result has the observer of the input
-    reuses: bool = False  # the QConfig says the same of the node
+    shares: bool = False  # the result shares the input's observer
+    reuses: bool = False  # its QConfig sets reuse_input_qconfig
     is_standalone: bool = False
 
     def of_argument(self, node: Node, arg: Node) -> Callable[[], Any] | None:
@@ -125,7 +125,7 @@ class Expectations:
             node = node.args[0] if match is not None and match.shares and node.args else None
 
     def is_supported(self, match: Match) -> bool:
-        """Whether the backend computes the pattern in the dtypes of its QConfig."""
+        """Whether the backend supports the pattern in its QConfig's dtypes."""
         if match.config is None:
             return True
         root, last = match.root, match.last

@@ -1,4 +1,4 @@
-"""fuse: sequences of modules in a graph become one module each."""
+"""fuse: fuse sequences of modules in a graph into one module each."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .match_utils import _is_match, bind, root_of, sort_patterns
 
 
 def set_module(model: Any, path: str, module: Any) -> None:
-    """Put a module at a path."""
+    """Set the module at a path."""
     parent, _, name = path.rpartition(".")
     setattr(model.get_submodule(parent), name, module)
 
 
 def fuse(model: Any, is_qat: bool, backend: BackendConfig | None = None) -> Any:
-    """The model with the sequences that its backend fuses as one module each."""
+    """Return the model with the sequences that its backend supports fused into one module each."""
     backend = get_native_backend_config() if backend is None else backend
     configs = sort_patterns({
         pattern: config for pattern, config in backend._pattern_complex_format_to_config.items()
@@ -42,7 +42,7 @@ def _fuse_match(
     model: Any, modules: dict[str, Any], bound: Any, pattern: Any,
     config: BackendPatternConfig, is_qat: bool,
 ) -> None:
-    """Put the fused module in the root's place, and what used the last node behind it."""
+    """Replace the root by the fused module, and the last node's result by the root's."""
     root, last = root_of(bound, config), bound[0]
     if root.op != "call_module":
         raise AssertionError("Expecting module node to be a call_module Node")
@@ -63,14 +63,14 @@ def _fuse_match(
 
 
 def _covered(bound: Any, pattern: Any) -> list[Node]:
-    """The nodes that go, from the last one back; those that stand for any value stay."""
+    """The nodes to remove, from the last one back; nodes that match any value stay."""
     if isinstance(pattern, tuple):
         return [node for b, p in zip(bound, pattern, strict=True) for node in _covered(b, p)]
     return [] if pattern is MatchAllNode or not isinstance(bound, Node) else [bound]
 
 
 def _modules_of(bound: Any, pattern: Any, modules: dict[str, Any], training: bool) -> Any:
-    """The modules of a bound pattern, with a new one for each functional ReLU."""
+    """Return the modules of a bound pattern, with a new one for each functional ReLU."""
     if isinstance(pattern, tuple):
         return tuple(_modules_of(b, p, modules, training)
                      for b, p in zip(bound, pattern, strict=True))

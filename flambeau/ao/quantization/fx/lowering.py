@@ -1,4 +1,4 @@
-"""lower: fuses dequantize, a float operator and quantize into one integer operator.
+"""Lower reference models: fuse dequantize, float operator and quantize into one integer operator.
 
 Operators without an integer form stay in floats.
 """
@@ -34,7 +34,7 @@ _DYNAMIC = {getattr(reference, name): getattr(dynamic, name)
             for name in ("Linear", "GRUCell", "LSTMCell", "RNNCell", "LSTM", "GRU")}
 _TABLES = {getattr(reference, name): getattr(quantized, name)
            for name in ("Embedding", "EmbeddingBag")}
-# Modules whose results have a scale of their own.
+# Modules whose results need an output scale.
 _SCALED_MODULES: dict[Any, Any] = {
     **{getattr(reference, f"ConvTranspose{rank}d"): getattr(quantized, f"ConvTranspose{rank}d")
        for rank in (1, 2, 3)},
@@ -51,7 +51,7 @@ _DROPPED_ARGUMENTS = {
     _q.hardswish: ("inplace",), _q.elu: ("inplace",), _q.dropout: ("inplace",),
     _q.instance_norm: ("running_mean", "running_var", "use_input_stats", "momentum"),
 }
-# Operators whose results have a known scale: they compute on integers as they are.
+# Operators whose results have a known scale: they accept quantized tensors directly.
 _FIXED = (F.hardsigmoid, F.sigmoid, ops.sigmoid, ops.tanh, "hardsigmoid", "hardsigmoid_",
           "sigmoid", "sigmoid_", "tanh", "tanh_", nn_modules.Hardsigmoid, nn_modules.Sigmoid,
           nn_modules.Tanh, nn_modules.Softmax)
@@ -83,7 +83,7 @@ def _is_dequantize(node: Any) -> bool:
 
 
 def producers_of(node: Node) -> list[Node] | None:
-    """The nodes that a value is made of, in their order; None where an input is among them."""
+    """Return the nodes that a value depends on, in execution order; None if one is an input."""
     seen, frontier = {node}, [node]
     while frontier:
         for arg in frontier.pop().all_input_nodes:
@@ -96,7 +96,7 @@ def producers_of(node: Node) -> list[Node] | None:
 
 
 def evaluate(model: Any, producers: list[Node]) -> Any:
-    """The value of the last of several nodes that need no inputs."""
+    """Evaluate several nodes that depend on no inputs and return the last one's value."""
     graph = Graph()
     values: dict[Node, Node] = {}
     for node in producers:
@@ -108,7 +108,7 @@ def evaluate(model: Any, producers: list[Node]) -> Any:
 def lower(
     model: Any, qconfigs: dict[str, Any], scopes: dict[str, Any], keep_weights: bool = False
 ) -> Any:
-    """The reference model in operators of integers."""
+    """Lower the reference model to integer operators."""
     lowering = _Lowering(model, qconfigs)
     for step in (lowering.lower_module, lowering.lower_dynamic_module, lowering.lower_function,
                  lowering.lower_binary, lowering.lower_shape, lowering.lower_plain):
@@ -124,14 +124,14 @@ def lower(
 
 
 class _Lowering:
-    """One reference model, whose patterns are replaced kind by kind."""
+    """Lowers one reference model, one kind of pattern at a time."""
 
     def __init__(self, model: Any, qconfigs: dict[str, Any]) -> None:
         self.model, self.graph, self.qconfigs = model, model.graph, qconfigs
         self.look_up_modules()
 
     def look_up_modules(self) -> None:
-        """Take the model's modules as they are now: one that is called twice is swapped twice."""
+        """Refresh the table of modules. A module that is called twice is swapped twice."""
         self.modules = dict(self.model.named_modules(remove_duplicate=False))
 
     # -------------------------------------------------------------- what patterns have in common
@@ -141,7 +141,7 @@ class _Lowering:
         return self.modules[str(node.target)] if is_module else None
 
     def _is_kind(self, node: Any, kinds: Any) -> bool:
-        """Whether a node calls one of several functions, methods or classes of modules."""
+        """Whether a node calls one of these functions, methods or module classes."""
         if not isinstance(node, Node) or not node.op.startswith("call_"):
             return False
         key = type(self._module(node)) if node.op == "call_module" else node.target
@@ -151,7 +151,7 @@ class _Lowering:
         return node.name in self.qconfigs and self.qconfigs[node.name] is None
 
     def _before(self, quantize: Node, kinds: Any, with_relu: bool = True) -> Any:
-        """What a quantize rounds, of certain kinds, and the ReLU between the two, if any."""
+        """The node of one of these kinds that feeds a quantize, and the ReLU in between, if any."""
         if not _is_call(quantize, "call_function", ops.quantize_per_tensor):
             return None, None
         node, relu = quantize.args[0], None
@@ -186,7 +186,7 @@ class _Lowering:
     # -------------------------------------------------------------- modules
 
     def lower_module(self, quantize: Node) -> None:
-        """Linear layers and convolutions between a dequantize and a quantize."""
+        """Lower linear layers and convolutions between a dequantize and a quantize."""
         kinds = {**_STATIC, **_FUSED, **_TWO_INPUTS}
         node, relu = self._before(quantize, kinds, False)
         if node is None:
@@ -208,7 +208,7 @@ class _Lowering:
         self._erase(*quantize.args[1:3])
 
     def lower_dynamic_module(self, node: Node) -> None:
-        """Layers whose input is rounded as the model computes, and tables."""
+        """Lower layers that quantize their input dynamically, and embeddings."""
         module = self._module(node)
         kind = type(module)
         if kind in _TABLES:
@@ -228,7 +228,7 @@ class _Lowering:
     # -------------------------------------------------------------- functions
 
     def lower_function(self, quantize: Node) -> None:
-        """F.linear and convolutions of quantized tensors, with weights that are rounded here."""
+        """Lower F.linear and convolutions of quantized tensors, packing their weights."""
         node, relu = self._before(quantize, _WEIGHTED)
         if node is None or not all(map(_is_dequantize, node.args[:2])):
             return
@@ -253,7 +253,7 @@ class _Lowering:
             self._erase(relu)
 
     def _pack(self, node: Node, codes: Any, others: list[Any]) -> Node:
-        """The node that packs a weight, with what the function was told beside."""
+        """Return the node that packs a weight together with the function's other settings."""
         packer: Any = _PACK[node.target]
         kwargs = dict(node.kwargs)
         if node.target is F.linear:
@@ -270,7 +270,7 @@ class _Lowering:
         return self.graph.call_function(packer, (codes, *others), kwargs)
 
     def lower_dynamic_function(self, last: Node) -> None:
-        """F.linear of inputs that are rounded as the model computes."""
+        """Lower F.linear with dynamically quantized inputs."""
         node: Any = last
         relu = last if _is_call(last, "call_function", F.relu) \
             or type(self._module(last)) is nn_modules.ReLU else None
@@ -298,7 +298,7 @@ class _Lowering:
             self.graph.erase_node(relu)
 
     def lower_binary(self, quantize: Node) -> None:
-        """Sums and products, of two quantized tensors or of one and a number."""
+        """Lower sums and products of two quantized tensors, or of one and a number."""
         node, relu = self._before(quantize, _BINARY)
         if node is None or len(node.args) < 2:
             return
@@ -317,7 +317,7 @@ class _Lowering:
         self._erase(quantize, relu, node)
 
     def lower_shape(self, node: Node) -> None:
-        """Shapes are asked of the quantized tensor."""
+        """Read shapes from the quantized tensor."""
         if (_is_call(node, "call_function", getattr) and node.args[1] == "shape") \
                 or _is_call(node, "call_method", "shape", "size"):
             first = node.args[0]
@@ -352,7 +352,7 @@ class _Lowering:
             self._erase(*parameters)
 
     def _rescale(self, node: Node, parameters: Any) -> None:
-        """Call the function of integers that takes an output scale."""
+        """Call the integer function that takes an output scale."""
         function = _SCALED_FUNCTIONS[node.target]
         dropped = _DROPPED_ARGUMENTS.get(function, ())
         kwargs = {name: value for name, value in node.kwargs.items() if name not in dropped}
@@ -366,7 +366,7 @@ class _Lowering:
 # ------------------------------------------------------------------ packed weights
 
 def _pack_weights(model: Any, scopes: dict[str, Any], keep_weights: bool) -> Any:
-    """Weights that functions take become packed weights of the model."""
+    """Replace weights that functions take by packed weights stored on the model."""
     originals: dict[str, Any] = {}
     for node in list(model.graph.nodes):
         producers = producers_of(node) if _is_call(node, "call_function", *_PACKERS) else None

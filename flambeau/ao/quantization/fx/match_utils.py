@@ -1,4 +1,4 @@
-"""Patterns of operators in a graph, matched from its end, and the nodes that they cover."""
+"""Match operator patterns in a graph, from their last node back, and collect their nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..utils import MatchAllNode
 
 
 def sort_patterns(patterns: dict[Any, Any]) -> dict[Any, Any]:
-    """Longer patterns before shorter ones."""
+    """Sort longer patterns before shorter ones."""
     def length(pattern: Any) -> int:
         return sum(map(length, pattern)) if isinstance(pattern, tuple) else 1
 
@@ -26,7 +26,7 @@ def sort_patterns(patterns: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _is_match(modules: dict[str, Any], node: Any, pattern: Any, inner: bool = False) -> bool:
-    """Whether the pattern ends at a node; nodes within it have no other users."""
+    """Whether the pattern ends at a node; its inner nodes must have no other users."""
     head, *rest = pattern if isinstance(pattern, tuple) else (pattern,)
     if head is MatchAllNode or node is pattern:
         return True
@@ -48,7 +48,7 @@ def _is_match(modules: dict[str, Any], node: Any, pattern: Any, inner: bool = Fa
 
 
 def bind(pattern: Any, node: Any) -> Any:
-    """The nodes that a pattern covers, in its own form."""
+    """Return the nodes that a pattern covers, nested like the pattern."""
     if not isinstance(pattern, tuple):
         return node
     head, *rest = pattern
@@ -63,7 +63,7 @@ def nodes_of(bound: Any) -> list[Node]:
 
 
 def root_of(bound: Any, config: BackendPatternConfig | None) -> Any:
-    """The node that takes the pattern's input: the deepest one, unless its config says."""
+    """Return the node that takes the pattern's input: by default the deepest one."""
     if config is not None and config._root_node_getter is not None:
         return config._root_node_getter(bound)
     while isinstance(bound, (tuple, list)):
@@ -73,7 +73,7 @@ def root_of(bound: Any, config: BackendPatternConfig | None) -> Any:
 
 @dataclass
 class Match:
-    """A pattern that ends at `last`; without one it is a module of the user's own."""
+    """A pattern that ends at `last`; without a pattern, a custom module."""
 
     last: Node
     bound: Any
@@ -90,7 +90,7 @@ def find_matches(
     graph: Any, modules: dict[str, Any], backend: BackendConfig, custom: list[type],
     is_standalone: Callable[[Node], bool],
 ) -> dict[str, Match]:
-    """The match that each node belongs to, by the node's name."""
+    """Return the match of each node, by the node's name."""
     result: dict[str, Match] = {}
     configs = sort_patterns(backend._pattern_complex_format_to_config)
     for node in reversed(list(graph.nodes)):
@@ -131,7 +131,7 @@ def _shares_observer(match: Match, modules: dict[str, Any]) -> bool:
 
 
 def has_no_tensors(node: Any, modules: dict[str, Any]) -> bool:
-    """Whether a value is surely made of no tensors: sizes, and what is computed of them."""
+    """Whether a value certainly contains no tensors: sizes, and values computed from them."""
     if not isinstance(node, Node):
         return True
     if node.op in ("placeholder", "get_attr"):

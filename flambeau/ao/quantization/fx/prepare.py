@@ -1,7 +1,7 @@
-"""prepare: puts an observer behind each value of a graph that is to be quantized.
+"""prepare: insert an observer after each value of a graph that will be quantized.
 
-Each node says in an Expectation how its inputs and its result are to be observed. Where a value
-is not observed as the node that takes it expects, an observer goes between the two.
+An Expectation per node says how its inputs and result are observed. If a value is not observed as
+its consumer expects, another observer goes between the two.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def trace_and_prepare(
     model: Any, mapping: QConfigMapping, is_qat: bool, custom: PrepareCustomConfig,
     backend: BackendConfig | None, is_standalone: bool = False,
 ) -> Any:
-    """The model, traced down to the modules that quantization knows, fused, and with observers."""
+    """Trace the model down to the modules that quantization knows, fuse it and insert observers."""
     _swap_functionals(model)
     names = list(custom.non_traceable_module_names)
     classes = list(custom.non_traceable_module_classes)
@@ -63,7 +63,7 @@ def trace_and_prepare(
 
 
 def _swap_functionals(model: Any) -> None:
-    """FloatFunctionals, which quantize on their own in eager mode, become plain operators."""
+    """Replace FloatFunctionals, which quantize by themselves in eager mode, by plain operators."""
     for name, child in list(model.named_children()):
         if isinstance(child, FloatFunctional):
             model._modules[name] = FXFloatFunctional()
@@ -75,7 +75,7 @@ def prepare(
     model: Any, mapping: QConfigMapping, is_qat: bool, scopes: dict[str, Any],
     custom: PrepareCustomConfig, backend: BackendConfig | None, is_standalone: bool = False,
 ) -> Any:
-    """The traced and fused model with observers."""
+    """Insert observers into a traced and fused model."""
     backend = get_native_backend_config() if backend is None else backend
     mapping = copy.deepcopy(mapping)
     adapt_to_fusion(model, mapping)
@@ -142,7 +142,7 @@ class _Preparation:
             and _is_activation_post_process(self.modules[str(node.target)])
 
     def _result_dtype(self, node: Node) -> Any:
-        """The dtype that a value is observed in."""
+        """The dtype in which a value is observed."""
         observed = node.args[0] if self._is_observer_node(node) else node
         expected = self.expected.get(observed, _FLOATS)  # type: ignore[arg-type]
         return None if expected.output is None else expected.output().dtype
@@ -194,7 +194,7 @@ class _Preparation:
         return self._observed(arg, match.qconfig.activation(), quint8)
 
     def _observed(self, arg: Node, observer: Any, dtype: Any) -> Node:
-        """The value behind an observer: one that is there already, or a new one."""
+        """The observed value: of an existing observer if one fits, else of a new one."""
         for user in arg.users:
             if user.op == "call_module":
                 other = self.modules.get(str(user.target))
@@ -218,13 +218,13 @@ class _Preparation:
             self.graph.erase_node(behind)
 
     def _is_input_observed_here(self, node: Node) -> bool:
-        """Not where the input is one of the model's that is quantized already."""
+        """False if the input is an input of the model that is already quantized."""
         first = node.args[0] if node.args else None
         return not (isinstance(first, Node) and first.op == "placeholder"
                     and self._result_dtype(node) in (quint8, uint8))
 
     def _share_observer(self, node: Node) -> bool:
-        """Have all inputs and the result share the first input's observer, if there is one."""
+        """Make all inputs and the result share the first input's observer, if there is one."""
         first = next((a for a in node.args if isinstance(a, (Node, list, tuple))), None)
         group = list(first) if isinstance(first, (list, tuple)) else [first]
         origins = [self._observer_above(part) for part in group]
@@ -237,7 +237,7 @@ class _Preparation:
         return True
 
     def _observer_above(self, node: Any) -> Node | None:
-        """The observer that a value comes from, past nodes that have none."""
+        """The observer that a value comes from, skipping unobserved nodes."""
         while isinstance(node, Node) and not self._is_observer_node(node):
             if node.op == "placeholder":
                 return None
@@ -245,7 +245,7 @@ class _Preparation:
         return node if isinstance(node, Node) else None
 
     def _observe_result(self, value: Any, output: Node) -> Any:
-        """The model's result, with an observer where it is to stay quantized and has none."""
+        """The model's result, with an observer if it must stay quantized and has none."""
         if isinstance(value, dict):
             return {key: self._observe_result(part, output) for key, part in value.items()}
         if isinstance(value, (list, tuple)):
@@ -277,7 +277,7 @@ class _Preparation:
             or StandaloneModuleConfigEntry(None, (), None, None)
 
     def _prepare_standalone(self) -> None:
-        """Prepare the modules that are quantized on their own."""
+        """Prepare the standalone modules."""
         self.originals: dict[str, Any] = {}
         for match in self.matches.values():
             path = str(match.last.target)
@@ -305,12 +305,12 @@ class _Preparation:
 
 
 def is_prepared_standalone(module: Any) -> bool:
-    """Whether a module was prepared to be quantized on its own."""
+    """Whether a module was prepared as a standalone module."""
     attributes = module.meta.get("_observed_graph_module_attrs") \
         if isinstance(module, GraphModule) else None
     return attributes is not None and attributes.is_observed_standalone_module
 
 
 def _is_observed(dtype: Any) -> bool:
-    """Whether values of a dtype are rounded: integers and short floats."""
+    """Whether values of this dtype are rounded: integers and short floats."""
     return dtype is not None and dtype is not float32 and hasattr(dtype, "itemsize")

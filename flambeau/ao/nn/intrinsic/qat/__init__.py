@@ -1,7 +1,7 @@
 """torch.ao.nn.intrinsic.qat: fused layers whose weights are rounded to 8 bits during training.
 
-With batch normalization, the rounded weights are those times the scale from the running variance,
-as in the quantized model; statistics are still gathered.
+With batch normalization, weights are multiplied by the scale from the running variance before they
+are rounded, as in the quantized model; statistics are still updated.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = [
 
 
 class _WithReLU:
-    """A layer, then ReLU; a mixin before the layer."""
+    """Mixin, placed before the layer class, that applies ReLU to the result."""
 
     def forward(self: Any, input: Tensor) -> Tensor:
         """Return relu of the layer's output."""
         return F.relu(super().forward(input))  # type: ignore[misc]
 
     def to_float(self: Any) -> Any:
-        """The fused float modules with the trained weights."""
+        """Return the fused float modules with the trained weights."""
         inner = super().to_float()  # type: ignore[misc]
         name = f"ConvReLU{len(inner.kernel_size)}d" if hasattr(inner, "kernel_size") \
             else "LinearReLU"
@@ -60,7 +60,7 @@ class ConvReLU3d(_WithReLU, qat.Conv3d, _FusedModule):
 
 
 class _WithNorm:
-    """A convolution, then batch normalization; a mixin before the convolution."""
+    """Mixin, placed before the convolution class, that applies batch normalization."""
 
     bn: Any
     freeze_bn = False
@@ -81,11 +81,11 @@ class _WithNorm:
             self.freeze_bn_stats()
 
     def reset_running_stats(self) -> None:
-        """Forget the statistics."""
+        """Reset the running statistics."""
         self.bn.reset_running_stats()
 
     def reset_bn_parameters(self: Any) -> None:
-        """Draw the parameters behind the convolution anew."""
+        """Reset the statistics and draw new parameters for the normalization and the bias."""
         self.bn.reset_running_stats()
         init.uniform_(self.bn.weight)
         init.zeros_(self.bn.bias)
@@ -94,30 +94,30 @@ class _WithNorm:
             init.uniform_(self.bias, -bound, bound)
 
     def fold_norm(self: Any) -> tuple[Tensor, Tensor]:
-        """The weights and the bias with the normalization in them."""
+        """Return weights and bias with the normalization folded in."""
         bn = self.bn
         weight, bias = fuse_conv_bn_weights(
             self.weight, self.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
         return weight, bias
 
     def to_float(self: Any) -> Any:
-        """The float convolution with the trained weights and the normalization in them."""
+        """Return the float convolution with the trained weights and the normalization folded in."""
         result = super().to_float()  # type: ignore[misc]
         result.weight, result.bias = map(Parameter, self.fold_norm())
         return result
 
     def freeze_bn_stats(self) -> Any:
-        """Normalize by the statistics so far, and gather no more."""
+        """Freeze the running statistics and normalize by them."""
         self.freeze_bn, self.bn.training = True, False
         return self
 
     def update_bn_stats(self) -> Any:
-        """Gather statistics again."""
+        """Update the running statistics again."""
         self.freeze_bn, self.bn.training = False, True
         return self
 
     def train(self: Any, mode: bool = True) -> Any:
-        """Training mode; frozen statistics stay frozen."""
+        """Set training mode; frozen statistics stay frozen."""
         self.training = mode
         if not self.freeze_bn:
             for child in self.children():
@@ -125,7 +125,7 @@ class _WithNorm:
         return self
 
     def forward(self: Any, input: Tensor) -> Tensor:
-        """The normalized convolution, its weights rounded as they will be folded."""
+        """Return the normalized convolution, with weights rounded as if folded."""
         spread = (self.bn.running_var + self.bn.eps).sqrt()
         factor = self.bn.weight / spread
         by_row = [-1, *[1] * (self.weight.dim() - 1)]
@@ -140,7 +140,7 @@ class _WithNorm:
 
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer that trains in place of a fused one."""
+        """Return the QAT layer for a fused one."""
         mod[0].qconfig = mod.qconfig
         result = super().from_float(mod[0])  # type: ignore[misc]
         result.bn = mod[1]
@@ -152,12 +152,12 @@ def _declare(name: str, *bases: Any) -> Any:
 
 
 class LinearBn1d(qat.Linear, _FusedModule):
-    """A linear layer, then batch normalization; its weights are rounded as they are folded."""
+    """A linear layer, then batch normalization; weights are rounded as if folded."""
 
     bn: Any
 
     def forward(self, input: Tensor) -> Tensor:
-        """The normalized product."""
+        """Return the normalized product."""
         factor = self.bn.weight / (self.bn.running_var + self.bn.eps).sqrt()
         weight = self.weight_fake_quant(self.weight * factor.reshape(-1, 1))
         y = F.linear(input, weight) / factor
@@ -166,20 +166,20 @@ class LinearBn1d(qat.Linear, _FusedModule):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer that trains in place of a fused one."""
+        """Return the QAT layer for a fused one."""
         result = super().from_float(mod)
         result.bn = mod[1]
         return result
 
     def fold_norm(self) -> tuple[Tensor, Tensor]:
-        """The weights and the bias with the normalization in them."""
+        """Return weights and bias with the normalization folded in."""
         bn = self.bn
         weight, bias = fuse_linear_bn_weights(
             self.weight, self.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
         return weight, bias
 
     def to_float(self) -> Any:
-        """The float layer with the normalization in its weights."""
+        """Return the float layer with the normalization folded into its weights."""
         result = super().to_float()
         result.weight, result.bias = map(Parameter, self.fold_norm())
         return result
@@ -194,12 +194,12 @@ ConvBnReLU3d = _declare("ConvBnReLU3d", _WithReLU, ConvBn3d)
 
 
 def freeze_bn_stats(mod: Any) -> None:
-    """For `model.apply`: fused layers gather no more statistics."""
+    """For `model.apply`: freeze the running statistics of a fused layer."""
     if isinstance(mod, _WithNorm):
         mod.freeze_bn_stats()
 
 
 def update_bn_stats(mod: Any) -> None:
-    """For `model.apply`: fused layers gather statistics again."""
+    """For `model.apply`: update the running statistics of a fused layer again."""
     if isinstance(mod, _WithNorm):
         mod.update_bn_stats()

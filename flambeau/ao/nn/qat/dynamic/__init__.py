@@ -1,4 +1,4 @@
-"""torch.ao.nn.qat.dynamic: layers that are trained for dynamic quantization."""
+"""torch.ao.nn.qat.dynamic: layers for training with dynamic quantization."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Linear"]
 
 
 class Linear(_Linear):
-    """A linear layer whose weights are fake-quantized, and whose inputs are anew in each call."""
+    """A linear layer with fake-quantized weights; inputs are quantized dynamically at each call."""
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, qconfig: Any = None,

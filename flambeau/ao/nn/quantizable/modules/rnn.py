@@ -1,4 +1,4 @@
-"""LSTM out of linear layers, sums and products, so that each of its results can be observed."""
+"""LSTM made of linear layers, sums and products, so that each of its results can be observed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _GATES = ("input", "forget", "cell", "output")
 
 
 class LSTMCell(Module):
-    """A step of an LSTM out of linear layers, sums and products that can be quantized.
+    """One LSTM step composed of linear layers, sums and products that can be quantized.
 
-    `split_gates`: a linear layer for each gate instead of one for the four.
+    `split_gates`: one linear layer per gate instead of one for all four.
 
     >>> cell = torch.ao.nn.quantizable.LSTMCell(3, 2)
     >>> h, c = cell(torch.zeros(4, 3))
@@ -66,7 +66,7 @@ class LSTMCell(Module):
         self.hidden_state_dtype = self.cell_state_dtype = quint8
 
     def forward(self, x: Tensor, hidden: State | None = None) -> State:
-        """The next hidden and cell state, each (batch, hidden_size), for x (batch, input_size)."""
+        """Return the next hidden and cell state (batch, hidden_size) for x (batch, input_size)."""
         if hidden is None or hidden[0] is None or hidden[1] is None:
             hidden = self.initialize_hidden(x.shape[0], x.is_quantized)
         h, c = hidden
@@ -78,14 +78,14 @@ class LSTMCell(Module):
         return self.ogate_cy.mul(output_gate, ops.tanh(c)), c
 
     def _project(self, x: Tensor, h: Tensor) -> Any:
-        """The four gates before their activations."""
+        """Return the four gates before their activations."""
         if not self.split_gates:
             return self.gates.add(self.igates(x), self.hgates(h)).chunk(4, 1)
         return [self.gates[gate].add(self.igates[gate](x), self.hgates[gate](h))
                 for gate in _GATES]
 
     def initialize_hidden(self, batch_size: int, is_quantized: bool = False) -> State:
-        """Zeros for the first step."""
+        """Return zeros for the first step."""
         h, c = (ops.zeros((batch_size, self.hidden_size)) for _ in range(2))
         if is_quantized:
             h = ops.quantize_per_tensor(
@@ -102,7 +102,7 @@ class LSTMCell(Module):
         cls, wi: Tensor, wh: Tensor, bi: Tensor | None = None, bh: Tensor | None = None,
         split_gates: bool = False,
     ) -> LSTMCell:
-        """A cell of the weights and biases of inputs and hidden states."""
+        """Create a cell from the weights and biases of inputs and hidden states."""
         assert (bi is None) == (bh is None), "bi and bh must both be None or both have values"
         cell = cls(wi.shape[1], wh.shape[1], bi is not None, split_gates=split_gates)
         for weight, bias, layers in ((wi, bi, cell.igates), (wh, bh, cell.hgates)):
@@ -118,7 +118,7 @@ class LSTMCell(Module):
     def from_float(
         cls, other: Any, use_precomputed_fake_quant: bool = False, split_gates: bool = False
     ) -> LSTMCell:
-        """The cell of an `nn.LSTMCell` that has a `qconfig`."""
+        """Create a cell from an `nn.LSTMCell` that has a `qconfig`."""
         assert type(other) is cls._FLOAT_MODULE, \
             f"Expected module type {cls._FLOAT_MODULE}, got {type(other)}"
         assert hasattr(other, "qconfig"), "The float module must have 'qconfig'"
@@ -133,7 +133,7 @@ class LSTMCell(Module):
 
 
 class _LSTMSingleLayer(Module):
-    """One direction of a layer: the cell, step by step."""
+    """One direction of a layer: runs the cell step by step."""
 
     def __init__(
         self, input_dim: int, hidden_dim: int, bias: bool = True, device: Any = None,
@@ -143,7 +143,7 @@ class _LSTMSingleLayer(Module):
         self.cell = LSTMCell(input_dim, hidden_dim, bias, device, dtype, split_gates=split_gates)
 
     def forward(self, x: Tensor, hidden: Any = None) -> tuple[Tensor, Any]:
-        """The hidden states (length, batch, hidden_size), and the last states."""
+        """Return the hidden states (length, batch, hidden_size), and the last states."""
         outputs = []
         for i in range(x.shape[0]):
             hidden = self.cell(x[i], hidden)
@@ -152,7 +152,7 @@ class _LSTMSingleLayer(Module):
 
     @classmethod
     def from_params(cls, *args: Any, **kwargs: Any) -> _LSTMSingleLayer:
-        """The layer of a cell's weights and biases."""
+        """Create a layer from a cell's weights and biases."""
         cell = LSTMCell.from_params(*args, **kwargs)
         layer = cls(cell.input_size, cell.hidden_size, cell.bias, split_gates=cell.split_gates)
         layer.cell = cell
@@ -174,7 +174,7 @@ class _LSTMLayer(Module):
                 input_dim, hidden_dim, bias, device, dtype, split_gates=split_gates))
 
     def forward(self, x: Tensor, hidden: Any = None) -> tuple[Tensor, State]:
-        """The hidden states of all steps, and the last states of each direction."""
+        """Return the hidden states of all steps, and the last states of each direction."""
         if self.batch_first:
             x = x.transpose(0, 1)
         if not self.bidirectional:
@@ -192,7 +192,7 @@ class _LSTMLayer(Module):
     def from_float(
         cls, other: Any, layer_idx: int = 0, qconfig: Any = None, **kwargs: Any
     ) -> _LSTMLayer:
-        """A layer of an `nn.LSTM`."""
+        """Create a layer from one of an `nn.LSTM`."""
         assert hasattr(other, "qconfig") or qconfig is not None, \
             "other must have qconfig or qconfig must be provided"
         names = ("input_size", "hidden_size", "bias", "batch_first", "bidirectional")
@@ -209,10 +209,10 @@ class _LSTMLayer(Module):
 
 
 class LSTM(Module):
-    """An LSTM out of linear layers, sums and products that can be quantized.
+    """An LSTM composed of linear layers, sums and products that can be quantized.
 
-    Arguments and results as of `nn.LSTM`; dropout between layers is ignored. ValueError for one
-    that is no probability. Weights lie in `layers[i].layer_fw.cell`.
+    Takes and returns the same as `nn.LSTM`, but ignores dropout between layers; ValueError if it is
+    not a probability. The weights are in `layers[i].layer_fw.cell`.
 
     >>> y, (h, c) = torch.ao.nn.quantizable.LSTM(3, 2)(torch.zeros(5, 4, 3))
     >>> y.shape
@@ -237,7 +237,7 @@ class LSTM(Module):
                        device, dtype, split_gates=split_gates) for i in range(num_layers)])
 
     def forward(self, x: Tensor, hidden: Any = None) -> tuple[Tensor, State]:
-        """The hidden states of all steps, and the last states of each layer."""
+        """Return the hidden states of all steps, and the last states of each layer."""
         if self.batch_first:
             x = x.transpose(0, 1)
         h_layers, c_layers = [], []
@@ -246,13 +246,13 @@ class LSTM(Module):
             x, (h, c) = layer(x, state)
             h_layers.append(h)
             c_layers.append(c)
-        # (layers, directions, batch, hidden) as (layers * directions, batch, hidden)
+        # (layers, directions, batch, hidden) to (layers * directions, batch, hidden)
         h, c = (ops.stack(parts) for parts in (h_layers, c_layers))
         h, c = (t.reshape(-1, t.shape[-2], t.shape[-1]) for t in (h, c))
         return (x.transpose(0, 1) if self.batch_first else x), (h, c)
 
     def _initial_states(self, x: Tensor, hidden: Any) -> Any:
-        """The states of each layer before the first step."""
+        """Return the initial states of each layer."""
         directions, batch = 1 + self.bidirectional, x.size(1)
         if hidden is None:
             zeros = ops.zeros(directions, batch, self.hidden_size, device=x.device).squeeze(0)
@@ -269,7 +269,7 @@ class LSTM(Module):
 
     @classmethod
     def from_float(cls, other: Any, qconfig: Any = None, split_gates: bool = False) -> Any:
-        """An `nn.LSTM` with a `qconfig`, prepared to be run on samples."""
+        """Convert an `nn.LSTM` with a `qconfig` and prepare it to be run on samples."""
         assert isinstance(other, cls._FLOAT_MODULE), \
             f"Expected module type {cls._FLOAT_MODULE}, got {type(other)}"
         assert hasattr(other, "qconfig") or qconfig, \
@@ -286,7 +286,7 @@ class LSTM(Module):
 
     @classmethod
     def from_observed(cls, other: Any) -> Any:
-        """NotImplementedError: `nn.quantized.LSTM` is what is made of an observed one."""
+        """Raise NotImplementedError: `nn.quantized.LSTM` converts observed modules."""
         raise NotImplementedError("It looks like you are trying to convert a non-quantizable LSTM "
                                   "module. Please, see the examples on quantizable LSTMs.")
 

@@ -1,5 +1,5 @@
-"""LSTM and multi-head attention whose parts are quantized: observed ones of `ao.nn.quantizable`,
-converted."""
+"""Quantized LSTM and multi-head attention, converted from observed modules of `ao.nn.quantizable`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...quantizable.steps import Steps
 
 
 class LSTM(quantizable.LSTM):
-    """A quantized LSTM; `convert` makes it of an observed `torch.ao.nn.quantizable.LSTM`."""
+    """A quantized LSTM; `convert` creates it from an observed `torch.ao.nn.quantizable.LSTM`."""
 
     _FLOAT_MODULE = quantizable.LSTM
 
@@ -22,18 +22,18 @@ class LSTM(quantizable.LSTM):
 
     @classmethod
     def from_float(cls, *args: Any, **kwargs: Any) -> Any:
-        """NotImplementedError: it is made of an observed module."""
+        """Raise NotImplementedError: only observed modules can be converted."""
         raise NotImplementedError("It looks like you are trying to convert a non-observed LSTM "
                                   "module. Please, see the examples on quantizable LSTMs.")
 
     @classmethod
     def from_observed(cls, other: Any) -> LSTM:
-        """A copy of the observed LSTM with its parts quantized."""
+        """Return a copy of the observed LSTM with its parts quantized."""
         return _convert(cls, other)
 
 
 class MultiheadAttention(quantizable.MultiheadAttention):
-    """Quantized attention; `convert` makes it of an observed one of `torch.ao.nn.quantizable`."""
+    """Quantized attention; `convert` creates it from an observed `torch.ao.nn.quantizable` one."""
 
     _FLOAT_MODULE = quantizable.MultiheadAttention
 
@@ -42,13 +42,13 @@ class MultiheadAttention(quantizable.MultiheadAttention):
 
     @classmethod
     def from_float(cls, other: Any) -> Any:
-        """NotImplementedError: it is made of an observed module."""
+        """Raise NotImplementedError: only observed modules can be converted."""
         raise NotImplementedError("It looks like you are trying to convert a non-observed MHA "
                                   "module. Please, see the examples on quantizable MHAs.")
 
     @classmethod
     def from_observed(cls, other: Any) -> MultiheadAttention:
-        """A copy of the observed attention with its parts quantized."""
+        """Return a copy of the observed attention with its parts quantized."""
         result = _convert(cls, other)
         parameters = None
         for name in ("bias_k", "bias_v"):
@@ -56,7 +56,7 @@ class MultiheadAttention(quantizable.MultiheadAttention):
             if bias is None:
                 setattr(result, name, None)
                 continue
-            if parameters is None:  # both under the first one's scale, as in PyTorch
+            if parameters is None:  # both with the first one's scale, as in PyTorch
                 parameters = _choose_qparams_per_tensor(bias.detach())
             setattr(result, name, ops.quantize_per_tensor(bias.detach(), *parameters, quint8))
         del result.in_proj_weight, result.in_proj_bias

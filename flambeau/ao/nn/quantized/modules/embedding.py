@@ -1,4 +1,4 @@
-"""Embedding tables in 8 or 4 bits, with a scale and a zero point for each row."""
+"""Embedding tables in 8 or 4 bits, with a scale and a zero point per row."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .weights import quantize_weight
 
 
 def _check_table(dtype: Any) -> Any:
-    """The dtype; NotImplementedError where no table has it."""
+    """Return the dtype; NotImplementedError if embeddings do not support it."""
     if dtype not in (quint8, quint4x2):
         raise NotImplementedError(f"a table of {dtype} is not implemented in flambeau")
     return dtype
 
 
 class Embedding(Module):
-    """Vectors of quint8 or quint4x2; looking them up gives float32.
+    """Embeddings stored as quint8 or quint4x2; lookups return float32.
 
     >>> torch.ao.nn.quantized.Embedding(10, 3)(torch.tensor([1, 2])).shape
     torch.Size([2, 3])
@@ -44,16 +44,16 @@ class Embedding(Module):
         self.set_weight(_weight)
 
     def set_weight(self, w: Tensor) -> None:
-        """Take another table."""
+        """Replace the table."""
         self.dtype = _check_table(w.dtype)
         self._table = w
 
     def weight(self) -> Tensor:
-        """The table."""
+        """Return the table."""
         return self._table
 
     def _rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """The float32 rows that are looked up, each once, and their numbers."""
+        """Return the distinct rows that are looked up, in float32, and their positions."""
         chosen, places = indices.reshape(-1).unique(return_inverse=True)
         array: Any = self._table._array
         positions = chosen._array
@@ -62,7 +62,7 @@ class Embedding(Module):
         return ops.tensor(values.astype("float32")), places.reshape(indices.shape)
 
     def forward(self, indices: Tensor) -> Tensor:
-        """The vectors as float32."""
+        """Return the vectors as float32."""
         rows, places = self._rows(indices)
         return F.embedding(places, rows)
 
@@ -70,7 +70,7 @@ class Embedding(Module):
         return "QuantizedEmbedding"
 
     def extra_repr(self) -> str:
-        """Sizes and scheme."""
+        """Return sizes and scheme."""
         table: Any = self._table
         return (f"num_embeddings={self.num_embeddings}, embedding_dim={self.embedding_dim}, "
                 f"dtype={self.dtype}, qscheme={table.qscheme()}")
@@ -97,12 +97,12 @@ class Embedding(Module):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The table of a float Embedding."""
+        """Convert a float Embedding."""
         return cls._of_table(mod, cls._table_of(mod))
 
     @classmethod
     def from_reference(cls, ref_embedding: Any) -> Any:
-        """The table of a reference module."""
+        """Convert a reference module."""
         return cls._of_table(ref_embedding, ref_embedding.get_quantized_weight())
 
     @classmethod
@@ -112,7 +112,7 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Embedding):
-    """Sums of vectors of quint8 or quint4x2, as float32.
+    """Embedding bags stored as quint8 or quint4x2, reduced in float32.
 
     >>> bag = torch.ao.nn.quantized.EmbeddingBag(10, 3)
     >>> bag(torch.tensor([1, 2, 4]), torch.tensor([0, 2])).shape
@@ -132,7 +132,7 @@ class EmbeddingBag(Embedding):
         self, indices: Tensor, offsets: Tensor | None = None,
         per_sample_weights: Tensor | None = None, compressed_indices_mapping: Any = None,
     ) -> Tensor:
-        """The sum of each bag."""
+        """Return the reduction of each bag."""
         rows, places = self._rows(indices)
         return F.embedding_bag(places, rows, offsets, mode=self.mode,
                                per_sample_weights=per_sample_weights,

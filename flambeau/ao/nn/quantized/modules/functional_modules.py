@@ -1,4 +1,4 @@
-"""Additions, products and joins of a model as modules, so that their results can be observed."""
+"""Sums, products and concatenations as modules, so that their results can be observed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FloatFunctional(Module):
         self.activation_post_process: Any = Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """RuntimeError: its methods are what is called."""
+        """Raise RuntimeError: call its methods instead."""
         raise RuntimeError("FloatFunctional is not intended to use the forward. Please use the "
                            "underlying operation")
 
@@ -51,7 +51,7 @@ class FloatFunctional(Module):
         return ops.mul(x, y)
 
     def cat(self, x: Sequence[Any], dim: int = 0) -> Tensor:
-        """Tensors one behind the other."""
+        """Concatenate tensors."""
         return self._finish(ops.cat([_plain(t) for t in x], dim))
 
     def add_relu(self, x: Any, y: Any) -> Tensor:
@@ -68,7 +68,7 @@ def _plain(x: Any) -> Any:
 
 
 class FXFloatFunctional(FloatFunctional):
-    """The same, unobserved: graphs of it are observed as those of plain operators."""
+    """FloatFunctional without observers: its graphs are observed like those of plain operators."""
 
     def add(self, x: Any, y: Any) -> Tensor:
         """The sum of two tensors."""
@@ -79,7 +79,7 @@ class FXFloatFunctional(FloatFunctional):
         return ops.mul(x, y)
 
     def cat(self, x: Sequence[Any], dim: int = 0) -> Tensor:
-        """Tensors one behind the other."""
+        """Concatenate tensors."""
         result: Tensor = ops.cat(x, dim=dim)
         return result
 
@@ -93,7 +93,7 @@ class FXFloatFunctional(FloatFunctional):
 
 
 class QFunctional(ScaledOutput, FloatFunctional):
-    """The same on quantized tensors, with results of a given scale and zero point."""
+    """FloatFunctional on quantized tensors, with results of a given scale and zero point."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,11 +104,11 @@ class QFunctional(ScaledOutput, FloatFunctional):
         return result
 
     def add_scalar(self, x: Any, y: float) -> Tensor:
-        """The sum of a tensor and a number, under the tensor's scale."""
+        """The sum of a tensor and a number, with the tensor's scale."""
         return _requantize(x, x.dequantize() + y)
 
     def mul_scalar(self, x: Any, y: float) -> Tensor:
-        """The product of a tensor and a number, under the tensor's scale times it."""
+        """The product of a tensor and a number, with the scale multiplied by it."""
         scale = float(x.q_scale()) * abs(y)
         result: Tensor = ops.quantize_per_tensor(
             x.dequantize() * y, scale or 1.0, int(x.q_zero_point()), quint8)
@@ -118,12 +118,12 @@ class QFunctional(ScaledOutput, FloatFunctional):
         return "QFunctional"
 
     def extra_repr(self) -> str:
-        """Its parameters."""
+        """Return the parameters."""
         return f"scale={self.scale}, zero_point={self.zero_point}"
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """From a FloatFunctional that was observed."""
+        """Convert an observed FloatFunctional."""
         scale, zero_point = mod.activation_post_process.calculate_qparams()
         result = cls()
         result.scale, result.zero_point = float(scale), int(zero_point)

@@ -1,4 +1,4 @@
-"""A linear layer of quantized tensors, and the packed weights that it and the dynamic one have."""
+"""A linear layer on quantized tensors, and the packed weights shared with the dynamic one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LinearPackedParams(Module):
         return result
 
     def forward(self, x: Tensor) -> Tensor:
-        """The input itself."""
+        """Return the input unchanged."""
         return x
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
@@ -70,7 +70,7 @@ class LinearPackedParams(Module):
 
 
 class Linear(ScaledOutput):
-    """A linear layer of quint8 tensors: weights of qint8, an output of `scale` and `zero_point`.
+    """A linear layer on quint8 tensors, with qint8 weights and an output `scale` and `zero_point`.
 
     >>> x = torch.quantize_per_tensor(torch.ones(1, 2), 0.1, 0, torch.quint8)
     >>> torch.ao.nn.quantized.Linear(2, 1)(x).dtype
@@ -102,7 +102,7 @@ class Linear(ScaledOutput):
         return "QuantizedLinear"
 
     def extra_repr(self) -> str:
-        """Sizes and parameters."""
+        """Return sizes and parameters."""
         scheme: Any = self.weight()
         return (f"in_features={self.in_features}, out_features={self.out_features}, "
                 f"scale={self.scale}, zero_point={self.zero_point}, qscheme={scheme.qscheme()}")
@@ -111,7 +111,7 @@ class Linear(ScaledOutput):
         return module_text(self, (LinearPackedParams,))
 
     def forward(self, x: Any) -> Tensor:
-        """The quint8 result of a quint8 tensor."""
+        """Return the quint8 result for a quint8 tensor."""
         return packed_linear.linear(x, self._packed_params._packed_params, self.scale,
                                     self.zero_point)
 
@@ -128,11 +128,11 @@ class Linear(ScaledOutput):
         return self._packed_params._weight_bias()
 
     def weight(self) -> Tensor:
-        """The weights (out, in)."""
+        """Return the weights (out, in)."""
         return self._weight_bias()[0]
 
     def bias(self) -> Tensor | None:
-        """The bias (out), if there is one."""
+        """Return the bias (out), or None."""
         return self._weight_bias()[1]
 
     def set_weight_bias(self, w: Tensor, b: Tensor | None) -> None:
@@ -141,7 +141,7 @@ class Linear(ScaledOutput):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The quantized layer of a float one that was observed."""
+        """Convert an observed float layer."""
         supported = ", ".join(kind.__name__ for kind in cls._FLOAT_MODULE)
         assert type(mod) in cls._FLOAT_MODULE or hasattr(mod, "weight_fake_quant"), (
             f"nnq.{cls.__name__}.from_float only works for {supported}, but got: {type(mod)}")
@@ -150,7 +150,7 @@ class Linear(ScaledOutput):
 
     @classmethod
     def from_reference(cls, ref_qlinear: Any, output_scale: Any, output_zero_point: Any) -> Any:
-        """The quantized layer of a reference one, or of one fused with an activation."""
+        """Convert a reference layer, or one fused with an activation."""
         inner = inner_module(ref_qlinear)
         return cls._pack(ref_qlinear, inner, inner.get_quantized_weight(), inner.bias,
                          float(output_scale), int(output_zero_point))
@@ -166,5 +166,5 @@ class Linear(ScaledOutput):
 
     @classmethod
     def _settings(cls, mod: Any) -> tuple[Any, ...]:
-        """What the class takes beside sizes, of the module that it stands for."""
+        """Return the constructor arguments besides sizes, from the converted module."""
         return ()

@@ -1,4 +1,4 @@
-"""What a quantized module takes from the observed float module that it stands for."""
+"""Read the parts of an observed float module that its quantized counterpart needs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .weights import quantize_weight
 
 
 def quantized_parts(mod: Any) -> tuple[Any, Tensor, Tensor | None, float, int]:
-    """The float module inside, its weights quantized, its bias, and the output's parameters.
+    """Return the inner float module, its quantized weights, its bias, and the output's parameters.
 
-    `mod` may be fused with a ReLU (a Sequential), or one of quantization-aware training, whose
-    weights are under the scale that it was trained with.
+    `mod` may be fused with a ReLU (a Sequential), or be a QAT module, whose weights use the scale
+    from training.
     """
     assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
     inner = inner_module(mod)
@@ -30,16 +30,16 @@ def quantized_parts(mod: Any) -> tuple[Any, Tensor, Tensor | None, float, int]:
 
 
 def inner_module(mod: Any) -> Any:
-    """The module with weights of one that is fused, or the module itself."""
+    """Return the module with weights of a fused module, or the module itself."""
     return mod[0] if hasattr(mod, "_modules") and "0" in mod._modules else mod
 
 
 class FromReference:
-    """Modules whose float twins have no weights to be rounded: a mixin."""
+    """Mixin for modules whose float counterparts have no weights to round."""
 
     @classmethod
     def from_reference(cls: Any, mod: Any, scale: Any, zero_point: Any) -> Any:
-        """The quantized module of a float one, for results of this scale and zero point."""
+        """Convert a float module, for results with this scale and zero point."""
         from .....ao.quantization.fixed_parameters import FixedQParamsObserver
 
         mod.activation_post_process = FixedQParamsObserver(float(scale), int(zero_point))
@@ -49,7 +49,7 @@ class FromReference:
 
 
 def _output_parameters(mod: Any) -> tuple[Any, Any]:
-    """Scale and zero point of the results that were observed, (1, 0) where none were."""
+    """Return the observed results' scale and zero point, or (1, 0) without an observer."""
     observed = getattr(mod, "activation_post_process", None)
     if observed is None or observed.dtype is float32:
         return 1.0, 0

@@ -1,4 +1,4 @@
-"""LSTM and GRU whose weights are qint8; inputs and states are quantized by their span."""
+"""LSTM and GRU with qint8 weights; inputs and states are quantized dynamically by their range."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class PackedParameter(Module):
 
 
 def pack_weight_bias(qweight: Tensor, bias: Tensor | None, dtype: Any) -> Any:
-    """Pack weights of qint8, or of float32 that are to be rounded to float16."""
+    """Pack qint8 weights, or float32 weights to be rounded to float16."""
     if dtype is qint8:
         return packed_linear.linear_prepack(qweight, bias)
     return packed_linear.linear_prepack_fp16(qweight, bias)
 
 
 def observed_dtype(mod: Any) -> tuple[Any, Any]:
-    """The observer of a module's weights and its dtype."""
+    """Return the observer of a module's weights and its dtype."""
     from ......ao.quantization.qconfig import default_dynamic_qconfig
 
     assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
@@ -57,7 +57,7 @@ def observed_dtype(mod: Any) -> tuple[Any, Any]:
 
 
 def quantized_for(weight: Tensor, make_observer: Any, dtype: Any) -> Tensor:
-    """Weights as their module packs them."""
+    """Return weights in the form that their module packs."""
     weight = weight.detach().float()
     if dtype is not qint8:
         return weight
@@ -95,7 +95,7 @@ class RNNBase(Module):
         self.set_weight_bias(self._random_weights())
 
     def _layers(self) -> list[tuple[str, int]]:
-        """The suffix of each layer and direction, and how many features its input has."""
+        """Return the suffix of each layer and direction, and its input's number of features."""
         directions = ("", "_reverse") if self.bidirectional else ("",)
         return [(f"_l{layer}{direction}",
                  self.hidden_size * len(directions) if layer else self.input_size)
@@ -114,7 +114,7 @@ class RNNBase(Module):
         return weights
 
     def set_weight_bias(self, weight_bias_dict: dict[str, Any]) -> None:
-        """Pack other weights, by the names that the float module's parameters have."""
+        """Pack other weights, given by the float module's parameter names."""
         reduce_range = self.version is not None and self.version >= 2
         cells = []
         for suffix, _ in self._layers():
@@ -125,7 +125,7 @@ class RNNBase(Module):
         self._all_weight_values = float_modules.ModuleList(cells)
 
     def extra_repr(self) -> str:
-        """Sizes and settings."""
+        """Return sizes and settings."""
         text = f"{self.input_size}, {self.hidden_size}"
         defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0,
                     "bidirectional": False}
@@ -154,11 +154,11 @@ class RNNBase(Module):
         return result
 
     def get_weight(self) -> dict[str, Tensor]:
-        """The weights by name."""
+        """Return the weights by name."""
         return self._weight_bias()["weight"]
 
     def get_bias(self) -> dict[str, Tensor]:
-        """The biases by name."""
+        """Return the biases by name."""
         return self._weight_bias()["bias"]
 
     def _check(self, input: Tensor, states: tuple[Tensor, ...], packed: bool, count: int) -> None:
@@ -177,7 +177,7 @@ class RNNBase(Module):
                                    f"Expected hidden size {expected}, got {list(state.shape)}")
 
     def _run(self, input: Any, hx: Any, function: Any, states: int) -> tuple[Any, Any]:
-        """Output and states, of a tensor or of a packed sequence."""
+        """Return output and states for a tensor or a packed sequence."""
         packed = isinstance(input, PackedSequence)
         parts: Any = input if packed else (input, None, None, None)
         data, batch_sizes, order, back = parts
@@ -205,7 +205,7 @@ class RNNBase(Module):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer of a float LSTM or GRU that has a `qconfig`."""
+        """Convert a float LSTM or GRU that has a `qconfig`."""
         assert type(mod) in (float_modules.LSTM, float_modules.GRU), (
             "nn.quantized.dynamic.RNNBase.from_float only works for nn.LSTM and nn.GRU")
         make_observer, dtype = observed_dtype(mod)
@@ -217,7 +217,7 @@ class RNNBase(Module):
 
     @classmethod
     def from_reference(cls, ref_mod: Any) -> Any:
-        """The layer of a reference one."""
+        """Convert a reference layer."""
         return cls._of_weights(ref_mod, *ref_mod.pack())
 
     @classmethod
@@ -230,7 +230,7 @@ class RNNBase(Module):
 
 
 class LSTM(RNNBase):
-    """An LSTM of float32 tensors, multiplied in 8-bit integers.
+    """An LSTM on float32 tensors whose products use 8-bit integers.
 
     >>> layer = torch.ao.nn.quantized.dynamic.LSTM(10, 20, 2)
     >>> y, (h, c) = layer(torch.randn(5, 3, 10))
@@ -247,12 +247,12 @@ class LSTM(RNNBase):
         return "DynamicQuantizedLSTM"
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """(output, (h, c))."""
+        """Return (output, (h, c))."""
         return self._run(input, hx, recurrent.quantized_lstm, 2)
 
 
 class GRU(RNNBase):
-    """A GRU of float32 tensors, multiplied in 8-bit integers.
+    """A GRU on float32 tensors whose products use 8-bit integers.
 
     >>> layer = torch.ao.nn.quantized.dynamic.GRU(10, 20)
     >>> layer(torch.randn(5, 3, 10))[0].shape
@@ -268,5 +268,5 @@ class GRU(RNNBase):
         return "DynamicQuantizedGRU"
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """(output, h)."""
+        """Return (output, h)."""
         return self._run(input, hx, recurrent.quantized_gru, 1)

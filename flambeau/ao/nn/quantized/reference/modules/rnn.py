@@ -12,7 +12,7 @@ from .utils import WeightRounding, adopt
 
 
 class _Rounded(float_modules.module.Module):
-    """Several weights that are rounded, each as a dictionary of their names says."""
+    """Base class with several weights, rounded as described by a dictionary by name."""
 
     _IS_REFERENCE = True
     _FLOAT: Any
@@ -32,14 +32,14 @@ class _Rounded(float_modules.module.Module):
                     self, name, None if parameters is None else {**parameters, **decomposed})
 
     def _round(self, name: str) -> Any:
-        """A weight, rounded if it is to be."""
+        """Return a weight, rounded if it has a rounding."""
         rounding = self._roundings.get(name)
         return getattr(self, name, None) if rounding is None else rounding.round(self)
 
     def pack(self) -> tuple[dict[str, Any], Any]:
-        """Weights as a dynamic layer packs them and biases, by name, and the weights' dtype.
+        """Return weights, as a dynamic layer packs them, and biases by name, and their dtype.
 
-        Those that are rounded to float16 are floats.
+        Weights that are rounded to float16 are returned as floats.
         """
         dtype = next(iter(self._roundings.values())).dtype
         parts = {name: value.detach() for name, value in self.named_parameters(recurse=False)}
@@ -56,26 +56,26 @@ class _Cell(_Rounded):
         return tuple(map(self._round, ("weight_ih", "weight_hh", "bias_ih", "bias_hh")))
 
     def get_weight_ih(self) -> Tensor:
-        """The rounded weights of the input."""
+        """Return the rounded weights of the input."""
         result: Tensor = self._round("weight_ih")
         return result
 
     def get_weight_hh(self) -> Tensor:
-        """The rounded weights of the state."""
+        """Return the rounded weights of the state."""
         result: Tensor = self._round("weight_hh")
         return result
 
     def get_quantized_weight_ih(self) -> Tensor:
-        """The integers of the input's weights."""
+        """Return the input weights as integers."""
         return self._roundings["weight_ih"].quantize(self)
 
     def get_quantized_weight_hh(self) -> Tensor:
-        """The integers of the state's weights."""
+        """Return the state weights as integers."""
         return self._roundings["weight_hh"].quantize(self)
 
     @classmethod
     def from_float(cls, mod: Any, weight_qparams_dict: dict[str, Any]) -> Any:
-        """With a float cell's weights."""
+        """Create a cell with a float cell's weights."""
         more = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
         result = cls(mod.input_size, mod.hidden_size, mod.bias,
                      weight_qparams_dict=weight_qparams_dict, **more)
@@ -113,12 +113,12 @@ class _Layers(_Rounded):
         RNNBase._flat_weights.fset(self, weights)  # type: ignore[attr-defined]
 
     def get_flat_weights(self) -> list[Any]:
-        """The rounded weights, and the biases."""
+        """Return the rounded weights, and the biases."""
         return [self._round(name) for name in self._flat_weights_names]
 
     @classmethod
     def from_float(cls, mod: Any, weight_qparams_dict: dict[str, Any]) -> Any:
-        """With a float layer's weights."""
+        """Create a layer with a float layer's weights."""
         result = cls(mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first,
                      mod.dropout, mod.bidirectional, weight_qparams_dict=weight_qparams_dict)
         return adopt(result, mod)
