@@ -88,3 +88,20 @@ def test_undone_assignments_leave_no_lookup_behind():
     with assigned(flambeau.Tensor, "sum", _one_more(flambeau.Tensor.sum)):
         assert "__getattribute__" in vars(kind)
     assert "__getattribute__" not in vars(kind)
+
+
+def test_a_step_that_reads_the_class_has_its_program():
+    """Libraries that replace `Tensor.__repr__` for good do not keep steps from being proved."""
+    import flambeau
+
+    net = flambeau.nn.Linear(3, 2)
+
+    @flambeau.compile(mode="now")
+    def step(x):
+        return net(x).relu() if isinstance(x, flambeau.Tensor) else None
+
+    with assigned(flambeau.Tensor, "__repr__", lambda self: "a tensor"), flambeau.no_grad():
+        for _ in range(3):
+            y = step(flambeau.ones(1, 3))
+        assert "its python runs" not in step.explain().lower()
+    flambeau.testing.assert_close(y, net(flambeau.ones(1, 3)).relu())

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.method_patches import PatchableType
+
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _SLOTS = (WrapperDescriptorType, NoneType)
 # Top-level packages whose classes' `==` is known to do nothing else.
@@ -68,7 +70,7 @@ def write_mismatch(now: str, value: Any, name: Callable[[Any], str]) -> str:
 def computes_class(kind: type) -> bool:
     """Whether `isinstance` runs code of the step's own when asked about such an object."""
     return any("__class__" in vars(c) or type(vars(c).get("__getattribute__")) not in _SLOTS
-               for c in type.__getattribute__(kind, "__mro__") if c is not object)
+               for c in type.__getattribute__(kind, "__mro__") if c not in (object, PatchableType))
 
 
 def instance_dict(x: Any) -> dict[str, Any]:
