@@ -11,12 +11,15 @@ import pytest
 @contextlib.contextmanager
 def assigned(cls, name, function):
     """A method of a class that is replaced meanwhile."""
-    before = getattr(cls, name)
+    before, is_inherited = getattr(cls, name), name not in vars(cls)
     setattr(cls, name, function)
     try:
         yield before
     finally:
-        setattr(cls, name, before)
+        if is_inherited:  # as most of PyTorch's are
+            delattr(cls, name)
+        else:
+            setattr(cls, name, before)
 
 
 def _one_more(method):
@@ -41,6 +44,8 @@ def test_the_class_shows_what_was_assigned(torch):
 @pytest.mark.parametrize("name", ["__mul__", "__neg__", "__truediv__", "__add__", "__matmul__",
                                   "sum", "mean", "exp", "__getitem__", "add_"])
 def test_derivatives_do_not_call_it(torch, name):
+    if name == "__getitem__" and torch.__name__ == "torch":
+        pytest.skip("an assignment makes a sequence of PyTorch's Tensor for good")
     x = torch.rand(3, 3) + 0.5
     x.requires_grad_()
 
