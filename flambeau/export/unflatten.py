@@ -31,7 +31,7 @@ class FlatArgsAdapter(abc.ABC):
     @abc.abstractmethod
     def adapt(self, target_spec: pytree.TreeSpec, input_spec: pytree.TreeSpec,
               input_args: list[Any], metadata: Any = None, obj: Any = None) -> list[Any]:
-        """Return the leaves in the order of `target_spec`, given leaves laid out by `input_spec`."""
+        """Return the leaves in `target_spec`'s order, given leaves in `input_spec`'s."""
 
 
 class InterpreterModule(Module):
