@@ -31,7 +31,7 @@ class Test(Enum):
     ABSENT = auto()  # a dict without a key
     NONE_OF = auto()  # a dict without any of several keys
     STATE = auto()  # an object whose `is_same()` must return True
-    TRUTH = auto()  # an expression that is true, or one that is false
+    TRUTH = auto()  # an expression that must be true, or false
     MEMBERS = auto()  # dicts whose values are the same objects as in the paired copies
 
 

@@ -228,9 +228,9 @@ class ConvPlan:
     unit: list[int] = field(default_factory=list)
     block: list[int] = field(default_factory=list)
     panels: int = 1
-    units_at_once: int = 1  # units whose sums stay in scratch across the depth's blocks
+    units_at_once: int = 1  # units whose sums stay in scratch across depth blocks
     local: list[tuple[int, int]] = field(default_factory=list)
-    scratch: int = 0  # elements that a packed `a` takes
+    scratch: int = 0  # elements of a packed `a`
     once: bool = False  # `a` is packed for all rows at the beginning
 
     @property
