@@ -16,9 +16,9 @@ _log = logging.getLogger(__name__)
 
 
 def _callback_error(error: BaseException) -> RuntimeError:
-    """What PyTorch reports for an error in a callback: its type, its text and where it was."""
+    """Return PyTorch's error for a failed callback: type, message and traceback."""
     message = f"Got the following error when running the callback: {type(error).__name__}: {error}"
-    # The first frame is the one here that called back.
+    # The first frame is this module's, which called the callback.
     frames = traceback.extract_tb(error.__traceback__)[1:]
     if frames:
         lines = [f"  {f.filename}({f.lineno}): {f.name}\n" for f in reversed(frames)]

@@ -78,7 +78,7 @@ def worker_count(work: float, threads: int, aside: bool) -> int:
 
 @dataclass(eq=False)
 class _Job:
-    """A kernel to compile; `done` receives (job, answer), the answer None if no worker gave one."""
+    """A kernel to compile; `done` receives (job, answer), with None if no worker answered."""
 
     name: str
     kernel: Kernel
@@ -165,7 +165,7 @@ class _Worker:
 
 
 def _open_log() -> int | None:
-    """Open an in-memory file for a worker's stderr (a full pipe would block it); None if none."""
+    """Open an in-memory file for a worker's stderr (a full pipe would block it), or return None."""
     try:
         return os.memfd_create("flambeau-maker")
     except (AttributeError, OSError):

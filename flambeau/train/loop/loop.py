@@ -141,7 +141,7 @@ class Loop(Run):
                 self._stopping = None
 
     def _begin_epoch(self) -> None:
-        """Clear the logs."""
+        """Hook for subclasses: reset what accumulates over an epoch. Does nothing here."""
 
     def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
         self._train(data, position)
@@ -169,7 +169,7 @@ class Loop(Run):
             self._stopping = None
 
     def _trained(self) -> None:
-        """Called after the epoch's last step."""
+        """Hook for subclasses: called after the epoch's last step. Does nothing here."""
 
     def _iterator(self, data: Any, position: dict[str, Any] | None) -> Iterator[Any]:
         """Return the epoch's batches, or those after a position, in the order drawn originally."""
@@ -260,7 +260,7 @@ class Loop(Run):
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Have the next run go on from there."""
+        """Make the next run continue from a saved position."""
         state = self.state
         state.epoch, state.step = saved["epoch"], saved["step"]
         state.batch_number = self._completed = saved["batch_number"]
@@ -268,7 +268,7 @@ class Loop(Run):
         self._stage, self._order = saved["stage"], saved["order"]
         self._boundary = saved["random"] if self._stage == "valid" else None
         self._counts = dict(saved["counts"])
-        # An epoch that was stopped in its middle is not over.
+        # An epoch stopped before its end is not complete.
         last = state.epoch if self._stage == "done" else state.epoch - 1
         self._rows = [(n, unpacked(logs)) for n, logs in saved["history"] if n <= last]
         self.persistence.load_state_dict(unpacked(saved["persistence"]))

@@ -138,7 +138,7 @@ class Supervised:
         return self._parts(batch)[0]
 
     def renew(self) -> None:
-        """Build the step again, after the net, the loss or an optimizer was replaced."""
+        """Rebuild the step after the net, the loss or an optimizer was replaced."""
         self._looks.clear()
         net, loss = self.trainer.net, self._choose_criterion()
         self.criterion = loss
@@ -147,8 +147,8 @@ class Supervised:
         parts = net, loss, self._optimizers, self._clip
         region = None if self.fast is None else self.region
         step = build_train_step(*parts, region, self.compiled, self.accumulate)
-        # Accumulated gradients are other memory in each round of plain calls: nothing that a
-        # recording beside the training could hold on to.
+        # In eager calls, accumulated gradients occupy new memory in each round, so a recording in
+        # the background could not refer to them.
         exact = are_deterministic_algorithms_enabled() or self.accumulate > 1
         if self.compiled and exact:
             from .deterministic import ExactStep  # brings the compiler
@@ -265,7 +265,7 @@ class Supervised:
         return Outcome(state.loss, predictions_in(state.y_pred), y[0] if self.weighted else y)
 
     def _judge(self) -> Any:
-        """Return the loss for evaluations, or None if they have none."""
+        """Return the loss of evaluations; without a `loss`, one that may return None."""
         return self.criterion if self.trainer.loss is not None else _loss_or_none
 
     def expect(self, batches: int) -> None:
