@@ -1,5 +1,5 @@
-"""Numbers that a program reads from tensors, and row counts that values decide: a trace leaves them
-open, with other numbers and counts on its second input."""
+"""Numbers read from tensors and row counts that depend on values: symbolic in a trace, with
+different values on its second input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .symbolic_expressions import INFINITE, Expression
 
 __all__ = ["is_counted", "lifted_constant", "read_number", "read_numbers", "recounted", "refuse"]
 
-# What gives as many rows as the values say.
+# Functions whose number of result rows depends on values.
 _COUNTED = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"))
 
 

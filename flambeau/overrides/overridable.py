@@ -1,4 +1,4 @@
-"""Which functions `__torch_function__` sees, by what names, and with which signatures."""
+"""The functions that `__torch_function__` can override, with their names and signatures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..ops.interception import subclass, torch_function
 from ..tensor import Tensor
 
 _SPACES = ("", "functional", "nn.functional", "nn.init", "linalg", "fft", "special")
-# Functions without a tensor among their arguments, or about tensors as such.
+# Functions without tensor arguments, or about tensors in general.
 _IGNORED = frozenset("""
     arange as_tensor asarray bartlett_window blackman_window empty empty_permuted empty_strided
     eye fill_diagonal from_dlpack from_file from_numpy frombuffer full hamming_window hann_window
