@@ -60,7 +60,7 @@ def getArtifactLogger(module_qname: str, artifact_name: str) -> logging.Logger:
 
 @functools.cache
 def warning_once(logger: logging.Logger, *args: Any, **kwargs: Any) -> None:
-    """Log a warning once per logger."""
+    """Log a warning; later calls with the same logger and arguments do nothing."""
     logger.warning(*args, **kwargs)
 
 

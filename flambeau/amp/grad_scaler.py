@@ -58,7 +58,7 @@ class GradScaler:
         self._scale = float(init_scale)
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval, self._growth_tracker = growth_interval, 0
-        self._overflowed: dict[int, bool] = {}  # by optimizer's id, once unscaled
+        self._overflowed: dict[int, bool] = {}  # whether gradients overflowed, by optimizer's id
         self._stepped: set[int] = set()
 
     def scale(self, outputs: Any) -> Any:

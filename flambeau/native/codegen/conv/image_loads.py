@@ -132,7 +132,7 @@ def _window_axis(
     if not (isinstance(moved, IndexValue) and isinstance(padding, SizeValue)) or moved.value.base:
         raise Unsupported("not a coordinate of a window")
     (output, stride), (entry, dilation) = (_single_term(moved.value, some) for some in axes)
-    if moved.value.terms[0][0] is not output.index:  # both orders are correct; this picks one
+    if moved.value.terms[0][0] is not output.index:  # a swapped match is also valid, but not meant
         raise Unsupported("a window with swapped positions and taps")
     load, apart = memory
     size = context.extent

@@ -41,7 +41,8 @@ class RejectionProgram(StatementProgram):
 
     @contextmanager
     def elements(self) -> Iterator[Value]:
-        """Context that yields an element's position; its body repeats until `accept`."""
+        """Context that draws the elements: its body is a trial for the position it yields, repeated
+        until every element is accepted or the uniform numbers run out."""
         going = self.integer("going", (self.element.now < self.count.now).cast(Type.I64))
         with self.while_(going.now > 0):
             before = [(v, self.integer("before", v.now)) for v in (self.spent, self.waits)]
