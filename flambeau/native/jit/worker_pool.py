@@ -97,7 +97,7 @@ class _Worker:
         path = [os.path.abspath(place) for place in sys.path if place]
         options = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
         if os.name == "nt":
-            others: dict[str, Any] = {"creationflags": 0x08000200}  # no window, a group of its own
+            others: dict[str, Any] = {"creationflags": 0x08000200}  # no window, a separate group
         else:
             others = {"process_group": 0}  # shield the worker from Ctrl-C
         self.said = _open_log()

@@ -1,4 +1,4 @@
-"""Panels as a standalone SVG: labelled axes, lines named at their ends, the best point marked."""
+"""Panels as a standalone SVG: labeled axes, lines named at their ends, the best point marked."""
 
 from __future__ import annotations
 
