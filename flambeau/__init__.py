@@ -1,7 +1,7 @@
 """flambeau: PyTorch, written in Python. `import flambeau as torch`.
 
-This module is the `torch` namespace: dtypes, tensors, every public operator and, loaded when they
-are first touched, the subpackages (nn, optim, utils, ...).
+This module is the `torch` namespace: dtypes, tensors, every public operator and, loaded on first
+use, the subpackages (nn, optim, utils, ...).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys as _sys
 import warnings as _warnings
 from typing import Any
 
-# OpenBLAS's threads spin for 26 ms after a product, in the way of ours; 2**17 cycles are enough.
+# OpenBLAS's threads spin for 26 ms after a product and slow ours; 2**17 cycles are enough.
 # It reads this when NumPy is first imported.
 _os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "17")
 
-# NumPy warns where PyTorch computes inf and nan in silence; only for arithmetic done in here.
+# NumPy warns about inf and nan, PyTorch does not; silence only arithmetic done in this package.
 _OWN = r"flambeau\.(ops|autograd|optim|train\.metrics)"
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=_OWN)
 
@@ -90,7 +90,7 @@ globals().update(_PUBLIC["torch"])
 e, pi, inf, nan, tau = _math.e, _math.pi, _math.inf, _math.nan, _math.tau
 newaxis = None
 
-# Subpackages, and names that live in one, imported when first asked for.
+# Subpackages, and names defined in one, imported on first use.
 _SUBMODULES = frozenset((
     "_C", "__config__", "__future__", "_custom_ops", "_decomp", "_dynamo", "_export",
     "_higher_order_ops", "_inductor", "_logging", "_ops", "_subclasses", "_tensor_str", "_utils",
@@ -154,7 +154,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """PyTorch's names: what is loaded, what loads when it is touched, none of flambeau's own."""
+    """Return PyTorch's names, loaded or loaded on first use, without flambeau's own."""
     own = """_Batched _ELSEWHERE _OWN _PUBLIC _SUBMODULES _TorchVersion _dtypes
         _keep_freed_memory _legacy_types _math _os _reduce_tensor _sys _version
         _vmap_for_gradcheck _warnings

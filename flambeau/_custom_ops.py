@@ -1,4 +1,4 @@
-"""torch._custom_ops: the first names of what torch.library has now, for older libraries."""
+"""torch._custom_ops: earlier names of functions now in torch.library, for older libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __getattr__ = lacking(__name__, ("impl_backward", "impl_save_for_backward"))
 
 def custom_op(qualname: str, func_or_schema: Any = None) -> Any:
     """Define the operator `namespace::name`: with a schema, or as a decorator of a function whose
-    annotations are its schema and whose body is not used.
+    annotations give the schema and whose body is ignored.
 
     >>> from flambeau import _custom_ops
     >>> _custom_ops.custom_op("docs::half", "(Tensor x) -> Tensor")
@@ -33,5 +33,5 @@ def custom_op(qualname: str, func_or_schema: Any = None) -> Any:
 
 
 def impl(qualname: str, *, device_types: Any = ("cpu", "cuda"), func: Any = None) -> Any:
-    """Give an operator its kernel for some kinds of device; a decorator without `func`."""
+    """Register an operator's kernel for some device types; a decorator without `func`."""
     return library.impl(qualname, device_types, func)

@@ -1,4 +1,4 @@
-"""torch._logging: which logs PyTorch's compiler writes. flambeau's has `explain()` instead.
+"""torch._logging: settings of PyTorch's compiler logs; flambeau's compiler has `explain()` instead.
 
 Settings are checked and have no effect.
 """
@@ -28,9 +28,9 @@ _ARTIFACTS = (
 
 
 def set_logs(*, modules: dict[str, int | bool] | None = None, **logs: int | bool | None) -> None:
-    """Accept what a program asks PyTorch's compiler to log.
+    """Check and ignore settings of the compiler's logs.
 
-    Raises TypeError for an unknown name, ValueError for a value that is no level or bool.
+    Raises TypeError for an unknown name, ValueError for a value that is not a level or bool.
 
     >>> import logging
     >>> torch._logging.set_logs(dynamo=logging.INFO, graph_breaks=True)
@@ -60,13 +60,13 @@ def getArtifactLogger(module_qname: str, artifact_name: str) -> logging.Logger:
 
 @functools.cache
 def warning_once(logger: logging.Logger, *args: Any, **kwargs: Any) -> None:
-    """Log a warning, the first time that this logger is asked for it."""
+    """Log a warning; later calls with the same logger and arguments do nothing."""
     logger.warning(*args, **kwargs)
 
 
 @contextmanager
 def hide_warnings(filter_fn: Callable[..., bool] = lambda *_: True) -> Iterator[None]:
-    """A region in which warnings are not shown where `filter_fn` returns True for them."""
+    """Context that hides warnings for which `filter_fn` returns True."""
     shown = warnings.showwarning
 
     def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
@@ -81,7 +81,7 @@ def hide_warnings(filter_fn: Callable[..., bool] = lambda *_: True) -> Iterator[
 
 
 class LazyString:
-    """A text that is computed when a logger formats it."""
+    """Text computed only when a logger formats it."""
 
     def __init__(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         self.func, self.args, self.kwargs = func, args, kwargs

@@ -1,9 +1,9 @@
 """torch._ops: operators as classes, and HigherOrderOperator, the base class of those that take
 functions.
 
-flambeau has no dispatcher: a call goes to the rule for autograd, or for the mode that is on, the
-class of an argument, or the kernel, the first there is. Inside vmap and grad the same rules
-compute, on examples and on recorded tensors; those for a `TransformType` are never called.
+flambeau has no dispatcher: a call goes to the first that exists of the rules for autograd, the
+active mode, an argument's class and the kernel. Inside vmap and grad the same rules run, on
+examples and on recorded tensors; those for a `TransformType` are never called.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _higher_order_ops: dict[str, HigherOrderOperator] = {}
 class HigherOrderOperator(ABC):
     """An operator that may take functions; subclass it, and give it rules with `py_impl`.
 
-    TypeError when it is made itself. A call without a rule that fits is a NotImplementedError.
+    Raises TypeError if instantiated itself, NotImplementedError for a call without a matching rule.
 
     >>> from flambeau._ops import HigherOrderOperator
     >>> from flambeau._C import DispatchKey
@@ -56,7 +56,8 @@ class HigherOrderOperator(ABC):
         _higher_order_ops[name] = self
 
     def py_impl(self, k: Any) -> Callable[[Callable], Callable]:
-        """A decorator of the rule for a dispatch key, a TorchDispatchMode or a class of tensors."""
+        """Return a decorator for the rule of a dispatch key, a TorchDispatchMode or a tensor class.
+        """
         if isinstance(k, DispatchKey):
             table: dict[Any, Callable] = self.py_kernels
         elif isinstance(k, type):
@@ -74,16 +75,16 @@ class HigherOrderOperator(ABC):
         return register
 
     def py_autograd_impl(self, fn: Callable) -> Callable:
-        """Give the rule for autograd; also a decorator."""
+        """Register the rule for autograd; also a decorator."""
         return self.py_impl(DispatchKey.Autograd)(fn)
 
     def py_functionalize_impl(self, fn: Callable) -> Callable:
-        """Keep the rule for functionalization, which does not call it; also a decorator."""
+        """Store the rule for functionalization, which is never called; also a decorator."""
         self.functorch_table["functionalize"] = fn
         return fn
 
     def fallthrough(self, dispatch_key: Any) -> None:
-        """Have calls pass over a key."""
+        """Make calls skip a key."""
         self.py_kernels.pop(dispatch_key, None)
 
     def has_kernel_for_dispatch_key(self, k: Any) -> bool:
@@ -114,7 +115,7 @@ class HigherOrderOperator(ABC):
         )
 
     def _rule(self, keys: tuple[str, ...]) -> Callable | None:
-        """The rule for the first key that has any."""
+        """Return the rule of the first key that has one, or None."""
         for key in keys:
             rule = self.py_kernels.get(DispatchKey[key])
             if rule is not None:
@@ -122,7 +123,7 @@ class HigherOrderOperator(ABC):
         return None
 
     def _call_mode(self, mode: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The rule for the mode, which is off meanwhile; else the mode's own handler."""
+        """Call the rule for the mode, which is off during the call, or the mode's own handler."""
         rule = self.python_key_table.get(type(mode))
         torch_dispatch.leave()
         try:
@@ -133,12 +134,12 @@ class HigherOrderOperator(ABC):
             torch_dispatch.enter(mode)
 
     def name(self) -> str:
-        """Its name."""
+        """Return the operator's name."""
         return self._name
 
     @property
     def namespace(self) -> str:
-        """Where it stands under torch.ops."""
+        """The operator's namespace under torch.ops."""
         return self._ns
 
     def __str__(self) -> str:

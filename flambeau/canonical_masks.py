@@ -1,5 +1,5 @@
-"""Canonical masks of torch.masked: bools in the shape and layout of the input, and the mask of what
-a masked operation gives. The names are PyTorch's, which libraries use."""
+"""Canonical masks of torch.masked: bools in the shape and layout of the input, and the mask of a
+masked operation's result. The names are PyTorch's, which libraries use."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NORMALIZATIONS = frozenset("softmax log_softmax softmin normalize cumsum cumpro
 
 
 def _canonical_dim(dim: Any, ndim: int) -> tuple[int, ...]:
-    """Axes as a sorted tuple; all of them for None and for ()."""
+    """Return axes as a sorted tuple; all axes for None and ()."""
     every = dim is None or dim == () or dim == []
     return tuple(sorted(canonical_dims(None if every else dim, ndim)))
 
 
 def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **kwargs: Any) -> Tensor:
-    """The mask as bools, in the shape and the layout of the input."""
+    """Return the mask as bools in the shape and layout of the input."""
     if mask is None:
         raise ValueError("_input_mask requires explicit mask")
     if mask.dim() > input.dim():
@@ -47,7 +47,7 @@ def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **kwargs:
 
 
 def _output_mask(op: Callable[..., Any], input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Which elements of a masked operation's result stand for any element of the input."""
+    """Return the mask of result elements that any unmasked input element contributes to."""
     name = getattr(op, "__name__", "")
     if name in _NORMALIZATIONS:
         return _input_mask(input, *args, **kwargs)
@@ -63,10 +63,10 @@ def _output_mask(op: Callable[..., Any], input: Tensor, *args: Any, **kwargs: An
 
 
 def _where(mask: Tensor, input: Tensor, fill_value: Any) -> Tensor:
-    """`where`, also of sparse tensors: the result stores the elements that the mask lets pass.
+    """`where`, also for sparse tensors: the result stores the unmasked elements.
 
-    What the input does not store there is 0; `fill_value` takes the masked-out places of dense
-    axes.
+    Unmasked elements that the input does not store are 0; masked-out elements of dense axes become
+    `fill_value`.
     """
     if mask.layout is strided:
         return ops.where(mask, input, fill_value)

@@ -1,4 +1,4 @@
-"""torch.futures: a value that another thread will set."""
+"""torch.futures: values set by another thread."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _log = logging.getLogger(__name__)
 
 
 def _callback_error(error: BaseException) -> RuntimeError:
-    """What PyTorch reports for an error in a callback: its type, its text and where it was."""
+    """Return PyTorch's error for a failed callback: type, message and traceback."""
     message = f"Got the following error when running the callback: {type(error).__name__}: {error}"
-    # The first frame is the one here that called back.
+    # The first frame is this module's, which called the callback.
     frames = traceback.extract_tb(error.__traceback__)[1:]
     if frames:
         lines = [f"  {f.filename}({f.lineno}): {f.name}\n" for f in reversed(frames)]
@@ -32,7 +32,7 @@ def _check_futures(futures: Sequence[Future | None]) -> None:
 
 
 class Future:
-    """A value to come: `wait()` blocks until `set_result` or `set_exception` was called.
+    """A future value: `wait()` blocks until `set_result` or `set_exception` is called.
 
     >>> future = torch.futures.Future()
     >>> doubled = future.then(lambda done: done.value() * 2)
@@ -55,16 +55,16 @@ class Future:
         raise RuntimeError("Can not pickle torch.futures.Future")
 
     def done(self) -> bool:
-        """Whether there is a value, or an error."""
+        """Whether a value or an error is set."""
         return self._event.is_set()
 
     def wait(self) -> Any:
-        """The value, when it is there; raises the error if there is one."""
+        """Block until done; return the value or raise the error."""
         self._event.wait()
         return self._taken()
 
     def value(self) -> Any:
-        """The value, which must be there: RuntimeError otherwise."""
+        """Return the value. Raises RuntimeError if not done."""
         if not self.done():
             raise RuntimeError("Future must be completed before calling value()")
         return self._taken()
@@ -75,11 +75,11 @@ class Future:
         return self._value
 
     def set_result(self, result: Any) -> None:
-        """Set the value, once: RuntimeError the second time."""
+        """Set the value. Raises RuntimeError the second time."""
         self._complete(result, None)
 
     def set_exception(self, result: BaseException) -> None:
-        """Set an error, which `wait` and `value` raise."""
+        """Set an error for `wait` and `value` to raise."""
         if not isinstance(result, Exception):
             raise AssertionError(f"{result} is of type {class_of(result)}, not an Exception.")
         self._complete(None, result)
@@ -96,16 +96,16 @@ class Future:
             self._call(callback)
 
     def _call(self, callback: Callable[[Future], Any]) -> None:
-        """Run a callback; the thread that sets a value does not fail with it."""
+        """Run a callback; its errors do not reach the thread that sets the value."""
         try:
             callback(self)
         except Exception as error:
             _log.error(str(_callback_error(error)))
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Call `callback(future)` when there is a value; at once if there is one already.
+        """Call `callback(future)` when done, or immediately if already done.
 
-        An error in `callback` is logged, and concerns nobody else.
+        An error in `callback` is only logged.
         """
         with self._lock:
             if not self.done():
@@ -114,7 +114,7 @@ class Future:
         self._call(callback)
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """A future of what `callback(future)` returns, or of a RuntimeError if it raises."""
+        """Return a future for `callback(future)`'s result, or a RuntimeError if it raises."""
         later = Future()
 
         def run(done: Future) -> None:
@@ -130,7 +130,7 @@ class Future:
 
 
 def collect_all(futures: Sequence[Future]) -> Future:
-    """A future of the list of them, which is done when all of them are."""
+    """Return a future of the list of futures, done when all of them are."""
     _check_futures(futures)
     whole, left = Future(), len(futures)
     lock = threading.Lock()
@@ -151,7 +151,7 @@ def collect_all(futures: Sequence[Future]) -> Future:
 
 
 def wait_all(futures: Sequence[Future]) -> list[Any]:
-    """The values of all, when they are there; raises the first error.
+    """Block until all are done; return their values, or raise the first error.
 
     >>> future = torch.futures.Future()
     >>> future.set_result(1)

@@ -27,11 +27,11 @@ __all__ = [
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _CHUNK = 1 << 17
-_folder: list[str] = []  # what set_dir was told last
+_folder: list[str] = []  # set by set_dir
 
 
 def get_dir() -> str:
-    """The folder that downloads are kept in: `set_dir`'s, $TORCH_HOME/hub, ~/.cache/torch/hub."""
+    """Return the download folder: `set_dir`'s, $TORCH_HOME/hub or ~/.cache/torch/hub."""
     if _folder:
         return _folder[-1]
     return os.path.join(_get_torch_home(), "hub")
@@ -43,16 +43,16 @@ def _get_torch_home() -> str:
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
-    """Set the folder that downloads are kept in."""
+    """Set the download folder."""
     _folder[:] = [os.path.expanduser(d)]
 
 
 def download_url_to_file(
     url: str, dst: str, hash_prefix: str | None = None, progress: bool = True
 ) -> None:
-    """Downloads to a file, which is there whole or not at all.
+    """Download to a file atomically: an interrupted download leaves no partial file.
 
-    RuntimeError when the file's SHA-256 does not begin with `hash_prefix`.
+    Raises RuntimeError if the file's SHA-256 does not start with `hash_prefix`.
     """
     dst = os.path.expanduser(dst)
     sha256 = hashlib.sha256()
@@ -76,9 +76,9 @@ def load_state_dict_from_url(
     url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True,
     check_hash: bool = False, file_name: str | None = None, weights_only: bool = False,
 ) -> dict[str, Any]:
-    """The checkpoint at an address, downloaded once and kept in `model_dir`.
+    """Load the checkpoint at a URL, downloaded once and cached in `model_dir`.
 
-    With `check_hash` the file's name says how its SHA-256 begins: name-0123abcd.pth.
+    With `check_hash` the file's name contains the start of its SHA-256: name-0123abcd.pth.
     """
     folder = Path(model_dir or os.path.join(get_dir(), "checkpoints"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def load_state_dict_from_url(
 
 
 def _entries(repo_or_dir: str, source: str) -> Any:
-    """The module hubconf.py of a folder, and what its names need."""
+    """Import a folder's hubconf.py and check its dependencies."""
     if source != "local":
         if source != "github":
             raise ValueError(
@@ -133,9 +133,9 @@ def load(
     force_reload: bool = False, verbose: bool = True, skip_validation: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """`model(*args, **kwargs)`, a function of the hubconf.py in a folder (source="local").
+    """Return `model(*args, **kwargs)`, a function of a folder's hubconf.py (source="local").
 
-    NotImplementedError for source="github"; RuntimeError for a name that is not there.
+    Raises NotImplementedError for source="github", RuntimeError for a missing name.
     """
     return _entry(_entries(repo_or_dir, source), model)(*args, **kwargs)
 
@@ -144,7 +144,7 @@ def list(
     github: str, force_reload: bool = False, skip_validation: bool = False,
     trust_repo: Any = None, verbose: bool = True, source: str = "local",
 ) -> Any:
-    """The names of the functions in a folder's hubconf.py."""
+    """Return the names of the functions in a folder's hubconf.py."""
     module = _entries(github, source)
     return [name for name in dir(module)
             if callable(getattr(module, name)) and not name.startswith("_")]
@@ -154,12 +154,12 @@ def help(
     github: str, model: str, force_reload: bool = False, skip_validation: bool = False,
     trust_repo: Any = None, source: str = "local",
 ) -> str | None:
-    """The docstring of a function in a folder's hubconf.py."""
+    """Return the docstring of a function in a folder's hubconf.py."""
     return _entry(_entries(github, source), model).__doc__
 
 
 class _Faketqdm:
-    """A progress bar for where tqdm is not installed: the share that is done, on stderr.
+    """A progress bar if tqdm is not installed: prints the fraction done to stderr.
 
     A context manager, as tqdm is: `with tqdm(total=3) as bar: bar.update(1)`.
     """
@@ -169,7 +169,7 @@ class _Faketqdm:
         self.total, self.disable, self.n = total, disable, 0
 
     def update(self, n: int) -> None:
-        """Count `n` more."""
+        """Advance by `n`."""
         self.n += n
         if not self.disable:
             share = f"{self.n} bytes" if self.total is None else f"{100 * self.n / self.total:.1f}%"
@@ -177,7 +177,7 @@ class _Faketqdm:
             sys.stderr.flush()
 
     def set_description(self, *args: Any, **kwargs: Any) -> None:
-        """Accepted: the share has no text."""
+        """Do nothing; for compatibility with tqdm."""
 
     def write(self, s: str) -> None:
         """Write a line to stderr."""

@@ -1,4 +1,4 @@
-"""Modules as functions of their state, as functorch had them: functional_call came later."""
+"""Modules as functions of their state: functorch's API, which predates functional_call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tensors = tuple[Tensor, ...]
 
 
 class FunctionalModule(Module):
-    """A module as a function of its parameters: `make_functional` gives it."""
+    """A module as a function of its parameters, returned by `make_functional`."""
 
     def __init__(self, stateless_model: Module, param_names: tuple[str, ...]) -> None:
         super().__init__()
@@ -30,13 +30,13 @@ class FunctionalModule(Module):
         self.param_names = param_names
 
     def forward(self, params: Iterable[Tensor], *args: Any, **kwargs: Any) -> Any:
-        """The module's result, with `params` for its parameters."""
+        """Run the module with `params` as its parameters."""
         state = dict(zip(self.param_names, params, strict=True))
         return _functional_call(self.stateless_model, state, args, kwargs, tie_weights=True)
 
 
 class FunctionalModuleWithBuffers(Module):
-    """A module as a function of its parameters and buffers: `make_functional_with_buffers`."""
+    """A module as a function of its parameters and buffers (`make_functional_with_buffers`)."""
 
     def __init__(
         self, stateless_model: Module, param_names: tuple[str, ...], buffer_names: tuple[str, ...]
@@ -49,7 +49,7 @@ class FunctionalModuleWithBuffers(Module):
     def forward(
         self, params: Iterable[Tensor], buffers: Iterable[Tensor], *args: Any, **kwargs: Any
     ) -> Any:
-        """The module's result, with `params` and `buffers` for its own."""
+        """Run the module with `params` and `buffers` as its own."""
         state = dict(zip(self.param_names, params, strict=True))
         state.update(zip(self.buffer_names, buffers, strict=True))
         return _functional_call(self.stateless_model, state, args, kwargs, tie_weights=True)
@@ -58,9 +58,9 @@ class FunctionalModuleWithBuffers(Module):
 def make_functional(
     model: Module, disable_autograd_tracking: bool = False
 ) -> tuple[FunctionalModule, Tensors]:
-    """(a function of parameters and `model`'s arguments, copies of its parameters).
+    """Return (a function of parameters and `model`'s arguments, copies of its parameters).
 
-    With `disable_autograd_tracking` the copies require no gradients. Raises RuntimeError where the
+    With `disable_autograd_tracking` the copies require no gradients. Raises RuntimeError if the
     model has buffers.
 
     >>> func, params = torch._functorch.make_functional.make_functional(nn.Linear(3, 2))
@@ -79,7 +79,7 @@ def make_functional(
 def make_functional_with_buffers(
     model: Module, disable_autograd_tracking: bool = False
 ) -> tuple[FunctionalModuleWithBuffers, Tensors, Tensors]:
-    """(a function of parameters, buffers and `model`'s arguments, copies of both)."""
+    """Return (a function of parameters, buffers and `model`'s arguments, copies of both)."""
     names, params, buffer_names, buffers, stateless = _state(model, disable_autograd_tracking)
     return FunctionalModuleWithBuffers(stateless, names, buffer_names), params, buffers
 
@@ -87,7 +87,8 @@ def make_functional_with_buffers(
 def _state(
     model: Module, disable_autograd_tracking: bool
 ) -> tuple[tuple[str, ...], Tensors, tuple[str, ...], Tensors, Module]:
-    """The names and copies of parameters and of buffers, and a copy of the model without them."""
+    """Return names and copies of parameters and of buffers, and a copy of the model without them.
+    """
     model = copy.deepcopy(model)
     parameters, buffers = dict(model.named_parameters()), dict(model.named_buffers())
     if disable_autograd_tracking:
@@ -111,9 +112,9 @@ def _without_values(x: Tensor) -> Tensor:
 def combine_state_for_ensemble(
     models: Sequence[Module],
 ) -> tuple[FunctionalModuleWithBuffers, Tensors, Tensors]:
-    """(a function for vmap, the models' parameters stacked, their buffers stacked).
+    """Return (a function for vmap, stacked parameters, stacked buffers) of the models.
 
-    Raises RuntimeError where there are no models, or their classes or modes differ.
+    Raises RuntimeError if there are no models, or if their classes or modes differ.
     """
     if not models:
         raise RuntimeError("combine_state_for_ensemble: Expected at least one model, got 0.")
@@ -136,7 +137,7 @@ def _stack_columns(rows: Iterable[Tensors]) -> Tensors:
 def functional_init(
     model_class: type[Module], ensemble_shape: tuple[int, ...] = (), device: Any = "cpu"
 ) -> Callable[..., tuple[Tensors, Callable, tuple[str, ...]]]:
-    """A constructor that gives (weights, a function of weights and a tuple of data, names)."""
+    """Return a constructor of (weights, a function of weights and a tuple of data, names)."""
 
     def build(*args: Any, **kwargs: Any) -> tuple[Tensors, Callable, tuple[str, ...]]:
         weights, _, func, names, _ = _build_models(
@@ -149,7 +150,7 @@ def functional_init(
 def functional_init_with_buffers(
     model_class: type[Module], ensemble_shape: tuple[int, ...] = (), device: Any = "cpu"
 ) -> Callable[..., tuple[Tensors, Tensors, Callable, tuple[str, ...], tuple[str, ...]]]:
-    """A constructor that gives (weights, buffers, a function of these and data, names of both)."""
+    """Return a constructor of (weights, buffers, a function of these and data, names of both)."""
 
     def build(
         *args: Any, **kwargs: Any
@@ -168,7 +169,7 @@ def functional_init_with_buffers(
 def _build_models(
     model_class: type[Module], shape: tuple[int, ...], device: Any, args: tuple, kwargs: dict
 ) -> tuple[Tensors, Tensors, FunctionalModuleWithBuffers, tuple[str, ...], tuple[str, ...]]:
-    """Weights, buffers, the function and both names; an ensemble's weights are stacked."""
+    """Return weights, buffers, the function and names of both; an ensemble's are stacked."""
     if len(shape) >= 2:
         raise ValueError("NYI: ensemble_shape with more than 1 element")
     if shape and shape[0] <= 0:

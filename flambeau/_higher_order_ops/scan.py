@@ -20,8 +20,8 @@ def scan(combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0,
          reverse: bool = False) -> tuple[Any, Any]:
     """Return the last carry, and the outputs of all steps stacked.
 
-    `combine_fn(carry, x)` gives the next carry and an output for each slice x of `xs` along `dim`,
-    from the last one if `reverse`. `init` and `xs` are tensors, or trees of tensors.
+    `combine_fn(carry, x)` returns the next carry and an output for each slice x of `xs` along
+    `dim`, from the last one if `reverse`. `init` and `xs` are tensors, or trees of tensors.
     Raises RuntimeError for other arguments, and for a carry whose structure, shapes or dtypes
     change.
 
@@ -85,7 +85,7 @@ def _check(combine_fn: Any, leaves: list[Any], carry: list[Any], dim: Any, rever
 
 def scan_op(combine_fn: Callable[..., Any], init: Any, xs: Any, additional_inputs: Any = ()
             ) -> tuple[Any, ...]:
-    """The operator of exported graphs: `combine_fn` takes and gives flat values."""
+    """The operator in exported graphs: `combine_fn` takes and returns flat values."""
     carry, columns = tuple(init), []
     for i in range(len(xs[0])):
         results = tuple(combine_fn(*carry, *[x[i] for x in xs], *additional_inputs))

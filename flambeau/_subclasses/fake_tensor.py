@@ -1,4 +1,4 @@
-"""FakeTensor: a tensor with a device but without values, on which programs run for their shapes."""
+"""FakeTensor: a tensor with a device but no values, for running programs to infer shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VALUES = frozenset(("item", "_local_scalar_dense", "equal"))
 
 
 class UnsupportedFakeTensorException(RuntimeError):
-    """An operator that fake tensors do not have."""
+    """An operator that fake tensors do not support."""
 
 
 class DataDependentOutputException(RuntimeError):
@@ -40,7 +40,7 @@ class DynamicOutputShapeException(RuntimeError):
 
 
 class FakeTensor(Tensor):
-    """A tensor of a FakeTensorMode. `fake_mode`: the mode; `fake_device`: where it seems to be."""
+    """A tensor of a FakeTensorMode. `fake_mode`: the mode; `fake_device`: its pretended device."""
 
     fake_mode: FakeTensorMode
     fake_device: Any
@@ -50,7 +50,7 @@ class FakeTensor(Tensor):
     @staticmethod
     def __new__(cls: Any, fake_mode: FakeTensorMode, elem: Tensor, device: Any = None,
                 sizes: tuple[Any, ...] | None = None, **options: Any) -> Any:
-        """A fake of a tensor on the meta device. `sizes`: its shape, where that is symbolic."""
+        """Create a fake of a tensor on the meta device. `sizes`: its shape, if symbolic."""
         make: Any = Tensor._make_wrapper_subclass
         result = make(cls, tuple(map(int, elem.shape)), dtype=elem.dtype,
                       device=_device("cpu" if device is None else device),
@@ -64,7 +64,7 @@ class FakeTensor(Tensor):
 
     @property
     def shape(self) -> Size:
-        """Its shape, in which lengths may be symbolic."""
+        """The shape, whose lengths may be symbolic."""
         sizes = self.__dict__.get("_sizes")
         return self._elem.shape if sizes is None else tuple.__new__(Size, sizes)
 
@@ -90,7 +90,7 @@ class FakeTensor(Tensor):
 
 
 class FakeTensorMode(TorchDispatchMode):
-    """A context in which all new tensors are fake. `from_tensor` gives the fake of a real one.
+    """A context in which all new tensors are fake. `from_tensor` makes a fake of a real one.
 
     >>> from flambeau._subclasses import FakeTensorMode
     >>> with FakeTensorMode():
@@ -112,15 +112,15 @@ class FakeTensorMode(TorchDispatchMode):
         return self.run(func, args, kwargs or {})
 
     def from_tensor(self, tensor: Tensor, **options: Any) -> FakeTensor:
-        """The fake of a tensor."""
+        """Return the fake of a tensor."""
         if isinstance(tensor, FakeTensor):
             return tensor
         fake: FakeTensor = FakeTensor(self, _on_meta(tensor), tensor.device)
         return fake
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """The result of an operator as fakes. DataDependentOutputException for one that depends on
-        values."""
+        """Return an operator's result as fakes. Raises DataDependentOutputException if it depends
+        on values."""
         name = getattr(func, "overloadpacket", func).__name__
         if name in _VALUES:
             raise DataDependentOutputException(func)

@@ -16,12 +16,12 @@ from ..tensor.devices import device as Device
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 _OTHERS = ("cuda", "xpu", "hpu", "mtia", "maia", "mps", "xla", "ipu")
-_enabled: dict[str, bool] = {}  # of devices that flambeau has not: remembered, without effect
+_enabled: dict[str, bool] = {}  # of devices that flambeau lacks: stored, without effect
 _dtypes: dict[str, dtype] = {"cpu": types.bfloat16}
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether autocast knows this type of device.
+    """Whether autocast supports this type of device.
 
     >>> torch.amp.is_autocast_available("cpu")
     True
@@ -31,7 +31,7 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether this thread is in an autocast region for the device; without one, for 'cuda'."""
+    """Whether this thread is in an autocast region for the device (default: 'cuda')."""
     if device_type == "cpu":
         return STATE.enabled
     return _enabled.get(device_type or "cuda", False)
@@ -49,7 +49,7 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
 
 
 def get_autocast_dtype(device_type: str) -> dtype:
-    """The dtype in which an autocast region computes on the device."""
+    """Return the dtype of autocast regions on the device."""
     if device_type == "cpu":
         return STATE.dtype
     return _dtypes.get(device_type, types.float16)
@@ -64,27 +64,27 @@ def set_autocast_dtype(device_type: str, dtype: dtype) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether cast weights would be kept; flambeau casts them each time."""
+    """Return the stored cache setting; it has no effect, as flambeau always casts anew."""
     return STATE.cache
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Accepted and remembered."""
+    """Store the cache setting, which has no effect."""
     STATE.cache = enabled
 
 
 def clear_autocast_cache() -> None:
-    """Accepted: there is no cache."""
+    """Do nothing: there is no cache."""
 
 
 def autocast_increment_nesting() -> int:
-    """Count one more autocast region; the count."""
+    """Increment the count of nested autocast regions; return it."""
     STATE.nesting += 1
     return STATE.nesting
 
 
 def autocast_decrement_nesting() -> int:
-    """Count one autocast region less; the count."""
+    """Decrement the count of nested autocast regions; return it."""
     STATE.nesting -= 1
     return STATE.nesting
 
@@ -92,7 +92,7 @@ def autocast_decrement_nesting() -> int:
 class autocast:
     """A region in which products and convolutions run in `dtype`, losses in float32.
 
-    A context manager and a decorator. Parameters stay as they are, and so do their gradients.
+    A context manager and a decorator. Parameters and their gradients keep their dtypes.
 
     >>> with torch.autocast("cpu", dtype=torch.bfloat16):
     ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
@@ -165,7 +165,7 @@ class autocast:
 
 
 def cast_floats(value: Any, device_type: str, dtype: dtype) -> Any:
-    """Return the value with its floating tensors, but for float64, in another dtype."""
+    """Return the value with its floating tensors, except float64, in another dtype."""
     if isinstance(value, Tensor):
         fits = value.is_floating_point() and value.dtype is not types.float64
         return value.to(dtype) if fits and value.device.type == device_type else value
@@ -180,8 +180,8 @@ def cast_floats(value: Any, device_type: str, dtype: dtype) -> Any:
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: dtype | None = None
 ) -> Any:
-    """Decorates `forward` of an autograd Function: `cast_inputs` is the dtype it is given, and
-    autocast is off inside; without it, it runs as it is called.
+    """Decorate `forward` of an autograd Function. With `cast_inputs`, inputs are cast to that dtype
+    and autocast is off inside; without it, autocast stays as the caller set it.
 
     >>> class Doubled(torch.autograd.Function):
     ...     @staticmethod
@@ -215,7 +215,7 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Any:
-    """Decorates `backward` of an autograd Function: it runs with autocast as its forward did.
+    """Decorate `backward` of an autograd Function to run with its forward's autocast state.
 
     >>> class Double(torch.autograd.Function):
     ...     @staticmethod

@@ -1,4 +1,4 @@
-"""GradScaler: scales losses so that float16 gradients do not vanish; skips steps that overflow."""
+"""GradScaler: scales losses so that float16 gradients do not underflow; skips overflowing steps."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _gradients(optimizer: Optimizer) -> Iterator[Tensor]:
 class GradScaler:
     """Scales a loss by a factor that shrinks when gradients overflow and grows when they do not.
 
-    `scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()`. For a device that is
-    not there (as 'cuda') it is disabled: `scale` gives the loss, `step` calls the optimiser.
+    `scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()`. For an absent device
+    (such as 'cuda') it is disabled: `scale` returns the loss, `step` calls the optimizer.
 
     >>> weight = nn.Parameter(torch.ones(1))
     >>> optimizer = torch.optim.SGD([weight], lr=0.5)
@@ -58,11 +58,11 @@ class GradScaler:
         self._scale = float(init_scale)
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval, self._growth_tracker = growth_interval, 0
-        self._overflowed: dict[int, bool] = {}  # by optimiser, once it is unscaled
+        self._overflowed: dict[int, bool] = {}  # whether gradients overflowed, by optimizer's id
         self._stepped: set[int] = set()
 
     def scale(self, outputs: Any) -> Any:
-        """The tensor, or each in an iterable of them, times the scale."""
+        """Multiply a tensor, or each of an iterable of tensors, by the scale."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -73,7 +73,7 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Optimizer) -> None:
-        """Divide the gradients of the optimiser's parameters by the scale, in place."""
+        """Divide the gradients of the optimizer's parameters by the scale, in place."""
         if not self._enabled:
             return
         key = id(optimizer)
@@ -90,7 +90,7 @@ class GradScaler:
         self._overflowed[key] = overflowed
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> float | None:
-        """Unscales the gradients if need be; steps the optimiser unless they overflow."""
+        """Unscale the gradients if not done yet; step the optimizer unless they overflow."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -106,7 +106,7 @@ class GradScaler:
         return None if self._overflowed[key] else optimizer.step(*args, **kwargs)
 
     def _step_that_unscales(self, optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The step of an optimiser that wants the scale, and whether gradients overflow."""
+        """Step an optimizer that takes the scale and the overflow flag itself."""
         key = id(optimizer)
         if "grad_scaler" in inspect.signature(optimizer.step).parameters:
             warn(
@@ -132,7 +132,7 @@ class GradScaler:
             del optimizer.grad_scale, optimizer.found_inf
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Adapt the scale to how the steps went, or set it."""
+        """Adapt the scale to whether steps overflowed, or set it."""
         if not self._enabled:
             return
         if new_scale is not None:
@@ -151,39 +151,39 @@ class GradScaler:
         self._stepped.clear()
 
     def get_scale(self) -> float:
-        """The scale; 1 when disabled."""
+        """Return the scale; 1 if disabled."""
         return self._scale if self._enabled else 1.0
 
     def get_growth_factor(self) -> float:
-        """By what the scale grows."""
+        """Return the factor by which the scale grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Set by what the scale grows."""
+        """Set the factor by which the scale grows."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """By what the scale shrinks."""
+        """Return the factor by which the scale shrinks."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Set by what the scale shrinks."""
+        """Set the factor by which the scale shrinks."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """After how many steps without overflow the scale grows."""
+        """Return the number of steps without overflow after which the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Set after how many steps without overflow the scale grows."""
+        """Set the number of steps without overflow after which the scale grows."""
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Whether it scales at all."""
+        """Whether scaling is enabled."""
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """Its scale and settings; empty when disabled."""
+        """Return the scale and settings; empty if disabled."""
         if not self._enabled:
             return {}
         return {
@@ -193,7 +193,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Restore a state returned by `state_dict`."""
         if not self._enabled:
             return
         if not state_dict:

@@ -1,5 +1,5 @@
-"""Functions that PyTorch keeps for old programs, and functions of its C++ engine under their names
-in `torch._C._functions`."""
+"""Functions that PyTorch keeps for old programs, and those of its C++ engine that
+`torch._C._functions` provides."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class UndefinedGrad(Node):
     """Passes tensors through, and stops their gradients."""
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """Return the tensors, cut off from gradients."""
+        """Return the tensors, through which no gradients flow."""
         return _single(_Undefined.apply(*inputs))
 
 

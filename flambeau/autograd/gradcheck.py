@@ -37,7 +37,7 @@ class _Difference:
 
     def _value(self) -> float:
         # Keep the caller's grad mode: a function may ask which of its tensors require grad.
-        # Sums are of double precision, or the differences of float32 outputs drown in them.
+        # Sum in double precision, or rounding would swamp the differences of float32 outputs.
         outputs = [y._array for y in tensors_in(self.fn(*self.inputs))]
         for i, c in self.cotangents.items():
             for kind in ("shape", "dtype"):

@@ -1,7 +1,7 @@
 """Tangents of tensors in forward mode: one per level, beside the primal.
 
 Operators read and push them (`ops/interception/forward_mode.py`). The tangent of an in-place write
-belongs to the memory: every tensor that views the memory sees it, older ones too.
+belongs to the memory: every tensor that views the memory sees it, including older ones.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def same_history(x: Tensor) -> Tensor:
     """Return a new object that autograd treats as the same tensor: gradients reach a leaf through
     it."""
     twin = x._alias()
-    result: Tensor = object.__new__(twin.__class__)  # which sparse tensors have of their own
+    result: Tensor = object.__new__(twin.__class__)  # sparse tensors have a separate class
     result._array, result._counter = x._array, twin._counter
     result._requires_grad, result._tracked = x._requires_grad, x._tracked
     result._node, result._base, result._stamp, result._grad = x._node, x._base, x._stamp, None

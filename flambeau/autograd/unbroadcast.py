@@ -1,7 +1,7 @@
 """Undo broadcasting and promotion: give a cotangent its input's shape and dtype.
 
-`Operator.restores` says which inputs need it, the tape stores that in the node, and the node calls
-this after its vjps.
+`Operator.restores` lists the inputs that need it, the tape stores that in the node, and the node
+calls this after its vjps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""torch.backends: settings of libraries. flambeau has none of them; the settings are remembered."""
+"""torch.backends: settings of libraries that flambeau does not use; they are only stored."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def flags_frozen() -> bool:
 
 
 def disable_global_flags() -> None:
-    """Remember that settings are fixed: programs ask by `flags_frozen`."""
+    """Mark the settings as fixed, which `flags_frozen` reports."""
     _FLAGS.is_frozen = True
 
 
 def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:
-    """A module `torch.backends.NAME` with these settings, and `flags`, a context that sets them."""
+    """Return a module `torch.backends.NAME` with these settings and `flags`, a context to set them.
+    """
     module = ModuleType(f"{__name__}.{name}", f"Settings of {name}, without effect.")
     module.__dict__.update(settings)
     if available is not None:
@@ -84,7 +85,7 @@ cuda.is_built = lambda: False
 
 
 def _preference_setter(kind: str, names: str) -> Callable[..., Enum]:
-    """A setting of the library that a GPU would compute with: remembered, and asked for."""
+    """Return the function that sets, or returns, the preferred GPU library; it is only stored."""
     make: Any = Enum
     choices: Any = make(f"_{kind}Backend", names.split(), start=0)
     by_name = {choice.name.lower(): choice for choice in choices}
@@ -126,7 +127,7 @@ def _sdp_kernel(
     enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True,
     enable_cudnn: bool = True,
 ) -> Iterator[dict[str, bool]]:
-    """A region with these settings of attention's kernels; older than nn.attention.sdpa_kernel."""
+    """Context with these attention kernel settings; predates nn.attention.sdpa_kernel."""
     warn(
         "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager "
         "will be removed. Please see `torch.nn.attention.sdpa_kernel()` for the new context "
@@ -146,11 +147,10 @@ cuda.sdp_kernel = _sdp_kernel
 
 
 class _QuantizedSettings(ModuleType):
-    """The library for products of 8-bit integers: a choice of names for one way to compute, which
-    is FBGEMM's."""
+    """The engine for products of 8-bit integers: all names select the same arithmetic, FBGEMM's."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Remember a setting; RuntimeError for an engine that there is not."""
+        """Store a setting. Raises RuntimeError for an unknown engine."""
         if name == "engine" and value not in self.supported_engines:
             raise RuntimeError(f"{value} is not a valid value for quantized engine")
         super().__setattr__(name, value)

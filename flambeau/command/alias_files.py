@@ -1,4 +1,4 @@
-"""The distribution `torch` as files: a package that hands over to flambeau, stubs, metadata.
+"""The files of the distribution `torch`: a package that delegates to flambeau, stubs, metadata.
 
 pip and editors read these files; `importlib.metadata` finds the version in them.
 """
@@ -15,7 +15,7 @@ from .torch_alias import INSTALLER, TORCH_VERSION
 PACKAGE = "torch"
 DIST_INFO = f"torch-{TORCH_VERSION}.dist-info"
 CONSTRAINTS = f"{DIST_INFO}/constraints.txt"
-# The first line of the package: by it the alias knows its own files.
+# The first line of the package, which identifies the alias's files.
 MARK = '"""torch stands for flambeau here: `flambeau alias status` says more."""\n'
 
 _MODULE = MARK + """
@@ -42,14 +42,14 @@ Generator: flambeau
 Root-Is-Purelib: true
 Tag: py3-none-any
 """
-# Folders and modules of flambeau's own that are no part of torch's namespace.
+# Folders and modules of flambeau that are not in torch's namespace.
 _INTERNAL = frozenset(
     {"native", "tensor", "ops", "command", "train", "doctor", "_namespace", "__main__", "_absent"}
 )
 
 
 def contents(flambeau: Path) -> dict[str, bytes]:
-    """The text of each file by its path below site-packages, RECORD included.
+    """Return each file's content by its path below site-packages, RECORD included.
 
     flambeau: the folder of the package flambeau, whose modules get a stub each.
     """
@@ -69,13 +69,13 @@ def contents(flambeau: Path) -> dict[str, bytes]:
 
 
 def torchrun(interpreter: str) -> bytes:
-    """The command `torchrun` for an environment."""
+    """Return the command `torchrun` for an environment."""
     return (f"#!{interpreter}\n" + MARK + "\nfrom torch.distributed.run import main\n\nmain()\n"
             ).encode()
 
 
 def digest(data: bytes) -> str:
-    """The hash of a file as RECORD has it."""
+    """Return a file's hash in RECORD's format."""
     raw = base64.urlsafe_b64encode(hashlib.sha256(data).digest())
     return "sha256=" + raw.decode().rstrip("=")
 

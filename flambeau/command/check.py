@@ -2,8 +2,8 @@
 
 Nothing runs. The program's own modules are followed through their imports, and installed packages
 with `--packages`. Names are resolved from the syntax tree: `import torch.nn as nn` followed by
-`nn.Linear` asks for torch.nn.Linear. Attributes of tensors are not resolved, since the source does
-not tell their types.
+`nn.Linear` uses torch.nn.Linear. Attributes of tensors are not resolved, since the source does
+not show their types.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXIT_OK, EXIT_MISSING, EXIT_USAGE = 0, 1, 2
 
 
 def main(args: list[str]) -> int:
-    """Run `flambeau check ARGS`; returns 0 where nothing is missing, 1 where something is."""
+    """Run `flambeau check ARGS`; return 0 if nothing is missing, else 1."""
     parser = argparse.ArgumentParser(
         prog="flambeau check", description="List the torch names that a program uses and flambeau "
         "lacks. Nothing is run.")
@@ -43,7 +43,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _report(names: ProgramNames) -> int:
-    """Print what is missing, by name with the lines that use it."""
+    """Print each missing name with the lines that use it."""
     for file, error in names.unreadable.items():
         print(f"{file}: {error}")
     missing: dict[str, tuple[str, list[TorchName]]] = {}

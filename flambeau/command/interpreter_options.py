@@ -16,8 +16,8 @@ from typing import NamedTuple
 _FLAGS = frozenset("bBdEiIOPqRsSuv")
 _WITH_ARGUMENT = frozenset("WX")
 _LONG_WITH_ARGUMENT = ("--check-hash-based-pycs",)
-# What the second interpreter runs: it imports this flambeau, even if the options
-# (-E, -I, -s) hide that place.
+# Run by the second interpreter: imports this flambeau, even if the options (-E, -I, -s) hide its
+# location.
 _RESTART = """\
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -32,7 +32,7 @@ class OptionError(Exception):
 
 
 class CommandLine(NamedTuple):
-    """The interpreter's options as they stood, and the program with its arguments."""
+    """The interpreter's options, unchanged, and the program with its arguments."""
 
     options: list[str]
     program: list[str]
@@ -41,8 +41,7 @@ class CommandLine(NamedTuple):
 def split(args: list[str]) -> CommandLine:
     """Separate Python's options from the program: `-m`, `-c`, `-` or a file, and the rest.
 
-    Letters may be joined (`-uB`, `-Werror`, `-um module`), as Python takes them. Raises
-    OptionError.
+    Letters may be joined as in Python (`-uB`, `-Werror`, `-um module`). Raises OptionError.
     """
     options: list[str] = []
     rest = list(args)
@@ -85,7 +84,7 @@ def restart(line: CommandLine) -> int:
         options, program = [*options, "-i"], ["-c", ""]
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     command = [sys.executable, *options, "-c", _RESTART, root, *(program or ["-"])]
-    if os.name == "nt":  # exec there leaves the shell waiting for nobody
+    if os.name == "nt":  # on Windows exec returns control to the shell at once
         return subprocess.call(command)
     sys.stdout.flush()
     sys.stderr.flush()

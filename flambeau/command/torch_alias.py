@@ -1,6 +1,6 @@
 """`import torch` imports flambeau: a finder that serves flambeau's modules under torch's names.
 
-Both names lead to the same module objects. The finder answers for the distribution `torch` too.
+Both names give the same module objects. The finder also provides the distribution `torch`.
 `flambeau script.py` installs the finder for one process; the package that `flambeau alias install`
 writes calls `replace_torch` when a program imports it.
 """
@@ -22,21 +22,21 @@ INSTALLER = "flambeau"
 
 
 class _SameModule:
-    """A loader that hands out a module which exists already."""
+    """A loader that returns an existing module."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """flambeau's module."""
+        """Return flambeau's module."""
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Undo what the import system did to the module: it keeps its own name."""
+        """Undo the import system's changes to the module: it keeps its name."""
         module.__spec__ = self._spec
 
     def get_code(self, fullname: str) -> Any:
-        """The code of flambeau's module, which `python -m torch.x` runs."""
+        """Return the code of flambeau's module, for `python -m torch.x`."""
         loader: Any = self._spec.loader if self._spec is not None else None
         return loader.get_code(self._module.__name__) if loader is not None else None
 
@@ -48,8 +48,8 @@ def _lacking(name: str) -> ModuleNotFoundError:
     )
 
 
-# Modules behind a function of the same name, by package: PyTorch's are imported before the function
-# takes the place of the attribute, so that `from torch.autograd.gradcheck import ...` works.
+# Modules shadowed by a function of the same name, by package. PyTorch imports them before the
+# function replaces the attribute, so that `from torch.autograd.gradcheck import ...` works.
 _SHADOWED_MODULES = {
     "torch._higher_order_ops": ("associative_scan", "cond", "map", "scan", "while_loop"),
     "torch.ao.quantization": ("quantize",),
@@ -72,7 +72,7 @@ class TorchFinder:
     ) -> ModuleSpec | None:
         """Return the spec of flambeau's module. Raises ModuleNotFoundError if flambeau lacks it.
 
-        It never leaves a torch name to other finders: they would load flambeau's files twice,
+        It never passes a torch name on to other finders, which would load flambeau's files twice,
         or the real PyTorch.
         """
         if fullname.partition(".")[0] not in ("torch", "functorch"):
@@ -102,15 +102,15 @@ class TorchFinder:
         if result is None:  # an absent module, below a package that was imported after it
             setattr(sys.modules[above], last, module)
         elif result is not module:
-            # flambeau.tensor is a package, but torch.tensor a function: the import system
-            # would put the one in the other's place.
+            # flambeau.tensor is a package but torch.tensor a function: the import system would
+            # replace the function by the package.
             raise _lacking(fullname)
         return module
 
     def find_distributions(self, context: Any = None) -> Iterator[Any]:
-        """The distribution `torch`, in the version whose behaviour flambeau has.
+        """Yield the distribution `torch`, in the version whose behavior flambeau has.
 
-        None if the alias is installed in the environment: its files answer.
+        Nothing if the alias is installed in the environment, as its files provide it.
         """
         if getattr(context, "name", None) in ("torch", None) and not _on_disk(context):
             yield _distribution()
@@ -142,14 +142,14 @@ def _distribution() -> Any:
 
 
 class _InstallInChild:
-    """Pickled into what multiprocessing tells a new process: unpickling it installs the finder."""
+    """Pickled into multiprocessing's start-up data: unpickling it installs the finder."""
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         return install, ()
 
 
 def _reach_children() -> None:
-    """A process that multiprocessing spawns imports the script again, so it needs the finder."""
+    """Install the finder in processes that multiprocessing spawns: they import the script again."""
     from multiprocessing import spawn
 
     original = spawn.get_preparation_data
@@ -161,8 +161,8 @@ def _reach_children() -> None:
 
 
 def _wear(package: str) -> None:
-    """Name the package and its tensors as programs know them: `print(type(x))`, and libraries
-    that ask a class for its module to find out whose tensor it is."""
+    """Give the package and its tensor classes torch's names, for `print(type(x))` and for
+    libraries that identify tensors by the module of their class."""
     flambeau = importlib.import_module("flambeau")
     flambeau.__name__ = package
     torch_s = package == "torch"
@@ -174,14 +174,14 @@ def _wear(package: str) -> None:
 
 
 def installed() -> bool:
-    """Whether `import torch` means flambeau in this process."""
+    """Whether `import torch` imports flambeau in this process."""
     return any(isinstance(finder, TorchFinder) for finder in sys.meta_path)
 
 
 def install() -> None:
-    """Make `import torch` mean flambeau, from now on and in processes that are spawned.
+    """Make `import torch` import flambeau, from now on and in spawned processes.
 
-    RuntimeError when the real PyTorch has been imported already.
+    Raises RuntimeError if the real PyTorch has already been imported.
     """
     if installed():
         return

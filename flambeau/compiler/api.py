@@ -16,7 +16,7 @@ __all__ = [
 _BUSY = "a function under torch.compiler.disable runs inside of the step"
 
 
-# PyTorch's modes make no difference here: each already does what they ask for.
+# PyTorch's modes make no difference here: compilation always does what they request.
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "now")
 # "evaluate" is for the compiler's tests. PyTorch's backends other than "eager" mean "inductor".
 _BACKENDS = ("inductor", "eager", "evaluate", "aot_eager", "aot_eager_decomp_partition",
@@ -32,14 +32,14 @@ def compile(
 
     `model` may be a whole training step: zero_grad, forward, loss, backward and optimizer.step.
     Compilation happens in the background; mode="now" waits for it. If the step's Python must run at
-    each call (it prints, counts, looks at values), it runs, and programs compute the operators that
+    each call (it prints, counts or reads values), it runs, and programs compute the operators that
     it calls. A step that cannot be compiled stays eager, with one warning; with `fullgraph=True`
     both cases raise RuntimeError. Each combination of shapes has its own program, at most 8 at a
     time, or 32 with `dynamic=True`. backend="eager" compiles nothing, "evaluate" runs the graph
     slowly in NumPy. In `options`, random="counter" generates random numbers where they are used,
-    which differ from PyTorch's; "mode" may be "now"; "settled" states that the code has run before,
-    so that the first call is recorded; "follow" decides whether steps whose Python must run are
-    always (True) or never (False) followed, instead of a trial of the cost; others are ignored.
+    and they differ from PyTorch's; "mode" may be "now"; "settled" states that the code has run
+    before, so that the first call is recorded; "follow" makes steps whose Python must run always
+    (True) or never (False) followed, instead of measuring the cost; others are ignored.
     Raises RuntimeError for a `model` that is not callable and for an unknown mode or backend,
     ValueError for an unknown "random".
 
@@ -224,7 +224,7 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """Return the only backend, under the name of PyTorch's.
+    """Return the only backend, under PyTorch's name for it.
 
     >>> torch.compiler.list_backends()
     ['inductor']

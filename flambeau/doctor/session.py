@@ -30,7 +30,7 @@ _UNSEEN_S = 13e-6  # measured cost of an event besides its handlers: patches, pl
 
 
 class Session:
-    """Watches from `start` to `stop`. Only one session can be active.
+    """Watches a program from `start` to `stop`. Only one session can be active.
 
     `off`: ids of checks to skip. `strict`: raise `Mistake` at the first certain finding.
     `announce`: called with each finding that belongs on the terminal. `steps`: end the program

@@ -1,4 +1,4 @@
-"""Translates public calls to aten operators: names, overloads and arguments."""
+"""Translation of public calls to aten operators: names, overloads and arguments."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _embedding(input: Any, weight: Any, padding_idx: Any = None, max_norm: Any =
 
 
 def _activation(name: str, options: int) -> Form:
-    """An activation with so many numbers before `inplace`."""
+    """Return the form of an activation with `options` numbers before `inplace`."""
 
     def form(input: Any, *args: Any, inplace: bool = False) -> Any:
         inplace = args[options] if len(args) > options else inplace
@@ -123,7 +123,7 @@ def _layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any
 
 
 def _varying(name: str) -> Form:
-    """A method that takes a shape as a sequence, or as so many numbers."""
+    """Return the form of a method that takes a shape as a sequence or as separate numbers."""
 
     def form(self: Any, *sizes: Any, **named: Any) -> Any:
         if named:
@@ -142,7 +142,7 @@ def _rdiv(self: Any, other: Any) -> Any:
 
 
 def _new(name: str) -> Form:
-    """A new tensor of a dtype and on a device, which depends on no value of the old one."""
+    """Return the form of new_*: a tensor that takes only dtype and device from the old one."""
 
     def form(self: Any, size: Any, *more: Any, dtype: Any = None, device: Any = None,
              requires_grad: bool = False) -> Any:
@@ -153,7 +153,7 @@ def _new(name: str) -> Form:
 
 
 def _factory(name: str) -> Form:
-    """A new tensor, of the size that is written as one list."""
+    """Return the form of a factory function, with the size as one list."""
 
     def form(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
              **options: Any) -> Any:
@@ -192,8 +192,8 @@ ATEN_FORMS: dict[str, Any] = {
 def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[Any, list, dict]]:
     """Return the steps that compute a public call: operators with their arguments.
 
-    An ellipsis among the arguments stands for the result of the step before. A function that aten
-    does not have is a step as it is.
+    An ellipsis among the arguments stands for the previous step's result. A function without an
+    aten counterpart is a step unchanged.
     """
     path = function if isinstance(function, str) else qualified_name(function)
     form = ATEN_FORMS.get(path)
@@ -222,7 +222,7 @@ def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[
 
 
 def getitem_steps(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:
-    """`self[item]` as select, slice, unsqueeze and index; None for what they cannot say."""
+    """Return `self[item]` as select, slice, unsqueeze and index; None if they cannot express it."""
     items = list(item) if isinstance(item, tuple) else [item]
     known = (int, slice, type(None), type(...), Tensor, list)
     if not all(isinstance(i, known) for i in items) or any(isinstance(i, bool) for i in items):

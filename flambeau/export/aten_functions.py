@@ -81,7 +81,7 @@ _OPTIONAL = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format
 
 
 def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that it accepts options as files write them."""
+    """Wrap a function so that it accepts options in the form that files use."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -409,7 +409,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         "quantize_per_tensor", "quantize_per_channel")},
     **WINDOWS,
 }
-# What `a & b` and the like are recorded as.
+# The operators that `a & b` and the like are recorded as.
 FUNCTIONS |= {f"__{name}__": PUBLIC["torch"][function] for name, function in {
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
     "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift"}.items()}

@@ -1,7 +1,7 @@
 """DimensionSymbols: the dynamic dimensions of a program's inputs, and the guards on them.
 
-A decision that holds for the two lengths of a trace may not hold for all that a Dim allows. What
-each decision asks is compared with the Dim's bounds in the end.
+A decision that holds for the two lengths of a trace may not hold for all lengths that a Dim
+allows. At the end, each decision's condition is checked against the Dim's bounds.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .symbolic_expressions import INFINITE, Expression, Symbol, SymbolTable
 __all__ = ["DimensionSymbols"]
 
 _SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-# Lengths of 0 and 1 are cases of their own in PyTorch too: nothing is said of them.
+# Lengths 0 and 1 are special cases in PyTorch too and are excluded.
 _LEAST_COMMON = 2
 
 
 class DimensionSymbols:
     """A trace's second input, and the symbols of its dynamic dimensions.
 
-    `others`: the inputs with other lengths of their dynamic dimensions, and like values. They are
+    `others`: the inputs with different lengths of dynamic dimensions and similar values. They are
     one longer, so that most decisions hold for both; with `is_far`, more than twice as long.
     """
 
@@ -41,7 +41,7 @@ class DimensionSymbols:
         self.others = self._resize(leaves, self._other)
 
     def _resize(self, leaves: list[Any], length: Callable[[Any, int], int]) -> list[Any]:
-        """Return the inputs with the length of each dynamic dimension given by its old one."""
+        """Return the inputs with each dynamic dimension's length replaced by `length`'s result."""
         take: Callable = PUBLIC["torch"]["index_select"]
         count: Callable = PUBLIC["torch"]["arange"]
         resized = []
@@ -55,7 +55,7 @@ class DimensionSymbols:
     def far_inputs(self, leaves: list[Any]) -> list[Any] | None:
         """Return inputs more than twice as long, as far as Dims and decisions allow.
 
-        None if no length but those of the trace is allowed. For use after `check`.
+        None if only the lengths of the trace are allowed. Call after `check`.
         """
         lengths = {}
         for i, (key, symbol) in enumerate(self.symbols.items()):
@@ -134,9 +134,9 @@ class DimensionSymbols:
             )
 
     def bounds(self, labels: list[str], leaves: list[Any]) -> dict[str, list[list[Any]]]:
-        """For each value that is passed, by dimension: [its length, least, greatest].
+        """Return, for each input by name, [length, minimum, maximum] of each dimension.
 
-        A length None is dynamic; its expression stands behind the bounds.
+        A length of None is dynamic; its expression then follows the bounds.
         """
         result: dict[str, list[list[Any]]] = {}
         for i, (label, leaf) in enumerate(zip(labels, leaves, strict=True)):
@@ -147,7 +147,7 @@ class DimensionSymbols:
         return result
 
     def show(self, graph: Graph, names: list[str]) -> None:
-        """Give inputs with dynamic dimensions, by name, an example whose shape names them."""
+        """Give inputs with dynamic dimensions an example value whose shape names the dimensions."""
         nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
         for i, dims in self.dims.items():
             node = nodes[names[i]]
@@ -175,17 +175,17 @@ class DimensionSymbols:
 
 
 def _far(value: int, count: int) -> int:
-    """Return a length of which halves, thirds and the like differ from those of `value`.
+    """Return a length whose halves, thirds and the like differ from those of `value`.
 
-    `count`: how many other dimensions have one already.
+    `count`: how many other dimensions already have one.
     """
     return 2 * value + 1 + count
 
 
 def _root(dim: Any, n: int) -> tuple[Any, Any, int]:
-    """What a dimension varies with: its key, its bounds, and its length where `dim` has n.
+    """Return a dimension's root: its key, its Dim with bounds, and its length if `dim` has n.
 
-    Dimensions of the same name are one; those without a name are one if their lengths are equal.
+    Dimensions of the same name are the same, as are unnamed ones of equal length.
     """
     if not isinstance(dim, Dim):
         return n, dim, n
@@ -204,7 +204,7 @@ def _expression(dim: Any, symbol: Symbol) -> Expression:
 
 
 def _narrowed(symbol: Symbol) -> tuple[int, int, bool]:
-    """The bounds of a symbol for which its guards hold; whether a hole is left between them."""
+    """Return the bounds within which a symbol's guards hold, and whether they leave a gap."""
     low, high, holes = symbol.low, symbol.high, []
     for relation, n, c, _ in symbol.guards:
         if n < 0:
@@ -227,7 +227,7 @@ def _narrowed(symbol: Symbol) -> tuple[int, int, bool]:
 
 
 def _holds(relation: str, n: int, c: int, low: int, high: int) -> bool:
-    """Whether n * s + c stands so to zero for each s within bounds."""
+    """Whether n * s + c has this relation to zero for each s within bounds."""
     ends = sorted((n * low + c, n * high + c))
     if relation == "ne":
         value, rest = divmod(-c, n)

@@ -56,7 +56,7 @@ class ModuleCalls:
         self.signatures: dict[str, ModuleCallSignature] = {}
 
     def follow(self, patcher: Patcher, recorder: Recorder) -> None:
-        """Make nodes record the modules in whose calls they arise. Patches Module.__call__."""
+        """Make nodes record the module calls that they are created in. Patches Module.__call__."""
         paths = {module: path for path, module in self.module.named_modules()}
         counts: dict[str, int] = {}
         call: Any = Module.__call__
@@ -99,7 +99,7 @@ class ModuleCalls:
 
     def entries(self, in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec,
                 signature: ExportGraphSignature) -> list[ModuleCallEntry]:
-        """An entry for each path of a module; the whole program's has its signature."""
+        """Return an entry for each module path; the whole program's has its signature."""
         inputs = [s.arg for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
         outputs = [s.arg for s in signature.output_specs if s.kind is OutputKind.USER_OUTPUT]
         own = ModuleCallSignature(inputs, outputs, in_spec, out_spec)

@@ -1,5 +1,5 @@
-"""Numbers that a program reads from tensors, and row counts that values decide: a trace leaves them
-open, with other numbers and counts on its second input."""
+"""Numbers read from tensors and row counts that depend on values: symbolic in a trace, with
+different values on its second input."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .symbolic_expressions import INFINITE, Expression
 
 __all__ = ["is_counted", "lifted_constant", "read_number", "read_numbers", "recounted", "refuse"]
 
-# What gives as many rows as the values say.
+# Functions whose number of result rows depends on values.
 _COUNTED = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"))
 
 
 def refuse(name: str) -> None:
-    """A value decides over the program: RuntimeError that names the line."""
+    """Raise RuntimeError, naming the line, because control flow depends on a tensor's value."""
     error = UserError(
         UserErrorType.ANTI_PATTERN,
         f"Could not guard on data-dependent expression: the program asks for the value of a "
@@ -33,7 +33,7 @@ def refuse(name: str) -> None:
 
 
 def lifted_constant(recorder: Any, func: Any, args: Any, kwargs: Any) -> Tensor:
-    """A tensor of numbers that the program's text holds: a constant, copied on each call."""
+    """Return a tensor of numbers from the program's source: a constant, copied on each call."""
     value: Tensor = func(*args, **kwargs)
     source = recorder.lift_input(value)
     node = recorder.graph.call_function(aten.lift_fresh_copy.default, (source,))
@@ -74,7 +74,7 @@ def read_numbers(recorder: Any, tensor: Tensor) -> Any:
 
 
 def is_counted(name: str, target: Any, args: list[Any]) -> bool:
-    """Whether a call gives as many rows as the values of its arguments say."""
+    """Whether the number of rows of a call's result depends on its arguments' values."""
     if name in _COUNTED:
         return True
     if name != "__getitem__" or getattr(target, "__name__", "") != "index.Tensor":
@@ -83,7 +83,7 @@ def is_counted(name: str, target: Any, args: list[Any]) -> bool:
 
 
 def recounted(recorder: Any, value: Any, other: Any, kwargs: dict[str, Any]) -> Any:
-    """The second input's result, with another number of rows than its values give."""
+    """Return the second input's result with a different number of rows than its values give."""
     if not isinstance(value, tuple):
         return _resized(recorder, value, other)
     last = len(value) - 1

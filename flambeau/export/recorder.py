@@ -53,7 +53,7 @@ _COMPOSITES = frozenset(("multi_head_attention_forward", "normalize", "cosine_si
 
 
 class Entry(NamedTuple):
-    """A registered tensor, the node that computes it, and its counterpart of the second input."""
+    """A registered tensor, the node that computes it, and its counterpart in the second run."""
 
     tensor: Tensor
     node: Node
@@ -78,7 +78,7 @@ class Recorder(TorchFunctionMode):
         self.subgraphs: dict[str, GraphModule] = {}
         self.unbacked: set[Node] = set()  # nodes whose sizes depend on a tensor's values
         self.calls: dict[str, int] = {}  # call count by function name
-        # By id of the tensor, which an entry keeps alive, so that ids are unique.
+        # Keyed by the tensor's id; entries keep tensors alive, so ids are unique.
         self.entries: dict[int, Entry] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
         self.fixed: set[Node] = set()  # nodes that depend on no input
@@ -154,11 +154,11 @@ class Recorder(TorchFunctionMode):
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Record the calls made inside."""
+        """Record the calls made in this context."""
         with recording(self), self:
             yield
 
-    # Methods defined with the subgraphs that they record.
+    # These methods are defined with the subgraphs that they record.
     choose, map_over, loop_while, scan_over = choose, map_over, loop_while, scan_over
 
     # ---------------------------------------------------------------- calls
@@ -266,7 +266,7 @@ class Recorder(TorchFunctionMode):
             raise error from cause
 
     def add(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
-        """Add a node; note the module and the source line that it comes from."""
+        """Add a node and note the module and source line it comes from."""
         result = tuple(pytree.tree_map(self.node_of, list(args)))
         words = pytree.tree_map(self.node_of, dict(kwargs))
         name = getattr(target, "overloadpacket", None)
@@ -310,7 +310,7 @@ class Recorder(TorchFunctionMode):
 
 
 def _call_with_mode(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-    """Call a function with a mode, which is off while it handles a call, on again."""
+    """Call a function with a mode re-enabled, which is off while it handles a call."""
     torch_function.STATE.modes.append(mode)
     try:
         return func(*args, **kwargs)
@@ -325,14 +325,14 @@ def _transposed_axes(ndim: int, is_batch: bool) -> list[int]:
 
 
 def _format_frame(frame: FrameType) -> str:
-    """Return a frame's place and line, as in a traceback."""
+    """Return a frame's location and source line, as in a traceback."""
     code = frame.f_code
     line = linecache.getline(code.co_filename, frame.f_lineno).strip()
     return f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n    {line}'
 
 
 def _origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:
-    """Return the public call that a node comes from. `counts`: the calls so far, by name."""
+    """Return the public call that a node comes from. `counts`: calls so far, by name."""
     path = func if isinstance(func, str) else qualified_name(func)
     name = path.rpartition(".")[2].strip("_")
     if func is getattr(Tensor, f"__{name}__", None) or path.startswith("torch.Tensor."):

@@ -1,7 +1,7 @@
-"""Symbols, and sums of them, that a trace reasons about: what range has `2*s0 + 1`?
+"""Symbols and linear expressions over them, with ranges: what are the bounds of `2*s0 + 1`?
 
-A symbol is a length of a dynamic dimension (s0), a number that the program reads from a tensor
-(u0), or what is no sum, as `(s0//2)`.
+A symbol is the length of a dynamic dimension (s0), a number read from a tensor (u0), or a
+nonlinear term such as `(s0//2)`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class ValueRange(NamedTuple):
 
 
 class Symbol:
-    """A number without a fixed value. `low` and `high` bound it; `unbacked`: no size tells it."""
+    """A number without a fixed value, in [low, high]; `unbacked`: not determined by any size."""
 
     def __init__(self, name: str, value: int, other: int, low: int, high: int,
                  unbacked: bool) -> None:
         self.name, self.value, self.other, self.unbacked = name, value, other, unbacked
         self.low, self.high = low, high
-        # What decisions asked of it: relation, factor and constant of the sum, line of the program.
+        # Decisions that depended on it: relation, factor and constant of the sum, source line.
         self.guards: list[tuple[str, int, int, str]] = []
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class Expression:
 
     @property
     def unbacked(self) -> bool:
-        """Whether a number that no size tells is part of it."""
+        """Whether it contains an unbacked symbol."""
         return any(s.unbacked for s, _ in self.terms)
 
     @property
@@ -85,12 +85,12 @@ class Expression:
 
 
 class SymbolTable:
-    """The symbols of a trace, and what its program has stated of them."""
+    """The symbols of a trace, and the relations that the program asserted about them."""
 
     def __init__(self) -> None:
         self.symbols: dict[str, Symbol] = {}
-        self.lengths: dict[tuple[int, int], Expression] = {}  # by their values in the two runs
-        # By terms: the greatest number that is known not to exceed the sum, and differences.
+        self.lengths: dict[tuple[int, int], Expression] = {}  # keyed by values in the two runs
+        # Keyed by terms: the greatest known lower bound of the sum, and differences.
         self.lower: dict[tuple, int] = {}
         self.unequal: set[tuple] = set()
         self.note: Callable[[Node], None] = lambda node: None  # tells a node where it comes from
@@ -106,17 +106,17 @@ class SymbolTable:
 
     def named(self, name: str, value: int, other: int, low: int, high: int, unbacked: bool
               ) -> Symbol:
-        """The symbol for what is no sum; one that has the same name is the same."""
+        """Return the symbol of a nonlinear term; equal names give the same symbol."""
         return self.symbols.setdefault(name, Symbol(name, value, other, low, high, unbacked))
 
     def like(self, value: int, other: int) -> Expression | None:
-        """What has these values in the two runs."""
+        """Return an expression that has these values in the two runs."""
         return self.lengths.get((value, other))
 
     # ---------------------------------------------------------------- what is known
 
     def state(self, relation: str, difference: Expression) -> None:
-        """Remember that a difference stands so to zero."""
+        """Record that a difference has this relation to zero."""
         if relation == "lt":
             self.state("ge", difference.scaled(-1).plus(Expression((), -1)))
         elif relation == "gt":
@@ -132,7 +132,7 @@ class SymbolTable:
             self._bound(difference)
 
     def _bound(self, difference: Expression) -> None:
-        """Remember that an expression is at least zero."""
+        """Record that an expression is at least zero."""
         least = -difference.constant
         self.lower[difference.terms] = max(least, self.lower.get(difference.terms, least))
         if len(difference.terms) == 1:
@@ -143,7 +143,7 @@ class SymbolTable:
                 symbol.high = min(symbol.high, least // n)
 
     def answer(self, relation: str, difference: Expression) -> bool | None:
-        """Whether a difference stands so to zero; None if that is not known."""
+        """Whether a difference has this relation to zero; None if unknown."""
         if relation in ("lt", "gt", "ne"):
             inverse = self.answer({"lt": "ge", "gt": "le", "ne": "eq"}[relation], difference)
             return None if inverse is None else not inverse

@@ -87,9 +87,9 @@ def export(
 
 
 class _NearSizesAgree(Exception):
-    """The program is right for both inputs of its trace, and wrong for others.
+    """The program is correct for both inputs of its trace, but not for others.
 
-    A number is the same for both, such as n // 2 of the lengths 4 and 5.
+    Some number is equal for both, such as n // 2 for lengths 4 and 5.
     """
 
 
@@ -250,7 +250,7 @@ class _Export:
     ) -> bool:
         """Return whether graph and module give the same results on other inputs.
 
-        `is_allowed`: whether the module takes such inputs; if not so, it agrees where it raises.
+        `is_allowed`: whether the module accepts such inputs; if not, it agrees if it raises.
         """
         args, kwargs = pytree.tree_unflatten(others, self.in_spec)
         if any(_draws(node) for node in self.graph.nodes):  # random numbers differ
@@ -290,7 +290,7 @@ class _Export:
 
 
 def _is_close(a: Any, b: Any) -> bool:
-    """Return whether two results are equal up to rounding; other values than tensors count as so.
+    """Return whether two results are equal up to rounding; non-tensors count as equal.
     """
     if not isinstance(b, Tensor) or b.is_complex():
         return True

@@ -1,7 +1,7 @@
-"""unflatten: an exported program as a tree of modules again, one for each module that it called.
+"""unflatten: turn an exported program back into a tree of modules, one per module it called.
 
-The flat graph's nodes know which call of which module they come from. Each call becomes a graph of
-its own: what it reads from outside are its inputs, what others read of it are its outputs.
+Each node of the flat graph records the module call it came from. Each call becomes a separate
+graph: values read from outside become inputs, values read by others become outputs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class FlatArgsAdapter(abc.ABC):
     @abc.abstractmethod
     def adapt(self, target_spec: pytree.TreeSpec, input_spec: pytree.TreeSpec,
               input_args: list[Any], metadata: Any = None, obj: Any = None) -> list[Any]:
-        """The leaves of arguments like `target_spec`, out of those like `input_spec`."""
+        """Return the leaves in `target_spec`'s order, given leaves in `input_spec`'s."""
 
 
 class InterpreterModule(Module):
     """A module that runs its graph node by node.
 
-    Where a program calls it several times and reads different things of it, each call has a graph
-    of its own; calls take turns.
+    If the program calls it several times and uses different outputs, each call has a separate
+    graph, and successive calls cycle through them.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -156,9 +156,9 @@ class UnflattenedModule(Module):
 def unflatten(
     module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None
 ) -> UnflattenedModule:
-    """A program as a tree of modules, with the paths of the module that was exported.
+    """Return a program as a tree of modules, with the paths of the exported module.
 
-    `flat_args_adapter`: fits arguments that nest otherwise than the exported ones.
+    `flat_args_adapter`: adapts arguments whose nesting differs from the exported ones.
 
     >>> model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
     >>> tree = torch.export.unflatten(torch.export.export(model, (torch.ones(1, 4),)))
@@ -185,23 +185,23 @@ def _empty() -> Graph:
 
 
 def _shared(program: ExportedProgram, paths: list[str]) -> list[str]:
-    """For each path, the first path of the same module."""
+    """Return, for each path, the first path of the same module."""
     return [program._module_aliases.get(path, path) for path in paths]
 
 
 class _Frame:
-    """The graph of one call of a module, while its nodes are copied."""
+    """The graph of one module call while it is being built."""
 
     def __init__(self, graph: Graph, path: str, key: str, above: _Frame | None) -> None:
         self.graph, self.path, self.key, self.above = graph, path, key, above
-        self.values: dict[Node, Node] = {}  # by nodes of the flat graph
-        self.reads: list[Node] = []  # nodes of the flat graph that come in from above
+        self.values: dict[Node, Node] = {}  # keyed by node of the flat graph
+        self.reads: list[Node] = []  # nodes of the flat graph read from the caller
         self.last_input: Node | None = None
         self.begin: Node | None = None
 
 
 class _Unflattening:
-    """Copies the nodes of a flat graph into graphs of the calls that they come from."""
+    """Copies each node of a flat graph into the graph of the call it came from."""
 
     def __init__(self, root: UnflattenedModule, program: ExportedProgram) -> None:
         self.root, self.program = root, program
@@ -218,7 +218,7 @@ class _Unflattening:
         self.by_name = {node.name: node for node in self.nodes}
 
     def run(self) -> None:
-        """Fill the root's graph, and the tree below it."""
+        """Build the root's graph and the tree below it."""
         frame = _Frame(self.root.graph, "", "", None)
         position = 0
         while position < len(self.nodes):
@@ -245,7 +245,7 @@ class _Unflattening:
             return self.enter(frame, position, depth, *calls[depth])
         args, kwargs = map_arg((node.args, node.kwargs), lambda n: self.value(frame, n))
         copied = frame.graph.create_node(node.op, node.target, args, kwargs, node.name)
-        if node.op == "get_attr":  # the graph of a branch, or of a body
+        if node.op == "get_attr":  # the graph of a branch or loop body
             module = getattr(self.program.graph_module, str(node.target))
             _module_at(self.root, frame.path).add_module(str(node.target), module)
         copied.meta = node.meta.copy()
@@ -276,7 +276,7 @@ class _Unflattening:
     # ---------------------------------------------------------------- values
 
     def value(self, frame: _Frame, node: Node) -> Node:
-        """What stands for a flat graph's node in a frame: its copy, an attribute, or an input."""
+        """Return a frame's equivalent of a flat graph node: its copy, an attribute or an input."""
         known = frame.values.get(node)
         if known is not None:
             return known
@@ -294,13 +294,13 @@ class _Unflattening:
         return result
 
     def attribute(self, frame: _Frame, node: Node) -> str | None:
-        """The path below the frame's module of the parameter or buffer that a node is."""
+        """Return a parameter's or buffer's path relative to the frame's module."""
         prefix = f"{frame.path}." if frame.path else ""
         names = self.names.get(self.state.get(node.name, ""), ())
         return next((n.removeprefix(prefix) for n in names if n.startswith(prefix)), None)
 
     def read_from_above(self, frame: _Frame, node: Node) -> Node:
-        """Add an input for a value of the caller."""
+        """Add an input for a value computed by the caller."""
         first = next((n for n in frame.graph.nodes if n.op != "placeholder"), frame.graph._root)
         with frame.graph.inserting_before(first):
             result = frame.graph.create_node("placeholder", node.name, (), {}, node.name)
@@ -312,7 +312,7 @@ class _Unflattening:
     # ---------------------------------------------------------------- calls
 
     def close(self, above: _Frame, frame: _Frame, outputs: list[Node]) -> None:
-        """End a frame that takes what it reads, and gives what others read of it."""
+        """Close a frame: inputs are the values it reads, outputs the values others read."""
         inner = [frame.values[n] for n in outputs]
         single = len(inner) == 1
         frame.graph.output(inner[0] if single else tuple(inner))
@@ -338,7 +338,7 @@ class _Unflattening:
 
     def close_with_signature(self, above: _Frame, frame: _Frame, signature: ModuleCallSignature
                              ) -> None:
-        """End a frame whose module takes and gives what the exported one did."""
+        """Close a frame whose module keeps the exported module's signature."""
         if frame.reads:
             raise NotImplementedError(
                 f"torch.export.unflatten: {frame.path} reads {', '.join(map(str, frame.reads))}, "
@@ -371,7 +371,7 @@ class _Unflattening:
                 above.values[node] = _item(graph, leaves, i, node)
 
     def spec(self, frame: _Frame, spec: pytree.TreeSpec) -> Node:
-        """Return a node that holds how arguments nest."""
+        """Return a node that holds a tree spec."""
         module = _module_at(self.root, frame.path)
         name = f"_spec_{sum(k.startswith('_spec_') for k in vars(module))}"
         object.__setattr__(module, name, spec)
@@ -386,7 +386,7 @@ class _Unflattening:
                                        kwargs, frame.path.rpartition(".")[2])
 
     def relative(self, frame: _Frame, path: str) -> str:
-        """A module's path from a frame's; modules above it are called by another name."""
+        """Return a module's path relative to the frame's; modules above it get an alias."""
         prefix = f"{frame.path}." if frame.path else ""
         if path.startswith(prefix):
             return path.removeprefix(prefix)
@@ -396,7 +396,7 @@ class _Unflattening:
 
 
 def _calls(node: Node) -> list[tuple[str, str]]:
-    """The calls that a node is in, outermost first: a key for each, and the module's path."""
+    """Return (key, module path) for each call that contains a node, outermost first."""
     stack = node.meta.get("nn_module_stack") or {}
     calls = [(key, path) for key, (path, _) in stack.items()]
     return calls if calls and calls[0][1] == "" else [("", ""), *calls]
@@ -410,7 +410,7 @@ def _item(graph: Graph, value: Node, key: Any, like: Node | None = None) -> Node
 
 
 def _shape_of(graph: Graph) -> str:
-    """Return a graph as text, with nodes numbered: equal for equal graphs."""
+    """Return a graph as text with numbered nodes: equal graphs give equal text."""
     numbers = {node: i for i, node in enumerate(graph.nodes)}
 
     def shown(node: Node) -> Iterator[str]:

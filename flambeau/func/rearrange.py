@@ -21,11 +21,11 @@ class DimensionBindError(Exception):
 def rearrange(
     tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: int
 ) -> Tensor:
-    """Reorder the axes of a tensor as `pattern` says; no element is copied or left out.
+    """Rearrange the axes of a tensor by `pattern`; no element is repeated or dropped.
 
     tensor: a tensor, or a list of tensors of one shape, which are stacked first.
-    pattern: names of axes before and after "->". Parentheses compose axes, "..." stands for the
-    axes that have no name, 1 and () for a new axis of length 1.
+    pattern: names of axes before and after "->". Parentheses compose axes, "..." stands for
+    unnamed axes, 1 and () for a new axis of length 1.
     axes_lengths: lengths of composed axes; one of each group follows from the tensor.
     Raises ValueError for a malformed pattern, DimensionBindError for lengths that do not fit.
 
@@ -89,7 +89,7 @@ def _parse_side(text: str) -> list[Axes]:
 
 
 def _check_name(token: str, seen: set[str]) -> Axes:
-    """The names that a token adds to its axis: none for 1."""
+    """Return the names that a token adds to its axis: none for 1."""
     if token.isdecimal():
         if token != "1":
             raise ValueError("rearrange only supports unnamed axes of size 1")
@@ -148,7 +148,7 @@ def _name_ellipsis(
 def _bind(
     left: list[Axes], shape: Sequence[int], axes_lengths: dict[str, int]
 ) -> dict[str, int]:
-    """The length of each named axis."""
+    """Return the length of each named axis."""
     lengths = dict(axes_lengths)
     for axes, length in zip(left, shape, strict=True):
         unknown = [name for name in axes if name not in lengths]

@@ -1,4 +1,4 @@
-"""Modes: contexts in which calls of torch's functions go to an object first."""
+"""Modes: contexts that intercept calls of torch's functions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..ops.interception.torch_function import STATE
 
 
 class TorchFunctionMode:
-    """A context in which calls of torch's functions go to `__torch_function__` of the mode.
+    """A context in which calls of torch's functions go to the mode's `__torch_function__`.
 
-    The mode that was entered last gets them; while it handles one, it is off. A read of a tensor's
-    attribute is a call of its accessor, `torch.Tensor.shape.__get__`.
+    The innermost mode gets them, and is off while it handles one. Reading a tensor's attribute is a
+    call of its accessor, such as `torch.Tensor.shape.__get__`.
 
     >>> class Log(torch.overrides.TorchFunctionMode):
     ...     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -30,7 +30,7 @@ class TorchFunctionMode:
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """What a call of `func` gives."""
+        """Return the result of a call of `func`."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -43,22 +43,23 @@ class TorchFunctionMode:
 
     @classmethod
     def push(cls, *args: Any, **kwargs: Any) -> Any:
-        """An object of the class; its old name."""
+        """Return an instance of the class. Deprecated alias of the constructor."""
         return cls(*args, **kwargs)
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """A mode that calls each function as it is."""
+    """A mode that calls each function unchanged."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """The call itself."""
+        """Call the function."""
         return func(*args, **(kwargs or {}))
 
 
 def _name_initialisers() -> None:
-    """Where flambeau is `torch`, initialisers say so: modes know them by their module."""
+    """If flambeau is imported as `torch`, set the initializers' module names to match: modes
+    identify them by module."""
     if sys.modules.get("torch") is sys.modules["flambeau"]:
         for names in torch_function.NAMESPACES:
             for function in names.values():
@@ -94,7 +95,7 @@ def _get_current_function_mode_stack() -> list[Any]:
 
 @contextlib.contextmanager
 def enable_reentrant_dispatch() -> Iterator[None]:
-    """A region, in a handler, in which calls go to modes and classes again."""
+    """Context, inside a handler, in which calls go to modes and classes again."""
     region = EnableTorchFunction()
     try:
         yield
@@ -105,7 +106,7 @@ def enable_reentrant_dispatch() -> Iterator[None]:
 def redispatch_function(
     func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> Any:
-    """Call `func` past the classes of its arguments, while calls in it go to them."""
+    """Call `func` without dispatching to its arguments' classes; calls inside it do dispatch."""
     is_public = func in torch_function.ROUTES.targets  # whose `__wrapped__` is below the stub
     STATE.skipped = func if is_public else getattr(func, "__wrapped__", func)
     try:

@@ -1,4 +1,4 @@
-"""Which functions `__torch_function__` sees, by what names, and with which signatures."""
+"""The functions that `__torch_function__` can override, with their names and signatures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..ops.interception import subclass, torch_function
 from ..tensor import Tensor
 
 _SPACES = ("", "functional", "nn.functional", "nn.init", "linalg", "fft", "special")
-# Functions without a tensor among their arguments, or about tensors as such.
+# Functions without tensor arguments, or about tensors in general.
 _IGNORED = frozenset("""
     arange as_tensor asarray bartlett_window blackman_window empty empty_permuted empty_strided
     eye fill_diagonal from_dlpack from_file from_numpy frombuffer full hamming_window hann_window
@@ -25,7 +25,7 @@ _IGNORED = frozenset("""
 
 
 def get_ignored_functions() -> set[Callable[..., Any]]:
-    """The functions of torch that no class of an argument can override.
+    """Return the functions of torch that `__torch_function__` cannot override.
 
     >>> torch.ones in torch.overrides.get_ignored_functions()
     True
@@ -39,13 +39,13 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
 
 
 def get_default_nowrap_functions() -> set[Callable[..., Any]]:
-    """The functions whose results the default `__torch_function__` leaves as they are."""
+    """Return the functions whose results the default `__torch_function__` does not convert."""
     return subclass.default_nowrap_functions()
 
 
 @functools.cache
 def _index() -> tuple[dict[Any, list[Callable[..., Any]]], dict[Any, str]]:
-    """(overridable functions by namespace, every function's public name)."""
+    """Return (overridable functions by namespace, every function's public name)."""
     torch_function.meet(_Probe)
     routed = torch_function.public_functions()
     ignored = get_ignored_functions()
@@ -71,13 +71,13 @@ def _index() -> tuple[dict[Any, list[Callable[..., Any]]], dict[Any, str]]:
 
 
 class _Probe:
-    """Asking which functions can be overridden announces that some will be."""
+    """A class with `__torch_function__`: querying overridable functions implies overriding some."""
 
     __torch_function__ = classmethod(lambda *_: NotImplemented)
 
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """The functions that classes can override, by namespace.
+    """Return the overridable functions by namespace.
 
     >>> torch.add in torch.overrides.get_overridable_functions()[torch]
     True
@@ -86,7 +86,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 
 
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """For each overridable function one with its parameters, which gives -1.
+    """Return, for each overridable function, one with the same parameters that returns -1.
 
     >>> torch.overrides.get_testing_overrides()[torch.add](1, 2)
     -1
@@ -115,7 +115,7 @@ def _with_parameters_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Whether a function is one of Tensor's, or an accessor of one of its properties.
+    """Whether a function is a method of Tensor or an accessor of one of its properties.
 
     >>> torch.overrides.is_tensor_method_or_property(torch.Tensor.shape.__get__)
     True
@@ -125,7 +125,7 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
 
 
 def resolve_name(f: Any) -> str | None:
-    """A function's public name, or None.
+    """Return a function's public name, or None.
 
     >>> torch.overrides.resolve_name(torch.linalg.vector_norm)
     'torch.linalg.vector_norm'

@@ -160,7 +160,7 @@ class ForLoopIndexingPattern(Pattern):
         self.visited: set[int] = set()
 
     def eventTreeTraversal(self) -> Iterator[Any]:
-        """Yield the events breadth first, so that a loop is found at its first round."""
+        """Yield the events breadth first, so that a loop is found at its first iteration."""
         yield from traverse_bfs(self.event_tree)
 
     def match(self, event: Any) -> bool:

@@ -18,11 +18,11 @@ from .state.formatting import scalars, short
 
 
 class KFold:
-    """Split `n` samples into `k` parts: `split(n)` gives (training, validation) indices k times.
+    """Split `n` samples into `k` parts: `split(n)` yields k (training, validation) index lists.
 
     Shuffles with a private generator, so a seed always gives the same parts. With `labels` each
-    part has the classes in the proportion of the whole. `groups` keeps samples of a group, such
-    as a patient's, together; groups are dealt out, the largest first.
+    part keeps the class proportions of the whole. `groups` keeps samples of a group, such as a
+    patient's, together; groups are assigned largest first.
 
     >>> [validation for _, validation in KFold(3, shuffle=False).split(7)]
     [[0, 1, 2], [3, 4], [5, 6]]
@@ -36,7 +36,7 @@ class KFold:
     def split(
         self, n: int, *, labels: Any = None, groups: Any = None
     ) -> Iterator[tuple[list[int], list[int]]]:
-        """(training indices, validation indices) of each fold, in rising order.
+        """Yield each fold's (training indices, validation indices), in increasing order.
 
         Raises ValueError for fewer samples, or groups, than folds, and for labels of another
         length.
@@ -62,7 +62,7 @@ class KFold:
         return np.random.default_rng(self.seed).permutation(n) if self.shuffle else np.arange(n)
 
     def _by_class(self, labels: np.ndarray) -> np.ndarray:
-        """Sample class by class: dealt out in turn, each fold gets its share of every class."""
+        """Order samples by class: dealt out in turn, each fold gets its share of every class."""
         order = self._order(len(labels))
         return order[np.argsort(labels[order], kind="stable")]
 

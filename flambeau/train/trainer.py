@@ -1,4 +1,4 @@
-"""`Trainer`: a net, an optimiser and a loss; fit, evaluate, predict."""
+"""`Trainer`: fits, evaluates and predicts with a net, an optimizer and a loss."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _part(name: str) -> Any:
-    """A part of the step: setting it rebuilds the step."""
+    """Return a property for a part of the step; setting it rebuilds the step."""
 
     def change(trainer: Trainer, value: Any) -> None:
         setattr(trainer, name, value)
@@ -54,9 +54,9 @@ class Trainer(Loop):
     and optim make it run eagerly. With `doctor`, the first fit is watched, and runs eagerly:
     `trainer.doctor.findings`.
 
-    Batches may be dicts: of named inputs with the target under "labels", "target" or "y". Without
-    a `loss`, the net gets the whole batch and its output has the loss, as transformers' models
-    do: `model(**batch).loss`. A TrainableModule brings its own step and optimizers.
+    Batches may be dicts of named inputs, with the target under "labels", "target" or "y". Without
+    a `loss`, the net gets the whole batch and its output holds the loss, as in transformers:
+    `model(**batch).loss`. A TrainableModule brings its own step and optimizers.
 
     >>> from flambeau.train import Trainer
     >>> net = nn.Linear(2, 1)
@@ -106,7 +106,7 @@ class Trainer(Loop):
 
             self.doctor = Doctor()
         self.tracked: dict[str, Any] = {}
-        self.averaged: Any = None  # the net that validation, tests and predictions use instead
+        self.averaged: Any = None  # replaces the net in validation, tests and predictions
         self._sweeping: Measures | None = None  # of the evaluation in progress
         self._eval_body: Callable[[Any], Any] = self.supervised.look
         self._valid_data: Any = None
@@ -146,7 +146,7 @@ class Trainer(Loop):
 
     @property
     def _looks_by_itself(self) -> bool:
-        """Whether validation and tests are the default's, not the user's (`@trainer.eval_step`)."""
+        """Whether validation and tests use the default step, not a user's `@trainer.eval_step`."""
         return self._eval_body == self.supervised.look
 
     def take(self, step: Callable[[Any], Any]) -> None:
@@ -155,15 +155,15 @@ class Trainer(Loop):
             self._body = step
 
     def track(self, **objects: Any) -> None:
-        """Save and restore further objects with `state_dict`, a scheduler for instance, with the
-        run."""
+        """Save and restore further objects that have a `state_dict`, such as a scheduler, with
+        the run."""
         for name, tracked in objects.items():
             if not hasattr(tracked, "state_dict") or not hasattr(tracked, "load_state_dict"):
                 raise TypeError(f"track({name}=...): {type(tracked).__name__} has no state_dict")
             self.tracked[name] = tracked
 
     def step(self, function: F) -> F:
-        """Decorator: a custom step `(run, batch)`, which does everything, updates included.
+        """Decorator: set a custom step `(run, batch)` that does everything, including updates.
 
         It may return a loss, a dict of numbers, or (loss, y_pred, y) to feed the metrics.
         """
@@ -178,7 +178,7 @@ class Trainer(Loop):
         return function
 
     def eval_step(self, function: F) -> F:
-        """Decorator: what validation and tests do with a batch; returns as a step does."""
+        """Decorator: set the step of validation and tests; it returns the same as a step."""
         self._eval_body = step_of(function, self)
         return function
 
@@ -192,7 +192,7 @@ class Trainer(Loop):
         max_steps: int | None = None, overfit: int | None = None, fast: bool = False,
         gradient_checkpointing: Any = False,
     ) -> History:
-        """Train on a loader, a dataset or arrays; returns the logs of every epoch.
+        """Train on a loader, a dataset or arrays; return the logs of every epoch.
 
         Args:
             data: a loader, a dataset or arrays `(x, y)`; `fit(x, y, epochs)` is the same as
@@ -201,27 +201,27 @@ class Trainer(Loop):
             valid: data to evaluate at the end of every epoch, or a dict of several, whose names
                 become part of the numbers' names (`valid_noisy_loss`).
             validation_split: share of the samples, the last ones, to use as `valid`.
-            validate_every: evaluate after so many steps too.
-            epochs: counts from 1, or goes on from where `load_state_dict` says.
+            validate_every: also evaluate every this many steps.
+            epochs: the last epoch, counted from 1 or from the epoch of `load_state_dict`.
             callbacks: attached for this fit only.
-            resume: a folder, or a checkpoint in it. The run saves itself there and, when the same
-                is called again in another process, goes on from there, bit for bit as if it had
-                not been interrupted. A Checkpoint for that folder may say what is saved, and when.
-            progress: a bar in a terminal or a notebook, lines elsewhere; False shows nothing; a
-                string is the kind of a `Progress`.
+            resume: a folder, or a checkpoint in it. The run saves itself there; the same call in
+                another process continues from there, bit for bit as if it had not been
+                interrupted. A Checkpoint callback for that folder sets what is saved and when.
+            progress: True shows a bar in a terminal or notebook and lines elsewhere; False shows
+                nothing; a string is the kind of a `Progress`.
             class_weight: weights of the loss's classes: a tensor, a list or {class: weight}.
-            limit: use the first batches only: a number, or a share up to 1.0.
-            max_steps: stop after so many steps.
-            overfit: train on the first so many batches, again and again, to see whether the net
-                can learn them; they are the validation as well.
-            fast: one batch of training and one of validation, to see whether everything runs.
-            gradient_checkpointing: compute blocks again in backward instead of storing what is
-                inside of them: True for the layers of each ModuleList (or Sequential), a class of
+            limit: use only the first batches: a number, or a share up to 1.0.
+            max_steps: stop after this many steps.
+            overfit: train repeatedly on the first `overfit` batches, to see whether the net can
+                learn them; they are also the validation data.
+            fast: run one batch of training and one of validation, to check that everything runs.
+            gradient_checkpointing: recompute blocks in backward instead of storing their
+                activations: True for the layers of each ModuleList (or Sequential), a class of
                 modules, or their names. Takes about a third more time.
 
         Raises:
             ValueError: before the first step, for data without a batch, a net without trainable
-                parameters, an optimiser of other parameters; in it, for a loss that is no scalar.
+                parameters, or an optimizer of other parameters; in it, for a non-scalar loss.
         """
         if is_arrays(data) and not isinstance(data, tuple) and is_arrays(valid):
             data, valid = (data, valid), None
@@ -262,7 +262,7 @@ class Trainer(Loop):
 
     @contextmanager
     def _weighing(self, class_weight: Any) -> Iterator[None]:
-        """The loss has these weights of classes meanwhile."""
+        """Apply class weights to the loss within this context."""
         if class_weight is None:
             yield
             return
@@ -274,7 +274,7 @@ class Trainer(Loop):
             self.loss = plain
 
     def validate(self) -> dict[str, Any]:
-        """Evaluate the validation data of this fit now; returns the numbers, by prefixed name."""
+        """Evaluate this fit's validation data now; return the numbers by prefixed name."""
         data = self._valid_data
         if data is None:
             raise ValueError("validate: fit has no validation data")
@@ -330,9 +330,9 @@ class Trainer(Loop):
             self.state.metrics.update(self.measures.results())
 
     def train_on_batch(self, *batch: Any) -> dict[str, Any]:
-        """Run a step on a batch, (x, y) or any other; return its numbers.
+        """Run a step on a batch, (x, y) or other, and return its numbers.
 
-        The step's events fire, those of run and epoch do not.
+        Step events fire; run and epoch events do not.
         """
         if not self._own_step:
             check_trainable(self)
@@ -348,8 +348,8 @@ class Trainer(Loop):
 
     @property
     def logs(self) -> dict[str, Any]:
-        """The numbers of this epoch so far; within training or an evaluation, the batch's loss,
-        the metrics as they stand, and the batch's number and size."""
+        """The numbers of this epoch so far; during training or an evaluation, the batch's loss,
+        the current metrics, and the batch's number and size."""
         state, measures = self.state, self.measures
         place = {"batch": state.batch_number, "size": state.size}
         if self._sweeping is not None:
@@ -385,7 +385,7 @@ class Trainer(Loop):
     def evaluate(
         self, data: Any, *, batch_size: int | None = None, prefix: str = "test_"
     ) -> dict[str, Any]:
-        """Loss and metrics over data, in eval mode, by prefixed name."""
+        """Return loss and metrics over data, in eval mode, by prefixed name."""
         if self._looks_by_itself:
             check_paired(data, "evaluate")
         loader = loader_of(data, batch_size, who="evaluate")
@@ -394,9 +394,9 @@ class Trainer(Loop):
     def predict(
         self, data: Any, *, batch_size: int | None = None, labelled: bool | None = None
     ) -> Any:
-        """The net's outputs over arrays, a dataset or a loader, joined along the first axis.
+        """Return the net's outputs over arrays, a dataset or a loader, concatenated on axis 0.
 
-        Targets in batches are ignored. Batches of two parts count as (input, target), unless
+        Targets in batches are ignored. Batches of two parts are taken as (input, target) unless
         `data` is arrays.
         """
         if labelled is None:
@@ -433,10 +433,10 @@ class Trainer(Loop):
         return describe_as_html(self)
 
     def summary(self, batch: Any = None) -> ModelSummary:
-        """The net's layers with output shapes, parameters, multiply-adds and memory.
+        """Return the net's layers with output shapes, parameters, multiply-adds and memory.
 
-        `batch` is inputs to run the net on: a tensor, a tuple of arguments, or a dict of named
-        ones; without it, the inputs of the last batch of `fit`, if there was one.
+        `batch` holds inputs to run the net on: a tensor, a tuple of arguments, or a dict of named
+        ones; by default, the inputs of the last batch of `fit`, if any.
 
         >>> from flambeau.train import Trainer
         >>> Trainer(nn.Linear(4, 2), "sgd", "mse").summary(torch.zeros(8, 4))
@@ -467,14 +467,14 @@ class Trainer(Loop):
         write_state(self.state_dict(), location_of(path))
 
     def load(self, path: Any) -> None:
-        """Read what `save` wrote; the next fit continues from there."""
+        """Read a file that `save` wrote; the next fit continues from there."""
         from .checkpointing.storage import location_of, read_state
 
         self.load_state_dict(read_state(location_of(path)))
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of the net, of a loss that has parameters or buffers, of the optimizers and
-        of tracked objects, and the position of the run."""
+        """Return the states of the net, of a loss with parameters or buffers, of optimizers and
+        tracked objects, and the position of the run."""
         saved = super().state_dict()
         saved["measures"] = self.measures.state_dict()
         return collect_state(self, saved)

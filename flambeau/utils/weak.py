@@ -1,5 +1,6 @@
-"""Weak references by identity: dictionaries whose keys are tensors, which `==` compares by element,
-and which go when the tensor does."""
+"""Weak references by identity: dictionaries keyed by tensors, whose `==` compares elements.
+
+An entry is removed when its tensor dies."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ WeakRef = weakref.ref
 
 
 class WeakIdRef(weakref.ref):
-    """Weak reference that is equal to others of the same object, whatever its `==` says.
+    """Weak reference equal to others of the same object, regardless of the object's `==`.
 
-    References whose object is gone are equal to themselves alone.
+    A reference to a dead object equals only itself.
 
     >>> x = torch.ones(2)
     >>> torch.utils.weak.WeakIdRef(x) == torch.utils.weak.WeakIdRef(x)
@@ -42,7 +43,7 @@ class WeakIdRef(weakref.ref):
 
 
 class _WeakHashRef(weakref.ref):
-    """Weak reference that is equal to others of objects with the same hash."""
+    """Weak reference equal to others of objects with the same hash."""
 
     __slots__ = ("_id",)
 
@@ -61,9 +62,9 @@ class _WeakHashRef(weakref.ref):
 
 
 class WeakIdKeyDictionary(MutableMapping[Any, Any]):
-    """Dictionary of weak references to its keys, which are compared by identity.
+    """Dictionary of weak references to its keys, compared by identity.
 
-    An entry goes when its key does. Iterating while keys go is safe.
+    An entry is removed when its key dies. Iterating while keys die is safe.
 
     >>> names = torch.utils.weak.WeakTensorKeyDictionary()
     >>> x = torch.ones(2)
@@ -104,7 +105,7 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
     def __contains__(self, key: object) -> bool:
         try:
             return self.ref_type(key) in self.data
-        except TypeError:  # cannot be referred to weakly
+        except TypeError:  # not weakly referenceable
             return False
 
     def items(self) -> Any:
@@ -128,7 +129,7 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
             yield value
 
     def keyrefs(self) -> list[Any]:
-        """Return the references to the keys; these may be gone when they are called."""
+        """Return weak references to the keys, some of which may die before they are called."""
         return list(self.data)
 
     def copy(self) -> WeakIdKeyDictionary:
@@ -148,11 +149,11 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
         return self.data.get(self.ref_type(key), default)
 
     def pop(self, key: Any, *default: Any) -> Any:
-        """Remove a key and return its value. KeyError if it is not there and has no default."""
+        """Remove a key and return its value, or the default; without one, raise KeyError."""
         return self.data.pop(self.ref_type(key), *default)
 
     def popitem(self) -> tuple[Any, Any]:
-        """Remove and return the last entry. KeyError if there is none."""
+        """Remove and return the last entry. Raises KeyError if there is none."""
         while True:
             reference, value = self.data.popitem()
             key = reference()
@@ -160,11 +161,11 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
                 return key, value
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """Return the value of a key, which is the default's from now on if there was none."""
+        """Return a key's value; set it to the default first if missing."""
         return self.data.setdefault(self.ref_type(key, self._remove), default)
 
     def update(self, dict: Any = None, **kwargs: Any) -> None:  # type: ignore[override]
-        """Take the entries of a mapping or of pairs."""
+        """Add the entries of a mapping or of pairs."""
         if dict is not None:
             entries = dict if hasattr(dict, "items") else type(self.data)(dict)
             for key, value in entries.items():
@@ -204,9 +205,9 @@ WeakTensorKeyDictionary = WeakIdKeyDictionary
 
 
 class TensorWeakRef:
-    """Weak reference to a tensor; calling it returns the tensor, or None when it is gone.
+    """Weak reference to a tensor; calling it returns the tensor, or None after its death.
 
-    Raises AssertionError for anything else.
+    Raises AssertionError for objects other than tensors.
 
     >>> x = torch.ones(2)
     >>> torch.utils.weak.TensorWeakRef(x)() is x

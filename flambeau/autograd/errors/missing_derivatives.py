@@ -1,5 +1,5 @@
-"""The history of results whose derivative nobody has written: backward raises, so that no gradient
-is lost silently.
+"""History of results without an implemented derivative: backward raises, so that no gradient is
+lost silently.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..tape import new_node, requires
 
 
 def raise_missing(name: str) -> NoReturn:
-    """NotImplementedError for an operator whose derivative PyTorch lists as not written."""
+    """Raise NotImplementedError for an operator that PyTorch lists as not differentiable yet."""
     raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
 
 
 def raise_unlisted(name: str) -> NoReturn:
-    """RuntimeError for an operator that PyTorch's list of derivatives does not have."""
+    """Raise RuntimeError for an operator missing from PyTorch's list of derivatives."""
     raise RuntimeError(f"derivative for aten::{name} is not implemented")
 
 
 def record_without_derivative(name: str, result: Tensor, inputs: Sequence[Any], node: str = "") \
         -> Tensor:
-    """Record result = name(*inputs) if an input requires grad; backward raises as PyTorch's does.
+    """Record result = name(*inputs) if an input requires grad; backward raises as in PyTorch.
 
     `node`: the class name of PyTorch's node, if its list of derivatives has the operator.
     """
@@ -46,7 +46,7 @@ def record_without_derivative(name: str, result: Tensor, inputs: Sequence[Any], 
 
 
 class _Unwritten(Node):
-    """A node that can only raise."""
+    """A node whose backward raises."""
 
     raises: Any
 

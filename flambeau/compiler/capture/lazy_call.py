@@ -2,8 +2,8 @@
 
 Tensors get uninitialized memory with the precedent's layout, and everything is recorded as usual.
 If Python needs a value, or the call diverges, the recorded events are computed into that memory in
-order, and the call goes on as a normal recorded call. A call that matches to the end gets its
-values from a program. Where a call ends by an error, its events are computed too.
+order, and the call continues as a normal recorded call. A call that matches to the end gets its
+values from a program. If a call ends with an error, its events are computed too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """GrowingProgram: the first events of a growing segment as one native program for all lengths.
 
-It is planned for a few sample lengths like any segment, and what the plans have in common is
-compiled. The first calls, and any more than twice as long as the longest one checked, are checked
-against a replay.
+It is planned for a few sample lengths like any segment, and the plans' common form is compiled. The
+first calls, and any more than twice as long as the longest one checked, are checked against a
+replay.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GrowingProgram:
         raise Unfit(f"no kernels serve all lengths: {why}")
 
     def _compile(self, plan: Plan, lengths: Sequence[int], aside: bool) -> None:
-        """Compile what the plans for some lengths have in common. Raises NoCommonForm."""
+        """Compile the common form of the plans for some lengths. Raises NoCommonForm."""
         with any_length():
             programs = [self._at(n) for n in lengths]
             plans = [plan(program.graph) for program in programs]

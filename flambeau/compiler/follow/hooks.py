@@ -112,8 +112,8 @@ class Hook:
         STUBS[id(self.stub)] = self
 
     def install(self) -> None:
-        """Replace the function's code with the stub, over whatever runs there now: stubs of other
-        mechanisms share their code and differ in their keyword defaults."""
+        """Replace the function's current code with the stub. Stubs of other mechanisms share their
+        code and differ in their keyword defaults."""
         code = self.function.__code__
         if code is not self.code or self.function.__kwdefaults__ is not self.kwdefaults:
             if code is self.stub:

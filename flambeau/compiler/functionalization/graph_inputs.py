@@ -112,7 +112,7 @@ def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
 
 
 def memory_getter(slot: Any) -> Callable[..., Any]:
-    """Return a getter for a slot's memory; it raises if only the call decides the memory."""
+    """Return a getter for a slot's memory; it raises if the memory differs between calls."""
     return {bind.State: lambda: slot.array, bind.RandomInput: lambda: slot.view}.get(
         type(slot), _refuse_early_read
     )

@@ -179,7 +179,7 @@ def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
 
 
 def partial_sum_view(node: Node, shape: Shape) -> StridedView | None:
-    """Where in a part SUM_PARTS adds each element of a domain; None without strides for it."""
+    """Return where SUM_PARTS adds each element of a domain within a part; None if not strided."""
     (a,) = node.inputs
     columns = contiguous_view(node.shape[1:]).expanded(a.shape)
     return None if columns is None else view_through(columns, reshape_chain(a, shape))

@@ -24,7 +24,7 @@ class ExpressionBuilder:
         self.places = places
         self.buffers: dict[int, Buffer] = {}
         self.memories: list[Allocation] = []
-        self.at_hand: dict[int, Expression] = {}  # values that need no load, by node
+        self.at_hand: dict[int, Expression] = {}  # expressions of computed values, by node
         self.own: set[int] = set()  # nodes of this kernel that were stored and may be read back
         self.point: Sequence[Coordinate] = ()
         self._known: dict[tuple[int, tuple[int, ...]], Expression] = {}

@@ -130,7 +130,7 @@ class LoopKernel:
         return body
 
     def _loop_over_columns(self) -> list[Statement]:
-        """Reduce columns side by side, in blocks if threads have too little else to share."""
+        """Reduce adjacent columns together, in blocks if threads have too little other work."""
         *outer, last = self.free
         point, loops = self._open_axes(outer)
         extent, lane = self._extent(last), Index("lane")
@@ -268,7 +268,7 @@ class LoopKernel:
 
 
 def _row_major_index(loops: list[tuple[Index, int]]) -> Affine:
-    """The number of an iteration of a loop nest, in running order."""
+    """Return the number of a loop nest's iteration, in execution order."""
     terms, step = [], 1
     for index, extent in reversed(loops):
         terms.append((index, step))

@@ -1,6 +1,6 @@
 """Split reductions into parts that threads compute separately, and a total over the parts.
 
-A sum with few results gives threads nothing to share, or makes each of them load all operands.
+A sum with few results leaves threads no work to share, or makes each of them load all operands.
 Rows, images or steps of the depth are split instead, and each thread loads only its part. Cost:
 writing the parts and adding them, in a fixed order. The cost model (native/target/graph_costs.py)
 chooses the number of parts.
@@ -70,7 +70,7 @@ def _split_column_sum(node: Node, a: Node) -> Node | None:
 
 
 def _is_computed_by_element(a: Node) -> bool:
-    """Whether a kernel computes the values one by one, and so can sum them as it runs."""
+    """Whether a kernel computes the values elementwise, and so can sum them as it runs."""
     while a.op is Op.RESHAPE and a.shape[-1] == a.inputs[0].shape[-1]:
         a = a.inputs[0]
     return a.op is Op.APPLY or a.op in CONTRACTIONS

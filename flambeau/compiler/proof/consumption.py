@@ -1,7 +1,7 @@
 """Consumption: guard an outside value once anything other than a variable takes it.
 
-A few opcodes only move values, or mark what they consume themselves. A value that any other opcode
-takes from the stack is consumed, as is one that goes to the step's caller or to unwatched code.
+A few opcodes only move values, or mark consumption themselves. A value that any other opcode takes
+from the stack is consumed, as is one that goes to the step's caller or to unwatched code.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _has_guard(p: Provenance) -> bool:
 
 
 def _reads_by_path(p: Provenance, name: str) -> bool:
-    """Whether an opcode reads an attribute of an object that a path reaches: what it reads is
-    guarded, not the object."""
+    """Whether an opcode reads an attribute of an object that has a path; then the attribute is
+    guarded instead of the object."""
     return p.kind is Kind.OUTSIDE and name in _ATTRIBUTE_READS
 
 

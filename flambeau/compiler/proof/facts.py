@@ -1,4 +1,4 @@
-"""What the watcher knows: objects by identity, and the places that were read."""
+"""The watcher's knowledge: objects by identity, and the places that were read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Guarding:
         self.missing: dict[type, set[str]] = {}  # names that must stay absent from classes
         self.orders: set[type] = set()  # classes whose MRO must stay the same
         # Guards on the identity of objects that paths reach through an argument, by id. Needed once
-        # the step consumes more than what it reads of the object.
+        # the step consumes more than the attributes it reads of the object.
         self.identities: dict[int, Guard] = {}
         self.pinned: set[str] = set()  # constants that are arguments, or were read through one
         self._names: dict[int, str] = {}
@@ -48,12 +48,12 @@ class Guarding:
 
     def through_argument(self, x: Any, path: str) -> Provenance:
         """Return the provenance of an object that a path reaches through an argument. Each call may
-        bring another object of its class."""
+        pass another object of its class."""
         guard = self.identities[id(x)] = self.guard(path, Test.IDENTITY, x, needed=False)
         return Provenance(Kind.OUTSIDE, x, path, guard=guard)
 
     def note_pin(self, x: Any) -> None:
-        """Note an object whose identity is guarded and that an argument is or leads to."""
+        """Note an argument, or object reached through one, whose identity is guarded."""
         self.proof.note_pin(x)
         self.pinned.add(self.constant(x))
 

@@ -31,7 +31,7 @@ class Test(Enum):
     ABSENT = auto()  # a dict without a key
     NONE_OF = auto()  # a dict without any of several keys
     STATE = auto()  # an object whose `is_same()` must return True
-    TRUTH = auto()  # an expression that is true, or one that is false
+    TRUTH = auto()  # an expression that must be true, or false
     MEMBERS = auto()  # dicts whose values are the same objects as in the paired copies
 
 
@@ -113,12 +113,12 @@ class Proof:
     """Whether a call's Python may be skipped: under which guards, or why not.
 
     `refusals`: (file, line, why). `constants`: the objects that paths start from, by name.
-    `modules`: those whose state the library reads. `outside_tensors`: read outside, arguments too.
-    `reads_numbers`: whether item() returned any number. `arrays`: NumPy arrays that were read.
-    `numbers`: the guards on numbers among the arguments, by leaf. `decisions`: the guards on what
-    the step decided about numbers, up to the first refusal. `pins`: weak references to objects that
-    are arguments, or were read through one, and whose identity is guarded. `argument_names`: the
-    classes of arguments that are read through paths, by the arguments' names.
+    `modules`: modules whose state the library reads. `outside_tensors`: tensors read outside,
+    arguments included. `reads_numbers`: whether item() returned any number. `arrays`: NumPy arrays
+    that were read. `numbers`: guards on number arguments, by leaf. `decisions`: guards on
+    decisions the step made about numbers, up to the first refusal. `pins`: weak references to
+    arguments, or objects read through them, whose identity is guarded. `argument_names`: the
+    classes of arguments read through paths, by argument name.
     """
 
     refusals: list[tuple[str, int, str]] = field(default_factory=list)

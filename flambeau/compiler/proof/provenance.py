@@ -1,4 +1,5 @@
-"""Provenance: where an object on the shadow stack comes from, and if tensor values affect it."""
+"""Provenance: where an object on the shadow stack comes from, and whether tensor values affect it.
+"""
 
 from __future__ import annotations
 
@@ -126,8 +127,8 @@ def is_number(x: Any) -> bool:
 
 
 def is_plain(x: Any) -> bool:
-    """Whether a value is immutable. Its class is not asked: `isinstance` calls code of the step's
-    own if a class computes `__class__`."""
+    """Whether a value is immutable. Does not use `isinstance`, which runs the step's code if a
+    class computes `__class__`."""
     kind = type(x)
     if kind in _PLAIN_TYPES or issubclass(kind, (np.generic, np.dtype)):
         return not issubclass(kind, np.void)  # records are writable

@@ -172,7 +172,7 @@ class Watcher:
         shadow = self.shadows.get(frame)
         if shadow is None:
             if above is None and self._is_served(frame, caller):
-                return None  # called internally by the library
+                return None  # called by the library internally
             if _is_performed(self.shadows, caller):
                 return None
             shadow = self._attempt(frame, lambda: enter(self.facts, frame, above))
@@ -299,7 +299,7 @@ def _taint_caller(shadows: Mapping[Any, ShadowFrame], frame: Any) -> None:
 
 
 def _is_performed(shadows: Mapping[Any, ShadowFrame], caller: Any) -> bool:
-    """Whether a frame that `caller` starts runs on behalf of a call that the program performs."""
+    """Whether a frame started by `caller` runs on behalf of a call that the program makes."""
     while caller is not None:
         shadow = shadows.get(caller)
         if shadow is not None:

@@ -61,7 +61,7 @@ def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
 
 
 def takes_number_from_tensor(operator: Operator, bound: tuple) -> bool:
-    """Whether a tensor stands where an operator takes a number, such as a size: it reads it."""
+    """Whether a tensor is passed as a number, such as a size, so that the operator reads it."""
     takes_tensors = (*operator.tensor_positions, *operator.position_attributes)
     return any(type(x) not in _NO_TENSOR and i not in takes_tensors and bool(tensors_in(x))
                for i, x in enumerate(bound))
@@ -87,8 +87,8 @@ def flatten_call(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
 
 
 def list_numbers(args: tuple, kwargs: dict[str, Any]) -> list[tuple[int, int | str, int | float]]:
-    """Return the ints and floats among the arguments themselves, of no subclass, as (leaf, position
-    or name, value)."""
+    """Return the top-level arguments that are exactly ints or floats, as (leaf, position or name,
+    value)."""
     result: list[tuple[int, int | str, int | float]] = []
     leaf = 0
     places: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
@@ -116,7 +116,7 @@ def as_arrays(x: Any) -> Any:
 
 
 def read_flags(x: Tensor) -> tuple[bool, bool]:
-    """Return whether a tensor requires grad and whether it was made in inference mode, without
-    asking the `__torch_function__` of a subclass."""
+    """Return whether a tensor requires grad and whether it was made in inference mode, bypassing
+    a subclass's `__torch_function__`."""
     base = x if x._base is None else x._base
     return bool(x._tracked and requires(x)), base._stamp is INFERENCE

@@ -96,7 +96,7 @@ class FullStateDictConfig(StateDictConfig):
 
 @dataclass
 class LocalStateDictConfig(StateDictConfig):
-    """The configuration of `LOCAL_STATE_DICT`, without options of its own."""
+    """The configuration of `LOCAL_STATE_DICT`, which has no options."""
 
 
 @dataclass

@@ -114,7 +114,7 @@ class FlatParamHandle:
         return self.flat_param._array
 
     def own_part(self, segment: Segment) -> slice:
-        """Return where a parameter lies in this process's shard; it may be nowhere."""
+        """Return a parameter's slice of this process's shard; it may be empty."""
         length = self.layout.shard_length
         return segment.within(self.rank * length, length)
 
@@ -126,7 +126,7 @@ class FlatParamHandle:
     # ------------------------------------------------------------------------ gathering
 
     def collect_shard(self) -> None:
-        """Take over parameters that a program replaced through `.data` or `.to(dtype)`."""
+        """Copy back parameters that a program replaced through `.data` or `.to(dtype)`."""
         if not self._use_orig_params:
             return
         segments = self.layout.segments
@@ -168,7 +168,7 @@ class FlatParamHandle:
             self.gathered.requires_grad_()
 
     def start_gathering(self) -> None:
-        """Start to gather, unless that is done or under way."""
+        """Start gathering, unless done or in progress."""
         if self.is_gathered or self._gathering is not None or not self.uses_sharded_strategy:
             return
         self.collect_shard()

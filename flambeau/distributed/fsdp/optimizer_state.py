@@ -1,4 +1,4 @@
-"""The state of an optimizer over sharded parameters: gathered by names, and divided again."""
+"""Optimizer state over sharded parameters: gather it by parameter name, and shard it again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _owners(model: Module) -> dict[int, _Owner]:
 
 
 def _own(handle: Any, segment: Any, value: Any) -> np.ndarray | None:
-    """Return the part of a state tensor that belongs to a segment; None if it is no such tensor."""
+    """Return a segment's part of a state tensor; None if the value is no such tensor."""
     own = handle.own_part(segment)
     if not isinstance(value, Tensor) or not value.dim():
         return None

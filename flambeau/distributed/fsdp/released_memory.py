@@ -14,7 +14,7 @@ _CAN_RELEASE = hasattr(mmap, "MADV_DONTNEED") and hasattr(mmap, "MAP_PRIVATE")
 
 
 class ReleasableArray:
-    """A one-dimensional array on pages of its own. `release()` frees them, not the addresses."""
+    """A one-dimensional array on separate pages. `release()` frees them, but not the addresses."""
 
     def __init__(self, length: int, dtype: np.dtype) -> None:
         size_bytes = max(1, length * dtype.itemsize)
@@ -26,6 +26,6 @@ class ReleasableArray:
         self.array: np.ndarray = np.ndarray((length,), dtype, buffer=self._pages)
 
     def release(self) -> None:
-        """Free the memory; the elements read as zeros, or as before where this is unsupported."""
+        """Free the memory; elements then read as zeros, or unchanged if this is unsupported."""
         if _CAN_RELEASE:
             self._pages.madvise(mmap.MADV_DONTNEED)

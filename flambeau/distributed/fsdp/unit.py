@@ -67,7 +67,7 @@ class Unit:
         self.syncs = True  # else gradients stay here, whole, and are summed
         self.schedule = Schedule()
         self._calls = 0
-        self._open_calls: set[int] = set()  # forwards whose backward is under way
+        self._open_calls: set[int] = set()  # forwards whose backward is in progress
         self._hooked: Tensor | None = None
         self._has_frozen = not all(s.requires_grad for s in handle.layout.segments)
 

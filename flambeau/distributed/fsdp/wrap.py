@@ -1,4 +1,4 @@
-"""Policies: which submodules become units of their own that are sharded separately."""
+"""Policies that choose which submodules become separately sharded units."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _wrap_module_cls_individually(
 def _or_policy(
     module: Module, recurse: bool, nonwrapped_numel: int, policies: Iterable[Policy]
 ) -> bool:
-    """A module becomes a unit if any of the policies says so."""
+    """A module becomes a unit if any of the policies selects it."""
     return any(policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel)
                for policy in policies)
 

@@ -154,7 +154,7 @@ def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _link_again(links: list[TracebackType], shown: list[bool]) -> TracebackType | None:
-    """Return a traceback of the shown frames alone."""
+    """Return a traceback of only the shown frames."""
     chain: TracebackType | None = None
     for link, keep in reversed(list(zip(links, shown, strict=True))):
         if keep:

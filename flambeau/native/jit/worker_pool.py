@@ -78,7 +78,7 @@ def worker_count(work: float, threads: int, aside: bool) -> int:
 
 @dataclass(eq=False)
 class _Job:
-    """A kernel to compile; `done` receives (job, answer), the answer None if no worker gave one."""
+    """A kernel to compile; `done` receives (job, answer), with None if no worker answered."""
 
     name: str
     kernel: Kernel
@@ -97,7 +97,7 @@ class _Worker:
         path = [os.path.abspath(place) for place in sys.path if place]
         options = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
         if os.name == "nt":
-            others: dict[str, Any] = {"creationflags": 0x08000200}  # no window, a group of its own
+            others: dict[str, Any] = {"creationflags": 0x08000200}  # no window, a separate group
         else:
             others = {"process_group": 0}  # shield the worker from Ctrl-C
         self.said = _open_log()
@@ -165,7 +165,7 @@ class _Worker:
 
 
 def _open_log() -> int | None:
-    """Open an in-memory file for a worker's stderr (a full pipe would block it); None if none."""
+    """Open an in-memory file for a worker's stderr (a full pipe would block it), or return None."""
     try:
         return os.memfd_create("flambeau-maker")
     except (AttributeError, OSError):

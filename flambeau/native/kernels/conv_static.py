@@ -1,7 +1,7 @@
 """Convolution kernels for one shape: forward, and gradients of input and weight, in two dimensions.
 
-Tensors come with their strides, so one builder serves images with rows or channels innermost.
-Padding is a mask on the load, which the emitter packs away.
+Tensors have explicit strides, so one builder serves images with rows or channels innermost.
+Padding is a mask on the load, which the emitter eliminates by packing.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _input(g: Geometry, x: Buffer, a: dict[str, Axis], group: Index) -> Load:
 
 def _weight(g: Geometry, a: dict[str, Axis], group: Index, base: int = 0,
             steps: Sequence[int] = (1, 1)) -> Affine:
-    """A weight's position; `steps`: entries of the kernel that a round of kh and kw moves."""
+    """Return a weight's position; `steps`: kernel entries per iteration of kh and kw."""
     o, i, h, w = g.weight
     return affine(base, (a["oc"], o), (a["ic"], i), (a["kh"], h * steps[0]),
                   (a["kw"], w * steps[1]), _group_term(g, group, o * g.outputs_each))
@@ -133,7 +133,7 @@ def _group_term(g: Geometry, index: Index, stride: int) -> Term | None:
 
 
 def affine(base: int, *terms: tuple[Index | Axis, Extent] | None) -> Affine:
-    """A position; None stands for a term that is not there."""
+    """Return a position; terms that are None are skipped."""
     return Affine(base, tuple([
         (term[0].index if isinstance(term[0], Axis) else term[0], term[1])
         for term in terms if term is not None
@@ -164,8 +164,8 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
 def backward_data(g: Geometry) -> Kernel:
     """Buffers gy, weight, gx: the gradient of the input.
 
-    Positions of x that are congruent modulo the stride meet the same entries of the kernel: each
-    such phase is a convolution of gy by itself.
+    Positions of x that are congruent modulo the stride meet the same kernel entries: each such
+    phase is a separate convolution of gy.
     """
     gy, weight, gx = (Buffer(g.type, name) for name in ("gy", "weight", "gx"))
     group, body = Index("group"), []
@@ -176,9 +176,9 @@ def backward_data(g: Geometry) -> Kernel:
 
 
 def phase_taps(g: Geometry, axis: int, phase: int) -> tuple[list[int], int, int]:
-    """For positions phase + stride * i along an axis: the first kernel entry and the step between
-    those that meet them, how many, and y's position for i = 0 and the first of them; one entry
-    further y's position is `dilation * step / stride` less."""
+    """Return, for positions phase + stride * i along an axis: the first kernel entry that meets
+    them and the step between such entries, their number, and y's position for i = 0 and the first
+    entry. y's position decreases by `dilation * step / stride` per entry."""
     s, d, k = g.stride[axis], g.dilation[axis], g.kernel[axis]
     meet = [i for i in range(k) if (phase + g.padding[axis] - i * d) % s == 0]
     start = (phase + g.padding[axis] - meet[0] * d) // s if meet else 0
@@ -222,7 +222,7 @@ def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group
 
 
 def _clear_uncovered(g: Geometry, buffer: Buffer, place: Affine, axes: Sequence[Axis]) -> Statement:
-    """Zero at positions that no window meets."""
+    """Store zero at positions that no window meets."""
     body: Statement = Store(buffer, place, Constant(g.type, 0.0))
     ordered = sorted(axes, key=lambda axis: abs(int(place.stride(axis.index))))  # type: ignore[arg-type]
     for n, axis in enumerate(ordered):
@@ -239,7 +239,7 @@ def backward_weight(g: Geometry) -> Kernel:
     a = _axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
               ic=g.inputs_each, oc=g.outputs_each)
     group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
-    # Neighbouring rows of a tile read neighbouring elements of x, or else write those of gw.
+    # Neighboring rows of a tile read neighboring elements of x, or else write those of gw.
     taps = (a["kh"], a["kw"])
     rows = (*taps, a["ic"]) if g.x[1] == 1 or g.weight[1] == 1 else (a["ic"], *taps)
     contract = Contract(

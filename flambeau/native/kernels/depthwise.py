@@ -189,7 +189,7 @@ class _BlockNest:
         statement: Statement,
         there: Expression | None = None,
     ) -> Statement:
-        """Process LANES columns of all existing rows, then the next columns, to reuse masks."""
+        """Loop over LANES columns at a time, then over existing rows, to reuse masks."""
         body: list[Statement] = [self.loop(lane, LANES, [statement], LoopKind.VECTORIZED)]
         if there is not None:
             body = [If(there, body)]
@@ -332,7 +332,7 @@ class _BlockNest:
         return self.rows(v, "y_vectors", r, "block_rows", lane, store, there)
 
     def place_gradient(self) -> list[Statement]:
-        """Copy y's gradient to where the results lie, with zeros elsewhere."""
+        """Copy y's gradient to the results' positions, with zeros elsewhere."""
         r, v, lane = (Index(name) for name in ("r", "v", "lane"))
         there = self.below(self.position((self.down, "block_rows"), (r, 1)), "y_rows")
         known = all_of(

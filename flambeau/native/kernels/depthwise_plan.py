@@ -30,7 +30,7 @@ class DepthwiseCall(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A block of results, and of what it reaches: `parts` of `tall` rows of `pitch` columns."""
+    """A block of results, and the input it reads: `parts` of `tall` rows of `pitch` columns."""
 
     rows: int
     columns: int
@@ -43,7 +43,7 @@ class _Block(NamedTuple):
 
     @property
     def flats(self) -> int:
-        """How many times FLAT its places are, as rows have them."""
+        """Return how many FLAT_LANES vectors cover its positions, row padding included."""
         last = (self.columns - 1) * self.step + 1
         return -(-((self.rows - 1) * self.pitch + last) // FLAT_LANES)
 
@@ -109,7 +109,8 @@ def _taps(g: Geometry) -> list[Pair]:
 
 
 def _images(g: Geometry, outputs: bool) -> dict[str, int]:
-    """How many there are, and what is between them: x is g's input and y its output, or not."""
+    """Return the numbers of images and channels, and their strides. x is g's input and y its
+    output, or the other way round."""
     each, taps = g.outputs_each, g.kernel[0] * g.kernel[1]
     wide, narrow = (g.output, g.spatial) if outputs else (g.spatial, g.output)
     x, y = narrow[0] * narrow[1], wide[0] * wide[1]
@@ -200,7 +201,7 @@ def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> d
 
 
 def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | None:
-    """A pass over windows of the input."""
+    """Plan a pass over windows of the input."""
     block = _block(g.type.size, g.output, _reach(g), g.stride, (1, 1))
     if block is None or g.kernel[0] * g.kernel[1] > MAX_DEPTHWISE_TAPS:
         return None
@@ -248,7 +249,7 @@ def backward_data(g: Geometry) -> DepthwiseCall | None:
 
 
 def _spread(block: _Block, output: Pair, first: Pair, stride: Pair) -> dict[str, int]:
-    """The elements that the gradient of strided windows reads, and their places in its block."""
+    """Return the elements that the gradient of strided windows reads, and their block positions."""
     (h, w), (sh, sw) = output, stride
     begin = [_round_up(c, s) for c, s in zip(first, stride, strict=True)]
     at = [b * s - c for b, s, c in zip(begin, stride, first, strict=True)]

@@ -20,9 +20,9 @@ def take_last(type: Type) -> Kernel:
 
 
 def take_last_checked(type: Type) -> Kernel:
-    """x, numbers (U64), last (U64), most (U64), y: as take_last, a number beyond `last` as `last`.
+    """x, numbers (U64), last (U64), most (U64), y: as take_last, clamping numbers to `last`.
 
-    `most`: the greatest number of each row, which was a look at what the row's caches hold.
+    `most`: receives each row's greatest number, computed while the row is in cache.
     """
     x, at, y = Buffer(type, "x"), Buffer(Type.U64, "numbers"), Buffer(type, "y")
     last, largest = Buffer(Type.U64, "last"), Buffer(Type.U64, "most")
@@ -61,7 +61,7 @@ def take_middle(type: Type) -> Kernel:
 
 def _scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int, value: Expression,
          how: bool | str) -> Store:
-    """Store a value in y; True adds it, and a string names the operation that combines them."""
+    """Store a value in y; `how`: True adds it, a string names the operation that combines them."""
     where = ((number, apart),)
     if isinstance(how, bool):
         return Store(y, at, value, where, add=how)

@@ -15,7 +15,7 @@ from ..loop_ir.ir import (
 
 @dataclass(frozen=True)
 class GemmLayout:
-    """A stack of products: extents, and strides in elements (of the stack's axes, then two).
+    """A stack of products: extents, and strides in elements (stack axes, then the matrix's two).
 
     Half precision is summed in F32, with the bias. `precision`: as in Contract.
     """
@@ -35,9 +35,9 @@ class GemmLayout:
 class GemmForm:
     """The form of a product, all but its sizes; products of one form share a kernel.
 
-    `a_along`, `b_along`: whether memory runs along the depth, else along rows or columns. `rows`:
-    how many there are, where few rows have kernels of their own. `near`, `precision`: as a
-    Contract's.
+    `a_along`, `b_along`: whether memory is contiguous along the depth, else along rows or columns.
+    `rows`: the number of rows, if so few that they have a separate kernel. `near`, `precision`: as
+    in Contract.
     """
 
     type: Type
@@ -52,7 +52,7 @@ class GemmForm:
 
 @dataclass(frozen=True)
 class _Strides:
-    """Extents, and how far apart elements are, of all axes (the stack's, then two)."""
+    """Extents and strides of all axes (the stack's, then the matrix's two)."""
 
     stack: tuple[Extent, ...]
     m: Extent
@@ -64,7 +64,7 @@ class _Strides:
 
 
 def product(layout: GemmLayout) -> Kernel:
-    """c = a @ b (+ bias), c contiguous. Buffers: a, b, bias if there is one, c."""
+    """Return a kernel for c = a @ b (+ bias), c contiguous. Buffers: a, b, bias if any, c."""
     layout = _without_unit_axes(layout)
     result: list[int] = [layout.n, 1]
     step = layout.m * layout.n
@@ -85,9 +85,9 @@ def _without_unit_axes(layout: GemmLayout) -> GemmLayout:
 
 
 def sized(form: GemmForm) -> Kernel:
-    """c = a @ b (+ bias) of any size. Buffers as `product`'s; then m, n and k; how far rows of a
-    and b lie apart in memory (columns of a, rows of b, as the form says); for each axis of the
-    stack its extent and its strides of a, b and c. In elements; c's matrices are contiguous."""
+    """Return a kernel for c = a @ b (+ bias) of any size. Buffers: as for `product`. Sizes, in
+    elements: m, n and k; the row strides of a and b in memory (or column strides, depending on
+    the form); each stack axis's extent and strides of a, b and c. c's matrices are contiguous."""
     m, n, k, a, b = (Size(name) for name in ("m", "n", "k", "a_apart", "b_apart"))
     stack = [[Size(f"{name}{i}") for name in ("stack", "a_step", "b_step", "c_step")]
              for i in range(form.stack)]

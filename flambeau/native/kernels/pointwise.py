@@ -17,12 +17,12 @@ SECOND = "second"
 
 def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
               result: Type | None = None) -> Kernel:
-    """Buffers: the operands, the result, or all results of a formula that gives a tuple.
+    """Return a kernel that applies a formula: buffers are the operands, then the result (or all
+    results of a formula that returns a tuple).
 
-    Sizes: n; or rows, columns where an operand has either. `result`: its type, if not what the
-    formula gives. ROW: one for all rows; COLUMN: an element for each row; NUMBER: one element;
-    APART: rows with gaps between them, whose distances are further sizes; SECOND: the same, and
-    elements two apart.
+    Sizes: n; or rows, columns if an operand needs them. `result`: the result's type, if not the
+    formula's. ROW: one row for all; COLUMN: one element per row; NUMBER: one element; APART: rows
+    with gaps, whose strides are further sizes; SECOND: the same, and elements two apart.
     """
     plain = all(layout in (FULL, NUMBER) for _, layout in operands)
     row, column = Index("row"), Index("column")

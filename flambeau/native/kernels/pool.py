@@ -27,13 +27,12 @@ NO_PLACE = 1 << 30  # beyond every position in an image
 class PoolSizes(NamedTuple):
     """The sizes of a kernel, in its order.
 
-    The result is `images` of `height` rows of `length` columns. Rows are made in `groups` of
-    `rows`, columns in `blocks` of `block`, which are `vectors` times what is made at
-    once. A window has `taps` rows and `window` columns that are `apart`. Of x's
-    rows, of `width` columns, a block reaches `cells` times what is made at once. Images are
-    `x_image` and `y_image` apart, groups of rows `y_group` in the result and `group_taps` in the
-    table, blocks `padded` in theirs, rows in memory of the thread's own `pitch` for x's columns,
-    `padded` for the result's.
+    The result is `images` of `height` rows of `length` columns, computed in `groups` of `rows`
+    rows and `blocks` of `block` columns, each `vectors` vectors. A window has `taps` rows and
+    `window` columns, `apart` columns from each other. x has `width` columns, of which a block
+    reads `cells` vectors. Strides: `x_image` and `y_image` between images; `y_group` between row
+    groups in the result and `group_taps` in the table; `padded` between blocks in their table;
+    in thread-local memory, `pitch` between rows of x and `padded` between rows of the result.
     """
 
     images: int
@@ -90,9 +89,9 @@ def first_of_equals(value: Expression, top: Expression, place: Expression) -> Ex
 
 
 class _StripNest:
-    """Rows of the result, block by block of columns: loops, places and what is outside of x.
+    """The loop nest over result rows and column blocks: loops, positions and bounds of x.
 
-    `step`: how far windows are apart in a row of x, 1 or 2; None where tables say it.
+    `step`: distance between windows in a row of x, 1 or 2; None if tables give it.
     """
 
     def __init__(self, type: Type, step: int | None) -> None:
@@ -108,9 +107,9 @@ class _StripNest:
 
     @property
     def tables(self) -> list[Buffer]:
-        """For each row of the result its windows' rows in x (-1: none), for each block the first of
-        x's columns that it reaches, for each column where from there its windows begin and how many
-        columns they have; the last two are read if no step is known."""
+        """The rows of x in each result row's windows (-1: none), the first column of x for each
+        block, and for each column its window's start relative to that and its width. The last two
+        are used only if `step` is None."""
         return [self.rows, self.first, self.starts, self.counts]
 
     def kernel(self, name: str, buffers: list[Buffer], body: Statement) -> Kernel:
@@ -127,7 +126,7 @@ class _StripNest:
         return Loop(self.r, self.sizes["rows"], [If(there, [statement])])
 
     def each_row(self, *steps: Statement) -> Statement:
-        """Loop over all rows of the result, which threads share."""
+        """Loop over all rows of the result, split among threads."""
         body = list(steps)
         for index, extent in ((self.block, "blocks"), (self.group, "groups"),
                               (self.image, "images")):
@@ -135,7 +134,7 @@ class _StripNest:
         return body[0]
 
     def columns(self, extent: str, body: list[Statement]) -> Statement:
-        """Process some columns of all rows of a group, then the next, to reuse column masks."""
+        """Loop over columns, then a group's rows, to reuse column masks."""
         rows = self.rows_of_group(Loop(self.lane, self.lanes, body, LoopKind.VECTORIZED))
         return Loop(self.v, self.sizes[extent], [rows])
 
@@ -215,7 +214,7 @@ class _StripNest:
 
 @cache
 def sums(type: Type, step: int | None) -> Kernel:
-    """Buffers x, tables, by_row, by_column, y: sums of windows over the two divisors' product."""
+    """Buffers x, tables, by_row, by_column, y: window sums divided by both divisors."""
     s = _StripNest(type, step)
     cells = s.local("cells")
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
@@ -243,7 +242,7 @@ def sums(type: Type, step: int | None) -> Kernel:
 
 @cache
 def maxima(type: Type, step: int | None) -> Kernel:
-    """Buffers x, tables, y: maxima of windows. NaN is greatest. Every row in the table is one."""
+    """Buffers x, tables, y: window maxima; NaN is greatest. Every row in the table must exist."""
     s = _StripNest(type, step)
     cells = s.local("cells")
     down = Accumulator(ReduceOp.MAXIMUM, type, "down")
@@ -380,9 +379,9 @@ def _or_nowhere(mask: Expression | None, place: Expression) -> Expression:
 
 @cache
 def maxima_backward(type: Type, step: int | None) -> Kernel:
-    """Buffers x, tables, gy, gx: each window's gradient at the place of its maximum.
+    """Buffers x, tables, gy, gx: add each window's gradient at the place of its maximum.
 
-    Threads share images, since windows of one image may overlap.
+    Images are split among threads, since windows of one image may overlap.
     """
     s, gx = _StripNest(type, step), Buffer(type, "gx")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)

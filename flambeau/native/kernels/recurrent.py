@@ -31,10 +31,10 @@ Terms = tuple[tuple[Index, int], ...]
 
 @dataclass(frozen=True)
 class SequenceLayout:
-    """Where a sequence lies: the position of the first step that is taken, and the strides of
-    steps in the order in which they are taken, of rows and of columns.
+    """A sequence's memory layout: the position of the first step computed (`base`), and the
+    strides of steps (in order of computation), rows and columns.
 
-    `later`: the same, a step on, where lines of it are to be asked for and `step` is a Size.
+    `later`: the buffer one step on, for prefetches when `step` is a Size.
     """
 
     buffer: Buffer
@@ -45,7 +45,7 @@ class SequenceLayout:
     later: Buffer | None = None
 
     def at(self, step: Index | None, rows: Terms, columns: Terms, first: int = 0) -> Affine:
-        """The position of an element; `first`: the column at which `columns` begin."""
+        """Return an element's position; `columns` count from column `first`."""
         terms: list[tuple[Index, Extent]] = []
         if step is not None and self.step != 0:
             terms.append((step, self.step))
@@ -58,8 +58,8 @@ class SequenceLayout:
 class RecurrentExtents:
     """The extents of a layer.
 
-    `rows`: of a block. `batch`: all rows, if the last block has fewer. `last`: the number of the
-    last step.
+    `rows`: rows per block. `batch`: total rows, if the last block is partial. `last`: index of
+    the last step.
     """
 
     steps: Extent
@@ -72,25 +72,25 @@ class RecurrentExtents:
 
 @dataclass
 class RecurrentKernel:
-    """A kernel, and its working memory: elements of each buffer per block."""
+    """A kernel and its working memory: the elements per block of each buffer."""
 
     kernel: Kernel
     work: dict[Buffer, int]
 
 
 def choose_block_rows(batch: int, threads: int) -> int:
-    """Return a block's rows: the same number of blocks per thread, if there are enough rows."""
+    """Return the rows per block that give each thread equally many blocks, if rows suffice."""
     blocks = -(-batch // MAX_RECURRENT_BLOCK_ROWS)
     blocks = min(-(-blocks // threads) * threads, batch)
     return -(-batch // blocks)
 
 
 def fits_one_kernel(size: int, rows: int, threads: int) -> bool:
-    """Whether a layer's steps are best one kernel: so many bytes of recurrent weights, and rows.
+    """Whether one kernel for all steps is fastest, with `size` bytes of recurrent weights.
 
-    Each thread reads all weights at each step. Those that do not stay in its own cache come from
-    one that all share, or from memory, which pays if a thread has rows enough to multiply them by,
-    and if there are not half of the threads without any.
+    Each thread reads all weights at each step. Weights too large for its private cache come from
+    the shared cache or memory, which pays only if each thread has enough rows to reuse them and
+    at least half of the threads have work.
     """
     if size <= MAX_PRIVATE_WEIGHT_BYTES:
         return size <= host().l2_bytes // 2 or 2 * rows > threads
@@ -100,8 +100,8 @@ def fits_one_kernel(size: int, rows: int, threads: int) -> bool:
 
 
 def has_narrow_panels() -> bool:
-    """Whether a panel is a tile wide. Those of several would not stay in the nearest cache while
-    all rows of a block pass, and with few registers there are many groups of rows."""
+    """Whether a panel is only one tile wide. With few registers a block has many row groups, and
+    wider panels would be evicted from L1 between them."""
     return host().vector_registers == 16
 
 
@@ -137,9 +137,10 @@ def count_packed_elements(cell: Cell, width: int, type: Type, backward: bool) ->
 
 
 def pack_weights(cell: Cell, width: int, weight: SequenceLayout, backward: bool) -> Kernel:
-    """weight, panels: the recurrent weights (gates * width, width), for the forward kernel as
-    (panel, depth, gate, unit), or (panel, gate, depth, unit) where each gate is a product of its
-    own, for the backward one as (panel, depth, column)."""
+    """Return a kernel (weight, panels) that packs recurrent weights (gates * width, width).
+
+    Forward panels are (panel, depth, gate, unit), or (panel, gate, depth, unit) if each gate is a
+    separate product; backward panels are (panel, depth, column)."""
     type = weight.buffer.type
     count = choose_panel_columns(width, type) if backward else units_per_panel(cell, width, type)
     whole, tail = divmod(width, count)
@@ -159,7 +160,7 @@ def _panel(
     cell: Cell, width: int, weight: SequenceLayout, into: Buffer, backward: bool,
     panel: tuple[int, Terms, int, int],
 ) -> list[Statement]:
-    """One panel: its number, how many columns (of a gate) it has, and how many there are."""
+    """Pack one panel; `panel`: first number, index terms, columns (per gate), valid columns."""
     first, index, count, valid = panel
     gates = 1 if backward else cell.gates
     depth, parts = (
@@ -195,7 +196,7 @@ def _panel(
 
 
 class _StepLoop:
-    """Blocks of rows, taken through all steps."""
+    """A loop over time steps for each block of rows; base of the forward and backward kernels."""
 
     def __init__(
         self,
@@ -257,7 +258,7 @@ class _StepLoop:
 
     def stores(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
                parts: Sequence[Value]) -> list[Statement]:
-        """Write the parts of a result, each the layer's width of columns, wherever it belongs."""
+        """Store a result's parts, each `width` columns, to every destination of the result."""
         return [
             Store(grid.buffer, grid.at(step, self.rows(row), columns, k * self.extents.width),
                   part.expression, (), mask)
@@ -265,8 +266,8 @@ class _StepLoop:
         ]
 
     def prefetch_next_step(self, names: Sequence[str], columns: Terms) -> list[Statement]:
-        """Ask for lines of the next step of what is given and wanted, each the layer's width of
-        columns apart: they come from afar, and arrive while products are made."""
+        """Prefetch the next step's inputs and outputs, one line per part (`width` columns apart):
+        they come from distant memory and arrive during the products."""
         row, prefetches = Index("row"), []
         for name in names:
             for grid in (*([self.inputs[name]] if name in self.inputs else ()),
@@ -320,7 +321,7 @@ class _StepLoop:
         buffer: Buffer,
         add: bool,
     ) -> Contract:
-        """The block's rows of `a` times a panel: the number of which it is."""
+        """Multiply the block's rows of `a` by a panel, whose number is the sum `panel`."""
         k, total = Index("depth"), Accumulator(ReduceOp.SUM, self.type)
         panels = self.inputs["panels"].buffer
         return Contract(
@@ -346,11 +347,11 @@ def forward(
     cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
     wanted: Mapping[str, Sequence[SequenceLayout]],
 ) -> RecurrentKernel:
-    """All steps of a layer.
+    """Return the forward kernel over all steps of a layer.
 
-    Given: x (steps, rows, gates * width), the sums from the inputs; panels; and where there are
-    such: h and c (rows, width), bias (width), that of the new gate's part from h. Wanted: y (steps,
-    rows, width), what the cell keeps, and the last states h and c.
+    Inputs: x (steps, rows, gates * width), the input products; panels; optionally the initial
+    states h and c (rows, width), and bias (width), the recurrent bias of the new gate. Results: y
+    (steps, rows, width), the values that the cell keeps, and the final states h and c.
     """
     return _ForwardKernel(cell, type, extents, inputs, wanted,
                     units_per_panel(cell, extents.width, type)).kernel()
@@ -447,12 +448,12 @@ def backward(
     cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
     wanted: Mapping[str, Sequence[SequenceLayout]],
 ) -> RecurrentKernel:
-    """The cotangents of all steps' sums; steps are taken from the last one on.
+    """Return the kernel for the cotangents of all steps' sums, from the last step to the first.
 
-    Given: panels, what the cell keeps, and where there are such: gy (steps, rows, width), dh and dc
-    (rows, width), the cotangents of the last states, `previous`, what the cell reads of the step
-    before, and `first`, the same before all steps. Wanted: d (steps, rows, gates * width), dx where
-    the two halves of the sums have cotangents of their own, dh and dc, of the first states.
+    Inputs: panels, the values that the cell kept; optionally gy (steps, rows, width), dh and dc
+    (rows, width), the cotangents of the final states, `previous`, the state that the cell reads
+    from the step before, and `first`, the initial one. Results: d (steps, rows, gates * width), dx
+    if input and recurrent sums have different cotangents, dh and dc of the initial states.
     """
     return _BackwardKernel(cell, type, extents, inputs, wanted,
                      choose_panel_columns(extents.width, type)).kernel()

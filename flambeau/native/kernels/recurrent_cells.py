@@ -1,7 +1,7 @@
 """The cells of recurrent layers: a step's new states from its sums, and the backward pass.
 
-A cell's product with the last state has `gates` parts of the layer's width, in PyTorch's order.
-Sums come from the input (`x`) and from the last state (`s`).
+A cell's product with the previous state has `gates` parts of the layer's width, in PyTorch's
+order. Sums come from the input (`x`) and from the previous state (`s`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from ..target.machine import host
 from .expression_builder import Value
 
-Values = dict[str, list[Any]]  # of a kernel's Values, symbols, arrays or tensors that came in
+Values = dict[str, list[Any]]  # of a kernel's Values, symbols, arrays or tensors
 
 
 @dataclass(frozen=True)
 class Cell:
     """A kind of cell.
 
-    `keeps`: what forward gives besides y, and backward reads, with how many parts. `carries`:
-    whether there is a second state, c, that stays with each unit. `before`: what of the step
-    before backward reads: its name in the results, and that of the first state. `partly`: whether
-    the last state has part in the new one otherwise than by the product. `apart`:
-    whether the sums' two halves have cotangents of their own.
+    `keeps`: the number of parts of each result, besides y, that forward saves for backward.
+    `carries`: whether there is a second, elementwise state, c. `before`: the previous step's
+    value that backward reads: its name among the results, and the initial state's. `partly`:
+    whether the previous state enters the new one other than by the product. `apart`: whether the
+    input and recurrent sums have different cotangents.
     """
 
     name: str
@@ -148,9 +148,9 @@ def walk_forward(
     cell: Cell, sums: Sequence[Any], states: Mapping[str, Any], w: Any,
     constants: Mapping[str, Any], w_hr: Any = None,
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Walk a layer's steps; return what each gives by name, in walking order, and the last states.
+    """Run a layer's steps; return their results by name, in order of execution, and final states.
 
-    `sums`: the inputs' part of each step's sums. With `w_hr`, h is projected and "whole" holds the
+    `sums`: each step's input products. With `w_hr`, h is projected and "whole" holds the
     unprojected value.
     """
     results: dict[str, list[Any]] = {}
@@ -174,10 +174,11 @@ def walk_backward(
     cell: Cell, saved: Mapping[str, Sequence[Any]], before: Sequence[Any] | None,
     gy: Sequence[Any] | None, states: Mapping[str, Any], w: Any, w_hr: Any = None,
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """The cotangents of each step's sums by name, as steps were walked; those of the first states.
+    """Return each step's cotangents by name, in forward order, and those of the initial states.
 
-    `saved`: by name what the cell keeps of each step; `before`: what it reads of the step before;
-    `states`: dh and dc, the cotangents of the last states. "projected" is what `w_hr` multiplies.
+    `saved`: the values the cell kept of each step, by name; `before`: those it reads of the step
+    before; `states`: dh and dc, the cotangents of the final states. "projected" is the cotangent
+    that `w_hr` multiplies.
     """
     results: dict[str, list[Any]] = {}
     state = dict(states)

@@ -22,7 +22,7 @@ class RowKernelBuilder:
     type: float32 for half precision, or `inside`. With `apart`, a third size gives the distance
     between rows.
 
-    The buffers named in `tangents` have tangents, which all passes push to what they compute.
+    The buffers named in `tangents` have tangents, which all passes propagate to their results.
     """
 
     def __init__(self, type: Type, apart: int = 0, inside: Type | None = None,
@@ -99,7 +99,8 @@ class RowKernelBuilder:
         return Dual(Value(total), self._fold(inside, fold, value.tangent))
 
     def _with_tangent(self, buffer: Buffer, value: Value) -> list[tuple[Buffer, Value]]:
-        """Return what to store where: a value, and its tangent where the buffer has one."""
+        """Return the (buffer, value) stores of a value, and of its tangent if the buffer has one.
+        """
         if buffer not in self.tangent_of:
             return [(buffer, value)]
         tangent = constant(0.0, value.type) if value.tangent is None else value.tangent
@@ -218,7 +219,7 @@ def layer_norm(
 ) -> Kernel:
     """x, (weight), (bias), eps, 1 / columns, mean, rstd, y: rows normalized.
 
-    `tangents`: the buffers, x and y among them, that a buffer of their tangent follows.
+    `tangents`: the buffers, including x and y, that are followed by a buffer of their tangent.
     """
     r = RowKernelBuilder(type, tangents=tangents)
     x = r.matrix("x")

@@ -27,10 +27,10 @@ def in_order(type: Type, axes: int, inner: int) -> Kernel:
 
 
 def rows_apart(type: Type, of_x: int | None = 1, of_y: int | None = 1) -> Kernel:
-    """x, y: rows copied one by one, whose elements lie so many apart; None: as a size says.
+    """x, y: copy rows, with element strides `of_x` and `of_y`; None: a size argument.
 
-    Sizes: the rows' length, (the elements' distances,) then for each of four axes of rows the
-    extent and the distances (in elements) in x and in y.
+    Sizes: the rows' length, (the elements' strides,) then for each of four axes of rows the extent
+    and the strides (in elements) in x and in y.
     """
     x, y, column = Buffer(type, "x"), Buffer(type, "y"), Index("column")
     length = Size("length")
@@ -53,7 +53,7 @@ def rows_apart(type: Type, of_x: int | None = 1, of_y: int | None = 1) -> Kernel
 
 
 def repeated(type: Type) -> Kernel:
-    """x of one element, y: everywhere that element. Size: how many."""
+    """x, y: fill y with the single element of x. Size: y's elements."""
     x, y, i, count = Buffer(type, "x"), Buffer(type, "y"), Index("i"), Size("count")
     store = Store(y, Affine(0, ((i, 1),)), Load(x, Affine()))
     return Kernel("repeated", [x, y], [Loop(i, count, [store], LoopKind.PARALLEL)], [count])

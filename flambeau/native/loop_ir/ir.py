@@ -115,7 +115,7 @@ class Scalar(Enum):
     XOR = auto()
     NOT = auto()
     SHL = auto()
-    SHR = auto()  # arithmetic on signed types, logical on unsigned ones
+    SHR = auto()  # arithmetic on signed types, logical on unsigned types
     PHILOX = auto()  # (counter, stream, key) of U64: two random words, as in philox.py
     PHILOX_WORD = auto()  # (index, stream, key) of U64: one random word, U32
     WHERE = auto()  # (BOOL, a, b)
@@ -262,7 +262,7 @@ class Apply(Expression):
 
 @dataclass(eq=False)
 class Accumulator(Expression):
-    """A value reduced over a loop; used as an expression, its current value.
+    """A value reduced over a loop; as an expression, its current value.
 
     It lives from its `Begin` to the end of the enclosing body. For ARGMAX and ARGMIN the expression
     is the position (I64), and each `Update` supplies a value and a position.
@@ -377,8 +377,8 @@ class Contract(Statement):
     `precision` is how many bfloat16 terms (8 bits each) of a float32 operand must count; 3 is all
     of them. Fewer permit, but do not require, faster instructions. `near` promises that operands of
     unknown extent fit the first-level caches, with a depth of at most 256. `shares` is the expected
-    number of threads; any number may run the kernel. `product`: what stands for a * b: MUL, or
-    DOT_BYTES or DOT_LOW_BYTES, whose four bytes are four steps of the depth.
+    number of threads; any number may run the kernel. `product`: the operation for a * b: MUL, or
+    DOT_BYTES or DOT_LOW_BYTES, whose four bytes are four depth steps.
     """
 
     rows: tuple[Axis, ...]

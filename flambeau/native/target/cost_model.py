@@ -24,11 +24,11 @@ SCRATCH_SLOT_BYTES = 8 << 20
 PREFETCH_DISTANCE_BYTES = 2048  # ahead of a stream that comes from L3
 FAR_PREFETCH_DISTANCE_BYTES = 8192  # ahead of a stream that comes from DRAM
 MIN_STREAM_BYTES = 1 << 20  # of all streams of a loop; less stays in L2
-MIN_DRAM_STREAM_BYTES = 16 << 20  # beyond any L3; distant slices of a large one are as slow
-MAX_STREAMED_WINDOW_ELEMENTS = 9  # one memory stream per element of a window: 3 x 3
+MIN_DRAM_STREAM_BYTES = 16 << 20  # exceeds most L3s; distant slices of larger ones are as slow
+MAX_STREAMED_WINDOW_ELEMENTS = 9  # one memory stream per window element: 3 x 3
 MIN_EPILOGUE_PREFETCH_BYTES = 128 << 10  # smaller matrices stay in L2 anyway
 MIN_PACK_PREFETCH_BYTES = 256 << 10  # spanned by the depth of a panel
-PREFETCHES_PER_TILE_ROUND = 2  # rows of the next group, side by side
+PREFETCHES_PER_TILE_ROUND = 2  # adjacent rows of the next group
 MAX_PREFETCHED_EPILOGUE_STREAMS = 3
 
 # ------------------------------------------------------------------------ registers and ports
@@ -40,7 +40,7 @@ MAX_LANES = 128  # of one vectorized loop
 MAX_PAIRED_OPERATIONS = {32: 4, 16: 6}
 FMA_PER_CYCLE = 20.0  # float32 multiply-adds that AVX-512 register tiles sustain, of 32
 L2_TO_REGISTER_CYCLES = 2.5  # for a vector of b
-MIN_LONG_SUM_ITERATIONS = 1024  # from here on a float32 sum is computed in blocks
+MIN_LONG_SUM_ITERATIONS = 1024  # longer float32 sums are computed in blocks
 ITERATIONS_PER_PARTIAL_SUM = 128  # of a long float32 sum, before it is added to a float64 total
 MIN_PARTIAL_SUM_ITERATIONS = 16  # shorter inner loops get no separate partial sum
 
@@ -48,23 +48,23 @@ MIN_PARTIAL_SUM_ITERATIONS = 16  # shorter inner loops get no separate partial s
 
 PEAK_MULTIPLY_ADD_ROUNDS = 200_000
 PEAK_COPY_BYTES = 1 << 26
-MIN_PEAK_BURSTS = 4  # measurements of each peak, however busy the machine
+MIN_PEAK_BURSTS = 4  # measurements of each peak, even on a busy machine
 
 # -------------------------------------------------------------------------------- thread split
 
 MIN_ITERATIONS_TO_SPLIT = 16  # of outer loops; with these, threads are busy without row splits
-ITERATIONS_PER_VECTORIZED_BLOCK = 1024  # of a vectorized loop that form one unit of work
+ITERATIONS_PER_VECTORIZED_BLOCK = 1024  # of a vectorized loop per unit of work
 MIN_MULTIPLY_ADDS_TO_SPLIT = 200_000  # about 3 us; less does not pay for a barrier
 MAX_SPLIT_RELATIVE_COST = 0.9  # of smaller tiles for many threads, relative to larger tiles
-MAX_CONV_BLOCK_STEPS = 512  # of the depth, that a direct convolution adds up at a time
+MAX_CONV_BLOCK_STEPS = 512  # depth steps that a direct convolution sums at a time
 MAX_CONV_SCRATCH_BYTES = 7 * ASSUMED_L2_BYTES // 2  # for an image that is packed once
 MIN_CONV_UTILIZATION = 0.88  # of the threads' time, before units of rows are cut smaller
 IDLE_SPIN_S = 100e-6  # before a worker sleeps; waking it takes 20 to 50 us and more
 BARRIER_SPINS_BEFORE_YIELD = 100  # on a busy machine the awaited thread may need this processor
 THREAD_LINE_BYTES = 128  # between data of different threads: lines are fetched in pairs
 THREAD_STACK_BYTES = 16 << 20  # kernels keep scratch on the stack
-MIN_PREFAULT_BYTES = 1 << 20  # of an array whose pages threads touch ahead of its first use
-PREFAULT_BLOCK_BYTES = 2 << 20  # that a thread touches at a time: a large page
+MIN_PREFAULT_BYTES = 1 << 20  # threads touch the pages of larger arrays before the first use
+PREFAULT_BLOCK_BYTES = 2 << 20  # touched by a thread at a time: one huge page
 
 # --------------------------------------------------------------------------------------- GEMM
 
@@ -74,16 +74,16 @@ MAX_GEMM_CACHED_DEPTH = 256  # of operands that the caller promises to be in L1
 GEMM_BLOCK_DEPTH = 1024  # about; equal blocks if a divisor is close
 PACKED_A_BYTES = 4608 << 10  # large, since each block streams all panels of b
 PARTIAL_SUM_BYTES = 2 << 20  # of partial sums while the depth is cut
-PARTIAL_SUM_BYTES_WITHOUT_A = 3 << 20  # the same if no packed rows of a compete for L2
+PARTIAL_SUM_BYTES_WITHOUT_A = 3 << 20  # same, if no packed rows of a compete for L2
 MAX_UNPACKED_A_DEPTH = 384  # steps on separate lines that stay in L1
 MAX_UNPACKED_A_SPAN_BYTES = 1536 << 10  # beyond, the steps touch more pages than the TLB holds
-MIN_DEPTH_TO_UNROLL = 64  # below, long iterations are only more code
+MIN_DEPTH_TO_UNROLL = 64  # below, unrolling only adds code
 MIN_ROWS_TO_PACK_FAR_B = 18  # of a, if b exceeds its share of L2
-MIN_ROWS_TO_PACK_CACHED_B = 128  # of a, if b fits it
+MIN_ROWS_TO_PACK_CACHED_B = 128  # of a, if b fits its share
 ASSUMED_COLUMN_VECTORS = 60  # if the number of columns is known only at run time
 MAX_UNROLLED_EPILOGUE_OPERATIONS = 6  # emitted once per vector of a tile; longer ones loop
 MAX_DOT_TILE_ROWS = {32: 6, 16: 3}  # by vector registers
-PACK_STEPS_AT_ONCE = 16  # of the depth, in which side-by-side panels are packed together
+PACK_STEPS_AT_ONCE = 16  # depth steps for which adjacent panels are packed together
 # Minimum depth by rows, (rows, depth), from which dot products beat packing; by registers.
 MIN_DOT_DEPTH_BY_ROWS = {32: ((8, 0), (16, 128), (24, 256)), 16: ((8, 0),)}
 
@@ -103,22 +103,22 @@ AMX_STARTUP_CYCLES = 500.0  # to configure the tiles and fill the pipeline
 
 # ----------------------------------------------------------------------------------- Winograd
 
-MAX_WINOGRAD_RELATIVE_COST = 0.85  # of a direct convolution's cycles, below which it pays
+MAX_WINOGRAD_RELATIVE_COST = 0.85  # Winograd pays below this share of direct cycles
 MAX_SPREAD_INPUT_BYTES = 5 << 20  # of inputs transformed once for all panels
 WINOGRAD_BATCH_TILES = 64  # of a weight gradient
 MAX_WINOGRAD_SUM_BYTES = 1 << 19  # of a weight gradient's sums at a time
 
 # -------------------------------------------------------------------------- convolution and pooling
 
-CONV_WEIGHT_BLOCK_POSITIONS = 256  # output positions of a block of a weight gradient, about
+CONV_WEIGHT_BLOCK_POSITIONS = 256  # approximate output positions per weight-gradient block
 MAX_POOL_ROW_ELEMENTS = 2048  # input columns that a thread holds
 MAX_POOL_STRIP_ELEMENTS = 3072  # of several such rows
 MAX_POOL_WINDOW_EXTENT = 1024  # rows, and columns, of a window
 
 # ----------------------------------------------------------------------------------- random numbers
 
-TWISTER_BLOCKS_PER_GROUP = 8  # blocks from one move of the state to the next
-TWISTER_WORDS_PER_PART = 208  # renewed at a time: whole vectors, fewer than 624 - 397
+TWISTER_BLOCKS_PER_GROUP = 8  # blocks between moves of the state
+TWISTER_WORDS_PER_PART = 208  # words updated at a time: whole vectors, fewer than 624 - 397
 
 # ---------------------------------------------------------------------------- recurrent layers
 
@@ -126,18 +126,18 @@ MAX_RECURRENT_BLOCK_ROWS = 16  # two row groups of a tile, whose states stay in 
 MIN_STEP_PREFETCH_BYTES = 16 << 10  # of a time step
 RECURRENT_PANEL_WIDTHS = (64, 48, 32, 16)  # columns, in order of preference
 MAX_PRIVATE_WEIGHT_BYTES = 1 << 20  # recurrent weights that stay in a thread's own L2
-MAX_SHARED_WEIGHT_BYTES = 16 << 20  # and in 32 MB of shared L3 (measured with AVX2)
-MIN_WIDE_WEIGHT_BYTES = 4 << 20  # up to which panels of several tiles were measured (AVX-512)
+MAX_SHARED_WEIGHT_BYTES = 16 << 20  # ones that stay in 32 MB of shared L3 (measured, AVX2)
+MIN_WIDE_WEIGHT_BYTES = 4 << 20  # largest measured with panels of several tiles (AVX-512)
 
 
 def cache_lines_reached(stride: int, page: int, ways: int) -> int:
-    """Lines at a stride that a cache can hold: strides that divide its page use few sets."""
+    """Return how many lines at a stride a cache holds: strides that divide `page` use few sets."""
     return page // gcd(page, max(stride, 64)) * ways
 
 
 @dataclass(frozen=True)
 class L2Budget:
-    """Shares of an L2 cache of `bytes` bytes, tuned with 2 MB."""
+    """Budgets for parts of an L2 cache of `bytes` bytes, tuned on 2 MB."""
 
     bytes: int
 
@@ -177,7 +177,7 @@ def tile_cycles(rows: int, vectors: int, packed: bool, registers: int) -> float:
 
 
 def split_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
-    """Half cycles per depth step: of a tile, of a column panel and of a row group.
+    """Return half cycles per depth step of a tile, a column panel and a row group.
 
     Packing moves two elements per cycle from memory that other kernels wrote.
     """
@@ -187,7 +187,7 @@ def split_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
 def gemm_cycles(
     m: int, vectors: int, tile: tuple[int, int], depth: int, packed: bool, registers: int
 ) -> float:
-    """Cycles of `m` rows and `vectors` column vectors, by tiles."""
+    """Return the cycles of a tiled product of `m` rows and `vectors` column vectors."""
     groups, tail = divmod(m, tile[0])
     panels, edge = divmod(vectors, tile[1])
     cost = 0.0
@@ -204,7 +204,7 @@ def largest_share_cycles(
     m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool,
     registers: int, shares: int,
 ) -> float:
-    """Cycles of the largest thread share on the best grid of row groups by column panels."""
+    """Return the largest thread's cycles on the best grid of row groups by column panels."""
     def part(across: int) -> tuple[int, int]:
         rows = min(m, -(-m // (shares // across * tile[0])) * tile[0])
         return rows, min(vectors, -(-vectors // (across * tile[1])) * tile[1])
@@ -219,8 +219,8 @@ def largest_share_cycles(
 # constant that sums them lies in memory.
 BYTE_PRODUCT_BLOCK_QUADS = 1024  # of the depth: a panel of this depth takes a tenth of L2
 BYTE_PRODUCT_TILES = {16: (6, 2), 32: (8, 3)}
-MIN_BYTE_KERNEL_MULTIPLICATIONS = 1 << 16  # of a product, from which a kernel's call pays
-MIN_BYTE_PACKING_MULTIPLICATIONS = 1 << 22  # from which packing weights for one product pays
+MIN_BYTE_KERNEL_MULTIPLICATIONS = 1 << 16  # per product; fewer do not pay for a kernel call
+MIN_BYTE_PACKING_MULTIPLICATIONS = 1 << 22  # per product; fewer do not pay for packing weights
 MIN_PARALLEL_BYTE_WORK = 1 << 20  # multiplications, or bytes to quantize, for several threads
-MAX_SPECIALIZED_BYTE_ROWS = 6  # up to which each number of rows has a kernel of its own
-BYTE_BLOCK_ROWS = 256  # that meet a panel of weights while it is in a cache
+MAX_SPECIALIZED_BYTE_ROWS = 6  # smaller row counts each have a specialized kernel
+BYTE_BLOCK_ROWS = 256  # rows multiplied by a panel of weights while it is in cache

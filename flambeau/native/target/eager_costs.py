@@ -1,9 +1,10 @@
 """The cost model of eager kernels: blocks that they share with their callers, and thresholds.
 
 graph_costs.py is its counterpart for the graph compiler. Numbers were tuned on two to four cores
-with 1 to 2 MB of L2 each. MAX_NUMPY_X: up to here NumPy is as fast as a kernel. MIN_THREADED_X:
-from here on threads share the work. X_CALLS_BEFORE_COMPILING: a form used less often is not worth
-compiling. X_CALLS_BEFORE_USE: the call that takes the kernel, however long compiling took.
+with 1 to 2 MB of L2 each. MAX_NUMPY_X: size up to which NumPy is as fast as a kernel.
+MIN_THREADED_X: size from which threads share the work. X_CALLS_BEFORE_COMPILING: a form used less
+often is not worth compiling. X_CALLS_BEFORE_USE: the first call to use the kernel, however long
+compiling took.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SCORES_PER_NUMPY_BLOCK = 1 << 16  # attention scores computed at a time in NumPy
 SCORES_PER_BATCH_BLOCK = 1 << 20  # the same by kernels, for every TYPICAL_THREADS threads
 BOX_PAIRS_PER_BLOCK = 1 << 18  # pairs of boxes compared at a time
 ROTATED_PAIRS_PER_BLOCK = 1 << 14  # pairs of rotated boxes intersected at a time
-BOXES_COMPARED_FIRST = 256  # best boxes, which suppress others before the rest is examined
+BOXES_COMPARED_FIRST = 256  # top boxes that suppress others before the rest are examined
 TAPS_PER_BLOCK = 1 << 20  # sampling taps of regions computed at a time
 GATHERED_ELEMENTS_PER_BLOCK = 1 << 22  # elements of pixels or rows gathered at a time
 DIFFERENCES_PER_BLOCK = 1 << 22  # elements of differences, of pairwise distances, held at a time
@@ -52,7 +53,7 @@ MAX_RECURRENT_FORMS = 256
 # ------------------------------------------------------------------------------------- thresholds
 
 MAX_NUMPY_POINTWISE_ELEMENTS = 1 << 15
-MAX_NUMPY_CHEAP_ELEMENTS = 1 << 16  # of bodies that memory limits
+MAX_NUMPY_CHEAP_ELEMENTS = 1 << 16  # of memory-bound bodies
 MAX_NUMPY_COSTLY_ELEMENTS = 1 << 12  # of bodies with several NumPy calls, or slow ones
 CALLS_BEFORE_COMPILING = 32  # of pointwise and row kernels, for arrays of medium size
 CALLS_BEFORE_USE = 256
@@ -66,7 +67,7 @@ MAX_NUMPY_TRANSPOSE_ELEMENTS = 1 << 14
 MAX_NUMPY_RESAMPLED_ELEMENTS = 1 << 15
 MAX_RESAMPLING_TAPS = 8  # of kernels that resample
 MAX_SCIPY_ERF_ELEMENTS = 1 << 10  # up to here SciPy's loop is faster than twenty NumPy calls
-MAX_COPIED_WINDOW_ELEMENTS = 1 << 13  # of a convolution's windows, copied per channel of the output
+MAX_COPIED_WINDOW_ELEMENTS = 1 << 13  # of convolution windows, copied per output channel
 MAX_TWICE_WRITTEN_ELEMENTS = 1 << 10  # of a padded array: filling it whole costs less than edges
 MAX_MATRICES_FACTORED_SINGLY = 32  # up to here one LAPACK call each is fast enough
 MAX_COUNTED_RANGE_RATIO = 4  # range of integers over their number, to count them in a table
@@ -89,8 +90,8 @@ MAX_SPECIALIZED_PRODUCT_ROWS = 8  # each number of rows up to this has its own k
 MAX_UNPACKED_OPERAND_BYTES = 128 << 10
 MAX_UNPACKED_DEPTH = 256
 MIN_PACKED_ROWS = 128
-MIN_PRODUCT_BLOCK_ROWS = 64  # rows of a block where threads share the products of a stack
-MIN_PRODUCT_UTILIZATION = 0.9  # of the threads, from which on no smaller blocks are tried
+MIN_PRODUCT_BLOCK_ROWS = 64  # rows of a block if threads share the products of a stack
+MIN_PRODUCT_UTILIZATION = 0.9  # of the threads; above, no smaller blocks are tried
 PRODUCT_CALLS_BEFORE_COMPILING = 2
 PRODUCT_CALLS_BEFORE_USE = 8
 MULTIPLICATIONS_PER_ELEMENT = 16  # of a convolution, as costly as other work on an element
@@ -108,7 +109,7 @@ MAX_THREAD_WEIGHT_BYTES = 4 << 20  # recurrent weights that each thread reads at
 # ---------------------------------------------------------------------------------- random numbers
 
 MIN_DRAW_KERNEL_ELEMENTS = 1 << 13  # drawn at once
-SMALL_DRAWS_BEFORE_COMPILING = 256  # smaller draws after which a kernel still pays off
+SMALL_DRAWS_BEFORE_COMPILING = 256  # after this many smaller draws a kernel pays off
 MAX_PYTHON_LIBM_CALLS = 512  # numbers for which C's functions are called from Python
 
 # ----------------------------------------------------------------------- kernels of small arrays
@@ -116,8 +117,8 @@ MAX_PYTHON_LIBM_CALLS = 512  # numbers for which C's functions are called from P
 MIN_BIT_BLEND_ELEMENTS = 1 << 10  # from here on np.where's branches cost more than a blend of bits
 MAX_SMALL_ELEMENTS = 1 << 12  # of arrays whose kernels save NumPy's calls
 MIN_REDUCED_RATIO = 16  # elements reduced into one, so that little is left for NumPy
-MIN_STRIDED_ROW_ELEMENTS = 16  # from here on a row is read where it lies
-MAX_SHORT_ROW_ELEMENTS = 16  # rows so short that NumPy's reductions along them are slow
+MIN_STRIDED_ROW_ELEMENTS = 16  # from here on a row is read in place
+MAX_SHORT_ROW_ELEMENTS = 16  # up to here NumPy's reductions along a row are slow
 MIN_COPIED_ROW_BYTES = 128  # of a row copied in one iteration
 MAX_KEYS_SORTED_WHOLE = 1 << 10  # up to here sorting all keys costs least
 MAX_HEAP_ELEMENTS = 32  # up to here a heap finds the least elements of a row fastest

@@ -17,7 +17,7 @@ CACHE_LINE_ELEMENTS = 16  # of float32
 VECTOR_COLUMNS = 16  # of a full AVX-512 vector of float32
 MAX_NARROW_COLUMNS = 4  # far too few to fill a vector
 SECOND_PASS_CACHED_BYTES = 256 << 10  # of an array that a second pass still finds in L2
-COLUMN_BLOCK_ELEMENTS = 64  # columns that are folded side by side
+COLUMN_BLOCK_ELEMENTS = 64  # adjacent columns that are folded together
 COLUMN_BLOCK_SIZES = (COLUMN_BLOCK_ELEMENTS, 32, 16)  # in order of preference; they divide the row
 MAX_ROW_SCRATCH_ELEMENTS = 8192  # of a row that a kernel keeps from one stage to the next
 MAX_BUFFERS_READ = 28  # by one kernel: each address occupies a register
@@ -51,8 +51,8 @@ MIN_TRANSPOSE_READERS = 4  # products that share a transposed copy of an operand
 MIN_TRANSPOSE_ROWS, MAX_TRANSPOSE_ROWS = 24, 96  # fewer read b unpacked, more hide the packing
 NEGLIGIBLE_PERMUTE_RATIO = 32  # an input this many times smaller than the result is free
 MAX_GATHERED_ARRAYS = 2  # that the factor of a pool's gradient may be computed from
-MAX_SELECT_CHAIN_POSITIONS = 16  # along an axis; beyond, a scatter is no chain of selects
-MAX_POSITION_TABLE_ELEMENTS = 1 << 22  # of the table that says which index names which position
+MAX_SELECT_CHAIN_POSITIONS = 16  # along an axis, for a scatter to become a chain of selects
+MAX_POSITION_TABLE_ELEMENTS = 1 << 22  # of the table from positions to the indices that name them
 MAX_MULTIPLIED_POWER = 8  # up to here a power is a product
 
 # ----------------------------------------------------------------------------- parts of sums
@@ -73,7 +73,7 @@ MIN_READ_RATIO = 16  # operands are at least this many times larger than two par
 
 LARGE_WEIGHT_ELEMENTS = 1 << 17  # from here on packing a convolution's weight dominates
 HUGE_WEIGHT_ELEMENTS = 1 << 20
-MAX_MATMUL_PIXELS = 128  # of all images, with which a convolution becomes a product
+MAX_MATMUL_PIXELS = 128  # of all images, for a convolution to become a product
 MAX_MATMUL_PIXELS_INFERENCE = 256  # no weight gradient reads channels-last, weight not huge
 MAX_MATMUL_TAPS = 25  # windows are written out one tap at a time
 MIN_GATHER_REPEATS = 4  # of a table row, on average, before products move below the gather
@@ -94,8 +94,8 @@ ATTENTION_BLOCK = 64  # at most, rows and columns of a block
 ATTENTION_DIAGONAL_STEP = 16  # by which products on the diagonal grow or shrink
 MAX_UNBLOCKED_ATTENTION = 96  # rows and columns up to this are one block, if they fit
 MAX_STORED_SCORE_BYTES = 16 << 20  # larger scores are recomputed instead of stored
-MIN_ATTENTION_BLOCK = 32  # rows and columns of a block that pays
-FEW_ATTENTION_MATRICES = 4  # that threads cannot share well
+MIN_ATTENTION_BLOCK = 32  # rows and columns of a block; smaller ones do not pay
+FEW_ATTENTION_MATRICES = 4  # too few to split well among threads
 MAX_FLASH_DEPTH, MIN_FLASH_COLUMNS = 32, 128  # between which a training step stores its scores
 
 
@@ -140,14 +140,14 @@ def choose_depth_split(m: int, n: int, k: int, threads: int) -> tuple[int, int]:
 
 
 def unsplit_cost(m: int, n: int, k: int, threads: int) -> float:
-    """Half cycles of the busiest thread when threads share a product on the best grid."""
+    """Return the busiest thread's half cycles if threads share a product on the best grid."""
     groups, panels = -(-m // TILE_ROWS), -(-n // TILE_COLUMNS)
     return min(_tile_cost(-(-groups // down), -(-panels // across), k)
                for across in range(1, threads + 1) for down in [threads // across])
 
 
 def split_cost(m: int, n: int, k: int, threads: int, parts: int, blocks: int) -> float:
-    """Half cycles of a thread's parts of the depth and of its share of the final addition."""
+    """Return a thread's half cycles for its depth parts and its share of the final addition."""
     rounds = -(-parts * blocks // threads)
     part_cost = _tile_cost(-(-m // blocks // TILE_ROWS), -(-n // TILE_COLUMNS), k // parts)
     return rounds * part_cost + 2 * SUM_MOVE * m * n * parts / threads + KERNEL_LAUNCH_COST

@@ -1,4 +1,4 @@
-"""The target machine, and LLVM's pipeline from IR text to object code and assembly."""
+"""The target machine, and the LLVM pipeline from IR text to object code and assembly."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ gate = _Gate()
 
 @lru_cache(maxsize=1)
 def host() -> Target:
-    """Return this process's target: its own CPU, or the one that FLAMBEAU_CPU names."""
+    """Return this process's target: its CPU, or the one that FLAMBEAU_CPU names."""
     with gate:
         triple, cpu, cpu_features = describe_cpu(llvm_version())
     has = frozenset(cpu_features)
     features = ",".join(cpu_features)
     if triple.startswith("x86_64"):
-        # Some AVX-512 processors are tuned for half its width, which is slower for FMAs.
+        # LLVM tunes some AVX-512 processors for 256-bit vectors, which is slower for FMAs.
         features += ",-prefer-256-bit"
         if {"+avx512f", "+avx512vl"} <= has:
             has_amx = {"+amx-tile", "+amx-bf16"} <= has and _request_amx_permission()
@@ -198,7 +198,7 @@ def _select_target(host_target: Target) -> Target | None:
 # The emitter writes kernels unrolled, vectorized and tidy. LLVM's usual passes would take as long
 # as its code generator without making the code faster; these suffice.
 _CLEANUP_PASSES = ("sroa", "new_gvn", "simplify_cfg")
-# Memory that compiling may take: at least, and per character of IR.
+# Memory that compiling may take: a minimum, and bytes per character of IR.
 COMPILE_BYTES, _COMPILE_BYTES_PER_CHARACTER = 16 << 20, 40
 # Part of cache keys. Raise it whenever the pipeline below generates different code.
 _PIPELINE_VERSION = 2
@@ -337,8 +337,8 @@ def external_functions(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def llvm_version() -> str:
-    """Return the version of what compiles LLVM IR, from llvmlite's files if possible, since loading
-    LLVM takes a while."""
+    """Return LLVM's version, from llvmlite's files if possible, since loading LLVM takes a while.
+    """
     import llvmlite
     from llvmlite.utils import get_library_name
 

@@ -62,7 +62,7 @@ class EarlyStopping:
             run.stop()
 
     def on_epoch_end(self, run: Any) -> None:
-        """Compare, and stop once `patience` is used up."""
+        """Compare with the best value; stop when `patience` runs out."""
         value = self._monitor.value(run)
         if value is None:
             return
@@ -81,7 +81,7 @@ class EarlyStopping:
             run.stop()
 
     def on_run_end(self, run: Any) -> None:
-        """The training is over, not interrupted: the best weights come back."""
+        """Restore the best weights if training ended without interruption."""
         over = self.stopped or (run.state.epoch >= run.state.epochs and run.ending is None)
         weights = self.weights if over and self.weights is not None else {}
         for name, net in _nets(run):
@@ -98,11 +98,11 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore a state returned by `state_dict`."""
         vars(self).update(copied(saved))
 
 
 def _nets(run: Any) -> list[tuple[str, Any]]:
-    """The net, and its averaged net, by which it is evaluated."""
+    """Return the net, and the averaged net used in evaluations if there is one."""
     nets = [(name, getattr(run, name, None)) for name in ("net", "averaged")]
     return [(name, net) for name, net in nets if net is not None]

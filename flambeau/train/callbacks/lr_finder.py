@@ -1,4 +1,4 @@
-"""A range test of the learning rate: it rises step by step, and the loss tells which are good."""
+"""Learning rate range test: the rate rises step by step; the loss shows which rates are good."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ..state.state import State
 
 @dataclass(repr=False)
 class LearningRateSweep:
-    """Rates, the losses of their steps, and their smoothed losses; `suggestion` is a rate.
+    """Rates, the losses of their steps, and smoothed losses.
 
-    It is where the smoothed loss falls fastest; None if it never falls.
+    `suggestion` is the rate at which the smoothed loss falls fastest; None if it never falls.
     """
 
     rates: list[float] = field(default_factory=list)
@@ -37,7 +37,7 @@ class LearningRateSweep:
         """The rate at which the loss falls fastest, before it is lowest."""
         count = len(self.rates)
         reach = max(1, count // 25)  # slopes over a few steps; single steps are noise
-        # The average of the first few losses is that of few batches.
+        # The first smoothed losses average only a few batches.
         first = max(reach, count // 10)
         lowest = min(range(count), key=self.smoothed.__getitem__, default=0)
         slopes = {
@@ -111,7 +111,7 @@ class LRFinder:
         self.smooth, self.diverges = smooth, diverges
 
     def run(self, trainer: Any, data: Any, *, batch_size: int | None = None) -> LearningRateSweep:
-        """The losses by rate. `data` is what `fit` takes; it is gone through again if short."""
+        """Return the losses by rate. `data`: as in `fit`; repeated if too short."""
         loader = loader_of(data, batch_size, None if is_loader(data) else True, who="LRFinder")
         with untouched(trainer, loader):
             return self._rise(trainer, _forever(loader))
@@ -138,7 +138,7 @@ class LRFinder:
 
 @contextmanager
 def untouched(trainer: Any, loader: Any) -> Iterator[None]:
-    """A region of training that nobody hears of, and after which all is as it was."""
+    """A context for training without handlers, which restores the trainer's state afterwards."""
     before, random = copied(trainer.state_dict()), random_state(loader)
     grads = [(parameter, parameter.grad) for parameter in trainer.net.parameters()]
     training = [(module, module.training) for module in trainer.net.modules()]

@@ -71,7 +71,7 @@ class Schedule:
                              "monitor='valid_loss')")
 
     def on_run_start(self, run: Any) -> None:
-        """Make the scheduler, and begin to step it."""
+        """Create the scheduler and start stepping it."""
         if self.make is not None:
             self.scheduler = self._build_scheduler(run)
             self._check()
@@ -80,7 +80,7 @@ class Schedule:
             raise ValueError(f"Schedule: the {type(self.scheduler).__name__} belongs to "
                              "another optimizer: create it from trainer.optimizer")
         if run.state.resumed:
-            self.scheduler.optimizer._opt_called = True  # in the process before
+            self.scheduler.optimizer._opt_called = True  # in the previous process
         when = self.when
         if when is None:
             each = isinstance(self.scheduler, (OneCycleLR, CyclicLR))
@@ -90,13 +90,13 @@ class Schedule:
         self._handle = run.attach(moment, self._step, self.band)
 
     def _build_scheduler(self, run: Any) -> Any:
-        """A fresh scheduler; in a resumed run, with the optimiser as it was loaded."""
+        """Return a new scheduler; in a resumed run, keep the loaded optimizer's state."""
         assert self.make is not None
         optimizer, resumed = run.optimizer, run.state.resumed
         stored = list(run.optimizers.values())
         rates = [[copied({k: v for k, v in group.items() if k != "params"})
                   for group in element.param_groups] for element in stored]
-        if not resumed:  # or a second fit would begin where the first schedule ended
+        if not resumed:  # otherwise a second fit would start where the first schedule ended
             for item in stored:
                 for group in item.param_groups:
                     group["lr"] = group.get("initial_lr", group["lr"])
@@ -138,12 +138,12 @@ class Schedule:
             self._handle = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The scheduler's state."""
+        """Return the scheduler's state."""
         saved = self._loaded if self.scheduler is None else self.scheduler.state_dict()
         return {"scheduler": saved}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore a state returned by `state_dict`."""
         if self.make is not None or self.scheduler is None:
             self._loaded = saved["scheduler"]
         elif saved["scheduler"] is not None:

@@ -23,10 +23,10 @@ class Checkpoint:
 
     Written at the end of every `epochs`-th epoch, every `steps` steps, every `minutes`, and when
     the run ends. Each holds `trainer.state_dict()`, with the weights under "net". The state is
-    copied, then a thread writes it beside the file that it replaces, so a killed process or a
-    full disk leaves the previous file. With best=3 the files are `best.pt` (the best of all)
-    and `best-epoch-0007.pt`, .... With `plot`, the learning curves are kept beside them. `folder`
-    may be a URL that fsspec knows, `s3://bucket/run` (`pip install 'flambeau[remote]'`).
+    copied, then a thread writes it to a temporary file that replaces the old one, so a killed
+    process or a full disk leaves the previous file. With best=3 the files are `best.pt` (the best
+    of all) and `best-epoch-0007.pt`, .... With `plot`, the learning curves are saved beside them.
+    `folder` may be an fsspec URL, `s3://bucket/run` (`pip install 'flambeau[remote]'`).
 
     >>> from flambeau.train import Trainer
     >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False)
@@ -89,7 +89,7 @@ class Checkpoint:
 
     def on_run_start(self, run: Any) -> None:
         """Forget the best entries if the run starts from the beginning. Raises NotADirectoryError
-        if `folder` cannot be a folder, which waiting for disk space does not mend."""
+        if `folder` cannot be a folder, which unlike a full disk is permanent."""
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(
                 f"{self.name}: '{self.folder}' is a file, but checkpoints need a folder"
@@ -113,7 +113,7 @@ class Checkpoint:
             self._now(run)
 
     def on_epoch_end(self, run: Any) -> None:
-        """Keep this epoch, if it is due or among the best."""
+        """Save this epoch if it is due or among the best."""
         if run.state.diverged:
             return
         names = self._ranked(run) if self._monitor is not None else []
@@ -155,7 +155,7 @@ class Checkpoint:
         self._settle()
         state = run.state
         self._saved = state.step
-        # `last.pt` last: a process killed before it writes the best ones again.
+        # Write `last.pt` last: a process killed before it rewrites the best ones.
         paths = [*(self.folder / name for name in names), self.last]
         label = f"epoch {state.epoch}, step {state.step}"
         self._before, ranking, self._ranking = self.entries, self._ranking, None
@@ -194,11 +194,11 @@ class Checkpoint:
         return [*names, "best.pt"] if retained[0]["epoch"] == epoch else names
 
     def state_dict(self) -> dict[str, Any]:
-        """Which epochs are the best so far."""
+        """Return the best epochs so far."""
         return {"kept": [dict(item) for item in self.entries]}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore a state returned by `state_dict`."""
         self.entries = [dict(item) for item in saved["kept"]]
 
 

@@ -1,4 +1,4 @@
-"""Where checkpoints lie: folders of this machine, or URLs (s3://, gs://, memory://) by fsspec."""
+"""Checkpoint locations: local folders, or URLs (s3://, gs://, memory://) through fsspec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Location = Any  # a Path, or a UPath with the same methods
 
 
 def location_of(path: Any) -> Location:
-    """Return a Path, or a UPath for a URL. Raises ImportError that says what to install."""
+    """Return a Path, or a UPath for a URL. Raises ImportError that names the missing package."""
     if isinstance(path, Path) or hasattr(path, "fs"):
         return path
     text = os.fspath(path)
@@ -45,7 +45,7 @@ def write_state(state: Any, path: Location) -> None:
 
 
 def read_state(path: Location, weights_only: bool = True) -> Any:
-    """Load what `write_state` saved."""
+    """Load a state saved by `write_state`."""
     if not is_remote(path):
         return load(path, weights_only=weights_only)
     with path.open("rb") as file:
@@ -53,7 +53,7 @@ def read_state(path: Location, weights_only: bool = True) -> Any:
 
 
 def duplicate(source: Location, target: Location) -> None:
-    """Give a file a second name, or where that cannot be, copy it; `target` is replaced."""
+    """Link a file under a second name, or copy it if that fails; `target` is replaced."""
     if is_remote(source):
         source.fs.copy(source.path, target.path)
         return
@@ -71,7 +71,7 @@ def duplicate(source: Location, target: Location) -> None:
 
 
 def unfinished(folder: Location) -> list[Location]:
-    """The unfinished files of a process that was killed while it wrote."""
+    """Return the unfinished files of a process that was killed while writing."""
     if is_remote(folder) or not folder.is_dir():
         return []
     return sorted(folder.glob(".*.pt.*.tmp"))

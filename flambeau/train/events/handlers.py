@@ -1,4 +1,4 @@
-"""The handlers of a run: who is called when, in which order.
+"""The handlers of a run: which are called at each event, and in which order.
 
 Every handler, however attached, is an Entry in the list of its event. Lists are sorted when a
 handler is attached or detached, not when an event fires.
@@ -19,7 +19,7 @@ from .other_libraries import event_named
 from .scope import PARTS, SCOPES, Scope
 from .handler_arguments import bind, form_of
 
-INSIDE = "parts of a step"  # in `live`: who listens to forward, backward or optim
+INSIDE = "parts of a step"  # in `live`: the listeners of forward, backward or optim
 
 
 class Entry:
@@ -57,7 +57,7 @@ class Frame:
 
 
 class Handle:
-    """What `attach` and `use` return: `detach()` undoes them, and so does leaving a `with`.
+    """Returned by `attach` and `use`: `detach()`, or leaving a `with`, undoes them.
 
     >>> from flambeau.train import Loop, step
     >>> loop = Loop(lambda batch: None)
@@ -107,13 +107,13 @@ class Handlers:
 
     def __init__(self, run: Any) -> None:
         self.run = run
-        # Scope: how many listen to it now. A plain dict, which is the quickest to look into.
+        # Number of current listeners by scope; a plain dict has the fastest lookup.
         self.live: dict[str, int] = dict.fromkeys((*(scope.name for scope in SCOPES), INSIDE), 0)
         self.frames: list[Frame] = []
         self.handles: list[Handle] = []
         self.current: Task | None = None
         self.plans: dict[str, tuple[Entry, ...]] = {}
-        self.direct = {"step.end": Direct()}  # what comes so often that looking at entries counts
+        self.direct = {"step.end": Direct()}  # events so frequent that checking entries is costly
         self._sequence = itertools.count()
 
     # ---- attaching ----
@@ -122,7 +122,7 @@ class Handlers:
         self, where: Any, function: Callable[..., Any], band: Any = None, *,
         number: str | None = None, handle: Handle | None = None,
     ) -> Handle:
-        """Have `function` called at an event, at several, or, a generator, through a scope."""
+        """Call `function` at one or several events; a generator runs through a scope."""
         if not callable(function):
             raise TypeError(f"a handler must be a function, got {type(function).__name__}")
         if isinstance(function, type):
@@ -149,7 +149,7 @@ class Handlers:
             self.run.parts_heard()
 
     def _join(self, entry: Entry) -> None:
-        """A generator callback that comes while its scope is open starts at once."""
+        """Start a generator callback at once if its scope is already open."""
         if is_generator_callback(entry.function):
             for frame in reversed(self.frames):
                 if frame.scope.name == entry.event.scope:
@@ -157,7 +157,7 @@ class Handlers:
                     break
 
     def new_handle(self, function: Any) -> Handle:
-        """A handle for a callback that has no events yet, after those there are."""
+        """Return a handle without events for a callback, ordered after the existing ones."""
         handle = Handle(self, function)
         self.handles.append(handle)
         return handle
@@ -217,7 +217,7 @@ class Handlers:
             direct.renew(self.plans.get(name, ()))
 
     def remove(self, entry: Entry) -> None:
-        """Take an entry out of its list; if its event is firing, it is not called any more."""
+        """Remove an entry from its list; if its event is firing, it is no longer called."""
         entry.attached = False
         entry.call, entry.of_run = _ignore, None
         name = entry.event.name
@@ -231,7 +231,7 @@ class Handlers:
         self.renew(name)
 
     def subscribe(self, task: Task, event: Event) -> Entry:
-        """Have a generator callback told of an event; `live` counts it only while it waits."""
+        """Subscribe a generator callback to an event; `live` counts it only while it waits."""
         entry = Entry(
             event, task.handle.function, lambda n: task.resume(event, n), task.band,
             task.sequence, task,
@@ -240,7 +240,7 @@ class Handlers:
         return entry
 
     def at(self, event: Event) -> tuple[Entry, ...]:
-        """The entries of an event in the order in which they are called."""
+        """Return an event's entries in calling order."""
         return self.plans.get(event.name, ())
 
     # ---- firing ----
@@ -261,7 +261,7 @@ class Handlers:
         return frame
 
     def leave(self, scope: Scope, n: int, frame: Frame | None) -> None:
-        """Fire the end of a scope, and let the generator callbacks in it come to theirs."""
+        """Fire the end of a scope and resume its generator callbacks to their end."""
         if frame is None or not frame.tasks:
             self.fire(scope.end, n)
         else:
@@ -279,8 +279,8 @@ class Handlers:
                 self.frames.remove(frame)
 
     def fail(self, scope: Scope, n: int, frame: Frame | None, error: BaseException) -> None:
-        """Fire a scope's error and throw it into its generator callbacks. Returns when nobody
-        raised anything else: the caller raises `error` on."""
+        """Fire a scope's error and throw it into its generator callbacks. Returns normally if no
+        handler raised another error; the caller then re-raises `error`."""
         first = error
         self.run.state.error = error
         try:

@@ -20,7 +20,7 @@ class Table:
         self._file: Any = None
 
     def open(self, rows: list[dict[str, Any]]) -> None:
-        """Start the file with the rows that there are already."""
+        """Start the file with existing rows."""
         if self.path.is_dir():
             raise IsADirectoryError(f"'{self.path}' is a folder, but the logger needs a file")
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ class Table:
         self._rewrite()
 
     def read(self) -> list[dict[str, Any]]:
-        """The rows of an earlier run; a cut-off last line is left out."""
+        """Return the rows of an earlier run, without a truncated last line."""
         if not self.path.exists():
             return []
         with open(self.path, newline="") as file:
@@ -37,7 +37,7 @@ class Table:
         return [{name: value for name, value in row.items() if value != ""} for row in rows]
 
     def add(self, row: dict[str, Any]) -> None:
-        """Add a line, and has the system write it."""
+        """Append a line and flush it."""
         self.rows.append(row)
         new = [name for name in row if name not in self.columns]
         if new:
@@ -100,11 +100,11 @@ class CSVLogger(Logger):
             self._steps.open([row for row in steps if should_log(run, {**row, "kind": "step"})])
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """A line for an epoch."""
+        """Write an epoch's line."""
         self._epochs.add({"epoch": epoch, "step": step, **numbers})
 
     def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """A line for a step."""
+        """Write a step's line."""
         self._steps.add({"epoch": epoch, "step": step, **numbers})
 
     def close(self) -> None:

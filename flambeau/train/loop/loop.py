@@ -27,7 +27,7 @@ _STEP, _START = scopes.step, scopes.step.start
 class Loop(Run):
     """Runs `step(run, batch)`, or `step(batch)`, for every batch of every epoch.
 
-    The loop itself is the `run` that handlers get. What the step returns is `run.state.output`.
+    Handlers get the loop itself as `run`. The step's result is `run.state.output`.
 
     >>> from flambeau.train import Loop, epoch
     >>> loop = Loop(lambda batch: batch * 2)
@@ -47,7 +47,7 @@ class Loop(Run):
         self._completed = 0  # batches of the epoch whose step is done
         self._order: dict[str, Any] | None = None  # random state when the epoch's order was drawn
         self._boundary: dict[str, Any] | None = None  # random state when training was done
-        self._position: dict[str, Any] | None = None  # loaded, and not yet gone to
+        self._position: dict[str, Any] | None = None  # loaded but not yet restored
         self._running = self._stepping = False
         if step is not None:
             self.step(step)
@@ -55,7 +55,7 @@ class Loop(Run):
             self.use(callback)
 
     def step(self, function: F) -> F:
-        """Decorator: the function `(run, batch)`, or `(batch)`, that a step is."""
+        """Decorator: use the function `(run, batch)`, or `(batch)`, as the step."""
         self._body = step_of(function, self)
         return function
 
@@ -64,7 +64,7 @@ class Loop(Run):
     def run(
         self, data: Any, epochs: int = 1, *, callbacks: Iterable[Any] = ()
     ) -> History:
-        """Go through `data` `epochs` times; returns `history`.
+        """Iterate over `data` for `epochs` epochs; return `history`.
 
         Starts at epoch 1, or continues from `load_state_dict`. `callbacks` are
         attached for this run only. Raises ValueError for data without a batch.
@@ -101,7 +101,7 @@ class Loop(Run):
         return self.history
 
     def _forget(self) -> None:
-        """A run from the beginning: counts and persisted values start anew."""
+        """Reset counts and persisted values for a run from the beginning."""
         state = self.state
         state.epoch = state.step = state.batch_number = self._completed = 0
         state.metrics, state.diverged = {}, False
@@ -141,7 +141,7 @@ class Loop(Run):
                 self._stopping = None
 
     def _begin_epoch(self) -> None:
-        """Nothing to forget but the logs."""
+        """Hook for subclasses: reset what accumulates over an epoch. Does nothing here."""
 
     def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
         self._train(data, position)
@@ -169,10 +169,10 @@ class Loop(Run):
             self._stopping = None
 
     def _trained(self) -> None:
-        """The epoch's last step is done."""
+        """Hook for subclasses: called after the epoch's last step. Does nothing here."""
 
     def _iterator(self, data: Any, position: dict[str, Any] | None) -> Iterator[Any]:
-        """The epoch's batches; those behind the position, in the order drawn then."""
+        """Return the epoch's batches, or those after a position, in the order drawn originally."""
         iterator: Iterator[Any]
         if position is None or position["order"] is None:
             if position is not None:
@@ -236,7 +236,7 @@ class Loop(Run):
         self._stepping = False
 
     def parts_heard(self) -> None:
-        """Who listens to the parts of a step (forward, backward, optim) has changed."""
+        """Called when the listeners of a step's parts (forward, backward, optim) change."""
 
     # ---- saving ----
 
@@ -260,7 +260,7 @@ class Loop(Run):
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Have the next run go on from there."""
+        """Make the next run continue from a saved position."""
         state = self.state
         state.epoch, state.step = saved["epoch"], saved["step"]
         state.batch_number = self._completed = saved["batch_number"]
@@ -268,7 +268,7 @@ class Loop(Run):
         self._stage, self._order = saved["stage"], saved["order"]
         self._boundary = saved["random"] if self._stage == "valid" else None
         self._counts = dict(saved["counts"])
-        # An epoch that was stopped in its middle is not over.
+        # An epoch stopped before its end is not complete.
         last = state.epoch if self._stage == "done" else state.epoch - 1
         self._rows = [(n, unpacked(logs)) for n, logs in saved["history"] if n <= last]
         self.persistence.load_state_dict(unpacked(saved["persistence"]))
@@ -277,7 +277,7 @@ class Loop(Run):
 
 
 def _fetching(run: Loop, iterator: Iterator[Any]) -> Iterator[Any]:
-    """The iterator, with a fetch scope around each of its steps."""
+    """Iterate with a fetch scope around each step of the iterator."""
     end = object()
     while True:
         with run.scope(scopes.fetch, run.state.step + 1):

@@ -1,4 +1,4 @@
-"""Accuracy: the share of right answers; and of right answers among the k best guesses."""
+"""Accuracy: the share of correct predictions; TopK: the share with the class in the top k."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Accuracy(Metric):
         """Add a batch of scores or labels and its targets."""
         scores, wanted = array_of(output), array_of(target)
         shape = scores.shape
-        # The usual case, without ceremony.
+        # Fast path for the usual case.
         if self._plain and len(shape) == 2 and shape[:1] == wanted.shape and shape[1] > 1:
             self.correct += int(np.count_nonzero(scores.argmax(1) == wanted))
             self.total += shape[0]
@@ -70,7 +70,7 @@ class Accuracy(Metric):
     def compute(self) -> Value:
         """The share, from 0 to 1; NaN before the first batch."""
         if self._highest > 0.0 and self._lowest >= 0.0 and self._highest <= 1.0:
-            self._highest = 0.0  # once
+            self._highest = 0.0  # warn once
             warn(
                 f"{self.name}: all scores lie between 0 and 1 and the threshold is 0, so each "
                 "counts as a 1; for probabilities pass Accuracy(threshold=0.5)",
@@ -129,7 +129,7 @@ class TopK(Metric):
         if self.ignore_index is not None:
             retained = wanted != self.ignore_index
             scores, wanted = scores[retained], wanted[retained]
-        # Counting who stands before the class is cheaper than sorting, and exact about ties.
+        # Counting the classes ranked before it is cheaper than sorting, and exact about ties.
         target_score = scores[np.arange(len(wanted)), wanted][:, None]
         earlier = np.arange(scores.shape[1]) < wanted[:, None]
         rank = ((scores > target_score) | ((scores == target_score) & earlier)).sum(1)

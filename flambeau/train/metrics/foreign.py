@@ -23,14 +23,14 @@ from .average import EpochMetric, named
 from .labels import class_axis
 from .metric import Metric, array_of, saved
 
-# What scikit-learn calls a parameter that takes probabilities, and functions that do not say so.
+# scikit-learn's names for parameters of probabilities, and functions that use other names.
 _SCORES = ("y_score", "y_scores", "y_proba", "y_prob", "pred_decision")
 _MISSING = object()
 _SCORED = ("log_loss", "d2_log_loss_score")
 
 
 class Foreign(Metric):
-    """An object with `update`, `compute` and `reset`, as torchmetrics', torcheval's, ignite's.
+    """An object with `update`, `compute` and `reset`, from torchmetrics, torcheval or ignite.
 
     `update` is called with (output, target), or with the pair if it takes one argument. A module
     of an installed PyTorch gets PyTorch's tensors.
@@ -49,7 +49,7 @@ class Foreign(Metric):
     3
     """
 
-    costly = True  # nobody knows
+    costly = True  # unknown, so assume it is
 
     def __init__(self, metric: Any, *, name: str | None = None) -> None:
         self.metric = metric
@@ -60,7 +60,7 @@ class Foreign(Metric):
         self._torch = _real_torch(metric)
 
     def twin(self) -> Foreign:
-        """Another one of the same kind, with nothing in it."""
+        """Return an empty copy of the metric."""
         twin = Foreign(copy.deepcopy(self.metric), name=self.name)
         twin.reset()
         return twin
@@ -79,7 +79,7 @@ class Foreign(Metric):
             self.metric.update(output, target)
 
     def compute(self) -> Any:
-        """The object's value: a float, an array, or a dict of them."""
+        """Return the object's value: a float, an array, or a dict of them."""
         return plain(self.metric.compute())
 
     def __call__(self, output: Any, target: Any) -> Any:
@@ -91,7 +91,7 @@ class Foreign(Metric):
         return plain(self.metric.forward(output, target))
 
     def state_dict(self) -> dict[str, Any]:
-        """The object's accumulated state."""
+        """Return the object's accumulated state."""
         inner = self.metric
         if has(inner, "metric_state"):  # torchmetrics' state_dict leaves it out by default
             state = {"metric": dict(inner.metric_state), "updates": inner._update_count}
@@ -102,7 +102,7 @@ class Foreign(Metric):
         return saved(plain(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore a state returned by `state_dict`."""
         inner, values = self.metric, state["metric"]
         if self._torch is not None:
             values = _converted(self._torch, values)
@@ -130,16 +130,16 @@ class Foreign(Metric):
 
 
 def has(target: Any, name: str) -> bool:
-    """Whether `target` has the attribute itself: ignite's metrics answer any name dynamically."""
+    """Whether `target` really has the attribute: ignite's metrics return something for any name."""
     return inspect.getattr_static(target, name, _MISSING) is not _MISSING
 
 
 def scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
-    """A scikit-learn function as a metric, called at the end of the epoch.
+    """Return a scikit-learn function as a metric, called at the end of the epoch.
 
-    Its second parameter names what it takes: `y_pred` labels (scores (n, classes) become the best
-    class, binary logits are compared with 0; numbers stay numbers for real-valued targets),
-    `y_score` and `y_proba` probabilities (the second column of two).
+    The name of its second parameter selects its input: for `y_pred`, labels (scores (n, classes)
+    become the best class, binary logits are compared with 0; numbers are kept for real-valued
+    targets); for `y_score` and `y_proba`, probabilities (the second column of two).
 
     >>> def agreement(y_true, y_pred):
     ...     return float((y_true == y_pred).mean())
@@ -192,7 +192,7 @@ def _scores(output: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def plain(value: Any) -> Any:
-    """Tensors of any kind, in containers too, as floats and NumPy arrays."""
+    """Convert tensors of any kind, also inside containers, to floats and NumPy arrays."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -207,7 +207,7 @@ def plain(value: Any) -> Any:
 
 
 def snake(name: str) -> str:
-    """MulticlassF1Score -> multiclass_f1_score."""
+    """Convert a name to snake case: MulticlassF1Score -> multiclass_f1_score."""
     letters = []
     for i, letter in enumerate(name):
         if letter.isupper() and i and (name[i - 1].islower() or name[i + 1 : i + 2].islower()):
@@ -217,7 +217,7 @@ def snake(name: str) -> str:
 
 
 def _arguments(function: Callable) -> int:
-    """How many positional arguments it needs; 2 where nobody can tell."""
+    """Return how many positional arguments a function needs; 2 if unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -237,7 +237,7 @@ def _real_torch(metric: Any) -> Any:
 
 
 def _converted(torch: Any, value: Any) -> Any:
-    """flambeau's tensors and NumPy's arrays as PyTorch's, in containers too."""
+    """Convert flambeau's tensors and NumPy arrays, also inside containers, to PyTorch's tensors."""
     def convert(x: Any) -> Any:
         if isinstance(x, (Tensor, np.ndarray)):
             return torch.from_numpy(np.array(array_of(x)))

@@ -1,4 +1,4 @@
-"""How far numbers are off: mean squared and absolute error, and R2."""
+"""Regression metrics: mean squared error, mean absolute error, and R2."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ class R2(Metric):
         self.count = total
 
     def compute(self) -> Value:
-        """R2; NaN with fewer than two samples, and as in scikit-learn 0 (or 1 where nothing is
-        left over) for targets that are all the same."""
+        """Return R2: NaN for fewer than two samples; for constant targets, as in scikit-learn, 0
+        (or 1 if the residual is 0)."""
         if self.count < 2:
             return self._undefined()
         flat = self.spread == 0

@@ -30,12 +30,12 @@ class Experiment:
 
     Create it before the net, whose weights depend on the seed. As a callback it records the run's
     end. Files: `config.json`; `starts.jsonl`, a line for each start with its command,
-    commit, seed and the names of the files `code-*.diff` (what differs from the commit) and
+    commit, seed and the names of the files `code-*.diff` (changes since the commit) and
     `environment-*.json` (Python, packages, processor); `status.json`.
 
     Starting again in the same folder adds a start, so that a killed run can be resumed; a
-    different config raises ValueError that says what differs. `Experiment.new(root, name)` makes
-    a new numbered folder each time.
+    different config raises a ValueError that lists the differences. `Experiment.new(root, name)`
+    makes a new numbered folder each time.
 
     >>> experiment = Experiment("runs/first", {"lr": 0.1}, seed=1)
     >>> (experiment / "net.pt").as_posix()
@@ -81,7 +81,7 @@ class Experiment:
         return self.folder / name
 
     def loggers(self, every: int | None = None) -> list[Any]:
-        """Callbacks that keep logs and learning curves in the folder."""
+        """Return callbacks that write logs and learning curves to the folder."""
         return [
             CSVLogger(self / "log.csv", every),
             JSONLogger(self / "log.jsonl", every),
@@ -91,16 +91,16 @@ class Experiment:
     # ---- as a callback ----
 
     def on_run_start(self, run: Any) -> None:
-        """Notes that the run is under way."""
+        """Record that the run has started."""
         self._began = time.time()
         self._status("running", run)
 
     def on_epoch_end(self, run: Any) -> None:
-        """Note how far it is, and the numbers."""
+        """Record the run's progress and metrics."""
         self._status("running", run)
 
     def on_run_end(self, run: Any) -> None:
-        """Notes that it is done."""
+        """Record that the run is done."""
         self._status("stopped" if run.stopping else "finished", run)
 
     def on_run_error(self, run: Any) -> None:
@@ -160,7 +160,7 @@ class Experiment:
 
 
 def plain_config(config: Any) -> Any:
-    """A config (dict, dataclass, argparse's namespace) as JSON knows it."""
+    """Convert a config (dict, dataclass, argparse namespace) to JSON values."""
     if config is None:
         return {}
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
@@ -183,7 +183,7 @@ def plain_config(config: Any) -> Any:
 
 
 def differences(earlier: Any, now: Any, name: str = "") -> str:
-    """What differs between two configs, in words."""
+    """Describe the differences between two configs."""
     if isinstance(earlier, dict) and isinstance(now, dict):
         parts = []
         for key in {**earlier, **now}:

@@ -20,7 +20,7 @@ _SETTINGS = ("FLAMBEAU_", "OMP_", "MKL_", "OPENBLAS_", "PYTHONHASHSEED")
 
 
 def code(folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
-    """The commit of the program's repository, and how the files differ from it.
+    """Return the commit of the program's repository, and the diff of the files from it.
 
     `folder` is by default that of the running script. Outside a repository, or without git, the
     commit is None.
@@ -64,7 +64,7 @@ def _text(data: bytes) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Python, the system, the processor, installed packages, and settings that change results."""
+    """Return Python, system, processor, installed packages and settings that affect results."""
     packages = {
         str(distribution.metadata["Name"]): distribution.version
         for distribution in metadata.distributions()
@@ -81,13 +81,13 @@ def environment() -> dict[str, Any]:
 
 
 def rounding() -> dict[str, Any]:
-    """Return what the last bits of results depend on beside the program."""
+    """Return the factors other than the program that affect the last bits of results."""
     return {"numpy": np.__version__, "processor": processor(), "threads": get_num_threads()}
 
 
 @functools.cache
 def processor() -> str:
-    """The processor's name as the system knows it."""
+    """Return the system's name for the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

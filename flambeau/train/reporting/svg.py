@@ -1,4 +1,4 @@
-"""Panels as a standalone SVG: labelled axes, lines named at their ends, the best point marked."""
+"""Panels as a standalone SVG: labeled axes, lines named at their ends, the best point marked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 from ..state.formatting import short
 from .plot_panel import Panel
 
-At = Callable[[float, float], tuple[float, float]]  # straight coordinates to places
+At = Callable[[float, float], tuple[float, float]]  # linear coordinates to pixels
 WIDTH, HEIGHT = 436, 264
 LEFT, RIGHT, TOP, BOTTOM = 60, 108, 40, 40  # room around a panel's axes; names stand on the right
 INK, FAINT, GRID = "#3a3f45", "#7a828a", "#e6e8ea"
@@ -24,12 +24,12 @@ def color_of(label: str, index: int) -> str:
 
 
 def columns_of(count: int) -> int:
-    """How many of `count` panels stand side by side: three at most, four as two and two."""
+    """Return the number of columns for `count` panels: at most three; two for four panels."""
     return 2 if count == 4 else max(1, min(3, count))
 
 
 def svg(panels: list[Panel]) -> str:
-    """The panels side by side and below each other."""
+    """Return panels arranged in a grid, as SVG."""
     columns = columns_of(len(panels))
     rows = -(-len(panels) // columns)
     width, height = columns * WIDTH, rows * HEIGHT
@@ -47,7 +47,7 @@ def svg(panels: list[Panel]) -> str:
 
 
 def place_in(panel: Panel) -> At:
-    """Where straight coordinates are in the panel's picture."""
+    """Return the function from linear coordinates to positions in the panel's picture."""
     left, right, low, high = panel.limits()
     across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
@@ -109,7 +109,7 @@ def _axes(panel: Panel, at: At) -> list[str]:
 
 
 def _dots(panel: Panel, label: str, color: str, at: At) -> list[str]:
-    """A dot for each point, which says its value when the mouse is on it."""
+    """Draw a dot for each point that shows its value on hover."""
     dots = []
     for x, y in panel.lines[label]:
         place = panel.place(x, y)

@@ -59,7 +59,7 @@ def is_arrays(data: Any) -> bool:
 
 
 def check_paired(data: Any, who: str) -> None:
-    """That arrays come with their target. Raises ValueError."""
+    """Raise ValueError if arrays come without their target."""
     if is_arrays(data) and (not isinstance(data, tuple) or len(data) < 2):
         call = "fit(data, (x, y))" if who == "valid" else f"{who}((x, y), ...)"
         raise ValueError(f"{who}: pass arrays as one tuple with the target (x, y): {call}")
@@ -83,7 +83,7 @@ def _dataset_of(arrays: tuple[Any, ...], who: str) -> TensorDataset:
 
 
 def tensor_of(array: Any) -> Tensor:
-    """A tensor of an array; NumPy's float64, which is its default, becomes the default dtype."""
+    """Return an array as a tensor; float64, NumPy's default, becomes the default dtype."""
     if isinstance(array, Tensor):
         return array
     tensor = from_numpy(array)
@@ -110,9 +110,9 @@ def _why_empty(data: Any) -> str:
 
 
 def skipped(data: Any, count: int) -> Iterator[Any]:
-    """The iterator of an epoch behind its first `count` batches.
+    """Return an epoch's iterator after its first `count` batches.
 
-    Samples that are got by index are not loaded to be skipped; the order is drawn as usual.
+    Indexed samples are skipped without loading them; the order is drawn as usual.
     """
     iterator = iter(data)
     if type(iterator) is _SingleProcessDataLoaderIter and not isinstance(
@@ -128,7 +128,8 @@ def skipped(data: Any, count: int) -> Iterator[Any]:
 
 
 def split(batch: Any) -> tuple[Any, Any]:
-    """Input and target. With more than two parts, all but the last are inputs."""
+    """Split a batch into input and target. With more than two parts, all but the last are inputs.
+    """
     if isinstance(batch, (tuple, list)):
         if len(batch) == 2:
             return batch[0], batch[1]
@@ -141,7 +142,7 @@ def split(batch: Any) -> tuple[Any, Any]:
 
 
 def inputs(batch: Any, labelled: bool) -> Any:
-    """The input alone, of a batch with a target or without."""
+    """Return only the input of a batch, with or without a target."""
     if not isinstance(batch, (tuple, list)):
         return batch
     if len(batch) == 1:
@@ -158,10 +159,10 @@ def _shown(batch: Any) -> str:
 
 
 def moved(tree: Any, device: Any) -> Any:
-    """Tensors inside `tree`, on a device."""
+    """Return `tree` with its tensors moved to a device."""
     return map_leaves_of(Tensor, lambda x: x.to(device), tree)
 
 
 def detached(tree: Any) -> Any:
-    """Tensors inside `tree`, cut off from the graph."""
+    """Return `tree` with its tensors detached."""
     return map_leaves_of(Tensor, Tensor.detach, tree)

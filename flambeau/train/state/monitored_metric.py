@@ -1,4 +1,4 @@
-"""A number that callbacks watch, and which way is better."""
+"""A metric that callbacks watch, and whether higher or lower is better."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from ..events.suggestions import suggest
 from .formatting import scalars, stage_of
 
-# Words in a metric's name that say which way is better.
+# Words in a metric's name that imply which direction is better.
 _LOWER = ("loss", "error", "mse", "rmse", "mae", "perplexity", "nll", "entropy")
 _HIGHER = ("accuracy", "acc", "f1", "precision", "recall", "auroc", "auc", "score", "r2", "top")
 
 
 def higher_by_name(name: str) -> bool | None:
-    """Whether higher is better, by a metric's name; None if the name does not say.
+    """Whether higher is better, by a metric's name; None if the name does not tell.
 
     >>> higher_by_name("valid_loss"), higher_by_name("accuracy"), higher_by_name("size")
     (False, True, None)
@@ -54,7 +54,7 @@ class Monitor:
         self.name, self.mode, self.min_delta = name, mode, float(min_delta)
 
     def higher(self, run: Any) -> bool:
-        """Whether more is better."""
+        """Whether higher is better."""
         if self.mode is not None:
             return self.mode == "max"
         declared = higher_is_better(run, self.name)

@@ -1,8 +1,8 @@
-"""The compiled step when every run must give the same bits: compiled before it is used.
+"""The compiled step for runs that must be bit-identical: compiled before it is used.
 
-Otherwise a program takes over when it is ready, sooner in one run than in another, and rounds the
-last bit differently. Here whether a step is compiled depends only on the training state and the
-batch, so a resumed run decides like an uninterrupted run.
+Otherwise a program takes over when it is ready, at a different step in each run, and rounds the
+last bit differently. Here, whether a step is compiled depends only on the training state and the
+batch, so a resumed run decides like an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AGAIN = 3  # how often an invalidated program is rebuilt
 
 
 class ExactStep:
-    """A step that is run by a program whenever there can be one."""
+    """A step that runs as a program whenever it can be compiled."""
 
     def __init__(
         self, step: Step, parts: tuple[Any, ...], optimizers: tuple[Any, ...], kinds: Kinds
@@ -67,7 +67,7 @@ class ExactStep:
     def _rehearse(self, kind: str, batch: tuple[Any, ...]) -> Any:
         """Run the step until it is compiled, restore everything, and run the program.
 
-        A step that creates optimizer state is plain: the next step has another program.
+        A step that creates optimizer state runs eagerly: the next step has a different program.
         """
         before, shape = Before(self.modules, self.optimizers), shape_of(self.optimizers)
         try:
@@ -113,11 +113,11 @@ class Before:
         self.random = random_state()
 
     def put_back(self) -> None:
-        """Everything in place, where programs find it."""
+        """Restore everything in place, at the addresses that programs use."""
         with no_grad():
             for tensor, value in self.tensors:
                 tensor.copy_(value)
-            for tensor, grad, retained in self.grads:  # accumulated, or read by nobody
+            for tensor, grad, retained in self.grads:  # accumulated or unused
                 tensor.grad = grad if retained is None or grad is None else grad.copy_(retained)
         for stored, values in self.numbers:
             stored.update(values)
@@ -129,7 +129,7 @@ def _is_number(value: Any) -> bool:
 
 
 def shape_of(optimizers: tuple[Any, ...]) -> list[Any]:
-    """Which state optimisers have, without its values."""
+    """Return the structure of the optimizers' state, without values."""
     return [
         (id(parameter), sorted((key, type(value).__name__) for key, value in state.items()))
         for optimizer in optimizers

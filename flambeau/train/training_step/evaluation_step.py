@@ -21,7 +21,7 @@ _LONG_RUN_BATCHES = 8  # longer evaluations request it at once
 
 
 class Look:
-    """Batches seen by `net`, without gradients: `look(x, y)` is (loss, output), `predict(x)` the
+    """Evaluates `net` without gradients: `look(x, y)` returns (loss, output), `predict(x)` the
     output."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Whole:
     def _request_compiled(self) -> Any:
         """Return the compiled function, creating it on the first call. Need not be called."""
         if self._compiled is None:
-            # The net has run already, so whatever its first call creates exists.
+            # The net has already run, so state created by its first call exists.
             self._compiled = try_compile(self.function, options={"settled": True})
         return self._compiled
 

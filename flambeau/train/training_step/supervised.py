@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from ..trainer import Trainer
 
 
-# Seconds of plain steps that are left, from which on a step waits for its program: made beside the
-# training it would be there after three times as long, while steps take twice as long.
+# Seconds of eager steps remaining above which a step waits for its program: compiled in the
+# background it would take three times as long, and slow the steps by a factor of two meanwhile.
 _LONG = 20.0
 
 
 class Supervised:
-    """Steps of `trainer`: `step(batch)` trains, `look(batch)` only looks."""
+    """The steps of `trainer`: `step(batch)` trains, `look(batch)` evaluates."""
 
     def __init__(
         self, trainer: Trainer, *, compiled: bool, precision: Any, accumulate: int,
@@ -72,7 +72,7 @@ class Supervised:
     # ---- training ----
 
     def step(self, batch: Any) -> tuple[Any, Any, Any]:
-        """Run a batch: an update, or a part of one when accumulating."""
+        """Train on a batch: an update, or part of one when accumulating."""
         x, y = self._parts(batch)
         if self.scaler is not None or self._live[INSIDE]:
             loss, y_pred = self._stages(x, y)
@@ -91,7 +91,7 @@ class Supervised:
         return loss, y_pred, y
 
     def _quick(self) -> Body:
-        """The step of the usual batch, with all that it needs bound in advance."""
+        """Return the step for the usual batch, with its dependencies bound in advance."""
         trainer, whole = self.trainer, self._whole
         attempt = getattr(whole, "attempt", None)
         if attempt is not None:
@@ -101,8 +101,8 @@ class Supervised:
         return whole_body(trainer, whole, None, self._make, self.step)
 
     def _make(self, *batch: Any) -> Any:
-        """Run the whole step, compiled or not. Checks first for hooks added since the last call,
-        which must be called."""
+        """Run the whole step, compiled or not, after checking for hooks added since the last call.
+        """
         if self.compiled and HANDLES.count != self._handles:
             self.attend()
         return self._whole(*batch)
@@ -134,11 +134,11 @@ class Supervised:
         return (x, y) if device is None else (moved(x, device), moved(y, device))
 
     def inputs_of(self, batch: Any) -> Any:
-        """The inputs of a batch, as the net takes them."""
+        """Return a batch's inputs in the form the net takes."""
         return self._parts(batch)[0]
 
     def renew(self) -> None:
-        """Build the step again, after the net, the loss or an optimizer was replaced."""
+        """Rebuild the step after the net, the loss or an optimizer was replaced."""
         self._looks.clear()
         net, loss = self.trainer.net, self._choose_criterion()
         self.criterion = loss
@@ -147,8 +147,8 @@ class Supervised:
         parts = net, loss, self._optimizers, self._clip
         region = None if self.fast is None else self.region
         step = build_train_step(*parts, region, self.compiled, self.accumulate)
-        # Accumulated gradients are other memory in each round of plain calls: nothing that a
-        # recording beside the training could hold on to.
+        # In eager calls, accumulated gradients occupy new memory in each round, so a recording in
+        # the background could not refer to them.
         exact = are_deterministic_algorithms_enabled() or self.accumulate > 1
         if self.compiled and exact:
             from .deterministic import ExactStep  # brings the compiler
@@ -175,7 +175,7 @@ class Supervised:
         self.choose()
 
     def _left(self) -> int:
-        """How many batches of the training remain, as far as known."""
+        """Return how many training batches remain, as far as known."""
         state = self.trainer.state
         epochs = max((state.epochs or 0) - state.epoch + 1, 0)
         return epochs * (state.batches or 0) - state.batch_number
@@ -194,7 +194,7 @@ class Supervised:
             self.renew()
 
     def forward(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """The output and its loss. ValueError for a loss that no gradient leaves."""
+        """Return the output and its loss. Raises ValueError if the loss requires no gradient."""
         with self.region():
             y_pred = call_net(self.trainer.net, x)
             loss = self.criterion(y_pred, y)
@@ -202,7 +202,7 @@ class Supervised:
         return y_pred, loss
 
     def _stages(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """The step with its parts as scopes, for handlers that listen to them."""
+        """Run the step with its parts as scopes, for handlers of those scopes."""
         trainer, n = self.trainer, self.trainer.state.step
         if self.compiled:
             self._tell()
@@ -265,7 +265,7 @@ class Supervised:
         return Outcome(state.loss, predictions_in(state.y_pred), y[0] if self.weighted else y)
 
     def _judge(self) -> Any:
-        """The loss of evaluations, which may go without."""
+        """Return the loss of evaluations; without a `loss`, one that may return None."""
         return self.criterion if self.trainer.loss is not None else _loss_or_none
 
     def expect(self, batches: int) -> None:
@@ -273,7 +273,7 @@ class Supervised:
         self._look().expect(batches)
 
     def predict(self, x: Any) -> Any:
-        """The net's output."""
+        """Return the net's output."""
         device = self.trainer.device
         return self._look().predict(x if device is None else moved(x, device))
 
@@ -300,7 +300,7 @@ def _check_settings(
 
 
 def _parameters_of(optimizers: Iterable[Any]) -> Iterable[Any]:
-    """All parameters of some optimizers, each once."""
+    """Return all parameters of some optimizers, each once."""
     by_id = {id(parameter): parameter for optimizer in optimizers
              for group in optimizer.param_groups for parameter in group["params"]}
     return by_id.values()
@@ -311,7 +311,7 @@ def _loss_or_none(output: Any, target: Any) -> Any:
 
 
 def precision_of(precision: Any) -> Any:
-    """The dtype of autocast's region; None for float32, which needs none."""
+    """Return the autocast dtype; None for float32, which needs no autocast."""
     names = {"float32": None, "bfloat16": dtypes.bfloat16, "float16": dtypes.float16, None: None,
              "fp32": None, "bf16": dtypes.bfloat16, "fp16": dtypes.float16}
     by_dtype = {dtypes.float32: "float32", dtypes.bfloat16: "bfloat16", dtypes.float16: "float16"}

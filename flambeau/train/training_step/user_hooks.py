@@ -13,13 +13,13 @@ _OF_MODULES = (
 )
 _OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-DOCTOR = "the doctor"  # which asks for plain steps itself, so nobody need be told
+DOCTOR = "the doctor"  # requests eager steps itself, so no warning is needed
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
 def watched(parts: Iterable[Any], optimizers: Iterable[Any] = ()) -> str | None:
-    """Return who must see the step's parts: the doctor, or a module, parameter or optimizer with a
-    hook; else None. flambeau's own hooks (weight norm, say) are operators and do not count."""
+    """Return what must observe the step's parts: the doctor, or a module, parameter or optimizer
+    with a hook; else None. flambeau's own hooks (such as weight norm) do not count."""
     doctor = sys.modules.get("flambeau.doctor")
     if doctor is not None and doctor.is_watching():
         return DOCTOR

@@ -112,7 +112,7 @@ def _batch_of(dataset: Any, indices: list[Any]) -> list[Any]:
 
 
 class StackDataset(Dataset[Any]):
-    """Datasets of one length side by side: positional ones give tuples, named ones dicts.
+    """Datasets of equal length, zipped: positional ones give tuples, named ones dicts.
 
     Raises ValueError for both kinds, no datasets, or different lengths.
 
@@ -237,8 +237,8 @@ class ChainDataset(IterableDataset[Any]):
 class Subset(Dataset[_T_co]):
     """The samples of a dataset at given indices.
 
-    A subclass that overrides `__getitem__` must override `__getitems__` too, since batches are
-    taken through it; else NotImplementedError.
+    A subclass that overrides `__getitem__` must also override `__getitems__`, which loads batches;
+    otherwise NotImplementedError is raised.
 
     >>> list(torch.utils.data.Subset([10, 11, 12, 13], [3, 0]))
     [13, 10]

@@ -70,8 +70,8 @@ def _mask_nodes(mask: Any, q: Symbol) -> tuple[Node, ...]:
 def _flash_attention(
     q: Symbol, k: Symbol, v: Symbol, mask: Any, scale: float, is_causal: bool, keep: int
 ) -> tuple[Symbol, Any]:
-    """Return the result and what backward reads. Probabilities are a formula of the sums, so they
-    are never computed if only backward would read them.
+    """Return the result and the value saved for backward. Probabilities are a formula of the sums,
+    so they are never computed if only backward would read them.
     """
     masks = _mask_nodes(mask, q)
     attributes = {"scale": float(scale), "causal": bool(is_causal)}
@@ -101,7 +101,7 @@ def _softmax_sums_of(saved: Symbol) -> Symbol | None:
 def _softmax_attention(
     q: Symbol, k: Symbol, v: Symbol, mask: Any, scale: float, is_causal: bool, keep: int
 ) -> tuple[Symbol, Any]:
-    """Return the result and what backward reads, by products around a softmax."""
+    """Return the result and the value saved for backward, by products around a softmax."""
     s = _scores(q, k, mask, scale, is_causal)
     if not s.shape[-1]:
         y = np.zeros_like(v, shape=(*q.shape[:-1], v.shape[-1]))

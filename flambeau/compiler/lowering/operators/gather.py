@@ -268,7 +268,8 @@ def _take_at_places(input: Symbol, places: Symbol, n: int) -> Symbol:
 
 
 def _last_writers(index: Node, n: int) -> tuple[Node, Node]:
-    """For each of n rows, the last position in `index` that names it, and whether there is one."""
+    """Return, for each of n rows, the last position in `index` that names it, and whether any does.
+    """
     m = index.shape[0]
     if not m or n * m > MAX_POSITION_TABLE_ELEMENTS:
         refuse("an assignment in which the last of several equal indices wins")
@@ -329,7 +330,7 @@ def _max_unpool(input: Symbol, indices: Symbol, spatial: Sequence[int]) -> Symbo
 
 
 def _ranks(mask: Symbol) -> Symbol:
-    """For each place where a mask holds, the number of places before it."""
+    """Return, for each place where a mask holds, the number of such places before it."""
     flat = mask.reshape(-1).astype(np.int64)
     return np.maximum(np.cumsum(flat) - 1, 0)
 

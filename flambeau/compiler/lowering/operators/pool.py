@@ -76,7 +76,7 @@ class Windows:
         return add_border(x, (*zeros, *low), (*zeros, *high), value)
 
     def along(self, x: Node, axis: int, place: int) -> Node:
-        """For all windows, the elements at one position along one axis."""
+        """Return, for all windows, the elements at one position along one axis."""
         w = self.window
         return slice_axis(x, self.first + axis, place * w.dilation[axis], self.output[axis],
                       w.stride[axis])
@@ -91,7 +91,7 @@ class Windows:
         return x
 
     def met(self, x: Node, at: Sequence[int]) -> Node:
-        """For all windows, the elements at one position."""
+        """Return, for all windows, the elements at one position."""
         for axis, place in enumerate(at):
             x = self.along(x, axis, place)
         return x
@@ -169,10 +169,10 @@ def _order(windows: Windows) -> Node:
 
 
 def _first_maxima(x: Node, tops: Node, windows: Windows) -> Node:
-    """For each window, the number of the first position that holds its maximum; the last if none
-    does.
+    """Return, for each window, the number of the first position that holds its maximum; the last
+    if none does.
 
-    32-bit, as wide as most values beside it, so that vectors have equally many lanes.
+    32-bit like most nearby values, so that vectors have equally many lanes.
     """
     last = windows.places - 1
     if windows.apart:

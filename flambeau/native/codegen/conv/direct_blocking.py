@@ -1,6 +1,6 @@
 """Blocking of direct convolutions: register tiles, units of rows, panels and depth blocks.
 
-Everything is decided before code is emitted, from extents and strides alone.
+All choices are made before code is emitted, from extents and strides alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PaddedCoordinate:
 
 
 def _mask_bounds(mask: Expression | None) -> Iterator[tuple[Affine, Scalar, int]]:
-    """The comparisons of positions with numbers that a mask is the conjunction of."""
+    """Yield the comparisons (position, operation, number) whose conjunction is a mask."""
     if mask is None:
         return
     if isinstance(mask, Apply) and mask.operation is Scalar.AND:
@@ -58,7 +58,7 @@ def _mask_bounds(mask: Expression | None) -> Iterator[tuple[Affine, Scalar, int]
 
 
 def require_static(value: object) -> int:
-    """An extent or stride that must be known while emitting."""
+    """Return an extent or stride, which must be known at compile time."""
     if not isinstance(value, int):
         raise Unsupported("run-time extents")
     return value
@@ -70,7 +70,7 @@ def _terms(position: Affine, extents: dict[Index, int]) -> tuple[tuple[Index, in
 
 
 def match_window(a: Load, extents: dict[Index, int]) -> list[PaddedCoordinate]:
-    """The coordinates of a load, the padded ones first; empty where nothing is masked."""
+    """Return the coordinates of a load, padded ones first; empty if nothing is masked."""
     limits: dict[tuple[tuple[Index, int], ...], list[int]] = {}
     for position, operation, value in _mask_bounds(a.mask):
         terms = _terms(position, extents)
@@ -82,7 +82,7 @@ def match_window(a: Load, extents: dict[Index, int]) -> list[PaddedCoordinate]:
         else:
             limits_of_terms[1] = min(limits_of_terms[1], value - position.base)
     if limits.get((), [0, 1]) == [0, 1]:
-        limits.pop((), None)  # one position, which is inside
+        limits.pop((), None)  # a constant position, which is inside
     lines = [_padded_coordinate(a.at, terms, low, high) for terms, (low, high) in limits.items()]
     matched = [i for line in lines for i, _ in line.terms]
     if len(set(matched)) < len(matched):
@@ -96,8 +96,8 @@ def match_window(a: Load, extents: dict[Index, int]) -> list[PaddedCoordinate]:
 
 
 def _pair_axes(plan: ConvPlan, extents: dict[Index, int]) -> list[PaddedCoordinate]:
-    """Coordinates of an `a` without padding: a row axis and a depth axis whose strides are near
-    multiples of one another move along one of them. Any pairing is right, a good one is small."""
+    """Return coordinates of an unpadded `a`: a row axis and a depth axis share one if their
+    strides are nearly multiples. Any pairing is correct; a good one has small extents."""
     terms = dict(_terms(plan.contract.a.at, extents))
     if any(stride <= 0 for stride in terms.values()):
         return []
@@ -124,7 +124,7 @@ def _pair_axes(plan: ConvPlan, extents: dict[Index, int]) -> list[PaddedCoordina
 def _padded_coordinate(
     at: Affine, terms: tuple[tuple[Index, int], ...], low: int, high: int
 ) -> PaddedCoordinate:
-    """A padded coordinate, whose indices move `at` in proportion."""
+    """Return a padded coordinate whose indices move `at` proportionally."""
     if not terms or high <= low:
         raise Unsupported("a mask that is all or nothing")
     strides = {divmod(require_static(at.stride(i)), c) for i, c in terms}
@@ -157,13 +157,13 @@ class TileExtents:
 
 
 def _split_axis(total: int, each: int) -> list[tuple[int, int]]:
-    """(how many, of what extent) that an axis falls into."""
+    """Split an axis into pieces of `each`; return (count, extent) pairs."""
     full, rest = divmod(total, each)
     return [(n, e) for n, e in ((full, each), (1 if rest else 0, rest)) if n]
 
 
 def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
-    """Estimate a tile's cycles, with only the cache and decoder limits counted here."""
+    """Estimate a tile's cycles, counting only cache and decoder limits."""
     loads = (rows + vectors) / 2
     step = max(rows * vectors / 2, loads, L2_TO_REGISTER_CYCLES * vectors, 2.0) + loads / 6
     return step * depth + rows * vectors * 2 + 20
@@ -172,7 +172,7 @@ def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
 def choose_tile_extents(
     extents: Sequence[int], columns: int, depth: int, lanes: int, registers: int
 ) -> TileExtents:
-    """The fastest tile by a simple count of cycles."""
+    """Return the fastest tile by a simple cycle estimate."""
     best: tuple[float, TileExtents] | None = None
     across = -(-columns // lanes)
     for vectors in range(1, min(6, across) + 1):
@@ -210,10 +210,10 @@ def choose_tile_extents(
 class ConvPlan:
     """The blocking of a contraction, for direct.py to emit.
 
-    `rows`, `depth`: axes. `shape`: the register tile. `unit`: extents of a unit of rows, which
-    a thread takes as a whole (from `first` on; axes before it: one). `block`: extents of a block
-    of the depth; `panels`: how many panels of columns are packed at a time. `local`: with a
-    packed `a`, each coordinate's extent in scratch and elements a step, else empty.
+    `rows`, `depth`: axes. `shape`: the register tile. `unit`: extents of a unit of rows, a
+    thread's unit of work (1 on axes before `first`). `block`: extents of a depth block.
+    `panels`: column panels packed at a time. `local`: if `a` is packed, each coordinate's extent
+    in scratch and elements per step; else empty.
     """
 
     contract: Contract
@@ -228,9 +228,9 @@ class ConvPlan:
     unit: list[int] = field(default_factory=list)
     block: list[int] = field(default_factory=list)
     panels: int = 1
-    units_at_once: int = 1  # units whose sums stay in scratch across the depth's blocks
+    units_at_once: int = 1  # units whose sums stay in scratch across depth blocks
     local: list[tuple[int, int]] = field(default_factory=list)
-    scratch: int = 0  # elements that a packed `a` takes
+    scratch: int = 0  # elements of a packed `a`
     once: bool = False  # `a` is packed for all rows at the beginning
 
     @property
@@ -263,7 +263,7 @@ class ConvPlan:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the depth; along the axis that is cut the last may be a smaller one."""
+        """Depth blocks; the last along the split axis may be smaller."""
         each = zip(self.depth_extents, self.block, strict=True)
         return prod(-(-extent // n) for extent, n in each)
 
@@ -281,13 +281,13 @@ class ConvPlan:
         return prod(self.unit[self.first : k]) * -(-self.unit[k] // self.shape.extent)
 
     def reach(self, line: PaddedCoordinate) -> tuple[int, int]:
-        """A line's extent over one unit and block, and the step that all its values share."""
+        """Return a line's extent over one unit and block, and the common step of its values."""
         spans = self.spans()
         step = gcd(*(c for _, c in line.terms)) or 1
         return 1 + sum(abs(c) * (spans[i] - 1) for i, c in line.terms) // step, step
 
     def spans(self) -> dict[Index, int]:
-        """The extents of every axis that a packing of `a` covers."""
+        """Return the extents of all axes that one packing of `a` covers."""
         if self.blocks > 1 or self.once:  # the packed weight serves all rows
             spans = {a.index: require_static(a.extent) for a in self.rows}
         else:
@@ -301,8 +301,8 @@ class ConvPlan:
 
 
 def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) -> ConvPlan:
-    """Plan a contraction's blocking, for one thread if `alone`. Raises Unsupported for other
-    extents, strides or types.
+    """Plan a contraction's blocking, for one thread if `alone`. Raises Unsupported if its
+    extents, strides or types are not supported.
     """
     type = sum_type(contract.a.type)
     if contract.a.type is not contract.b.type or type not in (Type.F32, Type.F64):
@@ -345,25 +345,25 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
 
 
 def _steps_share_cache_sets(plan: ConvPlan) -> bool:
-    """Whether many steps of the depth lie at multiples of a large power of two in memory."""
+    """Whether many depth steps are multiples of a large power of two apart in memory."""
     stride = require_static(plan.contract.a.at.stride(plan.depth[-1].index))
     step_bytes = stride * plan.type.size
     return plan.steps > MAX_CONV_BLOCK_STEPS and step_bytes >= 1024 and step_bytes % 512 == 0
 
 
 def _choose_panels(plan: ConvPlan, shares: int) -> None:
-    """Choose how many panels to pack at a time, and units that the threads can share."""
+    """Choose how many panels to pack at a time, and units to divide among the threads."""
     limit = ASSUMED_L2_BYTES if plan.blocks == 1 else ASSUMED_L2_BYTES // 4
     panel = plan.steps * plan.width * plan.type.size
     plan.panels = max(1, min(plan.count, limit // panel))
     if plan.units == 1 and shares > 1:
-        plan.panels = 1  # threads have nothing but panels to share
+        plan.panels = 1  # panels are the only work to divide among threads
     if shares > 2:
         _balance_units(plan, shares)
 
 
 def _narrow_for_threads(shape: TileExtents, rows: int, columns: int, lanes: int) -> TileExtents:
-    """Halve the width if there would be a single tile for one thread: then two threads share."""
+    """Halve the width if there is a single tile, so that two threads have work."""
     if shape.axis or shape.extent < rows or not lanes < columns <= shape.vectors * lanes:
         return shape
     return replace(shape, vectors=-(-shape.vectors // 2))
@@ -379,9 +379,9 @@ def _cut_rows(plan: ConvPlan) -> None:
 
 
 def _shorten_unit(plan: ConvPlan) -> None:
-    """Cut long lines of tiles, until what one reads of `a` fits into the caches.
+    """Cut long lines of tiles until the part of `a` that one reads fits the caches.
 
-    Only where windows slide along the line: in other lines the depth is what is long.
+    Only for lines along which windows slide; in others the depth is the long axis.
     """
     k, step = plan.first, plan.shape.extent
     index = plan.rows[k].index
@@ -395,7 +395,7 @@ def _pack_once(plan: ConvPlan) -> None:
     """Pack `a` once if many panels would pack it again, and all of it fits into scratch."""
     panel_bytes = plan.steps * plan.width * plan.type.size
     if plan.blocks == 1 and plan.count > 2 * (ASSUMED_L2_BYTES // panel_bytes):
-        plan.once = True  # which spans() and so region() depend on
+        plan.once = True  # spans(), and so region(), depend on it
         needed = plan.region() * plan.type.size + max(panel_bytes, ASSUMED_L2_BYTES)
         plan.once = needed <= MAX_CONV_SCRATCH_BYTES
 
@@ -437,7 +437,7 @@ def _grow_unit(plan: ConvPlan, min_units: int) -> None:
 
 
 def _cut_depth(plan: ConvPlan) -> None:
-    """Choose depth blocks of a few hundred steps, whose operands stay in the caches."""
+    """Choose depth blocks of a few hundred steps whose operands stay in cache."""
     size, extents = plan.type.size, plan.depth_extents
     for axis, extent in enumerate(extents):
         for parts in range(1, extent + 1):

@@ -1,4 +1,4 @@
-"""The image of a convolution as a unit of rows reads it, packed into scratch if necessary."""
+"""The image operand of a convolution, as read by a unit of rows; packed into scratch if needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ImageOperand:
         self.shared: ir.Value | None = None
 
     def a_stride(self, index: Index) -> int:
-        """Bytes that an index moves in `a`, or in what is packed of it."""
+        """Return an index's stride in bytes in `a`, or in its packed copy."""
         if not self.cut.lines:
             return int(self.contract.a.at.stride(index)) * self.size  # type: ignore[arg-type]
         total = 0
@@ -40,7 +40,7 @@ class ImageOperand:
         return total * self.size
 
     def depth_loops(self) -> list[DepthLoop]:
-        """The loops over a block of the depth, merged where `a` allows it."""
+        """Return the loops over a depth block, merged if `a`'s strides allow it."""
         out: list[DepthLoop] = []
         width = self.cut.width * self.size
         for axis, extent in zip(reversed(self.cut.depth), reversed(self.cut.block), strict=True):
@@ -55,7 +55,7 @@ class ImageOperand:
         return out
 
     def locate(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
-        """Where `a` of a unit's first row lies, packed first if it must be."""
+        """Return the address of `a` for a unit's first row, after packing if needed."""
         if self.shared is not None:
             return self._move_to_rows(self.shared, rows)
         if self.cut.lines:
@@ -66,7 +66,7 @@ class ImageOperand:
         return self.address(load, bindings)
 
     def address(self, load: Load, bindings: Bindings) -> ir.Value:
-        """The address that a load has where all other axes of the contraction are at 0."""
+        """Return a load's address with the contraction's other axes at 0."""
         known = {**self.context.bindings, **bindings}
         terms = tuple([term for term in load.at.terms if term[0] in known])
         return self.context.address(load.buffer, Affine(load.at.base, terms), bindings)
@@ -78,7 +78,7 @@ class ImageOperand:
         return a
 
     def pack(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
-        """Pack what a unit reads of `a`; return the address of its first row and step."""
+        """Pack the part of `a` that a unit reads; return the address of its first row and step."""
         b, cut, load = self.b, self.cut, self.contract.a
         values = {a.index: v for a, v in zip(cut.rows, rows, strict=True)}
         values |= {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
@@ -105,7 +105,7 @@ class ImageOperand:
         return offset_bytes(b, self.window, shift * self.size)
 
     def _count_rows(self, line: PaddedCoordinate, values: Bindings) -> ir.Value | None:
-        """How many values of an unpadded coordinate there are, where a unit may have fewer."""
+        """Return how many values an unpadded coordinate has if a unit may have fewer, else None."""
         cut = self.cut
         extent, each = cut.row_extents[cut.first], cut.unit[cut.first]
         index = cut.rows[cut.first].index

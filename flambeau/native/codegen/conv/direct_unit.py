@@ -27,7 +27,7 @@ class UnitTiles:
         self.tile_bytes = cut.shape.rows * cut.width * self.size
 
     def for_each(self, rows: list[ir.Value], body: Callable[..., None]) -> None:
-        """Code for every tile of a unit: body(tile, its number in the unit)."""
+        """Emit body(tile, its number in the unit) for every tile of a unit."""
         self._for_each_from(self.cut.first, rows, list(rows), constant(0), body)
 
     def _for_each_from(self, k: int, start: list[ir.Value], rows: list[ir.Value], number: ir.Value,
@@ -35,7 +35,7 @@ class UnitTiles:
         b, cut = self.b, self.cut
         shape, extent, each = cut.shape, cut.row_extents[k], cut.unit[k]
         step = shape.extent if k == shape.axis else 1
-        partial = extent % each != 0  # only along `first`: the last unit is a smaller one
+        partial = extent % each != 0  # only along `first`: the last unit is smaller
         left = b.minimum_of(b.sub(constant(extent), start[k]), constant(each)) if partial \
             else constant(each)
         whole: ir.Value | int = b.sdiv(left, constant(step)) if partial else each // step
@@ -68,7 +68,7 @@ class UnitTiles:
 
     def accumulate(self, tile: PlacedTile, a: ir.Value, packed: ir.Value, valid: int,
                    waiting_sums: tuple[ir.Value, ir.Value] | None) -> Sums:
-        """A tile's sums over a block of the depth."""
+        """Return a tile's sums over a depth block."""
         b, cut = self.b, self.cut
         for axis, row, start in zip(cut.rows, tile.rows, tile.start, strict=True):
             if row is not start:
@@ -87,7 +87,7 @@ class UnitTiles:
         return [offset_bytes(b, base, i * step) for i in range(shape.rows * shape.vectors)]
 
     def load(self, tile: PlacedTile, sums: ir.Value, n: ir.Value, valid: int) -> Sums:
-        """The sums of tile `n` of a unit, whose sums lie at `sums`."""
+        """Load the sums of tile `n` of a unit, whose sums start at `sums`."""
         return [load_vector(self.b, place, self.cut.type, self.cut.lanes)
                 for place in self._sum_addresses(tile, sums, n, valid)]
 

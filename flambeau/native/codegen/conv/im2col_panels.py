@@ -1,8 +1,8 @@
 """Packs im2col panels of an image whose sizes are known only at run time.
 
 The columns of a panel are output positions; each depth step is one entry of the window (channel,
-row, column). Vectors are loaded from one or two rows of positions where neighbours are contiguous,
-gathered elsewhere. Masks keep loads inside of the image; masks and addresses are computed once for
+row, column). Vectors are loaded from one or two rows of positions if neighbors are contiguous, else
+gathered. Masks keep loads inside the image; masks and addresses are computed once for
 all channels.
 """
 
@@ -20,7 +20,7 @@ from ..llvm.types import I32, I64, POINTER, Number
 from ..llvm.vectors import load_vector, splat, store_vector
 from .image_loads import WindowedImage
 
-_OUTSIDE = -(1 << 30)  # a coordinate that no image has, whatever entry of the kernel is added
+_OUTSIDE = -(1 << 30)  # a coordinate outside any image, whichever window offset is added
 
 
 class Im2colPacker:
@@ -31,14 +31,14 @@ class Im2colPacker:
         self.image, self.tile, self.size = image, tile, tile.type.size
         b, lines = self.b, (image.rows, image.columns)
         self.taps = b.mul(image.rows.entries, image.columns.entries)
-        self.each = b.mul(image.rows.outputs, image.columns.outputs)  # positions of an image
+        self.each = b.mul(image.rows.outputs, image.columns.outputs)  # positions per image
         columns = tile.columns
         self.offsets = b.entry_slot(I64, columns, "offsets", 64)
         self.places = [b.entry_slot(I32, columns, "places", 64) for _ in lines]
         self.extents = [splat(b, b.trunc(line.extent, I32), tile.lanes) for line in lines]
         step = b.mul(image.columns.stride, image.columns.apart)
         long = b.icmp_signed(">=", image.columns.outputs, constant(tile.lanes - 1))
-        self.in_rows = [  # by steps: whether a vector lies in two rows of positions at most
+        self.in_rows = [  # by step: whether a vector spans at most two rows of positions
             (steps, b.and_(long, b.icmp_signed("==", step, constant(steps * self.size))))
             for steps in (1, 2)
         ]
@@ -80,7 +80,7 @@ class Im2colPacker:
     # --------------------------------------------------------------------------- packing
 
     def pack(self, start: Number, depth: Number, into: ir.Value) -> None:
-        """Pack the steps [start, start + depth) of the columns that were placed."""
+        """Pack the steps [start, start + depth) of the columns recorded by `place`."""
         self._pack(self.in_rows, start, depth, into)
 
     def _pack(self, ways: list[tuple[int, ir.Value]], start: Number, depth: Number, into: ir.Value
@@ -96,7 +96,7 @@ class Im2colPacker:
                 self._pack(others, start, depth, into)
 
     def _each_tap(self, start: Number, depth: Number, into: ir.Value, body: Any) -> None:
-        """body(what its place moves, masks, channels from and to, where they go) for each tap."""
+        """Emit body(offset, masks, first and last channel, destination) for each tap."""
         b, image, lines = self.b, self.image, (self.image.rows, self.image.columns)
         lanes = self.tile.lanes
         vectors = range(self.tile.vectors)
@@ -139,15 +139,15 @@ class Im2colPacker:
         emit_loop(b, image.rows.entries, [], row)
 
     def channels_before(self, tap: ir.Value, end: Number) -> ir.Value:
-        """How many channels' steps of a tap come before step `end` of the depth."""
+        """Return how many channels' steps of a tap precede step `end` of the depth."""
         b = self.b
         left = b.add(b.sub(constant(end), tap), b.sub(self.taps, constant(1)))
         return b.sdiv(left, self.taps)
 
     def _from_rows(self, steps: int, start: Number, depth: Number, into: ir.Value) -> None:
-        """Each vector from the row of positions that it begins in, and the one after.
+        """Load each vector from the row of positions in which it begins, and the next row.
 
-        `steps`: elements from one position to the next.
+        `steps`: elements between positions.
         """
         b, lanes, vectors = self.b, self.tile.lanes, range(self.tile.vectors)
         order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
@@ -183,7 +183,7 @@ class Im2colPacker:
                 several(2)
 
     def _copied(self, steps: int, parts: list, count: ir.Value, place: ir.Value) -> None:
-        """A tap's channels: vectors that are the sum of (offset, mask) parts of memory."""
+        """Pack a tap's channels: each vector combines the (offset, mask) parts of memory."""
         b, tile = self.b, self.tile
         if steps == 2:
             parts = [[(offset, self._even(mask)) for offset, mask in some] for some in parts]
@@ -205,7 +205,7 @@ class Im2colPacker:
         emit_loop(b, count, [self.image.start, place], channel)
 
     def _even(self, mask: ir.Value) -> list[ir.Value]:
-        """The masks of two vectors of memory, of which every second element is used."""
+        """Return the masks of two memory vectors of which every second element is used."""
         lanes = self.tile.lanes
         none = ir.Constant(mask.type, None)
         picks = ([part * lanes // 2 + i // 2 if i % 2 == 0 else lanes for i in range(lanes)]
@@ -214,7 +214,7 @@ class Im2colPacker:
         return [self.b.shuffle_vector(mask, none, ir.Constant(kind, pick)) for pick in picks]
 
     def _read(self, pointer: ir.Value, masks: list[ir.Value]) -> ir.Value:
-        """A vector of memory, or every second element of two."""
+        """Load a vector, or every second element of two vectors."""
         b, lanes, kind = self.b, self.tile.lanes, self.tile.type
         read = [load_vector(b, offset_bytes(b, pointer, i * lanes * self.size), kind, lanes, mask)
                 for i, mask in enumerate(masks)]

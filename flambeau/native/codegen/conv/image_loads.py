@@ -92,7 +92,7 @@ def _build_image(
 
 
 def _mask_limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
-    """Each place that a mask keeps in [0, size), and the size."""
+    """Yield each position that a mask restricts to [0, size), and the size."""
     bounds: dict[tuple[Expression, Scalar], Expression] = {}
     stack = [mask]
     while stack:
@@ -132,7 +132,7 @@ def _window_axis(
     if not (isinstance(moved, IndexValue) and isinstance(padding, SizeValue)) or moved.value.base:
         raise Unsupported("not a coordinate of a window")
     (output, stride), (entry, dilation) = (_single_term(moved.value, some) for some in axes)
-    if moved.value.terms[0][0] is not output.index:  # either way is right: they say which is meant
+    if moved.value.terms[0][0] is not output.index:  # a swapped match is also valid, but not meant
         raise Unsupported("a window with swapped positions and taps")
     load, apart = memory
     size = context.extent

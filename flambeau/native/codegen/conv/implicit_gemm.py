@@ -1,8 +1,8 @@
-"""Convolutions whose sizes are known at run time: a product whose panels are windows of an image.
+"""Convolutions of run-time sizes: an implicit GEMM whose panels are windows of an image.
 
-Rows of the product are output channels, columns the positions of all images in a row, the depth is
-(channel, row, place) of a window. Weights and results may lie in any order; when the kernel
-runs, it tests whether whole vectors can be packed and written.
+Product rows are output channels, columns are the positions of all images concatenated, and the
+depth is (channel, row, place) of a window. Weights and results may have any layout; the kernel
+tests at run time whether whole vectors can be packed and written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def emit_implicit_gemm(context: Any, statement: Contract) -> None:
 
 
 class _Weights:
-    """Where weights lie: the strides of (output channel, channel, row, place)."""
+    """The layout of weights: the strides of (output channel, channel, row, place)."""
 
     def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
         b, load, self.image = context.builder, statement.b, image
@@ -61,7 +61,7 @@ class _Weights:
         self.taps = b.mul(image.rows.entries, image.columns.entries)
 
     def find_order(self, b: ir.IRBuilder) -> None:
-        """Emit the test whether weights are in the order of the depth."""
+        """Emit a test for whether weights are in depth order."""
         wanted = (self.taps, self.image.columns.entries, constant(1))
         self.in_order = all_equal(b, *zip(self.strides[1:], wanted, strict=True))
 
@@ -69,7 +69,7 @@ class _Weights:
 def _as_product(
     context: Any, statement: Contract, weights: _Weights, each: ir.Value
 ) -> Product:
-    """The product of weights and windows; `each`: the positions of an image."""
+    """Return the product of weights and windows; `each`: positions per image."""
     b, image, load = context.builder, weights.image, statement.b
     zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
     start = context.address(load.buffer, load.at, zero)
@@ -176,7 +176,7 @@ class PositionEpilogue(TileEpilogue):
     def finish(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
-        """Store whole vectors if all of a tile's positions are in one row, else single numbers."""
+        """Store whole vectors if a tile's positions are all in one row, else single elements."""
         b = self.builder
         number, at = (f(constant(columns.first), self.each) for f in (b.udiv, b.urem))
         full = b.icmp_signed("==", constant(add(b, valid, columns.count)),

@@ -1,8 +1,8 @@
-"""Gradients of convolutions' weights whose sizes are known at run time: a product of windows.
+"""Weight gradients of convolutions of run-time sizes, as an implicit GEMM over windows.
 
-Rows of the product are (channel, row, place) of a window, columns output channels, the depth the
-positions of all images in a row. Panels of windows are read as they are packed for a forward pass:
-a row of the product is a run of a panel's positions.
+Product rows are (channel, row, place) of a window, columns are output channels, and the depth is
+the positions of all images concatenated. Window panels have the forward pass's packed layout: a
+row of the product is a run of a panel's positions.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Cotangent:
         self.channel_apart, self.image_apart, self.row_apart, self.place_apart = apart
 
     def find_order(self, b: ir.IRBuilder) -> None:
-        """Emit the test whether the positions of an image follow one another."""
+        """Emit a test for whether an image's positions are contiguous."""
         self.flat = all_equal(
             b, (self.strides[2], self.image.columns.outputs), (self.strides[3], constant(1))
         )
@@ -114,7 +114,7 @@ class _WeightLayout:
 
 
 class GradientPacker(OperandPacker):
-    """Packs windows as rows, and stretches of the cotangent's images as columns."""
+    """Packs windows as rows, and segments of the cotangent's images as columns."""
 
     def __init__(
         self, product: Product, workspace: Workspace, loops: TileLoops, windows: Im2colPacker,
@@ -124,7 +124,7 @@ class GradientPacker(OperandPacker):
         self.windows, self.cotangent = windows, cotangent
 
     def pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
-        """Pack the windows of a block, some positions after others."""
+        """Pack the windows of a block, a group of positions at a time."""
         b, rows, columns = self.builder, self.tile.rows, self.tile.columns
         first = multiply(b, constant(g0), rows)
         count = multiply(b, b.sub(constant(g1), constant(g0)), rows)
@@ -144,7 +144,7 @@ class GradientPacker(OperandPacker):
     def _pack_panel(
         self, columns: PanelColumns, local: Number, start: Number, depth: Number
     ) -> None:
-        """Pack a panel of the cotangent: the stretches of images that a block of positions has."""
+        """Pack a panel of the cotangent: the image segments in a block of positions."""
         b, p, cotangent = self.builder, self.p, self.cotangent
         source = offset_bytes(b, p.b, multiply(b, columns.first, cotangent.channel_apart))
         first, last = (b.udiv(constant(bound), cotangent.each) for bound in (
@@ -250,7 +250,7 @@ class GradientTileKernel(TileKernel):
 
 
 class WeightEpilogue(TileEpilogue):
-    """Stores gradients of weights, which may lie in any order."""
+    """Stores weight gradients in any layout."""
 
     def __init__(
         self, product: Product, workspace: Workspace, partial_sums: PartialSums,
@@ -263,7 +263,7 @@ class WeightEpilogue(TileEpilogue):
     def finish(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
-        """Store runs of rows if weights are laid out so, else single numbers."""
+        """Store runs of rows if the weight layout allows it, else single elements."""
         b, slot = self.builder, self.workspace.tile_slot()
         self.partial_sums.store(tile, sums, slot)
         with b.if_else(self.layout.in_order) as (runs, other):
@@ -275,7 +275,7 @@ class WeightEpilogue(TileEpilogue):
     def _store_runs(
         self, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
-        """Squares of rows by columns are turned, so that lanes run along the rows."""
+        """Transpose squares of rows by columns and store them with lanes along the rows."""
         b, tile = self.builder, self.tile
         lanes, stride = tile.lanes, tile.columns * self.size
 
@@ -297,7 +297,7 @@ class WeightEpilogue(TileEpilogue):
     def _store_square(
         self, column: Number, count: Number, row: ir.Value, mask: ir.Value | None
     ) -> None:
-        """The lines of the square: `count` columns, with rows in lanes."""
+        """Store a square: `count` columns, with rows in lanes."""
         b, tile, image = self.builder, self.tile, self.image
         known = {image.channel.index: constant(0), image.rows.entry.index: constant(0)}
 

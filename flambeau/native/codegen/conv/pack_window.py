@@ -22,7 +22,7 @@ class WindowPacker:
     """A window being packed.
 
     `lines`, `reach` (extent, step), `strides` (elements in scratch) and `lows` (the least value,
-    an i64) of each coordinate; `counts`: how many values there are where they may be fewer.
+    an i64) of each coordinate; `counts`: the number of values of coordinates that may have fewer.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class WindowPacker:
         self.lows, self.counts = lows, counts
 
     def pack(self, source: ir.Value, target: ir.Value) -> None:
-        """`source`: the address at which every coordinate has its least value."""
+        """Pack the window. `source`: the address at which every coordinate is least."""
         self._outer(0, None, source, target)
 
     def _apart(self, k: int) -> int:
-        """Elements between neighbours along a coordinate in the source."""
+        """Return the elements between neighbors along a coordinate in the source."""
         return self.lines[k].stride * self.reach[k][1]
 
     def _inside(self, k: int, at: ir.Value) -> ir.Value | None:
@@ -53,7 +53,7 @@ class WindowPacker:
     def _outer(
         self, k: int, ok: ir.Value | None, source: ir.Value, target: ir.Value
     ) -> None:
-        """Loop over the coordinates from k on; `ok`: whether those before are not padding."""
+        """Loop over coordinates k and further; `ok`: whether the earlier ones are not padding."""
         b, last = self.b, len(self.lines) - 1
         if k == last - 1 and self._joined():
             body: Callable[..., None] = self._line
@@ -105,7 +105,7 @@ class WindowPacker:
         self._copied(offset_bytes(b, source, start), offset_bytes(b, target, start), count)
 
     def _copied(self, source: ir.Value, target: ir.Value, count: ir.Value) -> None:
-        """Contiguous elements, `count` of them."""
+        """Copy `count` contiguous elements."""
         b, lanes, size = self.b, self.lanes, self.size
         full = b.and_(count, constant(-lanes))
         with b.counted_loop(constant(0), full, lanes) as i:
@@ -130,7 +130,7 @@ class WindowPacker:
             store_vector(b, zero, to, self.size, b.first_lanes(count % lanes, lanes))
 
     def _row(self, source: ir.Value, target: ir.Value) -> None:
-        """The innermost coordinate, a vector at a time."""
+        """Pack along the innermost coordinate, a vector at a time."""
         last, b, lanes = len(self.lines) - 1, self.b, self.lanes
         extent = self.reach[last][0]
 
@@ -152,7 +152,7 @@ class WindowPacker:
             chunk(full, extent - full)
 
     def _read(self, k: int, source: ir.Value, first: Number, mask: ir.Value | None) -> ir.Value:
-        """`lanes` values along a coordinate from `first` on; zero outside of the image."""
+        """Load `lanes` values along a coordinate from `first` on; zero outside the image."""
         b, lanes, apart = self.b, self.lanes, self._apart(k) * self.size
         mask = b.and_masks(mask, self._lanes_inside(k, first))
         place = offset_bytes(b, source, multiply(b, first, apart))

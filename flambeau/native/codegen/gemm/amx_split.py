@@ -2,11 +2,11 @@
 
 Three terms represent a float32 number exactly. Of the nine term products of two such numbers six
 matter: the others are below half a unit in the last place of the result. With two terms, three
-products matter, and some 16 bits are right. (Henry, Tang, Heinecke: Leveraging the bfloat16
+products matter, and about 16 bits are correct. (Henry, Tang, Heinecke: Leveraging the bfloat16
 Artificial Intelligence Datatype For Higher-Precision Computations, 2019.)
 
-Packing detects values that are not finite, and panels of numbers so small that AMX takes their
-terms for 0. `declare_fallback` multiplies those number by number.
+Packing detects non-finite values, and panels of numbers so small that AMX flushes their terms to
+zero. `declare_fallback` multiplies those in float32.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SMALL = 0x0D800000  # 2^-100: AMX treats terms of numbers far below it as 0
 
 
 def count_bf16_terms(type: Type, precision: int) -> int:
-    """How many bfloat16 terms represent a number; 0 for types that are not split.
+    """Return how many bfloat16 terms represent a number; 0 for types that are not split.
 
-    `precision` is how many terms of a float32 count. (Products of float16, of two terms each, would
-    need all four products, and AMX would hardly beat multiply-adds.)
+    `precision`: significant terms of a float32. (Float16 numbers, of two terms each, would need
+    all four products, and AMX would hardly beat multiply-adds.)
     """
     return {Type.F32: precision, Type.BF16: 1}.get(type, 0)
 
@@ -46,9 +46,9 @@ def count_bf16_terms(type: Type, precision: int) -> int:
 class SplitOperand:
     """An operand to pack: `valid` of a panel's 32 rows (columns of b), `depth` steps of each.
 
-    Strides are in bytes; one of them is an element's size. `turned`: two steps of
-    the depth lie side by side in a row of the depth, as for b; else in a row of the width, as for
-    a. `checked`: whether somebody asks for numbers that need care.
+    Strides are in bytes; one of them is an element's size. `turned`: pairs of depth steps are
+    interleaved within a row of the depth, as for b; else within a row of the width, as for a.
+    `checked`: whether to detect numbers that need the fallback.
     """
 
     pointer: ir.Value
@@ -63,7 +63,7 @@ class SplitOperand:
 
     @property
     def step(self) -> int:
-        """Bytes from one step of the depth to the next in the panel."""
+        """Bytes between depth steps in the panel."""
         return 2 * TILE_BYTES * self.parts
 
 
@@ -75,8 +75,8 @@ def _split_terms(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
     """Split float32 numbers into terms, each in the upper half of its lane; lower halves may be
     dirty.
 
-    The first of several is truncated so that nothing overflows, the others are rounded: remainders
-    then have either sign, and so have the errors of omitted products.
+    The first of several is truncated so that nothing overflows. The others are rounded, so that
+    remainders, and the errors of omitted products, have either sign.
     """
     bits = b.bitcast(x, _WIDE)
     if count == 1:
@@ -156,7 +156,7 @@ def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
 
 
 def _needs_fallback(b: ir.IRBuilder, largest: ir.Value) -> ir.Value:
-    """1 if the greatest magnitude is not finite, or small but nonzero."""
+    """Return 1 if the greatest magnitude is not finite, or small but nonzero."""
     name = "llvm.vector.reduce.umax.v16i32"
     function = b.module.globals.get(name) or ir.Function(
         b.module, ir.FunctionType(I32, [_WIDE]), name)

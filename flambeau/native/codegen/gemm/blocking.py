@@ -60,8 +60,8 @@ class GemmProblem:
 class GemmPlan:
     """How to compute a product: register tile, what to pack, how to cut the depth.
 
-    `pairs`: pack bfloat16 numbers in pairs, for dot-product instructions. `multiply`: what adds
-    products to sums where it is no fused multiply-add.
+    `pairs`: pack bfloat16 numbers in pairs, for dot-product instructions. `multiply`: adds
+    products to sums, if not by a fused multiply-add.
     """
 
     tile: MicroTile
@@ -118,10 +118,9 @@ def choose_tile(
     m: Number, n: Number, k: Number, lanes: int, registers: int, shares: int = 1,
     packed: bool = True, beside: bool = False,
 ) -> tuple[int, int]:
-    """Rows and vectors of the fastest register tile for the extents.
+    """Return rows and vectors of the fastest register tile for the extents.
 
-    `shares`: number of threads; `packed`: b is packed; `beside`: a is packed from rows side by
-    side.
+    `shares`: number of threads; `packed`: b is packed; `beside`: a is packed from adjacent rows.
     """
     wide = (6, 4) if registers == 32 else (4, 3)
     if not is_known(m):
@@ -140,7 +139,7 @@ def choose_tile(
             cycles = gemm_cycles(m, vectors, tile, depth, packed, registers)
         r, v = tile
         cycles *= 1.02 if r * v + v + 1 > registers - 2 else 1  # no room to schedule loads ahead
-        return cycles * (1.06 if beside and r % 8 else 1)  # such rows take several stores a step
+        return cycles * (1.06 if beside and r % 8 else 1)  # such rows take several stores per step
 
     tiles = [(r, v) for v in range(1, min(6, max(vectors, 1)) + 1)
              for r in range(1, min(30, max(m, 1)) + 1) if r * v + v + 1 <= registers]
@@ -217,8 +216,8 @@ def _uses_bf16_pairs(p: GemmProblem, target: Any) -> bool:
 
 
 def choose_unroll(rows: int, vectors: int, registers: int, depth: int, half: bool) -> int:
-    """Depth steps per iteration. Single steps of narrow tiles would be half loop overhead and
-    prefetch.
+    """Return depth steps per iteration. Single steps of narrow tiles would spend half their time
+    on loop overhead and prefetches.
     """
     if half:
         return 1

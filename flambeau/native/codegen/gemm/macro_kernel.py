@@ -1,7 +1,7 @@
 """The macro-kernel of a matrix product in any transposition: blocking, and loops over tiles.
 
 for blocks of rows: for a few panels of columns: for groups of rows: for each panel: a tile.
-Operands that a tile would read badly are packed first. A long depth is cut into blocks whose
+Operands with poor access patterns are packed first. A long depth is cut into blocks whose
 partial sums stay in memory. Known extents get exact edge tiles.
 """
 
@@ -46,7 +46,7 @@ class MacroKernel:
             share = split_tiles(
                 b, self.context.tid, self.context.threads, groups, panels, self.tiles.costs()
             )
-            if self.workspace.bytes > MAX_STACK_BYTES:  # idle threads take nothing
+            if self.workspace.bytes > MAX_STACK_BYTES:  # idle threads allocate none
                 busy = b.icmp_signed("<", constant(share.first_group), constant(share.last_group))
                 with b.if_then(busy):
                     self._emit_share(share)
@@ -78,10 +78,10 @@ class MacroKernel:
         give()
 
     def _emit_cut_depth(self, g0: Number, g1: Number, p0: Number, p1: Number) -> None:
-        """A block of rows and panels whose depth is cut: partial sums stay in memory."""
+        """Emit a block of rows and panels with a cut depth: partial sums stay in memory."""
         b, plan, p = self.builder, self.plan, self.p
         blocks = ceil_divide(b, p.k, plan.depth)
-        if not is_known(blocks):  # a depth of nothing still has its epilogue
+        if not is_known(blocks):  # an empty depth still needs its epilogue
             blocks = b.select(b.icmp_signed(">", blocks, constant(0)), blocks, constant(1))
 
         def block(i: ir.Value, _: Sums) -> Sums:
@@ -100,9 +100,9 @@ class MacroKernel:
         self, g0: Number, g1: Number, p0: Number, p1: Number, start: Number, depth: Number,
         ends: tuple[ir.Value, ir.Value] | None,
     ) -> None:
-        """Rows' groups times panels over one stretch of the depth.
+        """Multiply row groups by panels over one block of the depth.
 
-        `ends`: whether it is the first and the last stretch, where the depth is cut.
+        `ends`: whether it is the first, and the last block, if the depth is cut.
         """
         b = self.builder
         if self.plan.pack_a:

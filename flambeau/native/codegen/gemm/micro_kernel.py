@@ -1,7 +1,7 @@
 """The register tile: rows x vectors of sums kept in registers while a loop runs over the depth.
 
-Each step multiplies one scalar of `a` for each row, broadcast, with a few contiguous vectors of
-`b`. Matrix products and convolutions differ only in how their pointers move.
+Each step multiplies a broadcast scalar of `a` per row by a few contiguous vectors of `b`. Matrix
+products and convolutions differ only in how their pointers advance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..llvm.types import Number, memory_type
 from ..llvm.vectors import fma, load_vector, splat, widen
 
 
-# (builder, x, y, sums): sums + x * y, however it multiplies
+# (builder, x, y, sums): sums + x * y, for any element format
 Multiply = Callable[[ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
 Sums = list[ir.Value]  # a tile's accumulators: vectors of row 0, then of row 1, ...
 
@@ -52,10 +52,10 @@ class DepthLoop:
 
 @dataclass(frozen=True)
 class PrefetchPlan:
-    """What a loop over the depth prefetches: stretches of memory, one after another.
+    """The memory ranges that a loop over the depth prefetches, one after another.
 
-    There are at most `most` of them, each with `bytes` per step of the whole depth. `start(i)` is
-    the first byte of the i-th; `ask(place)` prefetches the line of an address.
+    There are at most `most`, each with `bytes` per step of the whole depth. `start(i)` is the
+    first byte of the i-th; `ask(place)` prefetches the line of an address.
     """
 
     stretches: Number
@@ -71,7 +71,7 @@ class TileSource:
 
     `rows` is the distance in bytes from `a` to each row's first element. `mask` (lanes x i1)
     guards the last vector of `b`; None reads whole vectors. `multiply(builder, x, y, sums)`: for
-    elements that are not numbers but, say, pairs of them, and are left as they lie in memory.
+    elements such as pairs of numbers, which are used in their memory format.
     """
 
     a: ir.Value
@@ -93,7 +93,7 @@ def zero_sums(tile: MicroTile) -> Sums:
 
 
 def emit_step(b: ir.IRBuilder, tile: MicroTile, source: TileSource, sums: Sums) -> Sums:
-    """One depth step: sums + (each row's scalar of a) * (the vectors of b)."""
+    """Emit one depth step: sums + (each row's scalar of a) * (the vectors of b)."""
     stride = tile.lanes * source.b_type.size
     multiply = source.multiply or fma
     inside = source.b_type if source.multiply else tile.type
@@ -107,7 +107,7 @@ def emit_step(b: ir.IRBuilder, tile: MicroTile, source: TileSource, sums: Sums) 
     out = []
     for i, offset in enumerate(source.rows):
         pointer = offset_bytes(b, source.a, offset)
-        align = 2 if source.multiply else source.a_type.size  # pairs lie where their halves may
+        align = 2 if source.multiply else source.a_type.size  # pairs are aligned like their halves
         scalar = b.load(pointer, typ=memory_type(source.a_type), align=align)
         wide = splat(b, widen(b, scalar, source.a_type, inside), tile.lanes)
         for j, vector in enumerate(vectors):
@@ -124,7 +124,7 @@ def emit_accumulation(
     unroll: int = 1,
     ahead: PrefetchPlan | None = None,
 ) -> Sums:
-    """The sums of a * b over the depth, outermost loop first, added to `sums` (or to zero).
+    """Return the sums of a * b over the depth, outermost loop first, added to `sums` (or zero).
 
     `unroll`: steps per iteration of the innermost loop.
     """
@@ -198,10 +198,10 @@ def _emit_iterations(
     b: ir.IRBuilder, rounds: Number, unroll: int, carried: Sums,
     body: Callable[[ir.Value, Sums], Sums], ahead: PrefetchPlan | None,
 ) -> Sums:
-    """The iterations of a loop, each of which prefetches a line or a few.
+    """Emit a loop whose iterations each prefetch one or a few lines.
 
-    A pointer walks one stretch at a time: computing each line's address would take issue slots from
-    the multiply-adds. A last stretch with fewer iterations leaves some lines to the hardware.
+    A pointer walks one range at a time: computing each line's address would take issue slots from
+    the multiply-adds. A last range with fewer iterations leaves some lines to the hardware.
     """
     if ahead is None:
         return emit_loop(b, rounds, carried, body)

@@ -70,7 +70,8 @@ class TileEpilogue:
     def _run_through_memory(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
-        """Through memory, in loops over the rows and vectors: a long epilogue is emitted once."""
+        """Run it through memory, in loops over rows and vectors: a long epilogue is emitted once.
+        """
         slot = self.workspace.tile_slot()
         self.partial_sums.store(tile, sums, slot)
         self.run_on_memory(tile, slot, first, valid, columns)
@@ -108,5 +109,5 @@ class TileEpilogue:
         emit_loop(b, valid, [], row)
 
     def _takes_two_vectors(self, tile: MicroTile) -> bool:
-        """Whether a long epilogue goes over two vectors at once: AVX2."""
+        """Whether a long epilogue processes two vectors at a time: AVX2."""
         return tile.vectors % 2 == 0 and self.context.target.vector_bytes == 32

@@ -1,6 +1,6 @@
-"""Multiplies the tiles of a product: a tile's sums over a stretch of the depth.
+"""Tile kernels of a product: a tile's sums over a block of the depth.
 
-While a tile multiplies, it prefetches rows for the tiles after it.
+While a tile multiplies, it prefetches rows for the following tiles.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TileKernel:
         self, group: Number, rows: int, valid: Number, panel: Number, columns: PanelColumns,
         work: DepthBlock,
     ) -> None:
-        """Emit one tile: its sums over this stretch of the depth, then their use."""
+        """Emit one tile: its sums over this depth block, then the epilogue if they are complete."""
         b, p, plan = self.builder, self.p, self.plan
         tile = MicroTile(rows, columns.vectors, self.tile.lanes, p.type)
         local = subtract(b, group, work.first_group)
@@ -94,7 +94,7 @@ class TileKernel:
     def _locate_rows(
         self, first: Number, local: Number, rows: int, valid: Number, start: Number
     ) -> tuple[ir.Value, list[Number], Number, Type]:
-        """A group's rows of a: where they are, each row's offset, bytes of a step, its type."""
+        """Locate a group's rows of a: their address, each row's offset, bytes per step, type."""
         b, p = self.builder, self.p
         if self.plan.pack_a:
             packed = self.workspace.packed_group(local)
@@ -103,7 +103,7 @@ class TileKernel:
         a = offset_bytes(
             b, offset_bytes(b, p.a, multiply(b, first, p.a_row)), multiply(b, start, p.a_depth)
         )
-        if self.plan.pairs:  # they lie in memory as they are wanted
+        if self.plan.pairs:  # memory already has the needed layout
             return a, self._row_offsets(rows, valid), 2 * p.a_type.size, self.product.packed_type
         return a, self._row_offsets(rows, valid), p.a_depth, p.a_type
 
@@ -111,7 +111,7 @@ class TileKernel:
         self, tile: MicroTile, source: TileSource, axis: DepthLoop, depth: Number, sums: Sums,
         ahead: PrefetchPlan | None,
     ) -> Sums:
-        """A tile's sums over a stretch of the depth, added to those so far."""
+        """Return a tile's sums over a depth block, added to previous sums."""
         b, plan = self.builder, self.plan
         if plan.pack_a or not plan.pairs:
             return emit_accumulation(b, tile, source, [axis], sums, plan.unroll, ahead)

@@ -19,7 +19,8 @@ from .product import PanelColumns, Product
 class TileLoops:
     """Emits the loops of one product.
 
-    `narrow_edges`: the last of an unknown number of panels has tiles of its own, by its vectors.
+    `narrow_edges`: the last of a run-time number of panels has separate tiles for each width in
+    vectors.
     """
 
     def __init__(self, product: Product, narrow_edges: bool = True) -> None:
@@ -29,7 +30,7 @@ class TileLoops:
     def in_blocks(
         self, first: Number, last: Number, step: Number, body: Callable[[Number, Number], None]
     ) -> None:
-        """body(start, end) for stretches of at most `step` between first and last."""
+        """Emit body(start, end) for blocks of at most `step` between first and last."""
         b = self.builder
         count = ceil_divide(b, b.sub(constant(last), constant(first)), step)
 
@@ -41,7 +42,7 @@ class TileLoops:
         emit_loop(b, count, [], round)
 
     def between(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
-        """body(i) for first <= i < last."""
+        """Emit body(i) for first <= i < last."""
         b = self.builder
         if isinstance(first, int) and isinstance(last, int):
             extent: Number = last - first
@@ -57,7 +58,7 @@ class TileLoops:
     def over_panels(
         self, first: Number, last: Number, body: Callable[[Number, PanelColumns], None]
     ) -> None:
-        """Emit body(panel, its columns); the edge panel gets its own body for its vectors."""
+        """Emit body(panel, its columns), separately for the edge panel's number of vectors."""
         b, n, width, lanes = self.builder, self.p.n, self.tile.columns, self.tile.lanes
         if not is_known(n):
             self._over_panels_of_unknown(first, last, body)
@@ -73,7 +74,7 @@ class TileLoops:
     def _over_panels_of_unknown(
         self, first: Number, last: Number, body: Callable[[Number, PanelColumns], None]
     ) -> None:
-        """Panels whose last vector may be partly used; then one of fewer vectors."""
+        """Emit panels whose last vector may be partial, then one panel of fewer vectors."""
         b, n, width, lanes = self.builder, constant(self.p.n), self.tile.columns, self.tile.lanes
         max_vectors = self.tile.vectors
 
@@ -96,7 +97,7 @@ class TileLoops:
     def over_groups(
         self, first: Number, last: Number, body: Callable[[Number, int, Number], None]
     ) -> None:
-        """body(group, rows of the tile, rows that exist)."""
+        """Emit body(group, rows of the tile, valid rows)."""
         b, m, rows = self.builder, self.p.m, self.tile.rows
         if not (is_known(m) or self.p.near):
             self.between(first, last, lambda g: body(
@@ -115,7 +116,7 @@ class TileLoops:
     def _if_beyond(
         self, end: Number, start: Number, body: Callable[[], None], fits: ir.Value | None = None
     ) -> None:
-        """The edge part, for the thread whose share reaches over it, where it `fits`."""
+        """Emit the edge for the thread whose share extends into it, if it `fits`."""
         if isinstance(end, int) and isinstance(start, int):
             if end > start:
                 body()

@@ -24,7 +24,7 @@ PanelBytes = Callable[[Number, int, Type], Number]  # of a panel: depth, width, 
 
 
 class Workspace:
-    """Where packed a, packed b and partial sums lie, and how much of each there is room for.
+    """The layout of packed a, packed b and partial sums, and the capacity for each.
 
     `panel_bytes` gives the size of a packed panel. Row groups and column panels are computed in
     blocks of `block_groups` and `block_panels`; `near_panels` panels of b stay in L2 together.
@@ -56,7 +56,7 @@ class Workspace:
         packed = multiply(b, self.block_groups, self.group_bytes)
         a = (packed if is_known(packed) else PACKED_A_BYTES) if plan.pack_a else 0
         packed_b_bytes = multiply(b, self.near_panels, self.panel_bytes)
-        if not is_known(packed_b_bytes):  # one panel there is always
+        if not is_known(packed_b_bytes):  # there is always one panel
             packed_b_bytes = max(room, plan.depth * tile.columns * self.size)
         panels_bytes = packed_b_bytes if plan.pack_b else 0
         self.b_at = _align_to_page(a)
@@ -90,7 +90,7 @@ class Workspace:
         return PARTIAL_SUM_BYTES if self.plan.pack_a else PARTIAL_SUM_BYTES_WITHOUT_A
 
     def _how_many_fit(self, room: int, size: Number) -> Number:
-        """Return how many of a size fit, at least one."""
+        """Return how many items of a size fit, at least one."""
         if isinstance(size, int):
             return max(1, room // max(size, 1))
         b = self.builder

@@ -36,7 +36,7 @@ TYPE_LETTERS = {"half": "f16", "float": "f32", "double": "f64"}
 
 @lru_cache(maxsize=512)
 def vector(element: ir.Type, lanes: int) -> ir.Type:
-    """A vector of lanes of an LLVM type; the type itself for one lane."""
+    """Return a vector type of `lanes` lanes; the element type itself for one lane."""
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 
@@ -62,7 +62,7 @@ def lane_numbers(lanes: int, element: ir.Type = I64, step: int = 1) -> ir.Value:
 
 @lru_cache(maxsize=64)
 def mangle(type: ir.Type) -> str:
-    """A type as LLVM writes it in the names of intrinsics: v16f32, i64, p0."""
+    """Return a type as spelled in the names of LLVM intrinsics: v16f32, i64, p0."""
     if isinstance(type, ir.VectorType):
         return f"v{type.count}{mangle(type.element)}"
     if isinstance(type, ir.IntType):
@@ -96,7 +96,7 @@ def constant(type: Type, value: Any) -> ir.Value:
 
 
 def floating(type: ir.Type, value: float) -> ir.Value:
-    """A float or double constant, rounded to the type; written as LLVM wants it."""
+    """Return a float or double constant, rounded to the type, in LLVM's notation."""
     if isinstance(type, ir.FloatType) and math.isfinite(value):
         try:
             value = struct.unpack("<f", struct.pack("<f", value))[0]
@@ -142,12 +142,12 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
 
     @property
     def vector_bytes(self) -> int:
-        """Of the processor's vectors."""
+        """The processor's vector width in bytes."""
         return int(self.module.vector_bytes)
 
     @property
     def contract(self) -> tuple[str, ...]:
-        """The flags of additions and products: they may be rounded once, together."""
+        """The flags of additions and products: whether they may be fused (rounded once)."""
         return () if self.module.exact else ("contract",)
 
     def integer(self, value: int) -> ir.Value:
@@ -162,7 +162,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         flags: Sequence[str] = (),
         overloads: Sequence[ir.Type] | None = None,
     ) -> ir.Value:
-        """Call llvm.`name`; `overloads`: the types in its full name (the result's if None)."""
+        """Call llvm.`name`; `overloads`: the types in its full name (default: the result's)."""
         kinds = (result,) if overloads is None else overloads
         full = ".".join(("llvm", name, *map(mangle, kinds)))
         return self.external(full, result, arguments, flags)
@@ -178,7 +178,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         return self.call(function, arguments, fastmath=tuple(flags))
 
     def freeze(self, value: ir.Value) -> ir.Value:
-        """An arbitrary but fixed number where the value is poison (an out-of-range conversion)."""
+        """Replace poison (an out-of-range conversion) by an arbitrary but fixed number."""
         frozen = ir.instructions.Instruction(self.block, value.type, "freeze", [value])
         self._insert(frozen)
         return frozen
@@ -189,7 +189,8 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
     def counted_loop(
         self, start: ir.Value | int, stop: ir.Value | int, step: int = 1, name: str = "i"
     ) -> Iterator[ir.Value]:
-        """for index in range(start, stop, step): the body of the with statement; any count."""
+        """Emit `for index in range(start, stop, step)` around the with statement's body; the count
+        may be zero."""
         known = isinstance(start, int) and isinstance(stop, int)
         runs = known and start < stop
         first = self.integer(start) if isinstance(start, int) else start
@@ -236,7 +237,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         return self.shuffle_vector(first, poison, lane_indices((0,) * lanes))
 
     def slice_lanes(self, value: ir.Value, start: int, lanes: int) -> ir.Value:
-        """Consecutive lanes of a vector; a scalar for one lane."""
+        """Return consecutive lanes of a vector; a scalar for one lane."""
         if lanes == 1:
             if not isinstance(value.type, ir.VectorType):
                 return value
@@ -245,7 +246,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
     def pad_lanes(self, value: ir.Value, lanes: int) -> ir.Value:
-        """A vector extended to `lanes` lanes of undefined content."""
+        """Extend a vector to `lanes` lanes; the new ones are undefined."""
         if not isinstance(value.type, ir.VectorType):
             return self.splat(value, lanes)
         count = lanes_of(value)
@@ -264,7 +265,7 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         return parts[0]
 
     def reverse_lanes(self, value: ir.Value) -> ir.Value:
-        """The lanes, last one first."""
+        """Return the lanes in reverse order."""
         lanes = lanes_of(value)
         if isinstance(value, Literal) and value.constant.startswith("<"):
             turned = ", ".join(reversed(value.constant[1:-1].split(", ")))
@@ -291,12 +292,12 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
 
 
 class Builder(VectorBuilder):
-    """Adds masked memory, tables and reductions over lanes: what kernels are emitted with."""
+    """The builder of kernels: adds masked memory access, tables and reductions over lanes."""
 
     def read(
         self, pointer: ir.Value, type: Type, lanes: int = 1, mask: ir.Value | None = None
     ) -> ir.Value:
-        """Consecutive elements; lanes where the mask is false are not read and are 0."""
+        """Load consecutive elements; lanes where the mask is false are not read and are 0."""
         kind = vector(MEMORY[type], lanes)
         if mask is None:
             value = self.load(pointer, typ=kind, align=type.size)
@@ -314,7 +315,7 @@ class Builder(VectorBuilder):
         lanes = lanes_of(value)
         value = self.to_memory(value, type, lanes)
         if lanes > 1 and (only := _single_set_lane(mask)) is not None:
-            # LLVM for x86 merges this into one store, too wide if the value was narrowed before.
+            # LLVM for x86 merges these into one store, too wide if the value was narrowed before.
             value, lanes, mask = self.slice_lanes(value, only, 1), 1, None
             pointer = self.offset_elements(pointer, self.integer(only), type) if only else pointer
         if mask is None:
@@ -328,9 +329,9 @@ class Builder(VectorBuilder):
     def read_every_second(
         self, pointer: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None
     ) -> ir.Value:
-        """Read elements 0, 2, 4, ... and nothing beyond the last of them.
+        """Load elements 0, 2, 4, ... and nothing beyond the last of them.
 
-        Two vectors of consecutive elements, the second of which begins one element sooner.
+        Loads two vectors of consecutive elements; the second begins one element early.
         """
         behind = self.offset_elements(pointer, self.integer(lanes - 1), type)
         masks = (None, None) if mask is None else self._spread_masks(mask, lanes)
@@ -343,7 +344,7 @@ class Builder(VectorBuilder):
     def write_every_second(
         self, pointer: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
     ) -> None:
-        """Store lanes as elements 0, 2, 4, ...; those between stay."""
+        """Store lanes as elements 0, 2, 4, ...; elements in between keep their values."""
         lanes = lanes_of(value)
         every = ir.Constant(vector(I1, lanes), [1] * lanes) if mask is None else mask
         poison, half = Literal(value.type, "poison"), lanes // 2
@@ -357,8 +358,8 @@ class Builder(VectorBuilder):
             self.write(to, self.shuffle_vector(value, poison, chosen), type, where)
 
     def _spread_masks(self, mask: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
-        """The masks of both vectors in which every second element is meant: the even elements of
-        the first, the odd ones of the second."""
+        """Return masks for a strided access by two vectors: the even elements of the first and
+        the odd elements of the second."""
         none, half = ir.Constant(mask.type, None), lanes // 2
         low = [i // 2 if i % 2 == 0 else lanes for i in range(lanes)]
         high = [half + i // 2 if i % 2 else lanes for i in range(lanes)]
@@ -369,7 +370,7 @@ class Builder(VectorBuilder):
     def gather(
         self, pointers: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None
     ) -> ir.Value:
-        """The elements at a vector of addresses."""
+        """Load the elements at a vector of addresses."""
         kind = vector(MEMORY[type], lanes)
         where = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
         arguments = (pointers, ir.Constant(I32, type.size), where, zero(kind))
@@ -380,7 +381,7 @@ class Builder(VectorBuilder):
     def scatter(
         self, pointers: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
     ) -> None:
-        """Store lanes at a vector of addresses; where two are the same, the last lane stays."""
+        """Store lanes at a vector of addresses; of equal addresses, the last lane wins."""
         lanes = lanes_of(pointers)
         value = self.to_memory(self.splat(value, lanes), type, lanes)
         where = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
@@ -395,7 +396,7 @@ class Builder(VectorBuilder):
         return self.icmp_unsigned("!=", value, self.splat(ir.Constant(I8, 0), lanes))
 
     def to_memory(self, value: ir.Value, type: Type, lanes: int) -> ir.Value:
-        """A value as it lies in memory."""
+        """Convert a value from its type in registers to its type in memory."""
         return self.zext(value, vector(I8, lanes)) if type is Type.BOOL else value
 
     def zeros(self) -> ir.Value:
@@ -409,7 +410,7 @@ class Builder(VectorBuilder):
         return variable
 
     def table(self, numbers: Sequence[ir.Value]) -> ir.Value:
-        """The address of constants."""
+        """Return the address of a table of constants."""
         kind = ir.ArrayType(numbers[0].type, len(numbers))
         inside = ", ".join(f"{number.type} {number.get_reference()}" for number in numbers)
         name = f"table.{hashlib.sha256(inside.encode()).hexdigest()[:16]}"
@@ -424,7 +425,7 @@ class Builder(VectorBuilder):
     def offset_elements(
         self, pointer: ir.Value, offset: ir.Value, type: Type, inbounds: bool = False
     ) -> Any:
-        """The address `offset` elements further on; a vector of addresses for a vector of offsets.
+        """Return the address `offset` elements on; a vector of addresses for a vector of offsets.
         """
         address = self.gep(pointer, [offset], inbounds=inbounds, source_etype=MEMORY[type])
         if isinstance(offset.type, ir.VectorType):
@@ -453,12 +454,12 @@ class Builder(VectorBuilder):
     def reduce_with(
         self, name: str, arguments: Sequence[ir.Value], flags: Sequence[str] = ()
     ) -> ir.Value:
-        """llvm.vector.reduce.`name` of a vector, which is the last argument."""
+        """Call llvm.vector.reduce.`name` on a vector, the last argument."""
         kind = arguments[-1].type
         return self.intrinsic(f"vector.reduce.{name}", kind.element, arguments, flags, (kind,))
 
     def _extreme(self, name: str, lanes: ir.Value) -> ir.Value:
-        """The greatest or least lane; NaN where there is one, looked for once and not each step."""
+        """Return the greatest or least lane, or NaN if any; tests for NaN once, not per step."""
         element = lanes.type.element
         nan = self.reduce_with("or", (self.fcmp_unordered("uno", lanes, lanes),))
         plain = self.reduce_with(f"f{name}", (lanes,), ("nnan", "nsz"))

@@ -1,8 +1,8 @@
 """Masked loads and stores of consecutive elements, working around bugs of LLVM 20 to 22.
 
-AVX2: LLVM may find out late that a mask is false for a whole register of several; it then reads
-that register without the mask, or aborts. AVX-512: of a vector narrower than an XMM register LLVM
-widens value and mask, and may leave the added bits of the mask true, which touches memory beyond.
+AVX2: LLVM may discover late that a mask is false for one whole register of several; it then reads
+that register without the mask, or aborts. AVX-512: if a vector is narrower than an XMM register,
+LLVM widens value and mask, and may leave added mask bits true, which touches memory beyond.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AVX2 = {"float": ("avx.maskload.ps.256", 4), "double": ("avx.maskload.pd.256", 
 def masked_load(
     b: ir.IRBuilder, pointer: ir.Value, kind: Any, element_bytes: int, mask: ir.Value
 ) -> Any:
-    """The elements of vector type `kind` at a pointer; zero where the mask is false."""
+    """Load a vector of type `kind` from a pointer; zero where the mask is false."""
     if _is_narrow(b, kind, element_bytes, mask):
         return _load_set_lanes(b, pointer, kind, element_bytes, mask)
     name, size = _AVX2.get(str(kind.element), ("", 0))
@@ -77,7 +77,7 @@ def _load_set_lanes(
 
 
 def _packed_type(kind: Any, element_bytes: int) -> ir.IntType:
-    """The integer that carries a short vector: of 64 bits, or of 128 where these are too few."""
+    """Return the integer type that holds a short vector: 64 bits, or 128 if needed."""
     return _I64 if kind.count * element_bytes <= 8 else _I128
 
 
@@ -92,7 +92,7 @@ def _bits(b: ir.IRBuilder, vector: ir.Value, wide: ir.IntType) -> ir.Value:
 
 
 def _lane_store(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.Function:
-    """void(ptr, packed lanes, i32 mask): stores each lane whose bit in the mask is set."""
+    """Return void(ptr, packed lanes, i32 mask): stores each lane whose mask bit is set."""
     name = f"flambeau_store_lanes_{element_bytes}_{packed}"
     element = ir.IntType(element_bytes * 8)
 
@@ -107,7 +107,7 @@ def _lane_store(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir
 
 
 def _lane_load(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.Function:
-    """packed(ptr, i32 mask): loads each lane whose bit in the mask is set; zero elsewhere."""
+    """Return packed(ptr, i32 mask): loads each lane whose mask bit is set; zero elsewhere."""
     name = f"flambeau_load_lanes_{element_bytes}_{packed}"
     element = ir.IntType(element_bytes * 8)
 
@@ -134,9 +134,9 @@ def _lane_loop(
     module: ir.Module, name: str, kind: ir.FunctionType,
     body: Callable[[ir.IRBuilder, Sequence[ir.Value], ir.Value, ir.Value], ir.Value | None],
 ) -> ir.Function:
-    """An internal function that runs `body(b, arguments, lane, result)` for each set lane.
+    """Return an internal function that runs `body(b, arguments, lane, result)` for each set lane.
 
-    The mask is the last argument; the function returns what the last `body` returned, from 0 on.
+    The mask is the last argument; the result starts at 0 and is replaced by each `body`'s.
     """
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
@@ -175,7 +175,7 @@ def _lane_loop(
 def _load_by_registers(
     b: ir.IRBuilder, pointer: ir.Value, kind: Any, mask: ir.Value, name: str, lanes: int
 ) -> Any:
-    """Load each register of a vector by the processor's own instruction."""
+    """Load each register of a vector with a target-specific intrinsic."""
     part, integers = ir.VectorType(kind.element, lanes), ir.IntType(_YMM_BYTES * 8 // lanes)
     selector = ir.VectorType(integers, lanes)
     function = declare(b, f"llvm.x86.{name}", part, [_POINTER, selector])

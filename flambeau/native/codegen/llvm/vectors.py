@@ -12,7 +12,7 @@ from .types import F32, F64, I1, I32, Number, memory_type
 
 
 def widen(b: ir.IRBuilder, value: ir.Value, stored: Type, type: Type) -> ir.Value:
-    """An element or vector as it came from memory, in the type of the sums."""
+    """Convert an element or vector from its type in memory to the type of the sums."""
     if stored is type:
         return value
     lanes = value.type.count if isinstance(value.type, ir.VectorType) else None
@@ -74,7 +74,7 @@ def store_vector(
 
 
 def first_lanes(b: ir.IRBuilder, count: Number, lanes: int) -> ir.Value | None:
-    """A mask of the first `count` lanes; None if known to be all of them."""
+    """Return a mask of the first `count` lanes; None if known to be all lanes."""
     kind = ir.VectorType(I1, lanes)
     if isinstance(count, int):
         return None if count >= lanes else ir.Constant(kind, [i < count for i in range(lanes)])

@@ -18,7 +18,7 @@ from .reductions import ReductionState
 
 
 def evaluate(context: Context, scope: Scope, expression: Expression) -> ir.Value:
-    """The value of an expression in a scope; reuses what the scope has computed before."""
+    """Return the value of an expression in a scope, reusing values the scope already has."""
     memo = scope.memo
     key = context.key(expression)
     if key in memo:
@@ -159,7 +159,7 @@ def store_elements(
     """
     b, kind, lanes = context.builder, buffer.type, scope.lanes
     pointer, stride = place
-    if lanes > 1 and stride == 0:  # every lane writes the same element: the last one's value stays
+    if lanes > 1 and stride == 0:  # every lane writes the same element: the last lane wins
         pointer, stride = b.splat(pointer, lanes), None
     if lanes == 1:
         b.write(pointer, value, kind, mask)
@@ -226,7 +226,7 @@ def _compare_index(context: Context, scope: Scope, apply: Apply) -> ir.Value | N
         if position.value.stride(scope.lane) != 1 or lanes_of(limit) != 1:
             continue
         b, lanes, sign = context.builder, scope.lanes, COMPARISON_SIGNS[apply.operation]
-        # Among the lanes of the vector: the first lane's position without its lane part.
+        # Relative to the vector: the first lane's position without its lane term.
         start = _first_lane(context, scope, position)
         apart = b.sub(limit, start)
         clamped = b.intrinsic("smax", I64, (b.minimum_of(apart, b.integer(lanes)), b.integer(-1)))

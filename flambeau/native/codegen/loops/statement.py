@@ -179,7 +179,7 @@ def _lanes(
     stop: Bound,
     sums: list[ReductionState],
 ) -> None:
-    """Whole vectors, then the remainder under a mask, or one by one where masks are slow."""
+    """Emit whole vectors, then the remainder under a mask, or one by one if masks are slow."""
     b, lanes = context.builder, context.plan.widths[loop]
     masked = context.target.vector_bytes >= 64
 
@@ -223,7 +223,7 @@ def _rounds(
     sums: list[ReductionState],
     body: Callable[[ir.Value], None],
 ) -> None:
-    """A counted loop; a long one that feeds long sums becomes a loop over blocks of iterations."""
+    """Emit a counted loop; a long one that feeds long sums becomes a loop over blocks."""
     b, name = context.builder, loop.index.name
     known_count = isinstance(start, int) and isinstance(stop, int)
     if not sums or (known_count and (stop - start) // step <= ITERATIONS_PER_PARTIAL_SUM):
@@ -238,7 +238,7 @@ def _rounds(
 
 
 def _long_sums(context: Context, loop: Loop) -> list[ReductionState]:
-    """The long sums that a loop updates."""
+    """Return the long sums that a loop updates."""
     states = [
         context.accumulators[accumulator]
         for accumulator in reduced_accumulators(loop)
@@ -248,7 +248,7 @@ def _long_sums(context: Context, loop: Loop) -> list[ReductionState]:
 
 
 def _deserves_partial_sum(loop: Loop, context: Context, accumulator: Accumulator) -> bool:
-    """Whether a loop inside a longer one has enough iterations for a partial sum of its own."""
+    """Whether a loop inside a longer one has enough iterations for a separate partial sum."""
     count = count_updates(loop, context.plan, accumulator)
     return count is None or count > MIN_PARTIAL_SUM_ITERATIONS
 

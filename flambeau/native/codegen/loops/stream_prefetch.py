@@ -64,7 +64,7 @@ def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
             continue
         loops = (*around.loops, statement)
         if statement not in lanes:
-            # Rounds of a parallel loop go over other memory; those of others may go over it again.
+            # Iterations of a parallel loop access different memory; those of others may reuse it.
             parallel = statement.kind is LoopKind.PARALLEL
             if parallel and not any(isinstance(s, Contract) for s in statements([statement])):
                 yield from _each(statement.body, lanes, _Around(loops, set(around.seen)))
@@ -92,7 +92,7 @@ def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load |
         if place.indirect or place.buffer.local is not None or place.at.stride(loop.index) != 1:
             continue
         if any(place.at.stride(index) == 0 for index in around):
-            continue  # the same for all rounds of a loop
+            continue  # the same in all iterations of a loop
         for access in _spread(place, windows):
             key = _key(access.buffer, access, loop.index)
             if key not in seen:
@@ -108,7 +108,7 @@ def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load |
 
 def _spread(place: Load | Store, windows: dict[Index, Any]) -> list[Load | Store]:
     """The accesses of an unrolled window; none if there are too many."""
-    steps: list[tuple[int, int]] = []  # how many, how far apart
+    steps: list[tuple[int, int]] = []  # (count, stride)
     for index, stride in place.at.terms:
         if index in windows:
             if not isinstance(stride, int):
@@ -130,7 +130,7 @@ def _key(buffer: Buffer, place: Load | Store, lane: Index) -> tuple:
 
 
 def _far(loops: tuple[Loop, ...], places: Sequence[Load | Store]) -> bool:
-    """Whether the places are too much memory to be near, as far as is known."""
+    """Whether the accesses cover too much memory to stay in L2, as far as is known."""
     total = sum(place.buffer.type.size for place in places)
     for loop in loops:
         if not isinstance(loop.extent, int):
@@ -161,8 +161,8 @@ def prefetch_streams(context: Any, scope: Any, streams: Streams, lanes: int) -> 
 
 
 def _far_away(context: Any, streams: Streams) -> Any:
-    """Whether all rounds go through what the last cache does not hold beside the rest, or holds
-    far away: known beforehand, or an i1."""
+    """Whether all iterations together exceed what the last-level cache holds, or holds nearby:
+    known at compile time, or an i1."""
     b, total, unknown = context.builder, streams.bytes, []
     for loop in streams.loops:
         if isinstance(loop.extent, int):

@@ -14,7 +14,7 @@ from ...loop_ir.ir import (
 from ...target.cost_model import MAX_LANES, MAX_PAIRED_OPERATIONS, MIN_LONG_SUM_ITERATIONS
 from ...target.machine import Target
 
-# Everything else takes a sequence of instructions, and one vector keeps enough units busy.
+# All other operations take several instructions, so one vector keeps enough units busy.
 SINGLE_INSTRUCTION = frozenset((
     Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.FMA, Scalar.NEG, Scalar.ABS, Scalar.MAXIMUM,
     Scalar.MINIMUM, Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.LE, Scalar.GT, Scalar.GE, Scalar.AND,
@@ -30,8 +30,8 @@ class VectorizationPlan:
 
     `widths`: lanes of each vectorized loop. `reduction_widths`: lanes of the loops that update an
     outer accumulator. `types`: the type that an accumulator compares or sums. `long_sums`: F32 sums
-    with so many terms that rounding would show. `ascending`: ARGMAX and ARGMIN accumulators that
-    see positions in increasing order, so values alone decide.
+    with enough terms that rounding would show. `ascending`: ARGMAX and ARGMIN accumulators that
+    see positions in increasing order, so only values need comparing.
     """
 
     widths: dict[Loop, int] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def extend_plan(plan: VectorizationPlan, body: Sequence[Statement], target: Targ
                     and accumulator not in plan.long_sums
                 ):
                     count = count_updates(statement, plan, accumulator)
-                    # What a round reads of a running sum must be all of it.
+                    # An iteration that reads a running sum needs the complete sum.
                     if (count is None or count > MIN_LONG_SUM_ITERATIONS) and not _reads(
                         statement, accumulator
                     ):
@@ -83,7 +83,7 @@ def _reads(loop: Loop, accumulator: Accumulator) -> bool:
 
 
 def vectorized_loops(body: Sequence[Statement]) -> Iterator[Loop]:
-    """Yield the loops that run in lanes: VECTORIZED ones, and PARALLEL ones that profit from it.
+    """Yield the loops to vectorize: VECTORIZED ones, and PARALLEL ones that profit.
     """
     for statement in body:
         if isinstance(statement, While | If):
@@ -107,7 +107,7 @@ def should_vectorize(loop: Loop) -> bool:
         return False
     if any(isinstance(s, Store) and s.buffer.local is not None for s in inside):
         return False
-    # With add or indirect stores rounds may not be as independent as lanes must be.
+    # With add or indirect stores, iterations may depend on each other; lanes must not.
     if any(isinstance(s, Store) and (s.indirect or s.at.stride(loop.index) == 0) for s in inside):
         return False
     places = [access for access in memory_accesses(inside) if access.at.stride(loop.index) != 0]
@@ -162,7 +162,7 @@ def written_values(body: Sequence[Statement]) -> list[Buffer | Accumulator]:
 
 
 def choose_lanes(loop: Loop, target: Target) -> int:
-    """Lanes that a loop takes at once: one or more vectors of its most common element size."""
+    """Return a loop's lanes: one or more vectors of its most common element size."""
     inside = list(statements(loop.body))
     every, places = unique_expressions(inside), memory_accesses(inside)
     size = element_size(every, places)
@@ -176,13 +176,13 @@ def choose_lanes(loop: Loop, target: Target) -> int:
         while lanes > lanes_per_vector and lanes >= 2 * loop.extent:
             lanes //= 2
         if loop.extent <= 4 * lanes_per_vector and _is_simple(loop, every, places):
-            while lanes < loop.extent:  # a short row in one go, without a loop
+            while lanes < loop.extent:  # a short row in one step, without a loop
                 lanes *= 2
     return lanes
 
 
 def element_size(every: Sequence[Expression], places: Sequence[Load | Store]) -> int:
-    """The most common size of computed values in bytes; positions and conditions do not count."""
+    """Return the most common size in bytes of computed values, except positions and conditions."""
     sizes: Counter[int] = Counter()
     for expression in every:
         if isinstance(expression, Apply) and expression.type is not Type.BOOL:
@@ -193,8 +193,8 @@ def element_size(every: Sequence[Expression], places: Sequence[Load | Store]) ->
         return 4
     most = max(sizes.values())
     common = max(size for size, count in sizes.items() if count == most)
-    # A few wide values among narrow ones, or the other way: half way, so that neither is too many
-    # registers or too few lanes.
+    # With a few wide values among narrow ones, or vice versa, compromise: neither too many
+    # registers nor too few lanes.
     widest = max(sizes)
     return common if widest <= 2 * common else widest // 2
 
@@ -206,7 +206,7 @@ def choose_vector_count(
     places: Sequence[Load | Store],
     target: Target,
 ) -> int:
-    """Vectors per iteration: several if a single one would wait on the latency of adds or loads."""
+    """Return vectors per iteration: several if one would stall on the latency of adds or loads."""
     if any(_is_gather(place, loop.index) for place in places):
         return 1
     costly = _count_costly(every)
@@ -217,8 +217,8 @@ def choose_vector_count(
             return 4
         return 2 if costly <= MAX_PAIRED_OPERATIONS[target.vector_registers] else 1
     if not sums:
-        # Memory is the limit. A load waits for the stores before it whose addresses are the same
-        # but for the page, as those of arrays that begin alike; so some loads come first.
+        # Memory-bound. A load waits for earlier stores whose addresses match within a page (4K
+        # aliasing), as with arrays of equal alignment, so issue several loads first.
         return 4 if streams <= 4 and _is_long(loop) else 1
     if any(isinstance(s, Update) and s.position is not None for s in inside):
         return 2
@@ -240,14 +240,14 @@ def _count_costly(every: Sequence[Expression]) -> int:
 
 
 def _is_simple(loop: Loop, every: Sequence[Expression], places: Sequence[Load | Store]) -> bool:
-    """Whether four vectors of everything fit the registers and stay short code."""
+    """Whether four vectors of every value fit the registers and the code stays short."""
     if len(places) > 6 or len(every) > 30 or _count_costly(every) > 2:
         return False
     return not any(_is_gather(place, loop.index) for place in places)
 
 
 def _is_gather(place: Load | Store, lane: Index) -> bool:
-    """Whether lanes may be apart in memory."""
+    """Whether lanes may be non-contiguous in memory."""
     return _is_strided(place.at.stride(lane)) or any(
         isinstance(expression, Accumulator)
         or (isinstance(expression, Load) and expression.at.stride(lane) != 0)
@@ -261,7 +261,7 @@ def _is_strided(stride: Extent) -> bool:
 
 
 def count_updates(loop: Loop, plan: VectorizationPlan, accumulator: Accumulator) -> int | None:
-    """How many updates of an accumulator a loop chains; None if unknown."""
+    """Return how many dependent updates of an accumulator a loop makes; None if unknown."""
     total = 0
     for statement in loop.body:
         if isinstance(statement, Update):
@@ -278,7 +278,7 @@ def count_updates(loop: Loop, plan: VectorizationPlan, accumulator: Accumulator)
 
 
 def find_ascending(body: Sequence[Statement]) -> set[Accumulator]:
-    """The accumulators with a single update whose positions increase from iteration to iteration.
+    """Return the accumulators with a single update, whose positions increase with each iteration.
     """
     depths: dict[Accumulator, int] = {}
     increasing: dict[Accumulator, bool] = {}
@@ -304,7 +304,7 @@ def _is_increasing(position: Expression, loops: Sequence[Loop]) -> bool:
     """Whether a position increases with each iteration of nested loops."""
     if not isinstance(position, IndexValue):
         return False
-    reach: int | None = 0  # of the loops further inside; None: not known
+    reach: int | None = 0  # of the inner loops; None: unknown
     for loop in reversed(loops):
         stride = position.value.stride(loop.index)
         if not isinstance(stride, int) or reach is None or stride <= reach:

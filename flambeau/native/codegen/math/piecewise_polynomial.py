@@ -1,9 +1,9 @@
-"""Functions as piecewise polynomials, whose coefficients a permutation selects: AVX-512 and AVX2.
+"""Functions as piecewise polynomials with coefficients selected by permutation: AVX-512 and AVX2.
 
 An odd function that levels off is 32 polynomials (16 in float64), one for each interval of equal
 width around a multiple of that width. Two registers hold a coefficient's values; one instruction
-selects those of 16 (8) lanes. A third of the work of one formula for all arguments, and no
-division. AVX2 selects from one register: 8 wider intervals, for curves that polynomials follow.
+selects those of 16 (8) lanes. This takes a third of the work of a single formula, and no division.
+AVX2 selects from one register: 8 wider intervals, for smoother curves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Function = Callable[[float], float]
 
 
 def _fit_polynomial(curve: _Function, degree: int, low: float, high: float) -> list[float]:
-    """The curve through the Chebyshev points of an interval, the constant coefficient first."""
+    """Interpolate a curve at the Chebyshev points of an interval; constant coefficient first."""
     cosines = np.cos((np.arange(degree + 1) + 0.5) * (math.pi / (degree + 1)))
     points = (low + high) / 2 + (high - low) / 2 * cosines
     values = [curve(float(point)) for point in points]
@@ -40,10 +40,10 @@ def _round_to_float32(value: float) -> float:
 
 @dataclass(frozen=True)
 class PiecewiseTable32:
-    """An odd function of slope `slope` at 0 that is 1 from 31.5 widths on; or, with no slope, any.
+    """An odd function of slope `slope` at 0 that is 1 beyond 31.5 widths; or, without slope, any.
 
-    Widths have so few bits that multiples are exact. `degree` is that of the polynomials, `count`
-    how many there are: 8 end at 7.5 widths.
+    Widths have few enough bits that multiples are exact. `degree`: of the polynomials; `count`:
+    their number (8 end at 7.5 widths).
     """
 
     curve: _Function
@@ -69,7 +69,8 @@ class PiecewiseTable32:
         return list(zip(*rows, strict=True))
 
     def _around_zero(self, half: float, start: float) -> list[float]:
-        """0 at 0 and of the right slope, so that small results are as precise as large ones."""
+        """Fit a polynomial that is 0 at 0 with the exact slope, so that small results are as
+        precise as large ones."""
         rest = _fit_polynomial(lambda r: (self.curve(r) / r - start) / r, self.degree - 2, 0, half)
         return [0.0, _round_to_float32(start), *rest]
 
@@ -78,19 +79,19 @@ class PiecewiseTable32:
         assert self.slope is not None
         first, slope, r = self.at(m, m.abs(x))
         rounding = self.slope - _round_to_float32(self.slope)
-        if rounding:  # too little to change any other interval's constant
+        if rounding:  # too small to change any other interval's constant
             first = m.fma(r, rounding, first)
         return m.copysign(m.fma(slope, r, first), x)
 
     def at(self, m: Lanes, size: Value) -> tuple[Value, Value, Value]:
-        """c, y and r of c + y * r, the function of a number not below 0 in float32."""
+        """Return c, y and r of c + y * r, the function's value for float32 numbers >= 0."""
         return _look_up_interval(m, size, self.width, self.columns)
 
 
 def _look_up_interval(
     m: Lanes, size: Value, width: float, columns: list[tuple[float, ...]]
 ) -> tuple[Value, Value, Value]:
-    """The constant of the interval in which a number lies, the rest's slope, and the rest."""
+    """Return the constant of a number's interval, the remainder's slope, and the remainder."""
     limit = (len(columns[0]) - 0.51) * width
     magic = MAGIC64 if m.type is Type.F64 else MAGIC32
     clamped = m.where(m.less(limit, size), limit, size)
@@ -106,9 +107,9 @@ def _look_up_interval(
 
 @dataclass(frozen=True)
 class PiecewiseTable64:
-    """The same in float64: an odd function that is 1 from 15.5 widths on, by its series.
+    """The same in float64: an odd function that is 1 beyond 15.5 widths, given by its series.
 
-    `series`: its derivatives at a point over the factorials, to many more than `degree`.
+    `series`: its Taylor coefficients at a point, many more than `degree`.
     """
 
     series: Callable[[float], list[float]]
@@ -130,7 +131,7 @@ class PiecewiseTable64:
 
 
 def _economize(series: list[float], half: float, degree: int) -> list[float]:
-    """A series cut where Chebyshev's polynomials on [-half, half] lose least."""
+    """Truncate a series in the Chebyshev basis on [-half, half], where the error is smallest."""
     from numpy.polynomial import chebyshev
 
     scaled = np.array([c * half**k for k, c in enumerate(series)])

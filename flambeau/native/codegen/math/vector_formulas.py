@@ -1,4 +1,4 @@
-"""Lanes: arithmetic on vectors of floats, in the words of a formula rather than of LLVM."""
+"""Lanes: arithmetic on vectors of floats, in mathematical terms rather than LLVM's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lanes:
         self.integers = vector(word, lanes) if lanes > 1 else word
 
     def number(self, value: Value) -> Value:
-        """Return a value unchanged, a Python number broadcast to every lane."""
+        """Return a value unchanged, or a Python number broadcast to every lane."""
         if isinstance(value, ir.Value):
             return value
         return self.b.splat(constant(self.type, float(value)), self.lanes)
@@ -77,7 +77,7 @@ class Lanes:
         return self._call("floor", x)
 
     def copysign(self, size: Value, sign: Value) -> Value:
-        """The size of one value with the sign of another."""
+        """The magnitude of one value with the sign of another."""
         return self._call("copysign", size, sign)
 
     def _call(self, name: str, *values: Value) -> Value:
@@ -105,7 +105,7 @@ class Lanes:
         return self.where(self.less(high, x), high, x)
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
-        """The highest power's coefficient first."""
+        """Evaluate a polynomial, with the highest power's coefficient first."""
         y = self.number(coefficients[0])
         for coefficient in coefficients[1:]:
             y = self.fma(y, x, coefficient)
@@ -120,23 +120,23 @@ class Lanes:
         return self.b.bitcast(bits, self.kind)
 
     def negative(self, x: Value) -> Value:
-        """Whether the sign bit is set, of -0.0 too."""
+        """Whether the sign bit is set, including for -0.0."""
         return self.b.icmp_signed("<", self.bits(x), self.integer(0))
 
     @property
     def has_permute(self) -> bool:
-        """Whether the processor picks any lanes of two registers at once (AVX-512)."""
+        """Whether one instruction selects any lanes of two registers (AVX-512)."""
         return self.b.vector_bytes >= 64
 
     @property
     def permute_width(self) -> int:
-        """From how many float32 numbers an instruction selects one per lane; 0 without such."""
+        """From how many float32 numbers an instruction selects one per lane; 0 if none does."""
         return {64: 32, 32: 8}.get(self.b.vector_bytes, 0)
 
     def look_up(self, index: Value, values: Sequence[float]) -> Value:
-        """Of 32 numbers, 16 in float64, that which the lowest bits of each lane's index say.
+        """Select from a table by the low bits of each lane's index.
 
-        Of 8 numbers, in float32 only, with AVX2.
+        The table has 32 numbers (16 in float64); with AVX2, 8, and float32 only.
         """
         numbers = [floating(REGISTER[self.type], value) for value in values]
         letters, width = ("ps", 16) if self.type is Type.F32 else ("pd", 8)
@@ -158,7 +158,7 @@ class Lanes:
         return self.b.concatenate(parts)
 
     def _permute_avx2(self, index: Value, table: Value) -> Value:
-        """The lanes of a register of eight that indices name: AVX2."""
+        """Select lanes of a register of eight by index: AVX2."""
         parts, count = [], min(self.lanes, 8)
         for start in range(0, self.lanes, 8):
             some = self.b.pad_lanes(self.b.slice_lanes(index, start, count), 8)
@@ -193,11 +193,11 @@ class Lanes:
         return self.b.concatenate(parts)
 
     def exponent(self, x: Value) -> Value:
-        """floor(log2(|x|)) as a float, of denormals too; infinities of 0 and infinity: AVX-512."""
+        """floor(log2(|x|)) as a float, also for denormals; infinite for 0 and infinity: AVX-512."""
         return self._decompose("getexp", x)
 
     def mantissa(self, x: Value) -> Value:
-        """x over a power of 2, in [0.75, 1.5); 1 of 0 and of infinity, NaN below 0: AVX-512."""
+        """x over a power of 2, in [0.75, 1.5); 1 for 0 and infinity, NaN for x < 0: AVX-512."""
         return self._decompose("getmant", x, ir.Constant(I32, 15))
 
     def _decompose(self, operation: str, x: Value, *how: Value) -> Value:
@@ -212,12 +212,12 @@ class Lanes:
         return self.b.concatenate(parts)
 
     def wide(self, x: Value) -> tuple[Lanes, Value]:
-        """The same values as float64, and the formulas for them."""
+        """Return the float64 formulas, and the values converted to float64."""
         double = Lanes(self.b, Type.F64, self.lanes)
         return double, self.b.fpext(x, double.kind)
 
     def narrow(self, x: Value) -> Value:
-        """Float64 values rounded to float32."""
+        """Round float64 values to float32."""
         return self.b.fptrunc(x, self.kind)
 
 

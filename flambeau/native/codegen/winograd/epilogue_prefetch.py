@@ -1,6 +1,6 @@
-"""Prefetch what a Winograd convolution's epilogue reads and writes, while tiles multiply.
+"""Prefetch the data of a Winograd convolution's epilogue while tiles multiply.
 
-Outputs of a tile are far apart in memory, so the epilogue would wait for each of them.
+A tile's outputs are far apart in memory, so the epilogue would stall on each of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _READ_INTO_L2 = (ir.Constant(I32, 0), ir.Constant(I32, 2), ir.Constant(I32, 1)) 
 
 
 class EpiloguePrefetch:
-    """The streams of an epilogue, and a table of where each is at each tile of a batch.
+    """The streams of an epilogue, and a table of their addresses at each tile of a batch.
 
     `table` is the address of the table.
     """
@@ -46,7 +46,7 @@ class EpiloguePrefetch:
         return list(streams.values())[:MAX_PREFETCHED_EPILOGUE_STREAMS]
 
     def note_addresses(self, first: ir.Value, count: ir.Value) -> None:
-        """Where each stream is at each tile of a batch."""
+        """Store each stream's address at each tile of a batch."""
         b = self.b
         zeros = {axis.index: constant(0) for axis in self.contract.rows}
         zeros[self.contract.column.index] = constant(0)
@@ -61,7 +61,7 @@ class EpiloguePrefetch:
         return offset_bytes(self.b, start, self.b.mul(tile, constant(8)))
 
     def offset_in_tile(self, stream: Load | Store, place: ir.Value, panel: ir.Value) -> ir.Value:
-        """Which bytes of a tile's stream are fetched with one of the sixteen products."""
+        """Return the offset in a tile's stream to prefetch during one of the sixteen products."""
         b, cut = self.b, self.cut
         step = b.minimum_of(place, constant(4 * cut.vectors - 1))
         pixel, vector = b.udiv(step, constant(cut.vectors)), b.urem(step, constant(cut.vectors))

@@ -45,14 +45,14 @@ class ChannelsLastImages:
 
     def place(self, b: Builder, start: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
               ) -> ir.Value:
-        """The address of a position's channels."""
+        """Return the address of a position's channels."""
         for at, apart in ((image, self.bytes), (y, self.row), (x, self.line)):
             start = offset_bytes(b, start, b.mul(at, constant(apart)))
         return start
 
     def pack(self, b: Builder, source: ir.Value, target: ir.Value, square: ir.Value,
              channels: Number) -> None:
-        """One image's first channels; `source`: where it begins."""
+        """Pack an image's first channels; `source`: the image's address."""
         lanes, apart = self.lanes, int(self.load.at.stride(self.channel)) * 4  # type: ignore[arg-type]
         (down, right) = self.sides
         for side in self.sides:
@@ -121,14 +121,14 @@ class TransposedOutputs:
 
     def place(self, b: Builder, target: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
               ) -> ir.Value:
-        """Where an output's columns wait."""
+        """Return the address of an output position's columns."""
         row = b.add(b.mul(image, constant(self.height)), y)
         pixel = b.add(b.mul(row, constant(self.across)), x)
         return offset_bytes(b, target, b.mul(pixel, constant(self.width * 4)))
 
     def emit(self, b: Builder, source: ir.Value, image: ir.Value, column: ir.Value, valid: int,
              square: ir.Value) -> None:
-        """The epilogue of an image, whose outputs begin at `source`, over `valid` columns."""
+        """Emit an image's epilogue over `valid` columns; its outputs begin at `source`."""
         down, right = self.sides
         rows, run = (1, down.extent * right.extent) if self.flat else (down.extent, right.extent)
         known = {axis.index: constant(0) for axis in self.contract.rows} | {self.image: image}

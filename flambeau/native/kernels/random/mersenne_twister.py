@@ -1,7 +1,7 @@
 """Random numbers: the Mersenne Twister's blocks of words, and uniform numbers from words.
 
-Words come one by one (U32), or in pairs read as U64, the first word of a pair being the upper half
-of its number. Normal numbers are in normal.py.
+Words are used singly (U32), or in pairs read as U64, with the first word of a pair in the upper
+half of its number. Normal numbers are in normal.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...loop_ir.ir import (
 from ...target.cost_model import TWISTER_BLOCKS_PER_GROUP, TWISTER_WORDS_PER_PART
 from ..expression_builder import Value, apply, compare, compute_type, where
 
-STATE_WORDS, MIDDLE_WORD = 624, 397  # words of a state, and how far ahead the word is that joins in
+STATE_WORDS, MIDDLE_WORD = 624, 397  # words of a state; distance to the word that is XORed in
 _MATRIX = 0x9908B0DF
 
 
@@ -108,19 +108,19 @@ class _DrawKernelBuilder:
         return self.buffers[-1]
 
     def words(self) -> Value:
-        """The words, one an element."""
+        """The words, one per element."""
         return Value(Load(self._buffer(Type.U32, "words"), self.at))
 
     def pairs(self) -> Value:
-        """The words, two an element, as they lie."""
+        """The words, two per element, in memory order."""
         return Value(Load(self._buffer(Type.U64, "words"), self.at))
 
     def number(self, type: Type, name: str) -> Value:
-        """An argument of one element."""
+        """Add an argument of one element."""
         return Value(Load(self._buffer(type, name), Affine()))
 
     def kernel(self, name: str, type: Type, value: Value) -> Kernel:
-        """The kernel that writes these elements."""
+        """Return the kernel that writes `value` for each element."""
         y = self._buffer(type, "y")
         body: Sequence[Statement] = [Store(y, self.at, value.cast(type).expression)]
         return Kernel(
@@ -183,8 +183,8 @@ def integers(type: Type) -> Kernel:
 
 
 def shuffle() -> Kernel:
-    """order (I64), words, count (one I64); steps: order[i] and order[i + words[i] % (count - i)]
-    change places, for i = 0, 1, ..., steps - 1."""
+    """order (I64), words, count (one I64); steps: swap order[i] with
+    order[i + words[i] % (count - i)] for i = 0, 1, ..., steps - 1."""
     order, words = Buffer(Type.I64, "order"), Buffer(Type.U32, "words")
     count, saved = Buffer(Type.I64, "count"), Buffer(Type.I64, "held", local=1)
     i, steps = Index("i"), Size("steps")

@@ -16,7 +16,7 @@ from ...loop_ir.ir import Affine, Buffer, Kernel, Load, Scalar, Store, Type
 from ..expression_builder import Value, apply, constant, where
 from ..statement_program import StatementProgram, Variable
 
-# What an element's state may be.
+# The states of an element.
 DRAWN, TRYING, SHORT = 0, 1, 2
 _THIRD, _SQUEEZE = float(np.float32(1 / 3)), float(np.float32(0.0331))
 
@@ -41,7 +41,8 @@ class RejectionProgram(StatementProgram):
 
     @contextmanager
     def elements(self) -> Iterator[Value]:
-        """With statement: draws an element, whose position it gives, until `accept`."""
+        """Context that draws the elements: its body is a trial for the position it yields, repeated
+        until every element is accepted or the uniform numbers run out."""
         going = self.integer("going", (self.element.now < self.count.now).cast(Type.I64))
         with self.while_(going.now > 0):
             before = [(v, self.integer("before", v.now)) for v in (self.spent, self.waits)]

@@ -1,5 +1,5 @@
-"""Decorators of datapipes: `functional_datapipe` makes a class a method of all pipes,
-`non_deterministic` marks one whose order may change."""
+"""Decorators of datapipe classes: `functional_datapipe` makes one a method of all pipes,
+`non_deterministic` marks one whose order may vary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .datapipe import IterDataPipe, MapDataPipe
 
 
 class functional_datapipe:
-    """Class decorator: the class is a method, called `name`, of pipes of its kind.
+    """Class decorator: make the class a method `name` of pipes of its kind.
 
     Raises Exception if the name is taken.
 
@@ -53,7 +53,7 @@ _determinism = False
 
 
 class guaranteed_datapipes_determinism:
-    """While this is on, pipes marked with `non_deterministic` cannot be made: TypeError.
+    """Context in which creating a pipe marked `non_deterministic` raises TypeError.
 
     >>> RandomWrapper = torch.utils.data.non_deterministic(
     ...     torch.utils.data.datapipes.iter.IterableWrapper)
@@ -80,9 +80,9 @@ class guaranteed_datapipes_determinism:
 
 
 class non_deterministic:
-    """Class decorator of a stream whose order may change.
+    """Class decorator for a pipe whose order may vary.
 
-    With a function it is one where the function, called with the constructor's arguments, says so.
+    Given a function, the pipe counts as such if function(constructor arguments) returns True.
 
     >>> Set = torch.utils.data.non_deterministic(torch.utils.data.datapipes.iter.IterableWrapper)
     >>> sorted(Set({1, 2}))
@@ -122,7 +122,7 @@ class non_deterministic:
         return self.deterministic_wrapper_fn
 
     def deterministic_wrapper_fn(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the pipe, unless its arguments make it non-deterministic and that is forbidden."""
+        """Create the pipe, unless its arguments make it non-deterministic and that is forbidden."""
         is_random = self.deterministic_fn(*args, **kwargs)
         if not isinstance(is_random, bool):
             raise TypeError(

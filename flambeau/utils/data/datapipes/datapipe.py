@@ -44,7 +44,7 @@ class DataChunk(list[_T]):
 
 
 class _Chainable:
-    """What both kinds of pipes have: registered methods, and hooks of their class on pickling."""
+    """Base of both kinds of pipes: registered methods, and pickling hooks per class."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]]
     reduce_ex_hook: ClassVar[Callable[..., Any] | None] = None
@@ -92,13 +92,13 @@ class _Chainable:
 
     @classmethod
     def set_getstate_hook(cls, hook_fn: Callable[..., Any] | None) -> None:
-        """Set the function that gets each pipe's state and returns what is pickled of it."""
+        """Set the function that maps each pipe's state to the state to pickle."""
         cls._flambeau_set_hook("getstate_hook", hook_fn)
 
     @classmethod
     def set_reduce_ex_hook(cls, hook_fn: Callable[..., Any] | None) -> None:
-        """Set the function that reduces each pipe; where it raises NotImplementedError pickle
-        does."""
+        """Set the function that reduces each pipe; if it raises NotImplementedError, the default
+        applies."""
         cls._flambeau_set_hook("reduce_ex_hook", hook_fn)
 
     @classmethod
@@ -123,9 +123,9 @@ def _construct(constructor: Callable[..., Any], pipe: Any, *args: Any, **kwargs:
 
 
 class IterDataPipe(_Chainable, IterableDataset[_T_co], metaclass=_IterDataPipeMeta):
-    """Pipe that is a stream: subclasses define `__iter__`, and `reset` if they buffer samples.
+    """Stream of samples: subclasses define `__iter__`, and `reset` if they buffer samples.
 
-    Each `iter()` calls `reset` and ends the iterators before it; these raise RuntimeError then.
+    Each `iter()` calls `reset` and invalidates earlier iterators, which then raise RuntimeError.
 
     >>> numbers = torch.utils.data.datapipes.iter.IterableWrapper(range(5))
     >>> list(numbers.map(abs).batch(2))
@@ -146,7 +146,7 @@ class IterDataPipe(_Chainable, IterableDataset[_T_co], metaclass=_IterDataPipeMe
         cls, function_name: str, cls_to_register: Callable[..., Any],
         enable_df_api_tracing: bool = False,
     ) -> None:
-        """Make a class of pipes a method of all streams. Exception if the name is taken."""
+        """Make a class of pipes a method of all streams. Raises Exception if the name is taken."""
         if enable_df_api_tracing:
             raise NotImplementedError(
                 "torch.utils.data.datapipes.dataframe is not implemented in flambeau"
@@ -182,12 +182,13 @@ class MapDataPipe(_Chainable, Dataset[_T_co], metaclass=_DataPipeMeta):
     def register_datapipe_as_function(
         cls, function_name: str, cls_to_register: Callable[..., Any]
     ) -> None:
-        """Make a class of pipes a method of all of this kind. Exception if the name is taken."""
+        """Make a class of pipes a method of all map pipes. Raises Exception if the name is taken.
+        """
         cls._flambeau_register(function_name, cls_to_register)
 
 
 class _DataPipeSerializationWrapper:
-    """A pipe as a DataLoader sends it to its workers: pickled, with dill if pickle cannot."""
+    """Wraps a pipe for DataLoader workers: pickles it, with dill if pickle fails."""
 
     def __init__(self, datapipe: Any) -> None:
         self._datapipe = datapipe

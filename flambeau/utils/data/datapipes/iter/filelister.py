@@ -19,7 +19,7 @@ class FileListerIterDataPipe(IterDataPipe[str]):
 
     (functional name: ``list_files``)
 
-    They are sorted unless `non_deterministic`. `length` is what `len()` says.
+    Paths are sorted unless `non_deterministic`. `length` is the result of `len()`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Decoders: the bytes of a file become numbers, texts, images or tensors, by its extension."""
+"""Decoders: convert a file's bytes to numbers, text, images or tensors, by its extension."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm")
 
 
 def basichandlers(extension: str, data: Any) -> Any:
-    """Return a text, an integer, or what JSON, pickle or `torch.save` wrote; None for others.
+    """Decode text, integers, JSON, pickle and `torch.save` files; return None for others.
 
     >>> torch.utils.data.datapipes.utils.decoder.basichandlers("json", b"[1, 2]")
     [1, 2]
@@ -50,7 +50,7 @@ def basichandlers(extension: str, data: Any) -> Any:
     return None
 
 
-# By name: what the image becomes, the type of its numbers, the mode.
+# By name: the image's result type, the type of its numbers, the color mode.
 imagespecs: dict[str, tuple[str, str | None, str]] = {
     f"{prefix}{mode}{suffix}": (kind, numbers, mode)
     for prefix, kind in (("", "numpy"), ("torch", "torch"))
@@ -87,7 +87,7 @@ def _imported(module: str, package: str, purpose: str) -> Any:
 
 
 class ImageHandler:
-    """Decodes images, as the name of a kind says: "pilrgb", "rgb8" (NumPy), "torchl" and so on."""
+    """Decodes images to the named kind: "pilrgb", "rgb8" (NumPy), "torchl" and so on."""
 
     def __init__(self, imagespec: str) -> None:
         if imagespec not in imagespecs:
@@ -174,7 +174,7 @@ class Decoder:
         self.key_fn = key_fn
 
     def add_handler(self, *handler: Callable[..., Any]) -> None:
-        """Put handlers before those that are there."""
+        """Add handlers before the existing ones."""
         self.handlers = [*handler, *self.handlers]
 
     @staticmethod
@@ -196,7 +196,7 @@ class Decoder:
         return data
 
     def decode(self, data: Any) -> dict[str, Any]:
-        """Return the decoded data by path; the data are a pair, or an iterable of pairs."""
+        """Return decoded data by path; `data` is a pair, or an iterable of pairs."""
         pairs = [data] if isinstance(data, tuple) else data or ()
         return {
             path: value.decode("utf-8") if path[0] == "_" and isinstance(value, bytes)
