@@ -173,9 +173,9 @@ def reset() -> None:
 
     >>> torch.compiler.reset()
     """
-    api = sys.modules.get("flambeau.compiler.driver.compiled_function")
-    if api is not None:
-        api.reset()
+    driver = sys.modules.get("flambeau.compiler.driver.compiled_function")
+    if driver is not None:
+        driver.reset()
 
 
 _default_backend: str | Callable[..., Any] = "inductor"

@@ -21,7 +21,7 @@ from .script_module import LoadedModule
 
 __all__ = ["FUNCTIONS", "ScriptError"]
 
-_READABLE = (("type", "index"), ("name", "value"))  # of a device, of an Enum member
+_READABLE: dict[type, tuple[str, str]] = {device: ("type", "index"), Enum: ("name", "value")}
 _OBJECTS = (ScriptObject, LoadedModule)
 _TENSOR_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     **{name: operators.find(f"prim.{name}") for name in (
@@ -44,7 +44,7 @@ def _get(value: Any, name: str) -> Any:
             return read(value)
     elif isinstance(value, tuple) and name in getattr(type(value), "_fields", ()):
         return value[type(value)._fields.index(name)]  # type: ignore[attr-defined]
-    elif isinstance(value, (Enum, device)) and name in _READABLE[isinstance(value, Enum)]:
+    elif any(isinstance(value, kind) and name in names for kind, names in _READABLE.items()):
         return getattr(value, name)
     raise AttributeError(f"'{_shown(value)}' object has no attribute or method '{name}'")
 
@@ -161,6 +161,8 @@ operators.TABLE.update({
     "prim.TupleIndex": _getitem, "_set_item": _setitem,
 })
 
+# Globals of translated functions. Local names have another prefix (expressions.py), so that no
+# TorchScript name can reach these.
 FUNCTIONS: dict[str, Any] = {
     "g_get": _get, "g_set": _set, "g_has": _has, "g_method": _method, "g_invocable": _invocable,
     "g_new": _new, "g_getitem": _getitem, "g_setitem": _setitem, "g_iterate": _iterate,

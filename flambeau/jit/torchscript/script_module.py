@@ -67,7 +67,7 @@ class RecursiveScriptModule(ScriptModule):
     inlined_graph = graph
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-        """Write an archive that PyTorch can read too."""
+        """Write an archive that PyTorch can read too. Subclasses implement it."""
         raise NotImplementedError
 
     def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
