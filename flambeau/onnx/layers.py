@@ -18,7 +18,7 @@ def _as_list(value: Any, count: int) -> list[int]:
     return list(value) if isinstance(value, (list, tuple)) else [value] * count
 
 
-def _spatial_rank(node: Node) -> int:
+def _read_spatial_rank(node: Node) -> int:
     """Return the number of spatial axes in a pooling's name: 2 for max_pool2d."""
     match = re.search(r"pool(\d)d", str(node.target.__name__))
     assert match is not None
@@ -69,7 +69,7 @@ def _conv_transpose(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any 
 @converts("max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(b: GraphBuilder, node: Node, x: Any, kernel: Any, stride: Any = None,
               padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> str:
-    count = _spatial_rank(node)
+    count = _read_spatial_rank(node)
     return _apply_to_batch(b, x, count, lambda value: b.op(
         "MaxPool", value, kernel_shape=_as_list(kernel, count), ceil_mode=int(ceil_mode),
         strides=_as_list(stride or kernel, count), pads=_as_list(padding, count) * 2,
@@ -83,7 +83,7 @@ def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any
               divisor_override: Any = None) -> str:
     if divisor_override is not None:
         raise NotImplementedError("avg_pool with divisor_override")
-    count = _spatial_rank(node)
+    count = _read_spatial_rank(node)
     return _apply_to_batch(b, x, count, lambda value: b.op(
         "AveragePool", value, kernel_shape=_as_list(kernel_size, count),
         strides=_as_list(stride or kernel_size, count), pads=_as_list(padding, count) * 2,
@@ -93,7 +93,7 @@ def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any
 
 @converts("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 def _adaptive_avg_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any) -> str:
-    count = _spatial_rank(node)
+    count = _read_spatial_rank(node)
     lengths, wanted = b.tensor(x).shape[-count:], _as_list(output_size, count)
     sizes = [n if m is None else m for n, m in zip(lengths, wanted, strict=True)]
     if all(m == 1 for m in sizes):
@@ -124,7 +124,7 @@ def _pool_unevenly(b: GraphBuilder, x: Any, lengths: list[int], sizes: list[int]
 
 @converts("adaptive_max_pool1d", "adaptive_max_pool2d")
 def _adaptive_max_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *_: Any) -> str:
-    count = _spatial_rank(node)
+    count = _read_spatial_rank(node)
     lengths, sizes = b.tensor(x).shape[-count:], _as_list(output_size, count)
     if any(n % m for n, m in zip(lengths, sizes, strict=True)):
         raise NotImplementedError("adaptive_max_pool with windows of unequal size")

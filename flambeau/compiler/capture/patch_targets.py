@@ -74,7 +74,8 @@ def swap_all(recorder: Recorder) -> None:
         _swaps.append(stubs)
         stubs.suspend()
     functions = _functions(recorder)
-    for function, record, _ in (*functions, *_unrecorded({id(entry[0]) for entry in functions})):
+    recorded = {id(function) for function, *_ in functions}
+    for function, record, _ in (*functions, *_find_unrecorded(recorded)):
         swap = _swap(function, torch_function.as_internal(function, record))
         checks = (torch_function.check_for(function, recorder.problem),
                   _wrappers(function, recorder.problem), _sparse(function, recorder.problem))
@@ -83,7 +84,7 @@ def swap_all(recorder: Recorder) -> None:
         swap.start()
 
 
-def _unrecorded(recorded: set[int]) -> list[tuple[Any, Callable, Operator | None]]:
+def _find_unrecorded(recorded: set[int]) -> list[tuple[Any, Callable, Operator | None]]:
     """Return the functions that only dispatch calls on tensors of some kind or overriding class:
     the stubs that do so outside of captures are suspended."""
     dispatching = {function for stubs in STUB_SETS if stubs.permanent for function in stubs.targets}

@@ -24,7 +24,7 @@ from .stateful import Stateful
 __all__ = ["async_save", "save", "save_state_dict"]
 
 
-def _rank_and_size(no_dist: bool, group: Any) -> tuple[int, int]:
+def _find_rank_and_size(no_dist: bool, group: Any) -> tuple[int, int]:
     """Return this process's rank and the number of processes."""
     if no_dist or not is_initialized():
         return 0, 1
@@ -88,7 +88,7 @@ def save(
     tensor([1., 1.])
     """
     writer = storage_writer or FileSystemWriter(_folder(checkpoint_id))
-    rank, size = _rank_and_size(no_dist, process_group)
+    rank, size = _find_rank_and_size(no_dist, process_group)
     flat, paths = flatten(state_dict)
     sizes = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()}
     owner = owners(_all_gather(sizes, size, process_group))

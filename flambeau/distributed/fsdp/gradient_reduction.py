@@ -13,7 +13,7 @@ from ..reduce_op import ReduceOp
 from .flat_handle import FlatParamHandle
 
 
-def _divisors(size: int) -> tuple[int, int]:
+def _choose_divisors(size: int) -> tuple[int, int]:
     """Return what gradients are divided by before and after they are summed over processes."""
     before = 1
     while size % before == 0 and size / before > before:
@@ -43,7 +43,7 @@ def _reduce(handle: FlatParamHandle, array: np.ndarray) -> None:
     for group in (handle.group, handle.replicas):
         if group is None or group.size() == 1:
             continue
-        before, after = _divisors(group.size())
+        before, after = _choose_divisors(group.size())
         if before > 1:
             np.divide(array, array.dtype.type(before), out=array)
         reduced(array, ReduceOp.SUM, group._engine, group._engine.all_reduce)

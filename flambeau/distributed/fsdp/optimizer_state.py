@@ -11,7 +11,7 @@ from ...nn.module import Module
 from ...tensor import Tensor
 from ...tensor.tensor import wrap
 from ..objects import all_gather_object, broadcast_object_list
-from .api import StateDictSettings, StateDictType
+from .api import StateDictSettings, refuse_sharded_state
 from .names import clean_tensor_name
 
 
@@ -26,7 +26,7 @@ class _Owner:
         return list(self.segments) or [self.name]
 
 
-def _owners(model: Module) -> dict[int, _Owner]:
+def _find_owners(model: Module) -> dict[int, _Owner]:
     """Return what the parameters of a model stand for, by their ids."""
     owners: dict[int, _Owner] = {}
     for path, module in model.named_modules():
@@ -45,7 +45,7 @@ def _owners(model: Module) -> dict[int, _Owner]:
     return owners
 
 
-def _own(handle: Any, segment: Any, value: Any) -> np.ndarray | None:
+def _take_part(handle: Any, segment: Any, value: Any) -> np.ndarray | None:
     """Return a segment's part of a state tensor; None if the value is no such tensor."""
     own = handle.own_part(segment)
     if not isinstance(value, Tensor) or not value.dim():
@@ -60,8 +60,9 @@ def gather_optimizer_state(
     model: Module, optim: Any, state_dict: dict[str, Any] | None, settings: StateDictSettings
 ) -> dict[str, Any]:
     """Return the state by parameter names, each tensor whole. All processes must call it."""
+    refuse_sharded_state(settings)
     state_dict = optim.state_dict() if state_dict is None else state_dict
-    owners, whole = _owners(model), {}
+    owners, whole = _find_owners(model), {}
     ordered = [owners[id(p)] for group in optim.param_groups for p in group["params"]]
     local = [state_dict["state"].get(at, {}) for at in range(len(ordered))]
     for owner, state in zip(ordered, local, strict=True):
@@ -71,11 +72,8 @@ def gather_optimizer_state(
         else:
             whole.update(_gather_owner(owner, state))
     config = settings.optim_state_dict_config
-    if getattr(config, "rank0_only", False) and _rank(model) != 0:
+    if getattr(config, "rank0_only", False) and _find_rank(model) != 0:
         return {}
-    if settings.state_dict_type is StateDictType.SHARDED_STATE_DICT:
-        raise NotImplementedError("FullyShardedDataParallel: SHARDED_STATE_DICT is not implemented "
-                                  "in flambeau")
     groups, at = [], 0
     for group in state_dict["param_groups"]:
         count = len(group["params"])
@@ -85,7 +83,7 @@ def gather_optimizer_state(
     return {"state": whole, "param_groups": groups}
 
 
-def _rank(model: Module) -> int:
+def _find_rank(model: Module) -> int:
     return next(m.rank for m in model.modules() if "_flambeau_settings" in m.__dict__)
 
 
@@ -102,12 +100,12 @@ def _gather_owner(owner: _Owner, state: dict[str, Any]) -> dict[str, dict[str, A
         reports = [({}, {})] * handle.group.size()
         all_gather_object(reports, (described, dtypes), handle.group)
     whole: dict[str, dict[str, Any]] = {}
-    for theirs, their_dtypes in reports:
-        for key, value in theirs.items():
+    for state_of_rank, dtypes_of_rank in reports:
+        for key, value in state_of_rank.items():
             if key in whole.get(owner.names[0], ()):
                 continue
-            if key in their_dtypes:
-                flat = _gather_key(owner, state.get(key), their_dtypes[key])
+            if key in dtypes_of_rank:
+                flat = _gather_key(owner, state.get(key), dtypes_of_rank[key])
                 for name, segment in owner.segments.items():
                     whole.setdefault(name, {})[key] = wrap(segment.of(flat).copy())
             else:
@@ -120,7 +118,7 @@ def _gather_owner(owner: _Owner, state: dict[str, Any]) -> dict[str, dict[str, A
 def _is_divided(owner: _Owner, value: Any) -> bool:
     """Return whether a state tensor has an element per element of the parameter."""
     segment = next(iter(owner.segments.values()))
-    return _own(owner.handle, segment, value) is not None
+    return _take_part(owner.handle, segment, value) is not None
 
 
 def _gather_key(owner: _Owner, value: Any, dtype: np.dtype) -> np.ndarray:
@@ -128,7 +126,7 @@ def _gather_key(owner: _Owner, value: Any, dtype: np.dtype) -> np.ndarray:
     handle = owner.handle
     shard = np.zeros(handle.layout.shard_length, dtype)
     for segment in owner.segments.values() if value is not None else ():
-        part = _own(handle, segment, value)
+        part = _take_part(handle, segment, value)
         if part is not None:
             shard[handle.own_part(segment)] = part
     return handle.gather_flat(shard)
@@ -142,7 +140,7 @@ def shard_optimizer_state(
         box: list[Any] = [state_dict]
         broadcast_object_list(box, 0)
         state_dict = box[0]
-    owners = _owners(model)
+    owners = _find_owners(model)
     groups: Sequence[Any] = [{"params": list(model.parameters())}] if optim is None \
         else optim.param_groups
     state: dict[int, Any] = {}

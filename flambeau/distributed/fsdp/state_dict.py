@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ...tensor import Tensor
-from .api import StateDictType
+from .api import StateDictType, refuse_sharded_state
 from .names import FSDP_PREFIX, clean_tensor_name
 from .whole_parameters import whole_parameters
 
@@ -45,23 +44,22 @@ def own_names(handle: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def _before_saving(module: Any, prefix: str, keep_vars: bool) -> None:
     if module._handle is not None and not _is_local(module):
+        refuse_sharded_state(module._flambeau_settings)
         _enter(module, whole_parameters(module._handle, writeback=False))
 
 
 def _after_saving(module: Any, state: dict[str, Any], prefix: str, metadata: Any) -> dict[str, Any]:
-    """Remove the wrapper's prefix from names; copy, divide or drop the values."""
+    """Remove the wrapper's prefix from names; copy or drop the values."""
     _leave(module)
     _rename(state, prefix + FSDP_PREFIX, prefix)
     _uncast_buffers(module, state, prefix)
     settings = module._flambeau_settings
     if module._handle is not None and not _is_local(module):
-        is_sharded = settings.state_dict_type is StateDictType.SHARDED_STATE_DICT
         copies: dict[int, Any] = {}
         for name, segment in own_names(module._handle, prefix):
             if name in state:
                 if id(segment) not in copies:
-                    value = state[name].detach()
-                    copies[id(segment)] = _divided(module, value) if is_sharded else value.clone()
+                    copies[id(segment)] = state[name].detach().clone()
                 state[name] = copies[id(segment)]
     if getattr(settings.state_dict_config, "rank0_only", False) and module.rank != 0:
         for name in [name for name in state if name.startswith(prefix)]:
@@ -94,12 +92,6 @@ def _uncast_buffers(module: Any, state: dict[str, Any], prefix: str) -> None:
             path = prefix + clean_tensor_name(f"{name}.{key}" if name else key)
             if dtype is not None and path in state:
                 state[path] = state[path].to(dtype)
-
-
-def _divided(module: Any, value: Tensor) -> Any:
-    """Return this process's part of a whole parameter as a DTensor."""
-    raise NotImplementedError("FullyShardedDataParallel: SHARDED_STATE_DICT is not implemented in "
-                              "flambeau")
 
 
 def _before_loading(module: Any, state: dict[str, Any], prefix: str, *rest: Any) -> None:

@@ -147,7 +147,7 @@ class Unit:
         tracked = [t for t in tensors_in(inputs) if t.requires_grad]
         missing = len(tracked)
 
-        def arrived(gradient: Tensor) -> None:
+        def count_arrival(gradient: Tensor) -> None:
             nonlocal missing
             missing -= 1
             if missing == 0:
@@ -156,7 +156,7 @@ class Unit:
                     self._free_after_backward()
 
         for tensor in tracked:
-            tensor.register_hook(arrived)
+            tensor.register_hook(count_arrival)
 
     def _free_after_backward(self) -> None:
         if self.reshards_after_backward:

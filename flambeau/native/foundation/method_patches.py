@@ -40,7 +40,7 @@ class PatchableType(type):
 
     def __setattr__(cls, name: str, value: Any) -> None:
         is_tensor = cls.__base__ is object
-        stored = stored_for(cls, name, value) if is_tensor else value
+        stored = choose_stored(cls, name, value) if is_tensor else value
         type.__setattr__(cls, name, stored)
         if is_tensor and (stored is not value or _is_shown()):
             _show_assigned(cls)
@@ -61,7 +61,7 @@ def _show_assigned(cls: type) -> None:
     """Have `Tensor.name` give what was assigned, while Tensor stores functions that choose. The
     lookup costs time, and a proof refuses steps that use it."""
     def get(cls: type, name: str) -> Any:
-        return seen_as(type.__getattribute__(cls, name))
+        return choose_shown(type.__getattribute__(cls, name))
 
     kind: Any = PatchableType
     stored = vars(cls)
@@ -88,9 +88,9 @@ def note_deletion(cls: type, name: str) -> None:
         _displaced.setdefault(name, vars(cls)[name])
 
 
-def stored_for(cls: type, name: str, value: Any, depth: int = 2) -> Any:
+def choose_stored(cls: type, name: str, value: Any, depth: int = 2) -> Any:
     """Return what Tensor stores when a program assigns a value to one of its attributes."""
-    if _caller(depth + 1).partition(".")[0] == _PACKAGE:
+    if _find_caller(depth + 1).partition(".")[0] == _PACKAGE:
         return value
     if name not in vars(cls) and name not in _displaced or name in _added:
         _added.add(name)
@@ -101,14 +101,14 @@ def stored_for(cls: type, name: str, value: Any, depth: int = 2) -> Any:
         return value
     if value.__class__ is not FunctionType or own.__class__ is not FunctionType:
         return value
-    return _choosing(own, value)
+    return _define_choice(own, value)
 
 
-def seen_as(value: Any, depth: int = 2) -> Any:
+def choose_shown(value: Any, depth: int = 2) -> Any:
     """Return what the reader of a class attribute gets for the function that Tensor stores."""
     if value.__class__ is not FunctionType or value not in _assigned:
         return value
-    reader = _caller(depth + 1)
+    reader = _find_caller(depth + 1)
     if is_operator(reader):
         return _own[value]
     return value if reader.startswith(_PROOF) else _assigned[value]
@@ -119,12 +119,12 @@ def is_operator(module: str) -> bool:
     return module.startswith(_OPERATORS)
 
 
-def _caller(depth: int) -> str:
+def _find_caller(depth: int) -> str:
     name: str = sys._getframe(depth).f_globals.get("__name__", "")
     return name
 
 
-def _choosing(own: FunctionType, assigned: FunctionType) -> FunctionType:
+def _define_choice(own: FunctionType, assigned: FunctionType) -> FunctionType:
     """Return a function that calls one of two. Its code is not the library's, so a proof refuses a
     step that calls it, because it looks at its caller."""
     space: dict[str, Any] = {"own": own, "assigned": assigned, "is_operator": is_operator,
