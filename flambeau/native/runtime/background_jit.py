@@ -231,6 +231,27 @@ class Small(dict[Any, int]):
             return 0
 
 
+class SmallCalls:
+    """Counts calls on small arrays by form, so that frequent forms get a kernel (`request_kernel`).
+
+    A call may ask for the kernel at CALLS_BEFORE_COMPILING, which starts the compilation, and from
+    CALLS_BEFORE_USE on. The first call that uses it depends only on the calls.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[Hashable, int] = {}
+
+    def may_ask(self, form: Hashable) -> bool:
+        """Count a call; return whether it may ask for a kernel."""
+        count = self.counts.get(form, 0)
+        if count >= Small.CALLS_BEFORE_USE:
+            return True
+        if not KernelPolicy.counts:
+            return False
+        self.counts[form] = count = count + 1
+        return count == Small.CALLS_BEFORE_COMPILING or count >= Small.CALLS_BEFORE_USE
+
+
 def _forked() -> None:
     """Reset in a forked child, which has no compile threads; unfinished kernels can be requested
     again."""

@@ -58,6 +58,9 @@ class EagerKernel:
         return kernel
 
 
+BATCH_NORM = EagerKernel("batch_norm", "batch_norm")
+BATCH_NORM_BACKWARD = EagerKernel("batch_norm", "batch_norm_backward")
+
 DEPTHWISE_WEIGHT = EagerKernel("depthwise_nhwc", "build_weight_gradient")
 DEPTHWISE_WINDOWS = EagerKernel("depthwise_nhwc", "build_forward")
 

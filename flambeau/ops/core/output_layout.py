@@ -25,6 +25,8 @@ _ndarray = np.ndarray
 class Layout(Enum):
     """How the strides of a result follow from those of the operands."""
 
+    __hash__ = object.__hash__  # Enum's own is a Python function, and every result is looked up
+
     FREE = "as the body returns it"
     CONTIGUOUS = "row-major"
     ITERATOR = "the order in which a loop over all operands visits memory fastest"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ SOFTMAX = _table(kernels.SMALL_SOFTMAX)
 LOG_SOFTMAX = _table(kernels.SMALL_LOG_SOFTMAX)
 CROSS_ENTROPY = {mean: _table(kernels.SMALL_CROSS_ENTROPY, mean) for mean in (False, True)}
 CROSS_ENTROPY_BACKWARD = _table(kernels.SMALL_CROSS_ENTROPY_BACKWARD)
+BATCH_NORM = {settings: _table(kernels.BATCH_NORM, *settings)  # weight, bias, running, columns
+              for settings in product((False, True), repeat=4)}
+BATCH_NORM_BACKWARD = {settings: _table(kernels.BATCH_NORM_BACKWARD, *settings)
+                       for settings in product((False, True), repeat=2)}  # weight, columns
 LAYER_NORM = {(weight, bias): _table(kernels.LAYER_NORM, weight, bias)
               for weight in (False, True) for bias in (False, True)}
 LAYER_NORM_BACKWARD = {

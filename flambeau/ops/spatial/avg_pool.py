@@ -147,19 +147,18 @@ def _spread_over_windows(g: Array, window: Window, spatial: Sequence[int]) -> Ar
 def _average(input: Array, average: Average) -> Array:
     n = len(average.pads)
     spatial = input.shape[-n:]
-    output = average.window.output(spatial)
     if input.__class__ is MetaArray:
-        return meta_array((*input.shape[:-n], *output), input.dtype)
+        return meta_array((*input.shape[:-n], *average.window.output(spatial)), input.dtype)
     inside = compute_dtype(input.dtype)
-    divisors = average.divisors(spatial)
     if inside == input.dtype and inside.kind == "f" and _covers_image(average, spatial):
         axes = tuple(range(input.ndim - n, input.ndim))
         total = reduce_axes(np.add, input, axes, True)
         total = np.add.reduce(input, axes, keepdims=True) if total is None else total
-        return np.divide(total, divisors.astype(inside), out=total)
+        return np.divide(total, average.divisors(spatial).astype(inside), out=total)
     native = pool_native.sums(input, n, 0, _counts, _reach, average, tuple(spatial))
     if native is not None:
         return native
+    divisors, output = average.divisors(spatial), average.window.output(spatial)
     y = _sum_windows(input.astype(inside, copy=False), average.window, output)
     if inside.kind == "i":
         signs = np.sign(y) * np.sign(divisors)  # towards zero, as in C

@@ -49,7 +49,7 @@ class Reach(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Tables for kernels with rows innermost (see native/kernels/any_pool.py), and their sizes."""
+    """Tables for kernels with rows innermost (see native/kernels/pool.py), and their sizes."""
 
     output: tuple[int, ...]
     step: int | None
@@ -68,7 +68,7 @@ class Rows(NamedTuple):
 
 
 class Pixels(NamedTuple):
-    """Tables for channels-last kernels (see native/kernels/any_pool_last.py), in pixels."""
+    """Tables for channels-last kernels (see native/kernels/pool_nhwc.py), in pixels."""
 
     output: tuple[int, ...]
     rows: Array

@@ -1,5 +1,5 @@
-"""Pooling kernels for large arrays, for images of any size; functions return None until the kernels
-are compiled, and for unsupported arrays.
+"""Pooling kernels for images of any size; functions return None until the kernels are compiled, and
+for unsupported arrays. Small arrays use kernels from the 256th call on.
 
 There is one kernel per dtype and memory order (rows innermost: three, for windows 1, 2 and more
 columns apart). Windows are given as `axes(settings)`, one Reach per axis (pool_index_tables.py).
@@ -8,6 +8,7 @@ columns apart). Windows are given as `axes(settings)`, one Reach per axis (pool_
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from ...native.kernels.pool import lanes_of
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.background_jit import SmallCalls
 from ...native.runtime.eager_kernels import EagerKernel
 from ...native.runtime.thread_pool import threads
 from ...native.target.cost_model import MAX_POOL_STRIP_ELEMENTS
@@ -27,11 +29,18 @@ from . import pool_index_tables
 from .pool_index_tables import Pixels, Rows, load_tables
 
 
-def _fits(x: Array, count: int = 0) -> bool:
-    return (
-        max(x.size, count) >= MIN_POOLED_ELEMENTS and x.__class__ is np.ndarray and x.size > 0
-        and (x.dtype.char in "fd" or x.dtype.itemsize == 2 and x.dtype.kind in "fV")
-    )
+_small_calls = SmallCalls()
+
+
+def _can_pool(x: Array, pooling: str, count: int = 0) -> bool:
+    """Whether a kernel pays off for this array, with `count` results, and supports it.
+
+    `pooling`: the kind of pooling, whose calls on small arrays are counted.
+    """
+    if x.__class__ is not np.ndarray or not x.size or not (
+            x.dtype.char in "fd" or x.dtype.itemsize == 2 and x.dtype.kind in "fV"):
+        return False
+    return max(x.size, count) >= MIN_POOLED_ELEMENTS or _small_calls.may_ask((pooling, x.dtype))
 
 
 def _is_channels_last(x: Array, n: int) -> bool:
@@ -84,115 +93,135 @@ def pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
     )
 
 
-class _Call:
-    """A pooling of x over its last n axes: its layout, tables and sizes. False if unsupported.
+class _Plan:
+    """A pooling of arrays of one shape over their last n axes: its layout, tables and sizes.
 
     Half precision is computed in float32.
     """
 
-    def __init__(self, x: Array, n: int, maxima: bool, axes: Callable, settings: tuple,
-                 last: bool | None = None) -> None:
-        self.n, self.last = n, _is_channels_last(x, n) if last is None else last
-        self.kind = FLOAT32 if x.dtype.itemsize == 2 else x.dtype
-        self.input_dtype, self.shape = x.dtype, x.shape
-        self.tables: Any = load_tables(self.last, maxima, axes, *settings)
-        if self.tables is not None:
-            self.output = (*x.shape[:-n], *self.tables.output)
-            self.images = prod(x.shape[:-n])
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, n: int, tables: Rows | Pixels,
+                 last: bool) -> None:
+        self.n, self.last = n, last
+        self.dtype, self.kind = dtype, FLOAT32 if dtype.itemsize == 2 else dtype
+        self.output = (*shape[:-n], *tables.output)
+        self.work = max(prod(shape), prod(self.output))
+        self.form, self.whole = tables.form, tables.whole
+        if isinstance(tables, Pixels):
+            channels = shape[1]
+            self.step = None
+            self.steps = tuple([
+                np.where(a < 0, -1, a * channels) for a in (tables.rows, tables.columns)])
+            self.sizes = pixel_sizes(shape, tables)
+        else:
+            spatial = shape[-n:]
+            self.step, self.steps = tables.step, tables.tables
+            self.sizes = _rows_sizes(prod(spatial), spatial[-1], prod(shape[:-n]), tables)
 
-    def __bool__(self) -> bool:
-        return self.tables is not None
-
-    def laid_out(self, x: Array) -> Array:
+    def lay_out(self, x: Array) -> Array:
+        """Return x in the layout and dtype that the kernel reads."""
+        if x.dtype is self.kind and not self.last and x.flags.c_contiguous:
+            return x
         return _lay_out(x.astype(self.kind, copy=False), self.n, self.last)
 
-    def empty(self, shape: tuple[int, ...], kind: Any = None) -> Array:
+    def allocate(self, shape: tuple[int, ...], kind: Any = None) -> Array:
         return _empty(shape, kind or self.kind, self.last)
 
-    def function(self, nchw: EagerKernel, nhwc: EagerKernel) -> int | None:
-        """Return the address of the kernel for rows innermost, or for channels innermost."""
-        if self.last:
-            return nhwc.address(self.kind)
-        return nchw.address(self.kind, self.tables.step)
+    def narrow(self, y: Array) -> Array:
+        """Return a result in the input's dtype."""
+        return y if y.dtype is self.dtype else y.astype(self.dtype, copy=False)
 
-    @property
-    def steps(self) -> tuple[Array, ...]:
-        """The tables, as the kernel takes them."""
-        t = self.tables
-        if not self.last:
-            return t.tables
-        channels = self.shape[1]
-        return tuple([np.where(a < 0, -1, a * channels) for a in (t.rows, t.columns)])
+    def find_kernel(self, nchw: EagerKernel, nhwc: EagerKernel) -> int | None:
+        """Return the address of the kernel for rows innermost, or for channels innermost."""
+        return nhwc.address(self.kind) if self.last else nchw.address(self.kind, self.step)
 
     def run(self, function: int, *arrays: Array) -> None:
         """Call a kernel with arrays, then sizes."""
-        spatial = self.shape[-self.n :]
-        sizes = pixel_sizes(self.shape, self.tables) if self.last else _rows_sizes(
-            prod(spatial), spatial[-1], self.images, self.tables)
-        call_kernel(function, max(prod(self.shape), prod(self.output)), *arrays, *sizes)
+        call_kernel(function, self.work, *arrays, *self.sizes)
+
+
+@lru_cache(maxsize=512)
+def _plan_pooling(
+    shape: tuple[int, ...], dtype: np.dtype, n: int, maxima: bool, last: bool, thread_count: int,
+    axes: Callable, *settings: object
+) -> _Plan | None:
+    """Return a plan, cached; None if the windows are unsupported, or of maxima if one is empty.
+
+    `thread_count`: the threads that the sizes were chosen for.
+    """
+    tables = load_tables(last, maxima, axes, *settings)
+    if tables is None or maxima and not tables.whole:
+        return None
+    return _Plan(shape, dtype, n, tables, last)
+
+
+def _plan(x: Array, n: int, maxima: bool, axes: Callable, settings: tuple,
+          last: bool | None = None) -> _Plan | None:
+    """Return the plan of a pooling of x; `last`: whether channels are innermost (None: as in x)."""
+    last = _is_channels_last(x, n) if last is None else last
+    return _plan_pooling(x.shape, x.dtype, n, maxima, last, threads(), axes, *settings)
 
 
 def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
     """Return the maxima of windows, in x's layout."""
-    if not _fits(x) or not (call := _Call(x, n, True, axes, settings)) or not call.tables.whole:
+    if not _can_pool(x, "maxima") or (plan := _plan(x, n, True, axes, settings)) is None:
         return None
-    function = call.function(kernels.POOL_MAXIMA, kernels.POOL_MAXIMA_NHWC)
+    function = plan.find_kernel(kernels.POOL_MAXIMA, kernels.POOL_MAXIMA_NHWC)
     if function is None:
         return None
-    y = call.empty(call.output)
-    call.run(function, call.laid_out(x), *call.steps, y)
-    return y.astype(call.input_dtype, copy=False)
+    y = plan.allocate(plan.output)
+    plan.run(function, plan.lay_out(x), *plan.steps, y)
+    return plan.narrow(y)
 
 
 def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, Array] | None:
     """Return the maxima of windows and their flat image indices; None if one is NaN."""
-    if not _fits(x):
+    if not _can_pool(x, "places"):
         return None
-    call = _Call(x, n, True, axes, settings, last=False)
-    if not call or not call.tables.whole:
+    plan = _plan(x, n, True, axes, settings, last=False)
+    if plan is None:
         return None
-    function = kernels.POOL_PLACES.address(call.kind, call.tables.step)
+    function = kernels.POOL_PLACES.address(plan.kind, plan.step)
     if function is None:
         return None
-    y, where = call.empty(call.output), call.empty(call.output, np.int64)
-    call.run(function, call.laid_out(x), *call.steps, y, where)
+    y, indices = plan.allocate(plan.output), plan.allocate(plan.output, np.int64)
+    plan.run(function, plan.lay_out(x), *plan.steps, y, indices)
     if y.size and np.isnan(np.maximum.reduce(y, None)):
         return None
-    return y.astype(call.input_dtype, copy=False), where
+    return plan.narrow(y), indices
 
 
 def maxima_with_tangents(
     x: Array, t: Array, n: int, axes: Callable, *settings: object
 ) -> tuple[Array, Array] | None:
     """Return the maxima of windows and the elements of t at their positions, rows innermost."""
-    if not _fits(x) or t.dtype != x.dtype:
+    if not _can_pool(x, "tangents") or t.dtype != x.dtype:
         return None
-    call = _Call(x, n, True, axes, settings, last=False)
-    if not call or not call.tables.whole:
+    plan = _plan(x, n, True, axes, settings, last=False)
+    if plan is None:
         return None
-    function = kernels.POOL_MAXIMA_WITH_TANGENTS.address(call.kind, call.tables.step)
+    function = kernels.POOL_MAXIMA_WITH_TANGENTS.address(plan.kind, plan.step)
     if function is None:
         return None
-    y, yt = call.empty(call.output), call.empty(call.output)
-    call.run(function, call.laid_out(x), *call.steps, call.laid_out(t), y, yt)
-    return y.astype(call.input_dtype, copy=False), yt.astype(call.input_dtype, copy=False)
+    y, yt = plan.allocate(plan.output), plan.allocate(plan.output)
+    plan.run(function, plan.lay_out(x), *plan.steps, plan.lay_out(t), y, yt)
+    return plan.narrow(y), plan.narrow(yt)
 
 
 def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *settings: object
                     ) -> Array | None:
     """Return the windows' cotangents at the positions of their maxima."""
-    if not _fits(x) or g.dtype != x.dtype:
+    if not _can_pool(x, "backward") or g.dtype != x.dtype:
         return None
-    call = _Call(x, n, True, axes, settings)
-    if not call or not call.tables.whole:
+    plan = _plan(x, n, True, axes, settings)
+    if plan is None:
         return None
-    function = call.function(kernels.POOL_MAXIMA_BACKWARD, kernels.POOL_MAXIMA_BACKWARD_NHWC)
+    function = plan.find_kernel(kernels.POOL_MAXIMA_BACKWARD, kernels.POOL_MAXIMA_BACKWARD_NHWC)
     if function is None:
         return None
-    gx, shares = call.empty(x.shape), call.laid_out(g)
-    tops = (call.laid_out(y),) if call.last else ()
-    call.run(function, call.laid_out(x), *call.steps, *tops, shares, gx)
-    return gx.astype(call.input_dtype, copy=False)
+    gx, shares = plan.allocate(x.shape), plan.lay_out(g)
+    tops = (plan.lay_out(y),) if plan.last else ()
+    plan.run(function, plan.lay_out(x), *plan.steps, *tops, shares, gx)
+    return plan.narrow(gx)
 
 
 def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settings: object
@@ -201,12 +230,12 @@ def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settin
 
     `count`: the number of elements of the result.
     """
-    if not _fits(x, count) or not (call := _Call(x, n, False, axes, settings)):
+    if not _can_pool(x, "sums", count) or (plan := _plan(x, n, False, axes, settings)) is None:
         return None
-    function = call.function(kernels.POOL_SUMS, kernels.POOL_SUMS_NHWC)
+    function = plan.find_kernel(kernels.POOL_SUMS, kernels.POOL_SUMS_NHWC)
     if function is None:
         return None
-    by = pool_index_tables.divisors(call.kind, call.tables.form, counts, *settings)
-    y = call.empty(call.output)
-    call.run(function, call.laid_out(x), *call.steps, *by, y)
-    return y.astype(call.input_dtype, copy=False)
+    by = pool_index_tables.divisors(plan.kind, plan.form, counts, *settings)
+    y = plan.allocate(plan.output)
+    plan.run(function, plan.lay_out(x), *plan.steps, *by, y)
+    return plan.narrow(y)

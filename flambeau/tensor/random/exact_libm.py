@@ -52,9 +52,11 @@ def fma32_arrays(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 def fma(x: np.ndarray, y: float, z: float) -> np.ndarray:
     """Return x * y + z in float64 with one rounding, for finite x and scalars (Dekker, Knuth)."""
+    if y == 1.0:
+        return x + z
     # Plain arithmetic suffices if the product is exact; it also avoids overflow of y * 2**27.
     product = x * y
-    if y == 1.0 or abs(y) > 1e290 or z == 0.0 or math.frexp(y)[0] in (0.5, -0.5):
+    if abs(y) > 1e290 or z == 0.0 or math.frexp(y)[0] in (0.5, -0.5):
         return product + z
     x_high = x * _SPLITTER
     x_high -= x_high - x

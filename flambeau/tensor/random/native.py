@@ -47,7 +47,7 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
         "uniform": mersenne_twister.uniform,
         "bernoulli": mersenne_twister.bernoulli, "integers": mersenne_twister.integers,
         "shuffle": mersenne_twister.shuffle,
-        "normal": normal.normal, "gamma": rejection.gamma,
+        "normal": normal.normal, "normal_pairs": normal.normal_pairs, "gamma": rejection.gamma,
         "poisson": counts.poisson, "binomial": counts.binomial, **libm.FUNCTIONS,
     }
     if dtype is None:

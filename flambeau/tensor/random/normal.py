@@ -15,7 +15,7 @@ from ...native.loop_ir import cephes_coefficients
 from . import exact_libm
 from .distributions import FLOATS, memory_order, narrow, parts, require, unit32, unit64
 from .generator import Generator, default_generator
-from .native import converter
+from .native import converter, sequential
 
 _BLOCK = 16
 _CHUNK = 1 << 14  # elements at a time: the float64 temporaries fit in the cache
@@ -43,6 +43,7 @@ _TWO_PI, _TWO_PI64 = np.float32(2 * math.pi), 2 * math.pi
 # A huge deviation overflows to infinity silently.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
 _TAME = 1000.0
+_FLOAT64 = np.dtype(np.float64)
 _HALF, _UNIT = np.float32(0.5), np.float32(1)
 
 
@@ -117,6 +118,11 @@ def _one_by_one(
 
 
 def _pairs_by_loop(words: np.ndarray) -> np.ndarray:
+    kernel = sequential("normal_pairs", _FLOAT64, words.size // 4)
+    if kernel is not None:
+        pairs = np.empty(words.size // 2)
+        kernel(words, pairs, words.size // 4)
+        return pairs
     result: list[float] = []
     each = iter(words.tolist())
     for top, bottom, second_top, second_bottom in zip(each, each, each, each, strict=True):

@@ -150,6 +150,36 @@ def test_layer_norm(shape, weight, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("parameters", ["none", "weight", "both"])
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize("shape", [(2, 1), (5, 4), (33, 19), (2, 3, 17), (2, 3, 4, 5), (3, 2, 1)])
+def test_batch_norm(shape, running, parameters, dtype, monkeypatch) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(*shape, dtype=dtype, requires_grad=True)
+    channels = shape[1]
+    w, b = (torch.randn(channels, dtype=dtype, requires_grad=True) for _ in range(2))
+    w, b = (None if parameters == "none" else w), (b if parameters == "both" else None)
+    leaves = [v for v in (x, w, b) if v is not None]
+
+    def run():
+        for leaf in leaves:
+            leaf.grad = None
+        moving = [torch.ones(channels, dtype=dtype) for _ in range(2)] if running else []
+        y = F.batch_norm(x, *(moving or (None, None)), w, b, training=True, momentum=0.3)
+        (y * y * y).sum().backward()
+        results = [y.detach(), *(v.grad for v in leaves), *moving]
+        return np.concatenate([v.numpy().ravel() for v in results])
+
+    actual, want = both(monkeypatch, run)
+    columns = len(shape) == 2 or shape[2:] == (1,)
+    settings = w is not None, b is not None, running, columns
+    assert small_arrays.BATCH_NORM[settings][x.detach().numpy().dtype]
+    assert small_arrays.BATCH_NORM_BACKWARD[w is not None, columns][x.detach().numpy().dtype]
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+    np.testing.assert_allclose(actual, want, tolerance, 10 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", [(1, 4), (2, 5, 3), (2, 3, 17, 8)])
 def test_attention(shape, causal, dtype, monkeypatch) -> None:

@@ -54,6 +54,20 @@ def _box_muller_cephes(first: Value, second: Value) -> tuple[Value, Value]:
     return radius * cosine, radius * sine
 
 
+def normal_pairs(type: Type) -> Kernel:
+    """words, y; pairs: standard normal numbers drawn in pairs, F64, by the C library's functions."""
+    words, y = Buffer(Type.U64, "words"), Buffer(type, "y")
+    pair, pairs = Index("pair"), Size("pairs")
+    angle, radius = (unit_of(Value(Load(words, Affine(i, ((pair, 2),))))) for i in (0, 1))
+    radius = apply(Scalar.SQRT, apply(Scalar.LOG1P, -radius) * -2.0)
+    angle = angle * (2 * math.pi)
+    body: list[Statement] = [
+        Store(y, Affine(i, ((pair, 2),)), (radius * apply(function, angle)).expression)
+        for i, function in enumerate((Scalar.COS, Scalar.SIN))
+    ]
+    return Kernel("normal_pairs", [words, y], [Loop(pair, pairs, body)], [pairs], exact=True)
+
+
 def _fma(x: Value, y: Value | float, z: Value | float) -> Value:
     return apply(Scalar.FMA, x, y, z)
 
