@@ -55,7 +55,7 @@ def _box_muller_cephes(first: Value, second: Value) -> tuple[Value, Value]:
 
 
 def normal_pairs(type: Type) -> Kernel:
-    """words, y; pairs: standard normal numbers drawn in pairs, F64, by the C library's functions."""
+    """words, y; pairs: standard normal numbers in pairs, F64, by the C library's functions."""
     words, y = Buffer(Type.U64, "words"), Buffer(type, "y")
     pair, pairs = Index("pair"), Size("pairs")
     angle, radius = (unit_of(Value(Load(words, Affine(i, ((pair, 2),))))) for i in (0, 1))
