@@ -58,8 +58,8 @@ class EagerKernel:
         return kernel
 
 
-BATCH_NORM = EagerKernel("batch_norm", "batch_norm")
-BATCH_NORM_BACKWARD = EagerKernel("batch_norm", "batch_norm_backward")
+BATCH_NORM = EagerKernel("group_and_batch_norm", "batch_norm")
+BATCH_NORM_BACKWARD = EagerKernel("group_and_batch_norm", "batch_norm_backward")
 
 DEPTHWISE_WEIGHT = EagerKernel("depthwise_nhwc", "build_weight_gradient")
 DEPTHWISE_WINDOWS = EagerKernel("depthwise_nhwc", "build_forward")
@@ -80,8 +80,8 @@ GRID_BACKWARD = EagerKernel("grid_sample", "grid_backward")
 GRID_SAMPLE = EagerKernel("grid_sample", "sample")
 IMAGE_BACKWARD = EagerKernel("grid_sample", "image_backward")
 
-GROUP_NORM = EagerKernel("group_norm", "group_norm")
-GROUP_NORM_BACKWARD = EagerKernel("group_norm", "group_norm_backward")
+GROUP_NORM = EagerKernel("group_and_batch_norm", "group_norm")
+GROUP_NORM_BACKWARD = EagerKernel("group_and_batch_norm", "group_norm_backward")
 
 AFFINE_ROWS = EagerKernel("moments", "affine_rows")
 CENTRED_PRODUCTS = EagerKernel("moments", "centred_products")
