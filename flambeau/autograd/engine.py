@@ -154,6 +154,19 @@ def will_run(targets: Sequence[Any], at_work: Any) -> list[bool]:
     return [id(t.node if t.__class__ is Output else t) in reached for t in targets]
 
 
+def needed_edges(edges: Sequence[Any]) -> list[bool]:
+    """Return which of the running node's edges this thread's backward pass needs."""
+    task = MODE.task
+    if task is None or task.captures is None:
+        return [True] * len(edges)
+    needed = task.needed or ()
+    return [key_of(edge) in task.captures or _node_id(edge) in needed for edge in edges]
+
+
+def _node_id(target: Any) -> int:
+    return id(target.node if target.__class__ is Output else target)
+
+
 class _Task:
     """One backward pass."""
 

@@ -38,21 +38,34 @@ def raise_stale(
 
     source: the saved input; None if the node saved its output.
     """
-    producer = source.grad_fn if source is not None else None
-    name = node_name if source is None else producer.name() if producer is not None else ""
+    producer = None
+    if source is not None:
+        producer = "" if source.grad_fn is None else source.grad_fn.name()
+    raise_overwritten(node_name, array.shape, array.dtype, counter, version, producer)
+
+
+def raise_overwritten(
+    node_name: str, shape: tuple[int, ...], dtype: np.dtype, counter: Any, version: int,
+    producer: str | None,
+) -> None:
+    """Raise the error of `raise_stale`, given what it says about the tensor.
+
+    producer: the name of the saved input's own node, "" for a leaf; None for the node's output.
+    """
+    name = node_name if producer is None else producer
     role = f", which is output 0 of {name.rstrip('0123456789').removesuffix('Backward')}," \
         if name else ""
-    kind = FROM_NUMPY[array.dtype]
+    kind = FROM_NUMPY[dtype]
     legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
               "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")
-    saved = "its output" if source is None else "an input"
+    saved = "its output" if producer is None else "an input"
     writer = "" if counter.writer is None else (
         f", which was last written in place at {counter.line()}: write `x = x + 1` instead of "
         "`x += 1`, or clone it first"
     )
     raise noted(RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [torch.{legacy} {list(array.shape)}]{role} is at version {counter.value}; "
+        f"operation: [torch.{legacy} {list(shape)}]{role} is at version {counter.value}; "
         f"expected version {version} instead. Hint: enable anomaly detection to find the operation "
         "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
         "check_nan=False)."

@@ -102,12 +102,19 @@ class SavedOutput:
 
 def recompute(node: Node, index: int | None) -> Any:
     """Recompute the node's output, the one at `index` if several; None if an input isn't saved."""
-    operator, plan = node.operator, node.plan
-    if operator is None or plan is None or len(plan.arguments) < len(operator.names):
+    if not can_recompute(node):
         return None
+    operator, plan = node.operator, node.plan
     y = operator.function(**{operator.names[position]: node.saved_value(k)
                              for position, k in plan.arguments})
     return y if index is None else y[index]
+
+
+def can_recompute(node: Node) -> bool:
+    """Return whether the node saved all arguments of its call."""
+    operator, plan = node.operator, node.plan
+    return (operator is not None and plan is not None
+            and len(plan.arguments) >= len(operator.names))
 
 
 class SavedOutputs:

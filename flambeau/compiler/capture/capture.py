@@ -35,6 +35,7 @@ from .returned_tensors import describe_returned
 from ..trace.operands import arrays_in, flatten, tensors_in
 from ..trace.trace_signature import Precedent
 from .recorder import Recorder
+from .saved_versions import find_reach, note_saved_versions, select_bits
 from .side_effects import note_arrays, note_stores
 from .patch_targets import restore_all, swap_all
 from ..proof.watcher import Watcher
@@ -276,8 +277,11 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         storage = trace.storage_of(cotangent)
         assert storage is not None
         storage.name = f"argument cotangent {storage.number}"
+    reach = find_reach(outputs, inputs)
+    backward.reached = reach.of_outputs
     try:
-        result = partial_grad(outputs, inputs, [wrap(g) for g in cotangents])
+        with note_saved_versions(reach) as backward.saved:
+            result = partial_grad(outputs, inputs, [wrap(g) for g in cotangents])
     except RuntimeError:  # part of the graph was freed; calling backward will raise
         trace.add_problem("it returns a tensor of whose graph backward has been through a part; "
                           "return tensor.detach()", "")
@@ -285,6 +289,10 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     for g in result:
         backward.grads.append(None if g is None else trace.value_of(g._array))
         backward.arrays.append(None if g is None else trace.copy_array(g._array))
+    numbers = [i for i, value in enumerate(backward.grads) if value is not None]
+    backward.reached = [select_bits(mask, numbers) for mask in backward.reached]
+    for item in backward.saved:
+        item.inputs = select_bits(item.inputs, numbers)
 
 
 def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:

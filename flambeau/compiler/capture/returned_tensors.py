@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from ...autograd.tape import requires
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
-from ..trace.trace import Trace, Value
+from ..trace.trace import SavedOwner, Trace, Value
 from .escapes import tensors_of
+from .saved_versions import SavedVersion
 
 
 class ReturnedTensor(NamedTuple):
@@ -54,6 +55,7 @@ def describe_returned(trace: Trace, leaves: Sequence[Any], existing: Sequence[Te
     if trace.backward is not None:
         outputs = enumerate(trace.backward.outputs)
         trace.backward.positions = {trace.positions[id(y)]: k for k, y in outputs}
+        trace.backward.saved_owners = description.find_owners(trace.backward.saved)
 
 
 class _Description:
@@ -63,7 +65,8 @@ class _Description:
         self.trace = trace
         self.leaves = {id(leaf): i for i, leaf in reversed([*enumerate(leaves)])
                        if issubclass(type(leaf), Tensor)}
-        self.arguments = [leaf for leaf in leaves if issubclass(type(leaf), Tensor)]
+        self.arguments = {i: leaf for i, leaf in enumerate(leaves)
+                          if issubclass(type(leaf), Tensor)}
         self.existing = existing
         self.counters: dict[int, int] = {}  # positions of new entries, by id of their counter
 
@@ -104,9 +107,31 @@ class _Description:
             tensor._tracked and requires(tensor), tensor._history() is None,
         )
 
+    def find_owners(self, saved: list[SavedVersion]) -> list[tuple[SavedVersion, SavedOwner]]:
+        """Return those saved tensors that code outside of the call can write to, and what they are.
+
+        Tensors with one version counter are one for this purpose.
+        """
+        owners = {key: SavedOwner(position=at) for key, at in self.counters.items()}
+        objects: dict[int, SavedOwner] = {}
+        for key, at in self.trace.positions.items():
+            if self.trace.returned[at].is_new:
+                objects[key] = SavedOwner(position=at)
+        for tensor in (*self.existing, *self.trace.externals.values()):
+            owners[id(tensor._counter)] = objects[id(tensor)] = SavedOwner(outside=tensor)
+        for number, leaf in self.arguments.items():
+            owners[id(leaf._counter)] = objects[id(leaf)] = SavedOwner(leaf=number)
+        result = []
+        for item in saved:
+            item.is_owner = item.tensor in objects
+            owner = objects.get(item.tensor) or owners.get(id(item.counter))
+            if owner is not None:
+                result.append((item, owner))
+        return result
+
     def _locate_base(self, base: Tensor) -> int:
         """Return the entry of an argument whose views have this base, or of the base itself."""
-        for leaf in self.arguments:
+        for leaf in self.arguments.values():
             if (leaf if leaf._base is None else leaf._base) is base:
                 return self.locate(leaf)
         return self.locate(base)
@@ -116,7 +141,7 @@ class _Description:
         if id(counter) in self.counters:
             return self.counters[id(counter)]
         # Tensors that the call used come first; others may be results of earlier calls.
-        for tensor in (*self.arguments, *self.trace.externals.values(), *self.existing):
+        for tensor in (*self.arguments.values(), *self.trace.externals.values(), *self.existing):
             if tensor._counter is counter:
                 return self.locate(tensor)
         return None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.tree import leaves_of
 from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.graph import Graph, Node, Op, Source, permute
 from ..lowering.numpy.node_builders import dtype_of, type_of
@@ -41,6 +42,7 @@ class _Split:
         self.recorded: list[Any] = []
         self.new: dict[int, Node] = {}
         self.roots: list[Node] = []  # kept alive, because `new` is keyed by id
+        self.returned = self._find_saved_results()
 
     def split(self) -> bind.BackwardBindings:
         """Process the backward events, then collect what they need."""
@@ -67,9 +69,11 @@ class _Split:
             orders.append(inverse_permutation(order))
             expected.append(array.transpose(order).copy())
         graph = Graph(self.sources, self.inputs, outputs, [])
+        saved = [(item, owner) for item, owner in backward.saved_owners if owner.position is None]
         return bind.BackwardBindings(
             graph, self.slots, self.recorded, inputs, orders, expected,
             len(backward.outputs), shapes, _reads_what_it_writes(self.graph),
+            backward.reached, saved,
         )
 
     def _add_cotangent(self, k: int, g: np.ndarray) -> None:
@@ -114,6 +118,15 @@ class _Split:
                                           node.attributes, node.origin)
         return self.new[id(root)]
 
+    def _find_saved_results(self) -> dict[int, int]:
+        """Return the outputs that eager nodes saved, by node. Backward reads their memory, which
+        the caller has too, as eager backward would."""
+        result = {}
+        for leaf in leaves_of(bind.NewTensor, self.functional.bindings.result):
+            if leaf.saved and isinstance(leaf.memory, bind.Output):
+                result[id(self.graph.outputs[leaf.memory.number])] = leaf.memory.number
+        return result
+
     def _pass_from_forward(self, node: Node) -> Node:
         """Pass a forward value to the backward program as an input."""
         functional = self.functional
@@ -125,8 +138,11 @@ class _Split:
                 return self._add_source(source.kind, source.shape, dtype_of(source.type), slot,
                                     source.name, functional.bindings.recorded[node.slot],
                                     source.array, source.strides)
-        self.graph.outputs.append(node)
-        saved = bind.SavedForBackward(len(self.graph.outputs) - 1)
+        number = self.returned.get(id(node))
+        if number is None:
+            self.graph.outputs.append(node)
+            number = len(self.graph.outputs) - 1
+        saved = bind.SavedForBackward(number)
         return self._add_source(
             "argument", node.shape, dtype_of(node.type), saved, node.origin, None
         )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
 from ...autograd.backward import partial_grad
-from ...autograd.errors.graph_errors import raise_freed, raise_stale
+from ...autograd.engine import needed_edges
+from ...autograd.errors.graph_errors import raise_freed, raise_overwritten, raise_stale
 from ...autograd.mode import MODE, no_grad
 from ...autograd.node import Node
 from ...autograd.outputs import Output
@@ -21,20 +23,26 @@ from ...tensor.storage import version_of
 from ...tensor.layout import owner_of
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
+from ..capture.saved_versions import SavedVersion
 from ..trace.bindings import (
     Argument, BackwardBindings, Cotangent, SavedForBackward, OuterMemory, State,
 )
 from ..validation.self_check import agree, max_magnitude
 from .commit_results import iterate_outputs
 
+# The counter of an overwritten tensor, its version when saved, what saved it, and the tensor.
+_Stale: TypeAlias = "tuple[VersionCounter | None, int, SavedVersion, Tensor | None]"
+
 
 class CompiledFunctionBackward(Node):
     """The node of one call, with the values that its forward program saved."""
 
-    __slots__ = ("call", "checked_versions", "runner", "saved_values")
+    __slots__ = ("call", "checked_results", "checked_versions", "runner", "saved_values")
 
     call: tuple[Any, ...] | None  # fields of an EagerCall
-    checked_versions: Sequence[tuple[Tensor, int]]
+    # What eager nodes would have saved: arguments and outside tensors, and counters of results.
+    checked_versions: Sequence[tuple[Tensor, int, SavedVersion]]
+    checked_results: list[tuple[VersionCounter, int, SavedVersion, weakref.ref[Tensor]]]
     runner: BackwardRunner
     saved_values: list[Any] | None
 
@@ -43,11 +51,16 @@ class CompiledFunctionBackward(Node):
         saved_values = self.saved_values
         if saved_values is None:
             raise_freed(self)
-        for tensor, version in self.checked_versions:
-            if version_of(tensor) != version:
-                raise_stale(self.name(), tensor._array, tensor._counter, version, tensor)
         assert saved_values is not None
         gs = g if g.__class__ is tuple else (g,)
+        stale: list[_Stale] = [(tensor._counter, version, saved, tensor)
+                               for tensor, version, saved in self.checked_versions
+                               if version_of(tensor) != version]
+        stale += [(counter, version, saved, reference())
+                  for counter, version, saved, reference in self.checked_results
+                  if counter.value != version]
+        if stale:
+            self._refuse(gs, stale)
         if MODE.grad:
             return self.runner.differentiate(self, gs)
         return self.runner.run_backward(saved_values, gs)
@@ -55,6 +68,23 @@ class CompiledFunctionBackward(Node):
     def release(self) -> None:
         """Free the saved values."""
         self.saved_values, self.checked_versions, self.call = None, (), None
+        self.checked_results = []
+
+    def _refuse(self, gs: tuple, stale: list[_Stale]) -> None:
+        """Raise what the first eager node to run would raise, if one that saved any of the
+        overwritten tensors would run at all."""
+        outputs = sum(1 << k for k, g in enumerate(gs) if g is not None)
+        inputs = sum(1 << i for i, needed in enumerate(needed_edges(self.edges)) if needed)
+        stale = [item for item in stale if item[2].outputs & outputs and item[2].inputs & inputs]
+        if not stale:
+            return
+        counter, version, saved, tensor = max(stale, key=lambda item: item[2].order)
+        producer = saved.producer
+        if producer is not None and saved.is_owner and tensor is not None:
+            last = tensor.grad_fn  # a write since then gave it a node of its own
+            if last is not None and getattr(last, "node", last) is not self:
+                producer = last.name()
+        raise_overwritten(saved.node, saved.shape, saved.dtype, counter, version, producer)
 
 
 def raise_no_double_backward() -> NoReturn:
@@ -93,7 +123,6 @@ class BackwardRunner:
         self.step, self.bindings = step, bindings
         self.changing = [s for s in bindings.slots if not isinstance(s, State)]
         states = {id(owner_of(s.array)) for s in bindings.slots if isinstance(s, State)}
-        # These must not be written between forward and backward.
         self.states = [t for t in externals if id(owner_of(t._array)) in states]
         self.eager: Callable[..., Any] | None = None  # the function, if it can be called again
         self.result: Any = None
@@ -101,6 +130,8 @@ class BackwardRunner:
         self.read: list[Tensor] = []  # outside tensors that it reads
         self.externals = list(externals)
         self.leaves = sorted({s.leaf for s in self.changing if isinstance(s, Argument)})
+        # These must not be written between forward and backward.
+        self.saved = [(item, owner.leaf, owner.outside) for item, owner in bindings.saved]
 
     def allow_double_backward(
         self, function: Callable, result: Any, written: list[np.ndarray]
@@ -136,8 +167,10 @@ class BackwardRunner:
             also = [*self.read, *[t for i, t in tensors.items()
                                   if i not in self.leaves and isinstance(t, Tensor)]]
             result.call = args, kwargs or {}, inputs, [(t, version_of(t)) for t in also]
-        read = [*self.states, *[tensors[i] for i in self.leaves if isinstance(tensors[i], Tensor)]]
-        result.checked_versions = [(t, version_of(t)) for t in read]
+        saved = [(outside if leaf is None else tensors[leaf], item)
+                 for item, leaf, outside in self.saved]
+        result.checked_versions = [(t, version_of(t), item) for t, item in saved]
+        result.checked_results = []
         return result
 
     def collect_inputs(self, outputs: list[np.ndarray], tensors: dict[int, Any]) -> list[Any]:
@@ -225,6 +258,17 @@ def _swap_memory(tensors: list[Tensor]) -> Iterator[None]:
 
 _UNSHARED_COUNTER_REFS = 3 + ARGUMENT_REFERENCES  # the tensor's, the list's, the loop's
 _UNREACHABLE_VERSION = -(1 << 62)
+
+
+def check_version(tensor: Tensor, node: Node, saved: tuple[SavedVersion, ...]) -> Tensor:
+    """Let a backward pass check that a result has not been written to; return the result."""
+    assert isinstance(node, CompiledFunctionBackward)
+    counter = tensor._counter
+    if counter is None:
+        tensor._counter = counter = VersionCounter()
+    reference = weakref.ref(tensor)
+    node.checked_results += [(counter, counter.value, item, reference) for item in saved]
+    return tensor
 
 
 def attach_history(tensor: Tensor, node: Node, k: int) -> Tensor:

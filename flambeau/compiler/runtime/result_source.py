@@ -19,7 +19,7 @@ from ..trace.bindings import (
 )
 from ..trace.host_numbers import FUNCTIONS, Old
 from ..trace.plain_values import PLAIN
-from .backward_node import make_detached_node, attach_history
+from .backward_node import attach_history, check_version, make_detached_node
 
 
 class CompiledBackward(Node):
@@ -142,6 +142,8 @@ class ResultSource:
             tensor = f"{relation}({source}, {array})"
         if x.version:
             tensor = f"{self.name(count_from)}({x.version}, {tensor})"
+        if x.saved:
+            tensor = f"{self.name(check_version)}({tensor}, node, {self.name(x.saved)})"
         if x.live is not None:
             return f"{self.name(attach_history)}({tensor}, node, {x.live})"
         if x.requires_grad:

@@ -11,7 +11,7 @@ import numpy as np
 from ...tensor.layout import _as_bytes
 from ...tensor.random.generator import Generator, default_generator
 from ...tensor.tensor import Tensor
-from .trace import Effect, Event, Storage, Value, address
+from .trace import Effect, Event, SavedOwner, Storage, Value, address
 
 
 ANY_GRAD = "any grad"  # the step only tested whether there was a grad
@@ -131,6 +131,7 @@ class NewTensor:
     is_whole: whether it has the same array as its source.
     version: its version if it has its own counter.
     live: its index among the outputs that backward may start from.
+    saved: what nodes saved of it (capture/saved_versions.py).
     """
 
     memory: Output | Argument | State
@@ -141,6 +142,7 @@ class NewTensor:
     requires_grad: bool = False
     is_leaf: bool = True
     live: int | None = None
+    saved: tuple[Any, ...] = ()
 
 
 @dataclass(eq=False)
@@ -174,6 +176,8 @@ class BackwardBindings:
     slots: State, Argument, SavedForBackward or Cotangent for each of its inputs.
     inputs: for each of its outputs, the leaf number of an argument, or an outside tensor.
     orders: the axes of its outputs.
+    reached: by live output, a bit mask of the `inputs` that it depends on.
+    saved: (SavedVersion, SavedOwner) of arguments and outside tensors that eager nodes saved.
     """
 
     graph: Any
@@ -185,6 +189,8 @@ class BackwardBindings:
     outputs: int  # number of live outputs
     shapes: list[tuple[tuple[int, ...], np.dtype]]
     reads_what_it_writes: bool  # whether results depend on memory that the step writes
+    reached: list[int] = field(default_factory=list)
+    saved: list[tuple[Any, SavedOwner]] = field(default_factory=list)
 
 
 @dataclass(eq=False)

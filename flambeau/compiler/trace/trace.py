@@ -10,7 +10,7 @@ from collections.abc import Callable
 import weakref
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -143,6 +143,10 @@ class Backward:
     mark: the index of its first event.
     inputs: the outside tensors that the outputs depend on.
     grads: the cotangents of `inputs` as Values; None for an input without one.
+    reached: by output, a bit mask of the inputs with a gradient that it depends on.
+    saved: what the call's nodes saved (capture/saved_versions.py).
+    saved_owners: what each of `saved` is: an argument's number, an outside tensor, or the position
+        of a returned tensor; without those that nobody else can reach.
     """
 
     mark: int
@@ -152,6 +156,17 @@ class Backward:
     grads: list[Value | None] = field(default_factory=list)
     arrays: list[np.ndarray | None] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)  # numbers of outputs, by position
+    reached: list[int] = field(default_factory=list)
+    saved: list[Any] = field(default_factory=list)
+    saved_owners: list[tuple[Any, SavedOwner]] = field(default_factory=list)
+
+
+class SavedOwner(NamedTuple):
+    """Where a saved tensor is to be found at each call; one of the three."""
+
+    leaf: int | None = None
+    outside: Any = None
+    position: int | None = None
 
 
 @dataclass(eq=False)
