@@ -296,8 +296,22 @@ class _Autograd:
 _autograd = _Autograd()
 
 
-__getattr__ = lacking(__name__, (
-    "CompilationUnit", "FileCheck", "Graph", "JITException", "Node",
-    "PyTorchFileReader", "PyTorchFileWriter", "ScriptFunction", "ScriptModule", "Value",
-    "_distributed_c10d", "_functorch",
+_FROM_MODULES = {
+    "CompilationUnit": "jit", "FileCheck": "testing", "ScriptFunction": "jit",
+    "ScriptModule": "jit", "ScriptDict": "jit.script_containers",
+    "ScriptList": "jit.script_containers", "_Await": "_awaits", "JITException": "jit:Error",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Look up names that PyTorch also exports from a module of Python's."""
+    if name not in _FROM_MODULES:
+        return _lacking(name)
+    module, _, public = _FROM_MODULES[name].partition(":")
+    return getattr(import_module(f".{module}", __package__), public or name)
+
+
+_lacking = lacking(__name__, (
+    "Graph", "Node", "PyTorchFileReader", "PyTorchFileWriter", "Value", "_distributed_c10d",
+    "_functorch",
 ))

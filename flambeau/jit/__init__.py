@@ -144,6 +144,29 @@ def interface(obj: Any) -> Any:
 _fork, _wait = fork, wait
 
 
+def _awaitable(func: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Delay a call until its result is read. Keyword arguments are not supported.
+
+    >>> torch.jit._awaitable_wait(torch.jit._awaitable(max, 1, 2))
+    2
+    """
+    return _await_class()(func, args)
+
+
+def _awaitable_wait(aw: Any) -> Any:
+    """Return the result of a delayed call, running it if needed."""
+    return aw.wait()
+
+
+def _awaitable_nowait(o: Any) -> Any:
+    """Wrap a value as the result of a delayed call."""
+    return _await_class()(None, (), o)
+
+
+def _await_class() -> Any:
+    return import_module("flambeau._awaits")._Await
+
+
 def set_fusion_strategy(strategy: Any) -> list[tuple[str, int]]:
     """Ignore the strategy, since there is no fuser; return PyTorch's defaults."""
     return [("STATIC", 2), ("DYNAMIC", 10)]
@@ -184,8 +207,16 @@ _overload_method = _overload
 
 
 def is_scripting() -> bool:
-    """Return False."""
-    return False
+    """Return whether the caller runs as scripted code.
+
+    >>> @torch.jit.script
+    ... def where() -> str:
+    ...     return "script" if torch.jit.is_scripting() else "Python"
+    >>> where(), torch.jit.is_scripting()
+    ('script', False)
+    """
+    boundary = sys.modules.get(f"{__name__}.boundary")
+    return boundary is not None and boundary.is_in_script()
 
 
 def is_tracing() -> bool:
@@ -207,6 +238,8 @@ def _mark(fn: Any, modifier: str) -> Any:
     """Record how a function is saved. Skips objects that take no attributes."""
     with suppress(AttributeError, TypeError):
         fn._torchscript_modifier = modifier
+    if modifier in ("ignore", "unused"):
+        import_module(f"{__name__}.python_code").leave_script(fn)
     return fn
 
 
@@ -234,9 +267,19 @@ def annotate(the_type: Any, the_value: Any) -> Any:
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:
-    """Call Python's `isinstance`, treating List[int] etc. as their container class."""
-    targets = target_type if _isinstance(target_type, tuple) else (target_type,)
-    return any(_isinstance(obj, getattr(t, "__origin__", t)) for t in targets)
+    """Return whether a value has one of several types, which may be List[int] etc.
+
+    Raises RuntimeError for `List` etc. without the type of their elements.
+
+    >>> from typing import Dict, List
+    >>> torch.jit.isinstance([1, 2], List[int]), torch.jit.isinstance([1, 2], (List[str], Dict))
+    Traceback (most recent call last):
+    RuntimeError: Attempted to use Dict without contained types. Please add contained type, e.g. \
+Dict[int, int]
+    >>> torch.jit.isinstance({"a": 1}, (List[int], Dict[str, int]))
+    True
+    """
+    return bool(import_module(f"{__name__}.instances").has_type(obj, target_type))
 
 
 class Attribute:
@@ -251,6 +294,10 @@ def __getattr__(name: str) -> Any:
         return _traced().TracedModule
     if name in ("ScriptModule", "RecursiveScriptModule"):
         return getattr(import_module(f"{__name__}.torchscript.script_module"), name)
+    if name == "TracingCheckError":
+        return import_module(f"{__name__}.trace_checking").TracingCheckError
+    if name == "_Await":
+        return _await_class()
     if name == "Future":
         return import_module("flambeau.futures").Future
     if name == "CompilationUnit":

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+from ..nn.module import Module
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 
 __all__ = ["FrozenModule", "freeze"]
@@ -68,4 +69,4 @@ def freeze(module: Any, preserved_attrs: Sequence[str] | None = None) -> FrozenM
     for name in preserved:
         if not hasattr(module, name):
             raise RuntimeError(f"Unknown name: {name}")
-    return FrozenModule(copy.deepcopy(program).requires_grad_(False), preserved)
+    return FrozenModule(Module.requires_grad_(copy.deepcopy(program), False), preserved)

@@ -1,6 +1,6 @@
 """Results of `torch.jit.script`: Python modules and functions, compiled when saved.
 
-Calls run the original Python, so behavior is unchanged except for error types (script_errors.py).
+Calls run the original Python on arguments that boundary.py checks and converts.
 `code` and `save` generate TorchScript from the source; an unsupported line raises
 NotImplementedError.
 """
@@ -18,8 +18,12 @@ from weakref import WeakKeyDictionary
 from ..native.foundation.public_names import class_name
 from ..nn.module import Module
 from ..nn.parameter import is_lazy
-from .checking.program import Program
-from .script_errors import convert_error
+from .boundary import Entry
+from .checking.interfaces import COMPILED, explain_mismatch
+from .checking.program import Program, hints_of
+from .checking.source import is_library
+from .checking.types import Kind
+from .script_containers import ScriptDict, ScriptList
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 from .torchscript.writing.annotations import SCRIPTED_CLASSES, is_written_class
 from .torchscript.writing.scripted_module import Script
@@ -39,18 +43,12 @@ class ScriptFunction:
     'ScriptFunction'
     """
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: FunctionType, returns: Kind | None = None) -> None:
         functools.update_wrapper(self, function)
-        self._flambeau_function = function
+        self._flambeau_function, self._entry = function, Entry(function, returns=returns)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return self._flambeau_function(*args, **kwargs)
-        except Exception as error:
-            converted = convert_error(error)
-            if converted is error:
-                raise
-            raise converted from error
+        return self._entry(self._flambeau_function, args, kwargs)
 
     def _script(self) -> Script:
         """Wrap the function as a module's forward, the way archives store functions."""
@@ -63,6 +61,17 @@ class ScriptFunction:
     def name(self) -> str:
         """The function's name."""
         return self._flambeau_function.__name__
+
+    @property
+    def qualified_name(self) -> str:
+        """The function's name in archives, which starts with `__torch__`."""
+        function = self._flambeau_function
+        return f"__torch__.{function.__module__}.{function.__name__}"
+
+    @property
+    def schema(self) -> str:
+        """The function's signature as PyTorch's schemas show it."""
+        return self._entry.schema
 
     @property
     def code(self) -> str:
@@ -99,15 +108,11 @@ class ScriptFunction:
 class ScriptedModule(RecursiveScriptModule):
     """A Python module whose class derives from this one and the module's original class."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run `forward` and hooks; convert the errors they raise (script_errors.py)."""
-        try:
-            return super().__call__(*args, **kwargs)
-        except Exception as error:
-            converted = convert_error(error)
-            if converted is error:
-                raise
-            raise converted from error
+    def __setattr__(self, name: str, value: Any) -> None:
+        current = self.__dict__.get("_modules", {}).get(name)
+        if current is not None and COMPILED in self.__dict__:
+            _check_replacement(self, name, current, value)
+        super().__setattr__(name, value)
 
     def _script(self) -> Script:
         exported = [name for name, value in inspect.getmembers(type(self), inspect.isfunction)
@@ -140,10 +145,46 @@ def _scripted_class(kind: type[Module]) -> type[ScriptedModule]:
     known = _CLASSES.get(kind)
     if known is not None:
         return known
-    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__,
+    names: dict[str, Any] = {"__module__": kind.__module__, "__qualname__": kind.__qualname__,
              "original_name": kind.__name__}
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        is_exported = getattr(method, "_torchscript_modifier", "") == "export"
+        if (name == "forward" or is_exported) and not is_library(method):
+            names[name] = _enter_method(method, kind)
     result = _CLASSES[kind] = type(kind.__name__, (ScriptedModule, kind), names)
     return result
+
+
+def _enter_method(method: Any, kind: type[Module]) -> Any:
+    """Return a method that checks and converts what Python passes to it."""
+    entry = Entry(method, is_method=True, owner=f"__torch__.{kind.__qualname__}")
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return entry(functools.partial(method, self), args, kwargs)
+
+    return call
+
+
+def _check_replacement(owner: Module, name: str, current: Module, value: Any) -> None:
+    """Refuse to replace a submodule by one that is not scripted or that has another type."""
+    if not isinstance(value, ScriptModule):
+        raise RuntimeError("Cannot re-assign modules in a ScriptModule with non-scripted module, "
+                           f"tried to replace existing module '{name}': {value}")
+    interface: Any = hints_of(type(owner)).get(name)
+    if hasattr(interface, "_torchscript_interface"):
+        if problem := explain_mismatch(value, interface):
+            raise RuntimeError(problem)
+    elif type(value) is not type(current):
+        shown = [f"{_type_name(module)} (of Python compilation unit at: 0)"
+                 for module in (current, value)]
+        raise RuntimeError(f"Expected a value of type '{shown[0]}' for field '{name}', but found "
+                           f"'{shown[1]}'")
+
+
+def _type_name(module: Module) -> str:
+    kind = type(module)
+    return f"__torch__.{kind.__module__}.{kind.__name__}"
 
 
 def script(obj: Any) -> Any:
@@ -157,13 +198,16 @@ def script(obj: Any) -> Any:
         result = _script_module(obj, {})
         Program().check_module(result)
         return result
+    if isinstance(obj, dict):
+        return obj if isinstance(obj, ScriptDict) else ScriptDict(obj)
+    if isinstance(obj, list):
+        return obj if isinstance(obj, ScriptList) else ScriptList(obj)
     if is_written_class(obj):
         SCRIPTED_CLASSES.add(obj)
         Program().check_class(obj)
     if not isinstance(obj, FunctionType):
         return obj
-    Program().check(obj)
-    return ScriptFunction(obj)
+    return ScriptFunction(obj, Program().check(obj))
 
 
 def _script_module(module: Module, seen: dict[int, Module]) -> Module:

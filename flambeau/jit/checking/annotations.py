@@ -80,7 +80,7 @@ def _dictionary(key: Any, value: Any) -> Kind:
 
 def class_kind(kind: type) -> Kind:
     """Return the type of a class's objects: named tuples, enums, interfaces, script classes."""
-    name = f"__torch__.{kind.__module__}.{kind.__qualname__}".replace("<locals>.", "")
+    name = f"__torch__.{kind.__module__}.{kind.__name__}"
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return Kind(kind.__name__, _fields(kind), kind)
     if issubclass(kind, enum.Enum):

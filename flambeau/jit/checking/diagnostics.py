@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, NamedTuple
 
 from .source import Source
 
-__all__ = ["MESSAGES", "FrontendError", "NotSupportedError", "Refusal", "UnsupportedNodeError"]
+__all__ = [
+    "MESSAGES", "Call", "FrontendError", "NotSupportedError", "Refusal", "UnsupportedNodeError",
+]
 
 
 class FrontendError(Exception):
@@ -106,11 +108,19 @@ MESSAGES = {
 }
 
 
+class Call(NamedTuple):
+    """Where the program calls the function that is being checked."""
+
+    errors: Refusal  # of the calling function
+    node: ast.Call
+
+
 class Refusal:
     """Raises the errors of one function. While `muted`, it says nothing."""
 
-    def __init__(self, source: Source, caller: str = "") -> None:
-        self.source, self.caller, self.muted = source, caller, 0
+    def __init__(self, source: Source, call: Call | None = None, name: str = "") -> None:
+        self.source, self.call, self.muted = source, call, 0
+        self.name = name or source.tree.name
 
     def report(self, code: str, node: ast.AST,
                **values: Any) -> None:
@@ -125,7 +135,10 @@ class Refusal:
 
     def _text(self, message: str, node: ast.AST, width: int | None) -> str:
         text = f"\n{message}:\n{self.source.excerpt(node, width)}"
-        if self.caller:
-            name = self.source.tree.name
-            text += f"'{name}' is being compiled since it was called from '{self.caller}'\n"
+        errors: Refusal = self
+        while errors.call is not None:
+            caller, node_of_call = errors.call
+            text += (f"'{errors.name}' is being compiled since it was called from "
+                     f"'{caller.name}'\n{caller.source.excerpt(node_of_call)}")
+            errors = caller
         return text

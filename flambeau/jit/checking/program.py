@@ -12,7 +12,9 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from .annotations import class_kind, kind_of_annotation, kind_of_value
-from .diagnostics import Refusal
+from .diagnostics import Call, Refusal
+from .hooks import check_hooks
+from .interfaces import COMPILED
 from .script_classes import ScriptClasses
 from .signatures import Signature, signature_of
 from .source import Source, is_library, source_of
@@ -21,7 +23,7 @@ from .syntax import check_syntax
 from .types import NONE, UNKNOWN, Kind, fits, is_known, unify
 from .values import NO_VALUE, Frame, Variable
 
-__all__ = ["OVERLOADED", "Program", "is_compiled"]
+__all__ = ["OVERLOADED", "Program", "hints_of", "is_compiled"]
 
 OVERLOADED: set[tuple[str, str]] = set()  # modules and qualified names of overloaded functions
 
@@ -111,9 +113,10 @@ class Program(ScriptClasses):
     def __init__(self) -> None:
         super().__init__()
         self._returns: dict[tuple[Any, int], Kind] = {}
+        self._methods: dict[int, set[str]] = {}  # names of checked methods by id of the owner
         self._owners: list[Any] = []  # keeps the ids in `_returns` in use
 
-    def check(self, function: Any, owner: Any = None, caller: str = "") -> Kind:
+    def check(self, function: Any, owner: Any = None, call: Call | None = None) -> Kind:
         """Check a function or method; return the type that it returns, UNKNOWN if recursive."""
         plain = inspect.unwrap(function)
         key = (getattr(plain, "__code__", None), id(owner))
@@ -121,10 +124,11 @@ class Program(ScriptClasses):
             return self._returns.get(key, UNKNOWN)
         self._returns[key] = UNKNOWN
         self._owners.append(owner)
+        self._methods.setdefault(id(owner), set()).add(plain.__name__)
         source = source_of(plain)
         if source is None:
             return UNKNOWN
-        errors = Refusal(source, caller)
+        errors = Refusal(source, call, _scope_name(plain, owner))
         check_syntax(source.tree, errors)
         signature = signature_of(plain, source, owner is not None)
         check = FunctionCheck(self, plain, source, signature, errors, owner)
@@ -141,11 +145,22 @@ class Program(ScriptClasses):
             for name, method in inspect.getmembers(kind, inspect.isfunction):
                 is_exported = getattr(method, "_torchscript_modifier", "") == "export"
                 if name == "forward" and method is not Module.forward or is_exported:
-                    self.check(method, inner)
+                    result = self.check(method, inner)
+                    if name == "forward":
+                        self._check_hooks(inner, method, result)
+
+        for inner in module.modules():
+            inner.__dict__[COMPILED] = frozenset(self._methods.get(id(inner), ()))
+
+    def _check_hooks(self, module: Module, forward: Any, returned: Kind) -> None:
+        plain = inspect.unwrap(forward)
+        source = source_of(plain)
+        if source is not None and (module._forward_hooks or module._forward_pre_hooks):
+            check_hooks(module, signature_of(plain, source, True), returned, self.check)
 
     def _check_attributes(self, module: Module) -> None:
         """Refuse annotations of a module's class that name no type."""
-        for annotation in _hints_of(type(module)).values():
+        for annotation in hints_of(type(module)).values():
             kind_of_annotation(annotation)
 
     def returned_by(self, function: Any) -> Kind:
@@ -164,10 +179,9 @@ class Program(ScriptClasses):
         signature.check(args, keywords, errors, node)
         if errors.muted:  # a branch that may be left out compiles nothing
             return signature.returns or UNKNOWN
-        caller = errors.source.tree.name
         if not is_compiled(plain):
             return signature.returns or UNKNOWN
-        return self.check(plain, owner, caller)
+        return self.check(plain, owner, Call(errors, node))
 
     # ------------------------------------------------------------------------ modules
 
@@ -179,7 +193,7 @@ class Program(ScriptClasses):
                 type(module).__getattr__ is not Module.__getattr__ \
                 and not isinstance(module, _scripted()):
             return UNKNOWN, NO_VALUE
-        hints = _hints_of(type(module))
+        hints = hints_of(type(module))
         if name in hints:
             return kind_of_annotation(hints[name]), NO_VALUE
         if not hasattr(module, name):
@@ -229,10 +243,18 @@ class Program(ScriptClasses):
         if not hasattr(module, target.attr):
             errors.report("attribute-set", target, name=target.attr)
             return
-        hints = _hints_of(type(module))
+        hints = hints_of(type(module))
         expected = kind_of_annotation(hints[target.attr]) if target.attr in hints else UNKNOWN
         if is_known(expected) and is_known(actual) and not fits(actual, expected):
             errors.report("attribute-type", target, expected=expected, actual=actual)
+
+
+def _scope_name(function: Any, owner: Any) -> str:
+    """Return a function's name as error texts show it, `Owner.forward` for a method."""
+    if owner is None:
+        return str(function.__name__)
+    kind = owner if isinstance(owner, type) else type(owner)
+    return f"{kind.__name__}.{function.__name__}"
 
 
 def _class_of(method: Any) -> Any:
@@ -240,7 +262,7 @@ def _class_of(method: Any) -> Any:
     return getattr(inspect.getmodule(method), method.__qualname__.rpartition(".")[0], object)
 
 
-def _hints_of(kind: type) -> dict[str, Any]:
+def hints_of(kind: type) -> dict[str, Any]:
     """Return the annotations of a user's module class; those of torch.nn's are not types."""
     result: dict[str, Any] = {}
     for base in kind.__mro__[::-1]:

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from .annotations import class_kind, kind_of_annotation
-from .diagnostics import Refusal
+from .diagnostics import Call, Refusal
 from .signatures import signature_of
 from .source import source_of
 from .types import UNKNOWN, Kind, fits, is_known
@@ -26,7 +26,7 @@ class ScriptClasses:
     def __init__(self) -> None:
         self._attributes: dict[type, dict[str, Kind]] = {}
 
-    def check(self, function: Any, owner: Any = None, caller: str = "") -> Kind:
+    def check(self, function: Any, owner: Any = None, call: Call | None = None) -> Kind:
         """Check a function or method; return the type that it returns."""
         raise NotImplementedError
 

@@ -12,7 +12,7 @@ from ...tensor.tensor import Tensor
 from .annotations import kind_of_annotation
 from .diagnostics import Refusal
 from .source import Source
-from .types import UNKNOWN, Kind, fits_argument
+from .types import UNKNOWN, Kind, fits_argument, schema_text
 
 __all__ = ["Signature", "signature_of"]
 
@@ -29,6 +29,15 @@ class Signature:
     kinds: dict[str, Kind]
     defaults: dict[str, str]
     returns: Kind | None
+
+    def schema(self, owner: str = "") -> str:
+        """Return PyTorch's schema of the function; of a method if `owner` names its class."""
+        written = [f"{owner} self"] if owner else []
+        written += [f"{schema_text(kind)} {name}"
+                    + (f"={self.defaults[name]}" if name in self.defaults else "")
+                    for name, kind in self.kinds.items()]
+        result = "Tensor" if self.returns is None else schema_text(self.returns)
+        return f"{self.name}({', '.join(written)}) -> {result}"
 
     def __str__(self) -> str:
         written = [f"{str(kind).removesuffix(' (inferred)')} {name}"
@@ -58,6 +67,15 @@ class Signature:
                 errors.report("argument-missing", node.func, schema=self, name=name)
 
 
+def _default_text(default: Any) -> str:
+    """Return a default as schemas show it: strings in quotes, `1.` for a whole float."""
+    if isinstance(default, str):
+        return f'"{default}"'
+    if isinstance(default, float) and default == int(default) and abs(default) < 1e6:
+        return f"{int(default)}."
+    return f"{default}"
+
+
 def signature_of(function: Any, source: Source, is_method: bool) -> Signature:
     """Return the signature of a function, or of a method without `self`."""
     hints, has_comments = _hints_of(function, source, is_method)
@@ -68,7 +86,7 @@ def signature_of(function: Any, source: Source, is_method: bool) -> Signature:
             continue
         name, default = parameter.name, parameter.default
         if default is not parameter.empty:
-            defaults[name] = f'"{default}"' if isinstance(default, str) else f"{default}"
+            defaults[name] = _default_text(default)
         if hints.get(name) is not None:  # BroadcastingList2[int] is None
             kinds[name] = kind_of_annotation(hints[name])
         else:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["Source", "is_library", "source_of"]
+__all__ = ["Source", "is_library", "source_of", "source_of_code"]
 
-_LINES_BEFORE, _LINES_AFTER = 3, 3
+_LINES_BEFORE, _LINES_AFTER = 2, 2
 
 
 def is_library(defined: Any) -> bool:
@@ -27,9 +27,13 @@ class Source:
     first_line: int
     lines: tuple[str, ...]
     tree: ast.FunctionDef
+    margin: str = ""  # of the function in its file; `lines` and `tree` lack it
 
-    def excerpt(self, node: ast.AST, width: int | None = None) -> str:
-        """Return the lines around a node, with it underlined, or its first `width` columns."""
+    def excerpt(self, node: ast.AST, width: int | None = None, function: str = "") -> str:
+        """Return the lines around a node, with it underlined, or its first `width` columns.
+
+        The first line names the file, and the function if one is passed.
+        """
         start, column, end, end_column = _range_of(node)
         if width is not None:
             end, end_column = start, column + width
@@ -43,8 +47,9 @@ class Source:
                 right = end_column if number == end else len(line)
                 arrow = " <--- HERE" if number == end else ""
                 rows.append(" " * left + "~" * max(1, right - left) + arrow)
-        place = f'  File "{self.file}", line {self.first_line + start - 1}\n'
-        return place + textwrap.indent("\n".join(rows), "    ") + "\n"
+        inside = f", in {function}" if function else ""
+        place = f'  File "{self.file}", line {self.first_line + start - 1}{inside}\n'
+        return place + textwrap.indent("\n".join(rows), self.margin) + "\n"
 
 
 def _range_of(node: ast.AST) -> tuple[int, int, int, int]:
@@ -63,6 +68,11 @@ def source_of(function: Any) -> Source | None:
     return None if code is None else _read(code)
 
 
+def source_of_code(code: Any) -> Source | None:
+    """Return the source of a function's code object, or None if there is none to read."""
+    return _read(code)
+
+
 @lru_cache(maxsize=4096)
 def _read(code: Any) -> Source | None:
     try:
@@ -76,4 +86,6 @@ def _read(code: Any) -> Source | None:
         return None
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         return None
-    return Source(code.co_filename, first_line, tuple(text.splitlines()), tree.body[0])
+    first = text.splitlines()[0]
+    margin = lines[0].rstrip("\n")[: len(lines[0].rstrip("\n")) - len(first)]
+    return Source(code.co_filename, first_line, tuple(text.splitlines()), tree.body[0], margin)

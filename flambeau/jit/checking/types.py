@@ -8,7 +8,7 @@ from typing import Any
 __all__ = [
     "ANY", "BOOL", "COMPLEX", "DEVICE", "FLOAT", "INT", "NONE", "NUMBERS", "STR", "TENSOR",
     "UNKNOWN", "Kind", "dictionary", "fits", "fits_argument", "is_known", "list_of", "optional",
-    "tuple_of", "unify", "union",
+    "schema_text", "tuple_of", "unify", "union",
 ]
 
 
@@ -27,6 +27,20 @@ class Kind:
         if self.inner and self.python is None:
             return f"{self.name}[{', '.join(map(str, self.inner))}]"
         return f"{self.name} (inferred)" if self.is_inferred else self.name
+
+
+def schema_text(kind: Kind) -> str:
+    """Return a type as schemas show it: `int[]`, `Tensor?`, `(int, str)`, `Dict(str, int)`."""
+    inner = [schema_text(part) for part in kind.inner]
+    if kind.python is not None:
+        return kind.name
+    if kind.name == "Union" and NONE in kind.inner and len(kind.inner) == 2:
+        return f"{inner[kind.inner[0] == NONE]}?"
+    if kind.name == "List":
+        return f"{inner[0]}[]"
+    if kind.name == "Tuple":
+        return f"({', '.join(inner)})"
+    return f"{kind.name}({', '.join(inner)})" if inner else kind.name
 
 
 UNKNOWN = Kind("?")

@@ -122,6 +122,8 @@ class ClassType:
         self.methods: dict[str, Function] = {}
         self.parameters: frozenset[str] = frozenset()
         self.buffers: frozenset[str] = frozenset()
+        self.pre_hooks: list[str] = []  # methods to run when Python calls the module
+        self.hooks: list[str] = []
         self.python: Any = None
 
     def new(self) -> Any:
@@ -202,8 +204,8 @@ def _declare_names(program: Program, owner: ClassType, node: ast.Assign, filenam
         names = frozenset(_text(e) for e in getattr(node.value, "elts", ()))
         setattr(owner, name.strip("_"), names)
     elif name in ("__forward_pre_hooks__", "__forward_hooks__"):
-        if getattr(node.value, "elts", ()):
-            raise NotImplementedError(f"{filename}, line {node.lineno}: hooks of a scripted module")
+        hooks = [_text(e) for e in getattr(node.value, "elts", ())]
+        setattr(owner, name.strip("_").removeprefix("forward_"), hooks)
     elif name != "__annotations__":
         owner.constants[name] = program.evaluate(node.value, filename)
 

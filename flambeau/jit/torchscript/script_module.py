@@ -75,6 +75,23 @@ class RecursiveScriptModule(ScriptModule):
         raise NotImplementedError("torch.jit.ScriptModule.get_debug_state")
 
 
+def _refuse_call(name: str) -> Any:
+    """Return the method of scripted modules for one of nn.Module that they do not have."""
+    def fail(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"{name} is not supported on ScriptModules")
+
+    return fail
+
+
+for _name in ("bfloat16", "compile", "get_buffer", "get_parameter", "get_submodule", "ipu", "mtia",
+              "register_backward_hook", "register_forward_hook", "register_forward_pre_hook",
+              "register_full_backward_hook", "register_full_backward_pre_hook",
+              "register_load_state_dict_post_hook", "register_load_state_dict_pre_hook",
+              "register_state_dict_post_hook", "register_state_dict_pre_hook", "requires_grad_",
+              "set_submodule", "to_empty", "xpu"):
+    setattr(RecursiveScriptModule, _name, _refuse_call(_name))
+
+
 class LoadedModule(RecursiveScriptModule):
     """A module loaded from an archive; `code` shows its forward.
 
@@ -86,6 +103,10 @@ class LoadedModule(RecursiveScriptModule):
         attributes = self.__dict__
         attributes["_flambeau_type"], attributes["_flambeau_attributes"] = kind, {}
         attributes["original_name"] = kind.name
+        for table, names in (("_forward_pre_hooks", kind.pre_hooks),
+                             ("_forward_hooks", kind.hooks)):
+            if names:
+                setattr(self, table, dict(enumerate(kind.methods[name] for name in names)))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the archive's `forward`."""

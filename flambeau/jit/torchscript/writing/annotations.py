@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
+from ...._awaits import _Await
 from ....nn.module import Module
 from ....tensor.devices import device
 from ....tensor.dtypes import dtype
@@ -58,6 +59,8 @@ def type_text(annotation: Any, declare: Callable[[Any], str] | None = None) -> s
     if origin in (list, tuple, dict) and inner and ... not in inner:
         name = {list: "List", tuple: "Tuple", dict: "Dict"}[origin]
         return f"{name}[{', '.join(type_text(a, declare) for a in inner)}]"
+    if origin is _Await:  # delayed calls are written as plain ones
+        return type_text(inner[0], declare)
     raise NotImplementedError(f"the type {annotation}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....nn.module import Module
@@ -78,11 +78,12 @@ class ClassWriter:
     def module(self, module: Module, qualified: str, methods: str, children: dict[str, Instance],
                attributes: dict[str, tuple[str, Any]] | None = None,
                constants: dict[str, tuple[str, str]] | None = None,
-               omitted: frozenset[str] = frozenset()) -> Instance:
+               omitted: frozenset[str] = frozenset(),
+               declarations: Sequence[str] = ()) -> Instance:
         """Write the class of one module and return its object.
 
         `attributes`: (type, value) by name. `constants`: (type, text) by name. Declares the
-        module's parameters and buffers, except buffers in `omitted`.
+        module's parameters and buffers, except buffers in `omitted`. `declarations`: more lines.
         """
         rows: dict[str, tuple[str, Any]] = {}
         buffers = {k: v for k, v in module._buffers.items() if k not in omitted}
@@ -95,6 +96,7 @@ class ClassWriter:
             f"class {qualified.rpartition('.')[2]}(Module):",
             f"  __parameters__ = {_names(module._parameters)}",
             f"  __buffers__ = {_names(buffers)}",
+            *declarations,
         ]
         declared = {k: kind for k, (kind, _) in rows.items()}
         declared.update({k: child.qualified_name for k, child in children.items()})

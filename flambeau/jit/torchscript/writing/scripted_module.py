@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import re
 import sys
 import typing
@@ -17,6 +18,7 @@ from .classes import ClassWriter
 from .functional_library import definitions
 from .module_state import ModuleState
 from .module_library import forward_of
+from .hooks import HookMethods, has_hooks, write_hooks
 from .source_code import FunctionCode
 
 __all__ = ["Script", "is_quantized"]
@@ -82,6 +84,8 @@ class Script:
         self.inherited_methods: dict[str, dict[str, str]] = {}  # of script classes
         self._names = {id(m): self.classes.name(type(m).__name__) for m in module.modules()}
         self._methods: dict[int, dict[str, str]] = {}
+        self._hooks: dict[int, HookMethods] = {}
+        self._hooked_calls: dict[int, str] = {}
         if function is None:
             self.call_module(module)
         else:
@@ -115,6 +119,8 @@ class Script:
         methods = self._methods.setdefault(id(module), {})
         if "forward" in methods:
             return
+        if has_hooks(module):
+            self._write_hooks(module)
         if self._write_quantized(module):
             return
         text = forward_of(module, self._names[id(module)])
@@ -127,6 +133,18 @@ class Script:
             for inner in [] if child is None else child.modules():
                 if type(inner).forward is not Module.forward:
                     self.call_module(inner)
+
+    def hooked_call(self, module: Module) -> str | None:
+        """Return the function that runs a module's forward with its hooks, or None without."""
+        return self._hooked_calls.get(id(module))
+
+    def _write_hooks(self, module: Module) -> None:
+        """Write a module's hooks as methods, and the function that runs them."""
+        name = self._hooked_calls[id(module)] = self.classes.name("forward_with_hooks")
+        written = self._hooks[id(module)] = write_hooks(module, self._names[id(module)], self)
+        self._methods[id(module)] |= written.methods
+        space, _, short = name.rpartition(".")
+        self.classes.add(space, f"def {short}{written.function}")
 
     def _write_quantized(self, module: Module) -> bool:
         """Write all methods of a quantized module; return whether it is one."""
@@ -142,7 +160,7 @@ class Script:
         if name in methods or self._write_quantized(module) and name in self._methods[id(module)]:
             return
         methods[name] = ""  # a method may call itself
-        code = FunctionCode(getattr(type(module), name), module, self)
+        code = FunctionCode(inspect.unwrap(getattr(type(module), name)), module, self)
         methods[name] = code.text(name, self._names[id(module)])
 
     def call_function(self, function: Any) -> str:
@@ -236,7 +254,6 @@ class Script:
         """Write the class and object of a module, and those of its descendants."""
         if id(module) in seen:
             return seen[id(module)]
-        _refuse_hooks(module)
         children = {name: self._instance(child, seen) for name, child in module._modules.items()
                     if child is not None}
         attributes = {}
@@ -261,8 +278,10 @@ class Script:
                 module, self._names[id(module)], text, {}, attributes)
             result.attributes = state
             return result
+        hooks = self._hooks.get(id(module))
         result = seen[id(module)] = self.classes.module(
-            module, self._names[id(module)], text, children, attributes)
+            module, self._names[id(module)], text, children, attributes,
+            declarations=[] if hooks is None else hooks.declarations())
         return result
 
 
@@ -281,18 +300,3 @@ def _is_setting(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return len({type(v) for v in value}) == 1 and all(map(_is_setting, value))
     return type(value) in (int, float, bool, str)
-
-
-def _refuse_hooks(module: Module) -> None:
-    """Raise NotImplementedError for user hooks, which an archive would drop.
-
-    Hooks of torch.nn.utils, such as weight_norm's, are fine: they compute weights, and the archive
-    stores those.
-    """
-    for hook in [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]:
-        owner = hook if hasattr(hook, "__qualname__") else type(hook)
-        if not (owner.__module__ or "").startswith("flambeau."):
-            error = NotImplementedError(
-                f"torch.jit.script: the hook {owner.__qualname__} of a {type(module).__name__}")
-            error.add_note("Call what it does in forward, or use torch.jit.trace, which records it")
-            raise error

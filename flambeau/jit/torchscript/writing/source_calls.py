@@ -62,7 +62,12 @@ class SourceCalls(SourceLoops):
         value = function.value
         if isinstance(value, Module):
             self.unit.call_module(value)
-            return self._apply(f"({function.text}).forward", node)
+            hooked = self.unit.hooked_call(value)
+            if hooked is None:
+                return self._apply(f"({function.text}).forward", node)
+            call = self._apply(hooked, node)
+            call.args.insert(0, ast.parse(function.text or "self", mode="eval").body)
+            return call
         if isinstance(value, types.MethodType) and isinstance(value.__self__, Module):
             owner = self.scope.find(node.func.value)  # type: ignore[attr-defined]
             if owner is None or owner.text is None:
@@ -129,6 +134,8 @@ class SourceCalls(SourceLoops):
             kind = self.scope.find(node.args[0]) or self.refuse(node, "a type that is not known")
             written = ast.parse(self._type(kind.value), mode="eval").body
             return ast.Call(ast.Name("annotate"), [written, self.visit(node.args[1])], [])
+        if name.startswith("_awaitable") and module.endswith(".jit"):
+            return self._awaited(node, name)
         if is_named_tuple(value):
             return self._named_tuple(node, value)
         if isinstance(value, type) and issubclass(value, enum.Enum):
@@ -142,6 +149,12 @@ class SourceCalls(SourceLoops):
         if isinstance(wrapped, types.FunctionType):
             return self._apply(self.unit.call_function(wrapped), node)
         self.refuse(node, f"a call of {name or value}")
+
+    def _awaited(self, node: ast.Call, name: str) -> Any:
+        """Write a delayed call as a plain one, which gives the same result earlier."""
+        if name == "_awaitable":
+            return self.visit(ast.Call(node.args[0], node.args[1:], node.keywords))
+        return self.visit(node.args[0])
 
     def _named_tuple(self, node: ast.Call, kind: Any) -> Any:
         """Write a named tuple with all its fields, in order."""

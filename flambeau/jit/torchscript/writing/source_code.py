@@ -22,7 +22,7 @@ class FunctionCode(SourceBlocks):
     def text(self, name: str, class_name: str | None, is_static: bool = False) -> str:
         """Return the whole definition. A static method gets a `self` parameter."""
         margin = "  " if class_name is not None else ""
-        parameters = self._parameters(None if is_static else class_name)
+        parameters = self.parameters(None if is_static else class_name)
         if is_static:
             parameters.insert(0, f"self: {class_name}")
         body: list[ast.stmt] = []
@@ -46,12 +46,13 @@ class FunctionCode(SourceBlocks):
 
     def as_method(self, class_name: str, name: str) -> str:
         """Return a `forward` method that calls the function by name."""
-        parameters = self._parameters(None)
+        parameters = self.parameters(None)
         names = ", ".join(p.partition(":")[0] for p in parameters)
         return (f"  def forward(self: {class_name}, {', '.join(parameters)}):\n"
                 f"    return {name}({names})\n")
 
-    def _parameters(self, class_name: str | None) -> list[str]:
+    def parameters(self, class_name: str | None) -> list[str]:
+        """Return the parameters with their types and defaults."""
         arguments = self.tree.args
         if arguments.vararg or arguments.kwarg:
             self.refuse(self.tree, "*args and **kwargs")

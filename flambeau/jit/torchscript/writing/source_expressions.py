@@ -38,6 +38,10 @@ class Unit(Protocol):
     def call_module(self, module: Module) -> None:
         """Register a call of a module's forward."""
 
+    def hooked_call(self, module: Module) -> str | None:
+        """Return the function that runs a module's forward with its hooks, or None without."""
+        raise NotImplementedError
+
     def call_method(self, module: Module, name: str) -> None:
         """Register a call of a module's method."""
 

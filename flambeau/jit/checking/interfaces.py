@@ -1,0 +1,66 @@
+"""Interfaces: which modules and objects have the methods that one declares."""
+
+from __future__ import annotations
+
+import inspect
+from types import FunctionType
+from typing import Any
+
+from ...nn.module import Module
+from .annotations import class_kind
+from .signatures import Signature, signature_of
+from .source import is_library, source_of
+from .types import Kind, fits
+
+__all__ = ["COMPILED", "explain_mismatch", "methods_of"]
+
+COMPILED = "_flambeau_compiled"  # a scripted module's attribute: the methods it was compiled with
+
+
+def methods_of(interface: type) -> dict[str, Signature]:
+    """Return the methods that an interface declares."""
+    result = {}
+    for name, method in vars(interface).items():
+        source = source_of(method) if isinstance(method, FunctionType) else None
+        if source is not None:
+            result[name] = signature_of(method, source, True)
+    return result
+
+
+def explain_mismatch(value: Any, interface: type) -> str:
+    """Return PyTorch's reason why an object does not implement an interface, or ""."""
+    wanted = class_kind(interface)
+    is_module = isinstance(value, Module)
+    shown = f"__torch__.{type(value).__module__}.{type(value).__name__}"
+    why = ""
+    if issubclass(interface, Module) and not is_module:
+        why = (f"Class '{shown}' is not a subtype of the module interface '{wanted}': only "
+               "ScriptModule class can be subtype of module interface.")
+    compiled = value.__dict__.get(COMPILED) if is_module else None
+    for name, declared in methods_of(interface).items():
+        method = inspect.getattr_static(type(value), name, None)
+        has = isinstance(method, FunctionType) and (
+            compiled is None or name in compiled or is_library(method))
+        if why:
+            break
+        if not has:
+            why = f"Class '{shown}' does not have method '{name}' but interface '{wanted}' does."
+        else:
+            why = _compare(name, method, declared, shown)
+    return why and (f"Object of type {shown} is not compatible with interface {wanted}\n{why}")
+
+
+def _compare(name: str, method: Any, declared: Signature, shown: str) -> str:
+    """Return why a method does not match: parameters may be wider, the result narrower."""
+    source = source_of(method)
+    if source is None:
+        return ""
+    actual = signature_of(inspect.unwrap(method), source, True)
+    pairs = list(zip(declared.kinds.values(), actual.kinds.values(), strict=False))
+    results: list[tuple[Kind, Kind]] = [] if None in (actual.returns, declared.returns) else [
+        (actual.returns, declared.returns)]  # type: ignore[list-item]
+    if len(declared.kinds) == len(actual.kinds) and all(
+            fits(value, target) for value, target in (*pairs, *results)):
+        return ""
+    return (f"Method on class '{shown}' (1) is not compatible with interface (2)\n"
+            f"  (1) {actual.schema(shown)}\n  (2) {declared.schema(shown)}")

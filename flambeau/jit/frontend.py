@@ -1,0 +1,10 @@
+"""torch.jit.frontend: the errors of scripting for syntax that TorchScript lacks."""
+
+from __future__ import annotations
+
+from ..tensor.absent import lacking
+from .checking.diagnostics import FrontendError, NotSupportedError, UnsupportedNodeError
+
+__all__ = ["FrontendError", "NotSupportedError", "UnsupportedNodeError"]
+
+__getattr__ = lacking(__name__)
