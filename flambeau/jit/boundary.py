@@ -118,7 +118,16 @@ class Entry:
             inferred = (f"Inferred '{parameter}' to be of type 'Tensor' because it was not "
                         "annotated with an explicit type.\n") if kind.is_inferred else ""
             raise RuntimeError(
-                f"{signature.name}() Expected a value of type '{kind}' for argument "
-                f"'{parameter}' but instead found type '{error.actual or type(value).__name__}'.\n"
+                f"{signature.name}() Expected a value of type '{_shown(kind)}' for "
+                f"argument '{parameter}' but instead found type '{type(value).__name__}'.\n"
                 f"{inferred}Position: {position}\nValue: {value!r}\nDeclaration: {self.schema}\n"
                 f"Cast error details: {error}") from None
+
+
+def _shown(kind: Kind) -> str:
+    """Return a type as errors show it; a named tuple with its fields."""
+    fields = getattr(kind.python, "_fields", None)
+    if fields is None:
+        return str(kind)
+    return (f"__torch__.{kind.python.__module__}.{kind.python.__name__} (aka "
+            f"NamedTuple({', '.join(fields)}))")

@@ -8,9 +8,10 @@ from typing import Any
 from ..nn.module import Module
 from ..tensor.devices import device
 from ..tensor.tensor import Tensor
+from .checking.annotations import kind_of_value
 from .checking.interfaces import explain_mismatch
 from .checking.types import (
-    ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind,
+    ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind, annotation_text,
 )
 from .script_containers import ScriptDict, ScriptList
 
@@ -21,9 +22,7 @@ _PYTHON = {INT: int, FLOAT: float, COMPLEX: complex, BOOL: bool}
 
 
 class CastError(Exception):
-    """A value does not fit a type. `actual` is the type that PyTorch's message names."""
-
-    actual = ""
+    """A value does not fit a type."""
 
 
 def _refuse(value: Any) -> CastError:
@@ -74,22 +73,26 @@ def _convert_to_member(value: Any, kind: Kind) -> Any:
     for member in kind.inner:
         if member == NONE and value is None:
             return value
-    failure = _refuse(value)
     exact = [m for m in kind.inner if _PYTHON.get(m) is type(value)]
+    failure: CastError | None = None
     for member in exact or kind.inner:
         try:
             return convert_value(value, member)
         except CastError as error:
-            failure = error if len(kind.inner) == 2 and NONE in kind.inner else failure
-    raise failure
+            failure = error
+    if len(kind.inner) == 2 and NONE in kind.inner and failure is not None:
+        raise failure
+    raise CastError(f"Expected a member of {annotation_text(kind)} but instead found type "
+                    f"{annotation_text(kind_of_value(value))}")
 
 
 def _convert_container(value: Any, kind: Kind) -> Any:
     if isinstance(value, (ScriptList, ScriptDict)):
         return value
     if kind.name == "List":
-        if isinstance(value, Tensor) or not isinstance(value, (list, tuple)):
-            return value if hasattr(value, "__iter__") else _fail(value)
+        if not isinstance(value, (list, tuple)):
+            is_other = isinstance(value, (Tensor, dict, str)) or not hasattr(value, "__iter__")
+            return _fail(value) if is_other else value
         return [convert_value(element, kind.inner[0]) for element in value]
     if kind.name == "Dict":
         if not isinstance(value, dict):

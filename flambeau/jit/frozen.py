@@ -25,6 +25,9 @@ class FrozenModule(RecursiveScriptModule):
         state.pop("training")
         state["_flambeau_program"], state["_flambeau_preserved"] = module, frozenset(preserved)
         state["original_name"] = getattr(module, "original_name", type(module).__name__)
+        for name in dict.fromkeys(path.partition(".")[0] for path in preserved if "." in path):
+            state["_modules"][name] = FrozenModule(
+                getattr(module, name), _names_below(preserved, name))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program."""
@@ -34,6 +37,8 @@ class FrozenModule(RecursiveScriptModule):
         state = self.__dict__
         if name in state.get("_flambeau_preserved", ()):
             return getattr(state["_flambeau_program"], name)
+        if name in state.get("_modules", ()):
+            return state["_modules"][name]
         raise AttributeError(f"'{self._get_name()}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -53,6 +58,21 @@ class FrozenModule(RecursiveScriptModule):
         self._flambeau_program._save_as(f, _extra_files, is_frozen=True)
 
 
+def _has_path(owner: Any, path: str) -> bool:
+    """Return whether `a.b` leads to an attribute."""
+    for name in path.split("."):
+        if not hasattr(owner, name):
+            return False
+        owner = getattr(owner, name)
+    return True
+
+
+def _names_below(preserved: Sequence[str], name: str) -> tuple[str, ...]:
+    """Return the rest of the paths that start with a submodule's name."""
+    return tuple(path.removeprefix(f"{name}.") for path in preserved
+                 if path.startswith(f"{name}."))
+
+
 def freeze(module: Any, preserved_attrs: Sequence[str] | None = None) -> FrozenModule:
     """Return a frozen copy of a scripted, traced or loaded module.
 
@@ -67,6 +87,6 @@ def freeze(module: Any, preserved_attrs: Sequence[str] | None = None) -> FrozenM
         raise RuntimeError("Freezing is currently only implemented for modules in eval mode. "
                            "Please call .eval() on your module before freezing.")
     for name in preserved:
-        if not hasattr(module, name):
+        if not _has_path(module, name):
             raise RuntimeError(f"Unknown name: {name}")
     return FrozenModule(Module.requires_grad_(copy.deepcopy(program), False), preserved)

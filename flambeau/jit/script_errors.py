@@ -53,7 +53,7 @@ def _describe_raised(error: Exception) -> str:
 _CONTAINER_FAILURES = (
     (r".*list index out of range|list assignment index out of range", "list index out of range"),
     (r"pop from empty list", "pop from empty list"),
-    (r".*not in list", "list.remove(x): x not in list"),
+    (r"(.+) is not in list", r"'\1' is not in list"),
     (r"not enough arguments for format string", "Too few arguments for format string"),
     (r"not all arguments converted during string formatting",
      "Too many arguments for format string"),

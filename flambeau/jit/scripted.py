@@ -8,6 +8,7 @@ NotImplementedError.
 from __future__ import annotations
 
 import copy
+import enum
 import functools
 import inspect
 import io
@@ -19,6 +20,7 @@ from ..native.foundation.public_names import class_name
 from ..nn.module import Module
 from ..nn.parameter import is_lazy
 from .boundary import Entry
+from .checking.init_annotations import warn_about_annotations
 from .checking.interfaces import COMPILED, explain_mismatch
 from .checking.program import Program, hints_of
 from .checking.source import is_library
@@ -194,6 +196,8 @@ def script(obj: Any) -> Any:
     """
     if isinstance(obj, (ScriptModule, ScriptFunction)):
         return obj
+    if hasattr(obj, "__prepare_scriptable__") and not isinstance(obj, type):
+        obj = obj.__prepare_scriptable__()
     if isinstance(obj, Module):
         result = _script_module(obj, {})
         Program().check_module(result)
@@ -203,11 +207,22 @@ def script(obj: Any) -> Any:
     if isinstance(obj, list):
         return obj if isinstance(obj, ScriptList) else ScriptList(obj)
     if is_written_class(obj):
+        _refuse_inheritance(obj)
         SCRIPTED_CLASSES.add(obj)
         Program().check_class(obj)
     if not isinstance(obj, FunctionType):
+        if is_written_class(type(obj)) and callable(obj):
+            Program().check_class(type(obj))
         return obj
     return ScriptFunction(obj, Program().check(obj))
+
+
+def _refuse_inheritance(kind: type) -> None:
+    """Raise RuntimeError for a script class with a base class; archives inline those."""
+    if kind.__mro__[1:] != (object,) and not issubclass(kind, enum.Enum) \
+            and not hasattr(kind, "_torchscript_interface"):
+        raise RuntimeError("TorchScript classes does not support inheritance yet. Please directly "
+                           "inherit from 'object'.")
 
 
 def _script_module(module: Module, seen: dict[int, Module]) -> Module:
@@ -215,7 +230,11 @@ def _script_module(module: Module, seen: dict[int, Module]) -> Module:
     if isinstance(module, ScriptModule):
         return module
     if id(module) not in seen:
+        if hasattr(module, "__prepare_scriptable__"):
+            seen[id(module)] = _script_module(module.__prepare_scriptable__(), seen)
+            return seen[id(module)]
         _refuse_uninitialized(module)
+        warn_about_annotations(type(module))
         result: Module = Module.__new__(_scripted_class(type(module)))
         seen[id(module)] = result
         attributes = dict(module.__dict__)
@@ -230,6 +249,9 @@ def _script_module(module: Module, seen: dict[int, Module]) -> Module:
 
 def _refuse_uninitialized(module: Module) -> None:
     """Raise RuntimeError if a lazy module has not seen its first input."""
+    if "_parameters" not in module.__dict__:
+        raise RuntimeError(f"'{class_name(type(module))}' has not been initialized, did you forget "
+                           "to call 'super()'?")
     for kind, members in (("parameters", module._parameters), ("buffers", module._buffers)):
         for name, tensor in members.items():
             if is_lazy(tensor):

@@ -13,6 +13,7 @@ from ...tensor.tensor import Tensor
 from ..torchscript.script_module import ScriptModule
 from .annotations import class_kind
 from .conditions import Conditions
+from .diagnostics import FrontendError
 from .source import is_library
 from .types import (
     BOOL, DEVICE, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, dictionary, fits,
@@ -44,7 +45,7 @@ class Calls(Conditions):
     """Finds the types of names, attributes and calls."""
 
     outer: dict[str, Any]
-    assigned: set[str]
+    assigned: dict[str, int]  # names that the function sets, and the line where it does first
 
     def _name(self, node: ast.Name) -> Value:
         variable = self.frame.find(node.id)
@@ -53,7 +54,7 @@ class Calls(Conditions):
                 code, values = variable.error
                 self.errors.report(code, node, **values)
             return Value(variable.kind, variable.static)
-        if node.id in self.assigned:
+        if self.assigned.get(node.id, node.lineno) < node.lineno:
             return Value()  # it was set in a block that may have run
         if node.id not in self.outer:
             self.errors.report("undefined", node, name=node.id)
@@ -111,9 +112,11 @@ class Calls(Conditions):
 
     # ---------------------------------------------------------------------------- calls
 
-    def _call(self, node: ast.Call) -> Value:
+    def _call(self, node: ast.Call, expected: Kind = UNKNOWN) -> Value:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         function = self.value(node.func)
+        if function.static is dict and expected.name == "Union":
+            self._refuse_dict_of_union(node, expected)
         special = self._special(node, function.static)
         if special is not None:
             return Value(special)
@@ -122,6 +125,8 @@ class Calls(Conditions):
         if any(isinstance(arg, ast.Starred) for arg in node.args):
             return Value()
         if function.static is NO_VALUE:
+            if args == [] and isinstance(node.func, ast.Attribute) and node.func.attr == "tolist":
+                return Value(self._convert_to_list(node, node.func, expected))
             return Value(self._call_kind(node, function.kind, args))
         if name and isinstance(function.static, ScriptModule) and function.kind == UNKNOWN \
                 and self.frame.find(name) is None:
@@ -136,8 +141,9 @@ class Calls(Conditions):
                 return UNKNOWN
             return self._checked(node, function, args, keywords)
         if isinstance(function, Module):
-            return self._call_static(node, MethodType(type(function).forward, function), args,
-                                     keywords)
+            result = self._call_static(
+                node, MethodType(type(function).forward, function), args, keywords)
+            return UNKNOWN if function._forward_hooks else result
         if hasattr(function, "_flambeau_function"):
             function = function._flambeau_function
         if isinstance(function, FunctionType):
@@ -147,6 +153,11 @@ class Calls(Conditions):
         if isinstance(function, type):
             return self._constructed(node, function, args, keywords)
         is_torch = isinstance(function, BuiltinFunctionType) or hasattr(function, "operator")
+        for actual in args if is_torch else ():
+            if actual.name == "Union" and NONE not in actual.inner and is_known(actual):
+                name = getattr(function, "__name__", "")
+                self.errors.report("arguments", node.func, operator=f"aten::{name}", name="self",
+                                   expected=TENSOR, actual=actual)
         return TENSOR if is_torch and getattr(function, "__name__", "") in _OF_TENSORS else UNKNOWN
 
     def _checked(self, node: ast.Call, function: Any, args: list[Kind],
@@ -156,6 +167,10 @@ class Calls(Conditions):
 
     def _constructed(self, node: ast.Call, kind: type, args: list[Kind],
                      keywords: dict[str, Kind]) -> Kind:
+        if getattr(kind, "_torchscript_modifier", "") == "ignore" and not self.errors.muted:
+            self.errors.report_syntax(
+                FrontendError, f"Cannot instantiate class '{kind.__name__}' in a script function",
+                node.func)
         result = class_kind(kind)
         if result.python is None or issubclass(kind, enum.Enum):
             return UNKNOWN
@@ -178,9 +193,24 @@ class Calls(Conditions):
             if method == "size":
                 return INT if args else list_of(INT)
             return _TENSOR_METHODS.get(method, UNKNOWN)
+        if owner.name == "Dict" and is_known(owner) and method == "get" and len(args) == 1:
+            return optional(owner.inner[1])
         if owner.name == "Dict" and is_known(owner) and method in ("keys", "values"):
             return list_of(owner.inner[method == "values"])
         return self.program.method_result(owner.python, method) if owner.python else UNKNOWN
+
+    def _convert_to_list(self, node: ast.Call, method: ast.Attribute, expected: Kind) -> Kind:
+        """Return the type of `tensor.tolist()`, which the program must declare."""
+        if self.quiet(method.value).kind != TENSOR:
+            return UNKNOWN
+        if expected == UNKNOWN:
+            self.errors.report("tolist", node)
+        element = expected
+        while element.name == "List":
+            element = element.inner[0]
+        if is_known(element) and element not in NUMBERS:
+            self.errors.report("tolist-element", node, kind=element)
+        return expected
 
     def _check_element(self, node: ast.Call, element: Kind, actual: Kind) -> None:
         if is_known(element) and is_known(actual) and not fits(actual, element):
@@ -211,11 +241,29 @@ class Calls(Conditions):
             for arg in (*node.args, *(k.value for k in node.keywords)):
                 self.value(arg)
             return _BUILTINS[function]
+        if function is tuple:
+            return self._tuple_call(node)
         if function is dict:
             for arg in (*node.args, *(k.value for k in node.keywords)):
                 self.value(arg)
             return dictionary(UNKNOWN, UNKNOWN)
         return None
+
+    def _refuse_dict_of_union(self, node: ast.Call, expected: Kind) -> None:
+        kinds = [kind for kind in expected.inner if kind.name == "Dict"]
+        if len(kinds) > 1:
+            self.errors.report("union-dict-call", node, annotated=expected,
+                               candidates=", ".join(f"`{kind}`" for kind in kinds))
+
+    def _tuple_call(self, node: ast.Call) -> Kind:
+        """Return the type of `tuple(...)`, whose size must be known."""
+        kinds = [self.value(arg).kind for arg in node.args]
+        if len(kinds) != 1:
+            self.errors.report("tuple-arguments", node, actual=len(kinds))
+            return UNKNOWN
+        if kinds[0].name == "List":
+            self.errors.report("tuple-size", node)
+        return kinds[0] if kinds[0].name == "Tuple" else UNKNOWN
 
     def _look(self, node: ast.Call, function: Any) -> Kind:
         owner, name = self.value(node.args[0]), node.args[1]

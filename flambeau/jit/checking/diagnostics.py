@@ -47,6 +47,8 @@ MESSAGES = {
     "branch-undefined": "{name} is not defined in the {branch} branch",
     "call": "cannot call a value of type '{kind}'",
     "condition": "expected a bool expression for condition but found {kind}",
+    "delete-slice": "del statement only supports deletion at a single index, slicing is not "
+                    "supported (see https://github.com/pytorch/pytorch/issues/31430)",
     "dictionary-keys": "Cannot create dict for key type '{kind}', only int, float, complex, "
                        "Tensor, device and string keys are supported",
     "dictionary-literal": "Dict keys must contain only a single type. Expected: {first} but found "
@@ -69,6 +71,20 @@ MESSAGES = {
                      "{second}",
     "iterable": "'{kind}' object is not iterable",
     "iterables": "List of iterables is not supported currently",
+    "union-container": "Expected an Union type annotation with an inner {name} type, but got "
+                       "{annotated}",
+    "union-empty-list": "Cannot assign an empty list to a Union: there are multiple possible List "
+                        "type candidates in the Union annotation `{annotated}`",
+    "union-list": "Union type annotation `{annotated}` can hold {candidates}, but none of those "
+                  "types match the types of the given list elements, which were unified to "
+                  "{actual}",
+    "union-dict": "Union type annotation `{annotated}` can hold {candidates}, but none of those "
+                  "dict types can hold the types of the given keys and values, which were unified "
+                  "to Dict[{key}, {value}]",
+    "union-dict-call": "Union type annotation `{annotated}` can hold {candidates}, but full type "
+                       "inference is not yet supported for this call of dict()",
+    "dict-elements": "Type annotation was inferred to be `{annotated}`, but the type of values "
+                     "given by the dict literal is {value}",
     "list-annotation": "Expected an annotation of type List or a Union with a List, but got "
                        "{annotated}",
     "list-elements": "List type annotation `{annotated}` did not match the types of the given list "
@@ -99,6 +115,11 @@ MESSAGES = {
     "special-arguments": "expected exactly 1 argument, found {actual}",
     "subscripted-tuple": "'{kind}' does not support subscripted assignment",
     "tuple": "{kind} cannot be used as a tuple",
+    "tolist": "Expected type hint for result of tolist()",
+    "tolist-element": "{kind} is not one of the supported element types for tolist: int, float, "
+                      "complex, bool",
+    "tuple-arguments": "tuple expected exactly 1 argument, but found {actual}",
+    "tuple-size": "cannot statically infer the expected size of a list in this context",
     "tuple-index": "Tuple index out of range. Tuple is length {length} and index is {index}",
     "undefined": "undefined value {name}",
     "unpack-few": "need {need} values to unpack but found only {actual}",

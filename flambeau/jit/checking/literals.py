@@ -6,6 +6,7 @@ import ast
 from contextlib import AbstractContextManager
 from typing import Any
 
+from .container_choice import choose_dictionary, choose_list
 from .diagnostics import Refusal
 from .types import (
     FLOAT, INT, NONE, NUMBERS, STR, UNKNOWN, Kind, dictionary, fits,
@@ -15,6 +16,9 @@ from .annotations import kind_of_value
 from .values import Frame, Truth, Value
 
 __all__ = ["Literals"]
+
+
+_TYPED = (ast.List, ast.Dict, ast.Call, ast.ListComp)  # an expected type shapes them
 
 
 class Literals:
@@ -33,7 +37,7 @@ class Literals:
                 if isinstance(child, ast.expr):
                     self.value(child)
             return Value()
-        result: Value = method(node, expected) if type(node) in (ast.List, ast.Dict) \
+        result: Value = method(node, expected) if type(node) in _TYPED \
             else method(node)
         return result
 
@@ -84,8 +88,9 @@ class Literals:
 
     def _list(self, node: ast.List, expected: Kind = UNKNOWN) -> Value:
         kinds = [self.value(element).kind for element in node.elts]
-        lists = [k for k in (expected.inner if expected.name == "Union" else (expected,))
-                 if k.name == "List"]
+        if expected.name == "Union":
+            return Value(choose_list(expected, kinds, self.errors, node))
+        lists = [expected] if expected.name == "List" else []
         if is_known(expected) and node.elts and expected.name in ("int", "float", "str", "Tensor"):
             self.errors.report("list-annotation", node, annotated=expected)
         if not kinds or not all(map(is_known, kinds)):
@@ -103,6 +108,8 @@ class Literals:
     def _dict(self, node: ast.Dict, expected: Kind = UNKNOWN) -> Value:
         keys = [UNKNOWN if key is None else self.value(key).kind for key in node.keys]
         values = [self.value(value).kind for value in node.values]
+        if expected.name == "Union":
+            return Value(choose_dictionary(expected, keys, values, self.errors, node))
         if expected.name == "Dict" or not keys:
             return Value(expected if expected.name == "Dict" else dictionary(UNKNOWN, UNKNOWN))
         for key, place in zip(keys, node.keys, strict=True):

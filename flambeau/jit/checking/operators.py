@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from ...nn import ModuleDict, ModuleList, Sequential
+from .container_choice import choose_list
 from .literals import Literals
 from .types import (
     BOOL, COMPLEX, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, dictionary, fits,
@@ -173,9 +174,13 @@ class Operators(Literals):
 
     # ------------------------------------------------------------------------ comprehensions
 
-    def _listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> Value:
+    def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, expected: Kind = UNKNOWN) -> Value:
         with self.comprehension(node.generators):
             element = self.value(node.elt).kind
+        if expected.name == "Union":
+            return Value(choose_list(expected, [element], self.errors, node))
+        if expected.name == "List" and fits(element, expected.inner[0]):
+            return Value(expected)
         return Value(list_of(element))
 
     _generatorexp = _listcomp

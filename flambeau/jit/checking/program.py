@@ -18,7 +18,7 @@ from .interfaces import COMPILED
 from .script_classes import ScriptClasses
 from .signatures import Signature, signature_of
 from .source import Source, is_library, source_of
-from .statements import Statements, assigned_names
+from .statements import Statements, first_assignments
 from .syntax import check_syntax
 from .types import NONE, UNKNOWN, Kind, fits, is_known, unify
 from .values import NO_VALUE, Frame, Variable
@@ -43,7 +43,7 @@ class FunctionCheck(Statements):
         self.program, self.errors, self.source, self.owner = program, errors, source, owner
         self.frame, self.returned = Frame(), []
         self.outer = _outer_names(function)
-        self.assigned = assigned_names(source.tree.body)
+        self.assigned = first_assignments(source.tree.body)
         self.parameters = set(signature.kinds)
         self.annotated_return = signature.returns
         for name, kind in signature.kinds.items():
@@ -244,7 +244,11 @@ class Program(ScriptClasses):
             errors.report("attribute-set", target, name=target.attr)
             return
         hints = hints_of(type(module))
-        expected = kind_of_annotation(hints[target.attr]) if target.attr in hints else UNKNOWN
+        value = getattr(module, target.attr)
+        if target.attr not in hints and type(value) in (list, dict) and not value:
+            errors.report("attribute-set", target, name=target.attr)  # its type is not known
+        expected = kind_of_annotation(hints[target.attr]) if target.attr in hints \
+            else kind_of_value(value)
         if is_known(expected) and is_known(actual) and not fits(actual, expected):
             errors.report("attribute-type", target, expected=expected, actual=actual)
 

@@ -13,13 +13,29 @@ from .types import (
 )
 from .values import Frame, Truth, Value, Variable
 
-__all__ = ["Statements", "assigned_names"]
+__all__ = ["Statements", "first_assignments"]
 
 
 def assigned_names(nodes: list[ast.stmt]) -> set[str]:
     """Return the names that statements set."""
     return {node.id for statement in nodes for node in ast.walk(statement)
             if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del))}
+
+
+def first_assignments(nodes: list[ast.stmt]) -> dict[str, int]:
+    """Return the names that statements set, each with the first line where they do.
+
+    Variables of comprehensions are not among them.
+    """
+    result: dict[str, int] = {}
+    inner = {id(part) for statement in nodes for node in ast.walk(statement)
+             if isinstance(node, ast.comprehension) for part in ast.walk(node.target)}
+    for statement in nodes:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) \
+                    and id(node) not in inner:
+                result[node.id] = min(node.lineno, result.get(node.id, node.lineno))
+    return result
 
 
 class Statements(Assignments):
@@ -49,6 +65,9 @@ class Statements(Assignments):
         self.block(node.body)
 
     def _visit_delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
+                self.errors.report("delete-slice", target)
         self.frame.forget(assigned_names([node]))
 
     # ------------------------------------------------------------------------ control flow
@@ -138,6 +157,9 @@ class Statements(Assignments):
 
     def _visit_for(self, node: ast.For) -> None:
         kind = self.value(node.iter).kind
+        if isinstance(node.iter, ast.Tuple) and isinstance(node.target, ast.Tuple) \
+                and all(isinstance(part, ast.List) for part in node.iter.elts):
+            self.errors.report("iterables", node.iter)
         if kind in NUMBERS:
             self.errors.report("iterable", node, kind=kind)
         element = element_of(kind)

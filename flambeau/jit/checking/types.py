@@ -7,8 +7,8 @@ from typing import Any
 
 __all__ = [
     "ANY", "BOOL", "COMPLEX", "DEVICE", "FLOAT", "INT", "NONE", "NUMBERS", "STR", "TENSOR",
-    "UNKNOWN", "Kind", "dictionary", "fits", "fits_argument", "is_known", "list_of", "optional",
-    "schema_text", "tuple_of", "unify", "union",
+    "UNKNOWN", "Kind", "annotation_text", "dictionary", "fits", "fits_argument", "is_known",
+    "list_of", "optional", "schema_text", "tuple_of", "unify", "union",
 ]
 
 
@@ -43,6 +43,13 @@ def schema_text(kind: Kind) -> str:
     return f"{kind.name}({', '.join(inner)})" if inner else kind.name
 
 
+def annotation_text(kind: Kind) -> str:
+    """Return a type as annotations show it: an enum by its class."""
+    inner = f"[{', '.join(map(annotation_text, kind.inner))}]" if kind.inner else ""
+    name = kind.name.removeprefix("Enum<").removesuffix(">")
+    return name if kind.python is not None else f"{name}{inner}"
+
+
 UNKNOWN = Kind("?")
 ANY, TENSOR, NONE, DEVICE = Kind("Any"), Kind("Tensor"), Kind("NoneType"), Kind("Device")
 INT, FLOAT, BOOL, COMPLEX, STR = map(Kind, ("int", "float", "bool", "complex", "str"))
@@ -70,7 +77,17 @@ def union(*members: Kind) -> Kind:
         member.inner if member.name == "Union" else (member,)))
     if UNKNOWN in flat:
         return UNKNOWN
-    return next(iter(flat)) if len(flat) == 1 else Kind("Union", tuple(flat))
+    return next(iter(flat)) if len(flat) == 1 else Kind("Union", tuple(sorted(flat, key=_rank)))
+
+
+# The order in which PyTorch's unions list their members.
+_ORDER = ("Any", "Enum", "Tensor", "Tuple", "List", "Dict", "number", "float", "complex", "Future",
+          "Await", "int", "NoneType", "str", "Generator", "bool", "Device")
+
+
+def _rank(kind: Kind) -> int:
+    name = kind.name.partition("<")[0]
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
 def optional(kind: Kind) -> Kind:

@@ -56,6 +56,8 @@ def type_text(annotation: Any, declare: Callable[[Any], str] | None = None) -> s
         if len(rest) == 1 and len(inner) == 2:
             return f"Optional[{type_text(rest[0], declare)}]"
         return f"Union[{', '.join(type_text(a, declare) for a in inner)}]"
+    if origin is tuple and not inner:
+        return "Tuple[()]"
     if origin in (list, tuple, dict) and inner and ... not in inner:
         name = {list: "List", tuple: "Tuple", dict: "Dict"}[origin]
         return f"{name}[{', '.join(type_text(a, declare) for a in inner)}]"

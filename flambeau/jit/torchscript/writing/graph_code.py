@@ -48,7 +48,7 @@ class GraphCode:
         self.functions: set[str] = set()
         self._names: dict[Node, str] = {}
         body = self._body()
-        arguments = "".join(f",\n    {n}: Tensor" for n in self._inputs)
+        arguments = "".join(f",\n    {name}: {kind}" for name, kind in self._inputs.items())
         self.forward = (f"  def forward(self: {class_name}{arguments}) -> {self._returns}:\n"
                         + "".join(f"    {line}\n" for line in body))
 
@@ -58,7 +58,7 @@ class GraphCode:
 
     def _body(self) -> list[str]:
         specs = iter(self.program.graph_signature.input_specs)
-        self._inputs: list[str] = []
+        self._name_inputs()
         lines = []
         for node in self.program.graph.nodes:
             if node.op == "placeholder":
@@ -70,11 +70,40 @@ class GraphCode:
                 lines.append(f"return {self._output(node)}")
         return lines
 
+    def _name_inputs(self) -> None:
+        """Name the parameters and record their types, and how to read each tensor in them."""
+        placeholders = [node for node in self.program.graph.nodes if node.op == "placeholder"]
+        users = [node for node, spec in zip(
+            placeholders, self.program.graph_signature.input_specs, strict=True)
+            if spec.kind is InputKind.USER_INPUT]
+        args, kwargs = pytree.tree_unflatten(users, self.program._in_spec)
+        self._inputs: dict[str, str] = {}
+        for position, value in enumerate([*args, *kwargs.values()]):
+            name = f"v_{value.name}" if isinstance(value, Node) else f"v_input{position}"
+            self._inputs[name] = self._read(name, value)
+
+    def _read(self, text: str, value: Any) -> str:
+        """Name the tensors of a nested input, which `text` reads; return its type."""
+        if isinstance(value, Node):
+            self._names[value] = text
+            return "Tensor"
+        if isinstance(value, (tuple, list)):
+            kinds = [self._read(f"({text})[{i}]", part) for i, part in enumerate(value)]
+            if isinstance(value, tuple):
+                return f"Tuple[{', '.join(kinds)}]" if kinds else "Tuple[()]"
+        elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            kinds = [self._read(f"({text})[{literal(key)}]", part)
+                     for key, part in value.items()]
+        else:
+            raise NotImplementedError(f"an input of type {type(value).__name__}")
+        if len(set(kinds)) != 1:
+            raise NotImplementedError(f"an input of type {type(value).__name__} of mixed types")
+        return f"List[{kinds[0]}]" if isinstance(value, list) else f"Dict[str, {kinds[0]}]"
+
     def _placeholder(self, node: Node, spec: Any) -> None:
         if spec.kind is InputKind.USER_INPUT:
-            self._inputs.append(f"v_{node.name}")
-            self._names[node] = f"v_{node.name}"
-        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            return
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
             self._names[node] = attribute_read("self", str(spec.target))
         else:
             self._names[node] = f"CONSTANTS.c{len(self.constants)}"

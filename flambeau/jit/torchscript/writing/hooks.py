@@ -65,8 +65,11 @@ def write_hooks(module: Module, class_name: str, unit: Any) -> HookMethods:
     hooks = _user_hooks(module._forward_hooks)
     forward = inspect.unwrap(type(module).forward)
     if (forward.__module__ or "").startswith("flambeau."):
-        raise NotImplementedError(
-            f"torch.jit.script: hooks of a {type(module).__name__}: call what they do in forward")
+        hook = (*pre_hooks, *hooks)[0]
+        error = NotImplementedError(f"torch.jit.script: the hook {hook.__qualname__} of a "
+                                    f"{type(module).__name__}")
+        error.add_note("Call what it does in the forward of a module around it")
+        raise error
     methods = {}
     for hook in (*pre_hooks, *hooks):
         if hook.__name__ not in methods:
