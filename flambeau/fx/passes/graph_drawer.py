@@ -91,7 +91,7 @@ class FxGraphDrawer:
         dot = pydot.Dot(name, rankdir="TB")
         nodes = [n for n in gm.graph.nodes if n.op != "get_attr" or not self._skip_attributes]
         for node in nodes:
-            box = pydot.Node(node.name, label=self._label(gm, node), **self._style(node))
+            box = pydot.Node(node.name, label=self._label(gm, node), **self._get_node_style(node))
             dot.add_node(box)
             if node.op == "call_module" and not self._skip_parameters:
                 module = self._module_of(gm, node)
@@ -113,7 +113,7 @@ class FxGraphDrawer:
             dot.add_node(self._pydot.Node(path, label="{" + kind + shape + "}", **style))
             dot.add_edge(self._pydot.Edge(path, node.name))
 
-    def _style(self, node: Node) -> dict[str, str]:
+    def _get_node_style(self, node: Node) -> dict[str, str]:
         color = _COLORS.get(node.op)
         if color is None:
             name = node._pretty_print_target(node.target)

@@ -1,4 +1,4 @@
-"""split_by_tags: split a graph into submodules, one for each tag that its nodes carry."""
+"""Split a graph into submodules, one for each tag that its nodes carry."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from .._compatibility import compatibility
 from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node, map_arg
-from .tools_common import NodeList
+from .tools_common import NodeList, is_node_output_tensor
 from .utils.common import HolderModule, lift_subgraph_as_module
 
-__all__ = ["Component", "getattr_recursive", "setattr_recursive", "split_by_tags"]
+__all__ = ["Component", "getattr_recursive", "move_non_tensor_nodes_on_boundary",
+           "setattr_recursive", "split_by_tags"]
 
 
 @compatibility(is_backward_compatible=False)
@@ -177,3 +178,65 @@ def split_by_tags(
         setattr(root, x.name, getattr_recursive(gm, x.target))
     whole = GraphModuleCls(root, split.main)
     return (whole, paths) if return_fqn_mapping else whole
+
+
+@compatibility(is_backward_compatible=False)
+def move_non_tensor_nodes_on_boundary(subgraphs: list[Any]) -> None:
+    """Move non-tensors from the end of an accelerator's subgraph to the subgraph that uses them.
+
+    Arguments:
+        subgraphs: `Subgraph` objects, changed in place. A node moves together with what depends on
+            it in its subgraph. It stays, with a note, if its users lie in several other subgraphs.
+    """
+    home = {node: i for i, subgraph in enumerate(subgraphs) for node in subgraph.nodes}
+    for i, subgraph in enumerate(subgraphs):
+        if not subgraph.is_acc:
+            continue  # the CPU's nodes may be none that an accelerator can run
+        pending = [node for node in subgraph.nodes if _crosses(node, i, home)]
+        seen: set[Node] = set()
+        for node in pending:  # grows meanwhile
+            if node in seen or home[node] != i:
+                continue
+            seen.add(node)
+            targets = {home[user] for user in _users_in(node, home)} - {i}
+            if len(targets) != 1:
+                print(f"Cannot move non-tensor node {node.name} on boundary because it has "
+                      "children in multiple subgraphs")
+                continue
+            target = targets.pop()
+            moving = _with_dependents(node, i, target, home)
+            if moving is None:
+                continue
+            for moved in moving:
+                subgraph.nodes.remove(moved)
+                subgraphs[target].nodes.append(moved)
+                home[moved] = target
+                print(f"In order move the non-tensor node {node.name} on boundary, moved node "
+                      f"{moved.name} from acc_{i} to "
+                      f"{'acc' if subgraphs[target].is_acc else 'gpu'}_{target}")
+            pending += [n for n in node.all_input_nodes if home.get(n) == i
+                        and n not in seen and _crosses(n, i, home)]
+
+
+def _users_in(node: Node, home: dict[Node, int]) -> NodeList:
+    return [user for user in node.users if user in home]
+
+
+def _crosses(node: Node, i: int, home: dict[Node, int]) -> bool:
+    """Tell whether a non-tensor of subgraph `i` is used in another."""
+    return not is_node_output_tensor(node) and any(home[u] != i for u in _users_in(node, home))
+
+
+def _with_dependents(
+    node: Node, i: int, target: int, home: dict[Node, int]
+) -> dict[Node, None] | None:
+    """Return a node and what depends on it in its subgraph; None if that is used elsewhere."""
+    moving = {node: None}
+    for member in (pending := [node]):  # grows meanwhile
+        for user in _users_in(member, home):
+            if home[user] not in (i, target):
+                return None
+            if home[user] == i and user not in moving:
+                moving[user] = None
+                pending.append(user)
+    return moving

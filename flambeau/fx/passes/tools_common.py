@@ -13,9 +13,12 @@ from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node
 from ..qualified_names import qualified_name
+from .fusion_groups import CALLABLE_NODE_OPS as CALLABLE_NODE_OPS
+from .fusion_groups import FxNetAccFusionsFinder
 from .utils.fuser_utils import legalize_graph
 
-__all__ = ["get_acc_ops_name", "get_node_target", "is_node_output_tensor", "legalize_graph",
+__all__ = ["FxNetAccFusionsFinder", "get_acc_ops_name", "get_node_target",
+           "is_node_output_tensor", "legalize_graph",
            "stable_topological_sort"]
 
 Tensors = tuple[Tensor] | list[Tensor]
@@ -23,7 +26,6 @@ TensorOrTensors = Tensor | Tensors
 NodeList = list[Node]
 NodeSet = set[Node]
 Names = list[str]
-CALLABLE_NODE_OPS = {"call_module", "call_function", "call_method"}
 
 
 @compatibility(is_backward_compatible=False)
