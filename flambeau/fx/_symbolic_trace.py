@@ -378,10 +378,7 @@ class Tracer(TracerBase):
         fn: Any
         if isinstance(root, Module):
             self.root = root
-            if not hasattr(type(root), self.traced_func_name):
-                raise AssertionError(f"traced_func_name={self.traced_func_name} doesn't exist in "
-                                     f"{type(root).__name__}")
-            fn = getattr(type(root), self.traced_func_name)
+            fn = _method_of(root, self.traced_func_name)
             self.root_module_name = root._get_name()
             self.submodule_paths = {module: path for path, module in root.named_modules()}
         else:
@@ -428,6 +425,15 @@ class Tracer(TracerBase):
             deep = name != "_autowrap_search"
             copied.__dict__[name] = copy.deepcopy(value, memo) if deep else copy.copy(value)
         return copied
+
+
+def _method_of(root: Module, name: str) -> Any:
+    """Return the method of a module that is traced; lazy graph modules generate theirs now."""
+    if isinstance(root, GraphModule):
+        root.real_recompile()
+    if not hasattr(type(root), name):
+        raise AssertionError(f"traced_func_name={name} doesn't exist in {type(root).__name__}")
+    return getattr(type(root), name)
 
 
 def _annotations(function: Any) -> dict[str, Any]:

@@ -438,7 +438,7 @@ class Graph:
 def _shown(target: Any) -> Any:
     """Return a target as tables print it: torch functions look like PyTorch's builtins."""
     if callable(target):
-        from .printed_functions import printed_function
+        from .qualified_names import printed_function
 
         return printed_function(target)
     return target

@@ -76,9 +76,12 @@ def _rebuilt(forward: Callable[..., Any], body: dict[str, Any]) -> Module:
     return module
 
 
-def make_graph_module(root: Any, graph: Graph, class_name: str = "GraphModule") -> GraphModule:
-    """Return a GraphModule with this class name."""
-    return GraphModule(root, graph, class_name)
+def make_graph_module(
+    root: Any, graph: Graph, class_name: str = "GraphModule",
+    graph_module_cls: type[GraphModule] | None = None,
+) -> GraphModule:
+    """Return a GraphModule with this class name; `_use_lazy_graph_module` chooses its class."""
+    return (graph_module_cls or default_class)(root, graph, class_name)
 
 
 class _WrappedCall:
@@ -217,6 +220,12 @@ class GraphModule(Module):
         cls.__call__ = call_wrapped
         return python_code
 
+    def _generated(self) -> PythonCode:
+        return self.recompile()
+
+    def real_recompile(self) -> None:
+        """Generate the code of a lazy module now; this one's is there."""
+
     # ---------------------------------------------------------------- submodules
 
     def add_submodule(self, target: str, m: Module) -> bool:
@@ -269,7 +278,7 @@ class GraphModule(Module):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as source code: the format of graphs may change, Python's does not."""
         body = self.__dict__.copy()
-        globals_ = self.recompile().globals
+        globals_ = self._generated().globals
         del body["_graph"]
         body.pop("_flambeau_is_hooked", None)
         return reduce_graph_module, (body, import_block(globals_))
@@ -339,6 +348,9 @@ class GraphModule(Module):
             yield
         finally:
             self._unregister_replace_node_hook(f)
+
+
+default_class: type[GraphModule] = GraphModule  # what traces return
 
 
 def _hook_methods(name: str, event: str) -> None:

@@ -19,8 +19,17 @@ from typing import Any
 from ..ops.core import aten
 from ..tensor.tensor import Tensor
 
-__all__ = ["import_of_torch", "is_from_torch", "method_name", "node_name_of", "qualified_name",
-           "snake_case", "torch_module", "type_repr"]
+__all__ = [
+    "import_of_torch",
+    "is_from_torch",
+    "method_name",
+    "node_name_of",
+    "printed_function",
+    "qualified_name",
+    "snake_case",
+    "torch_module",
+    "type_repr",
+]
 
 _PACKAGE = __name__.partition(".")[0]
 _CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
@@ -241,3 +250,20 @@ def type_repr(obj: Any) -> str:
     if isinstance(obj, types.FunctionType):
         return obj.__name__
     return repr(obj)
+
+
+def printed_function(function: Any) -> Any:
+    """Return a torch function's text as PyTorch prints it; return other objects unchanged.
+
+    Functions that PyTorch implements in C++ print as builtins, Python ones as functions.
+    """
+    if not is_from_torch(function) or not hasattr(function, "__name__") or \
+            isinstance(function, type) or hasattr(function, "overloadpacket"):
+        return function
+    path = qualified_name(function)
+    name = path.rpartition(".")[2]
+    if path == f"torch.{name}":
+        return f"<built-in method {name} of type object at {id(type(function)):#x}>"
+    if path.startswith("torch._C."):
+        return f"<built-in function {name}>"
+    return f"<function {name} at {id(function):#x}>"

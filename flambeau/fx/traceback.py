@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import enum
 import traceback
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["annotate", "annotate_fn", "format_stack", "get_current_meta", "has_preserved_node_meta",
-           "preserve_node_meta", "reset_grad_fn_seq_nr", "set_current_meta", "set_grad_fn_seq_nr",
-           "set_stack_trace"]
+__all__ = ["NodeSource", "NodeSourceAction", "annotate", "annotate_fn", "format_stack",
+           "get_current_meta", "has_preserved_node_meta", "preserve_node_meta",
+           "reset_grad_fn_seq_nr", "set_current_meta", "set_grad_fn_seq_nr", "set_stack_trace"]
 
 GRADIENT_ACC_SPECIAL_STACK = (
     "Gradient addition node due to multiple use of tensor around:"
@@ -115,6 +117,55 @@ def _set_current_replay_node(node: Any) -> Iterator[None]:
 
 def get_current_replay_node() -> None:
     """Return None: nothing is replayed."""
+
+
+class NodeSourceAction(enum.Enum):
+    """What a pass did with a node."""
+
+    CREATE = "create"
+    REPLACE = "replace"
+
+
+class NodeSource:
+    """Where a node comes from: another node (None: nothing), a pass, and what the pass did.
+
+    Entries of `node.meta["from_node"]`; `from_node` leads further back.
+    """
+
+    def __init__(
+        self, node: Any, pass_name: str = "",
+        action: NodeSourceAction | list[NodeSourceAction] | None = None,
+    ) -> None:
+        self.pass_name = pass_name
+        self.action = action if isinstance(action, list) else [] if action is None else [action]
+        self.name = node.name if node is not None else ""
+        self.target = str(node.target) if node is not None else ""
+        self.graph_id = id(node.graph) if node is not None else -1
+        self.from_node = copy.deepcopy(node.meta.get("from_node", [])) if node is not None else []
+
+    @property
+    def node_info(self) -> dict[str, Any] | None:
+        """The node's name, target and graph; None without a node."""
+        if not self.name:
+            return None
+        return {"name": self.name, "target": self.target, "graph_id": str(self.graph_id)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return this source and those before it as a dict for JSON."""
+        return {"name": self.name, "target": self.target, "graph_id": self.graph_id,
+                "pass_name": self.pass_name, "action": "+".join(a.name.capitalize()
+                                                                for a in self.action),
+                "from_node": [source.to_dict() for source in self.from_node]}
+
+    def __repr__(self) -> str:
+        return self.print_readable()
+
+    def print_readable(self, indent: int = 0) -> str:
+        """Return this source and those before it, one a line."""
+        action = "+".join(a.name.lower() for a in self.action)
+        line = (f"{' ' * indent * 4}(name={self.name}, pass_name={self.pass_name}, "
+                f"action={action}, graph_id={self.graph_id})\n")
+        return line + "".join(source.print_readable(indent + 1) for source in self.from_node)
 
 
 def get_graph_provenance_json(graph: Any) -> dict[str, Any]:

@@ -46,7 +46,8 @@ def recommender(torch):
 def divided(torch, build, mode, memories, **settings):
     net, inputs = build(torch)
     sizes = importlib.import_module(f"{torch.__name__}.fx.passes.graph_manipulation")
-    tools, partitioners = module(torch, "partitioner_utils"), module(torch, "accelerator_partitioner")
+    tools = module(torch, "partitioner_utils")
+    partitioners = module(torch, "accelerator_partitioner")
     gm = torch.fx.symbolic_trace(net)
     sizes.get_size_of_all_nodes(gm, inputs)
     calls = [n for n in gm.graph.nodes if n.op not in ("placeholder", "get_attr", "output")]

@@ -68,9 +68,11 @@ def merge_cheapest_pair(partitions: list[Partition], devices: list[Device], cost
     return best is not None
 
 
-def exchange(left: Node | None, right: Node | None, one: Partition, other: Partition) -> None:
-    """Move `left` from one partition to the other, and `right` back; None moves nothing."""
-    for node, source, target in ((left, one, other), (right, other, one)):
+def exchange(
+    leaving: Node | None, coming: Node | None, home: Partition, other: Partition
+) -> None:
+    """Move `leaving` from its home to the other partition, and `coming` back; None: no node."""
+    for node, source, target in ((leaving, home, other), (coming, other, home)):
         if node is not None:
             source.remove_node(node)
             target.add_node(node)

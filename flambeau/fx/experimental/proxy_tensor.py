@@ -13,7 +13,7 @@ from ...tensor.absent import lacking
 from ...tensor.tensor import Tensor
 from ...utils import _pytree as pytree
 from ..graph import Graph
-from ..graph_module import GraphModule
+from ..graph_module import GraphModule, make_graph_module
 from ..node import Node
 
 __all__ = ["get_proxy_mode", "make_fx"]
@@ -65,7 +65,7 @@ def make_fx(
             result = f(*inputs)
         graph.output(pytree.tree_map(recorder.node_of, result))
         graph.eliminate_dead_code()
-        return GraphModule(root, graph, getattr(f, "__name__", type(f).__name__))
+        return make_graph_module(root, graph, getattr(f, "__name__", type(f).__name__))
 
     return wrapped
 

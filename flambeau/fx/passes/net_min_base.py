@@ -17,7 +17,7 @@ from .minimizer_traversals import (
 )
 from .shape_prop import ShapeProp
 from .split_utils import split_by_tags
-from .splitter_base import generate_inputs_for_submodules
+from .submodule_inputs import generate_inputs_for_submodules
 from .tools_common import (
     CALLABLE_NODE_OPS,
     FxNetAccFusionsFinder,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..graph_module import GraphModule
 from ..node import Node
@@ -11,10 +11,8 @@ from .graph_drawer import FxGraphDrawer
 from .graph_manipulation import get_size_of_node
 from .operator_support import OperatorSupportBase
 from .shape_prop import ShapeProp
+from .submodule_inputs import generate_inputs_for_submodules
 from .tools_common import CALLABLE_NODE_OPS, get_node_target, is_node_output_tensor
-
-if TYPE_CHECKING:
-    from .splitter_base import _SplitterBase
 
 _FILL = {True: "chartreuse1", False: "crimson"}  # by support
 
@@ -65,7 +63,7 @@ class _SupportDrawer(FxGraphDrawer):
         return {**style, "fillcolor": "AliceBlue" if supported is None else _FILL[supported]}
 
 
-def subgraphs(splitter: _SplitterBase, dump_graph: bool) -> str:
+def subgraphs(splitter: Any, dump_graph: bool) -> str:
     """Return a report on a splitter's subgraphs, and try to lower and to run each."""
     parts = splitter.put_nodes_into_subgraphs()
     report = _counted("Before", parts)
@@ -99,10 +97,8 @@ def _counted(moment: str, parts: list[Any]) -> str:
             f" {on_acc} acc subgraphs and {len(parts) - on_acc} cpu subgraphs.\n")
 
 
-def _lowered(splitter: _SplitterBase, split: GraphModule, name: str) -> tuple[str, float]:
+def _lowered(splitter: Any, split: GraphModule, name: str) -> tuple[str, float]:
     """Return a report on one accelerator submodule, and its calls per second over the bus."""
-    from .splitter_base import generate_inputs_for_submodules
-
     part = getattr(split, name)
     inputs = generate_inputs_for_submodules(split, splitter.sample_input, [name])[name]
     ShapeProp(part).propagate(*inputs)

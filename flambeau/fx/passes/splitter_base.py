@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import copy
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...autograd import no_grad
 from ...nn.module import Module
 from .._compatibility import compatibility
 from ..graph_module import GraphModule
@@ -26,6 +24,7 @@ from .split_order import (
     merge_small,
 )
 from .split_utils import move_non_tensor_nodes_on_boundary, split_by_tags
+from .submodule_inputs import generate_inputs_for_submodules
 from .tools_common import CALLABLE_NODE_OPS, FxNetAccFusionsFinder
 
 __all__ = ["FxNetAccNodesFinder", "FxNetSplitterInternalError", "NodeEvent", "NodeEventTracker",
@@ -76,42 +75,6 @@ class SplitResult(NamedTuple):
     split_module: GraphModule
     submodule_inputs: dict[str, Any]
     non_acc_submodule_prefix: str
-
-
-@compatibility(is_backward_compatible=False)
-def generate_inputs_for_submodules(
-    model: Module, inputs: Sequence[Any], target_submodules: Iterable[str],
-    deepcopy: bool = False,
-) -> dict[str, Any]:
-    """Run a model and return the arguments that each of the named submodules was called with.
-
-    Arguments:
-        model: the module to run, without gradients.
-        inputs: its arguments.
-        target_submodules: paths of submodules. A module with two paths has the last one's name.
-        deepcopy: return copies, which later writes do not change.
-
-    >>> from flambeau.fx.passes.splitter_base import generate_inputs_for_submodules
-    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 1))
-    >>> generate_inputs_for_submodules(net, [torch.ones(3, 2, 2)], ["1"])["1"][0].shape
-    torch.Size([3, 4])
-    """
-    names = {module: name for name, module in model.named_modules()}
-    wanted = set(target_submodules)
-    seen: dict[str, Any] = {}
-
-    def note(module: Module, arguments: tuple[Any, ...]) -> None:
-        seen[names[module]] = copy.deepcopy(arguments) if deepcopy else arguments
-
-    handles = [module.register_forward_pre_hook(note)
-               for name, module in model.named_modules() if name in wanted]
-    try:
-        with no_grad():
-            model(*inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return seen
 
 
 class _SplitterBase:
