@@ -130,3 +130,33 @@ def test_a_linear_layer_is_trained_with_its_normalization(torch):
         prepared(x)
     expected = prepared.eval()(x)
     torch.testing.assert_close(quantization.convert(prepared)(x), expected, atol=0.05, rtol=0)
+
+
+def test_fused_layers_draw_what_pytorch_draws(torch, ao):
+    """Preparing a model leaves the generator where PyTorch leaves it, so that a seed keeps its run."""
+    qat, qconfig = torch.ao.nn.intrinsic.qat, ao.get_default_qat_qconfig("fbgemm")
+    for bias in (False, True):
+        torch.manual_seed(0)
+        convolution = qat.ConvBnReLU2d(2, 4, 3, bias=bias, qconfig=qconfig)
+        after = torch.rand(1)
+        torch.manual_seed(0)
+        assert torch.equal(convolution.weight, torch.nn.Conv2d(2, 4, 3, bias=False).weight)
+        assert torch.equal(convolution.bn.weight, torch.rand(4))
+        if bias:
+            bound = 18 ** -0.5
+            assert torch.equal(convolution.bias, torch.empty(4).uniform_(-bound, bound))
+        assert torch.equal(after, torch.rand(1))
+        torch.manual_seed(0)
+        linear = qat.LinearBn1d(3, 4, bias=bias, qconfig=qconfig)
+        after = torch.rand(1)
+        torch.manual_seed(0)
+        assert torch.equal(linear.weight, torch.nn.Linear(3, 4, bias=bias).weight)
+        assert torch.equal(linear.bn.weight, torch.rand(4))
+        assert torch.equal(after, torch.rand(1))
+
+
+def test_statistics_of_a_fused_linear_layer_freeze(torch, ao):
+    qat, qconfig = torch.ao.nn.intrinsic.qat, ao.get_default_qat_qconfig("fbgemm")
+    layer = qat.LinearBn1d(3, 4, qconfig=qconfig).freeze_bn_stats().train()
+    assert not layer.bn.training
+    assert layer.update_bn_stats().train().bn.training

@@ -59,52 +59,21 @@ class ConvReLU3d(_WithReLU, qat.Conv3d, _FusedModule):
     """A convolution with rounded weights, then ReLU."""
 
 
-class _WithNorm:
-    """Mixin, placed before the convolution class, that applies batch normalization."""
+class _Norm:
+    """Mixin for a layer with a batch normalization whose statistics can be frozen."""
 
     bn: Any
     freeze_bn = False
-
-    def __init__(
-        self: Any, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1,
-        padding: Any = 0, dilation: Any = 1, groups: int = 1, bias: Any = None,
-        padding_mode: str = "zeros", eps: float = 1e-5, momentum: float = 0.1,
-        freeze_bn: bool = False, qconfig: Any = None,
-    ) -> None:
-        super().__init__(  # type: ignore[call-arg]
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bool(bias),
-            padding_mode, qconfig=qconfig)
-        kind = getattr(float_modules, f"BatchNorm{len(self.kernel_size)}d")
-        self.bn = kind(out_channels, eps, momentum)
-        self.reset_bn_parameters()
-        if freeze_bn:
-            self.freeze_bn_stats()
 
     def reset_running_stats(self) -> None:
         """Reset the running statistics."""
         self.bn.reset_running_stats()
 
     def reset_bn_parameters(self: Any) -> None:
-        """Reset the statistics and draw new parameters for the normalization and the bias."""
+        """Reset the statistics and draw a new scale for the normalization."""
         self.bn.reset_running_stats()
         init.uniform_(self.bn.weight)
         init.zeros_(self.bn.bias)
-        if self.bias is not None:
-            bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
-            init.uniform_(self.bias, -bound, bound)
-
-    def fold_norm(self: Any) -> tuple[Tensor, Tensor]:
-        """Return weights and bias with the normalization folded in."""
-        bn = self.bn
-        weight, bias = fuse_conv_bn_weights(
-            self.weight, self.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
-        return weight, bias
-
-    def to_float(self: Any) -> Any:
-        """Return the float convolution with the trained weights and the normalization folded in."""
-        result = super().to_float()  # type: ignore[misc]
-        result.weight, result.bias = map(Parameter, self.fold_norm())
-        return result
 
     def freeze_bn_stats(self) -> Any:
         """Freeze the running statistics and normalize by them."""
@@ -123,6 +92,47 @@ class _WithNorm:
             for child in self.children():
                 child.train(mode)
         return self
+
+
+class _WithNorm(_Norm):
+    """Mixin, placed before the convolution class, that applies batch normalization."""
+
+    def __init__(
+        self: Any, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1,
+        padding: Any = 0, dilation: Any = 1, groups: int = 1, bias: Any = None,
+        padding_mode: str = "zeros", eps: float = 1e-5, momentum: float = 0.1,
+        freeze_bn: bool = False, qconfig: Any = None,
+    ) -> None:
+        super().__init__(  # type: ignore[call-arg]
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, False,
+            padding_mode, qconfig=qconfig)
+        if bias:  # drawn after the normalization's scale, as PyTorch does
+            self.bias = Parameter(ops.empty(out_channels))
+        kind = getattr(float_modules, f"BatchNorm{len(self.kernel_size)}d")
+        self.bn = kind(out_channels, eps, momentum)
+        self.reset_bn_parameters()
+        if freeze_bn:
+            self.freeze_bn_stats()
+
+    def reset_bn_parameters(self: Any) -> None:
+        """Reset the statistics and draw new parameters for the normalization and the bias."""
+        super().reset_bn_parameters()
+        if self.bias is not None:
+            bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
+            init.uniform_(self.bias, -bound, bound)
+
+    def fold_norm(self: Any) -> tuple[Tensor, Tensor]:
+        """Return weights and bias with the normalization folded in."""
+        bn = self.bn
+        weight, bias = fuse_conv_bn_weights(
+            self.weight, self.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
+        return weight, bias
+
+    def to_float(self: Any) -> Any:
+        """Return the float convolution with the trained weights and the normalization folded in."""
+        result = super().to_float()  # type: ignore[misc]
+        result.weight, result.bias = map(Parameter, self.fold_norm())
+        return result
 
     def forward(self: Any, input: Tensor) -> Tensor:
         """Return the normalized convolution, with weights rounded as if folded."""
@@ -151,10 +161,18 @@ def _declare(name: str, *bases: Any) -> Any:
     return type(name, bases, {"__module__": __name__, "__doc__": f"{name} with rounded weights."})
 
 
-class LinearBn1d(qat.Linear, _FusedModule):
+class LinearBn1d(_Norm, qat.Linear, _FusedModule):
     """A linear layer, then batch normalization; weights are rounded as if folded."""
 
-    bn: Any
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, eps: float = 1e-5,
+        momentum: float = 0.1, freeze_bn: bool = False, qconfig: Any = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, qconfig=qconfig)
+        self.bn = float_modules.BatchNorm1d(out_features, eps, momentum)
+        self.reset_bn_parameters()
+        if freeze_bn:
+            self.freeze_bn_stats()
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the normalized product."""
