@@ -133,7 +133,7 @@ def test_a_linear_layer_is_trained_with_its_normalization(torch):
 
 
 def test_fused_layers_draw_what_pytorch_draws(torch, ao):
-    """Preparing a model leaves the generator where PyTorch leaves it, so that a seed keeps its run."""
+    """Preparing a model leaves the generator where PyTorch leaves it: a seed keeps its run."""
     qat, qconfig = torch.ao.nn.intrinsic.qat, ao.get_default_qat_qconfig("fbgemm")
     for bias in (False, True):
         torch.manual_seed(0)
