@@ -15,6 +15,8 @@ Kernels are for the CPU; those for other devices are kept, and never called.
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -23,6 +25,7 @@ from .ops.core import aten
 from .ops.registration import custom_operators as custom
 from .ops.registration.custom_operators import CustomOperator
 from .tensor.absent import lacking
+from .tensor.devices import device
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl",
@@ -36,6 +39,7 @@ __getattr__ = lacking(__name__, _NAMES)
 
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
 _DEVICES = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS"}
+_NAMELESS_SCHEMA = re.compile(r"\(.*\) -> .*")
 _RESERVED = ("aten", "prim", "prims")
 
 
@@ -107,6 +111,7 @@ class Library:
             )
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._defined: list[CustomOperator] = []
+        self._undo: list[Callable[[], Any]] = []  # for the kernels registered here
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -126,19 +131,35 @@ class Library:
             raise TypeError(f"Input function is required to be a callable but found type "
                             f"{type(fn)}")
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
-        if isinstance(op_name, str):
-            name = op_name if "::" in op_name else f"{self.ns}::{op_name}"
-            _operator(name).kernels[key] = fn
-        else:
-            _operator(op_name).kernels[key] = fn
+        if isinstance(op_name, str) and "::" not in op_name:
+            op_name = f"{self.ns}::{op_name}"
+        kernels = _operator(op_name).kernels
+        before = kernels.get(key)
+        kernels[key] = fn
+        self._undo.append(lambda: _take_back(kernels, key, fn, before))
 
     def _destroy(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
         for operator in self._defined:
             packets = custom.namespace(self.ns)._packets
             packets[operator._opname]._operators.pop(operator._overloadname, None)
             if not packets[operator._opname]._operators:
                 del packets[operator._opname]
         self._defined.clear()
+
+
+def _take_back(
+    kernels: dict[str, Callable], key: str, fn: Callable, before: Callable | None
+) -> None:
+    """Replace a kernel by the one before it, unless another was registered since."""
+    if kernels.get(key) is not fn:
+        return
+    if before is None:
+        del kernels[key]
+    else:
+        kernels[key] = before
 
 
 @contextlib.contextmanager
@@ -229,17 +250,44 @@ def custom_op(
     return decorate if fn is None else decorate(fn)
 
 
-def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()) -> Any:
-    """Define the operator `namespace::name` with a schema like `(Tensor x) -> Tensor`."""
+def define(
+    qualname: Any, schema: Any = None, alias_analysis: str = "", *, lib: Any = None, tags: Any = ()
+) -> Any:
+    """Define the operator `namespace::name` with a schema like `(Tensor x) -> Tensor`.
+
+    With `lib`, the operator belongs to that Library and its namespace. The older form
+    `define(lib, "name(Tensor x) -> Tensor")` returns a decorator for the kernel.
+    """
+    if isinstance(qualname, Library):
+        name = qualname.define(schema, alias_analysis)
+        return functools.partial(_implement, qualname, name, "")
+    if not isinstance(qualname, str):
+        raise ValueError(f"define(qualname, schema): expected qualname to be instance of str, got "
+                         f"{type(qualname)}")
     space, name = _qualified(qualname)
-    custom.define(space, name + schema)
+    if not _NAMELESS_SCHEMA.fullmatch(schema):
+        raise ValueError('define(qualname, schema, ...): expected schema to look like e.g. '
+                         f'"(Tensor x) -> Tensor" but got "{schema}"')
+    (lib or Library(space, "FRAGMENT")).define(name + schema, alias_analysis, tags=tags)
+
+
+def _implement(lib: Library, name: str, key: str, function: Callable) -> Callable:
+    lib.impl(name, function, key)
+    return function
 
 
 def impl(
-    qualname: Any, types: str | Sequence[str], func: Callable | None = None, *, lib: Any = None
+    qualname: Any, types: str | Sequence[str] = "", func: Callable | None = None, *,
+    lib: Any = None,
 ) -> Any:
-    """Register a kernel for device types ("default": all). Without `func`, return a decorator."""
-    return register_kernel(qualname, None if types == "default" else types, func)
+    """Register a kernel for device types ("default": all). Without `func`, return a decorator.
+
+    `impl(lib, name, dispatch_key)` is the older form.
+    """
+    if isinstance(qualname, Library):
+        register = functools.partial(_implement, qualname, types, func or "")
+        return register
+    return register_kernel(qualname, None if types == "default" else types, func, lib=lib)
 
 
 def register_kernel(
@@ -247,16 +295,25 @@ def register_kernel(
     lib: Any = None,
 ) -> Any:
     """Register a kernel for device types (None: all). Without `func`, return a decorator."""
-    operator = _operator(op)
     kinds = [device_types] if isinstance(device_types, str) else device_types
-    keys = ["CompositeExplicitAutograd"] if kinds is None else \
-        [_DEVICES.get(kind, kind) for kind in kinds]
+    keys = ["CompositeExplicitAutograd"] if kinds is None else [_key(kind) for kind in kinds]
+    operator = _operator(op)
 
     def register(function: Callable) -> Callable:
-        operator.kernels.update(dict.fromkeys(keys, function))
+        for key in dict.fromkeys(keys):
+            (lib or Library(operator.namespace, "FRAGMENT")).impl(operator, function, key)
         return function
 
     return register if func is None else register(func)
+
+
+def _key(kind: str) -> str:
+    """Return the dispatch key of a device type, or `kind` if it is one. RuntimeError if neither."""
+    if kind == "default":
+        return "CompositeExplicitAutograd"
+    if kind[:1].islower():
+        return _DEVICES.get(kind) or device(kind).type.upper()
+    return kind
 
 
 def register_fake(

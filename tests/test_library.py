@@ -185,3 +185,38 @@ def test_rules_for_modes_and_classes(torch):
         assert shifted(x).tolist() == [20, 20]
     assert shifted(x).tolist() == [2, 2]
     assert shifted(Wrapper(x)).elem.tolist() == [2, 2]
+
+
+def test_a_library_takes_back_what_it_defined_and_registered(torch):
+    """With `lib=` they end with the library, as when a notebook runs again."""
+    space = f"suitelib_{torch.__name__}"
+    for factor in (2, 3):
+        lib = torch.library.Library(space, "FRAGMENT")
+        torch.library.define(f"{space}::times", "(Tensor x) -> Tensor", lib=lib)
+        torch.library.impl(f"{space}::times", "cpu", lambda x, n=factor: x * n, lib=lib)
+        assert getattr(torch.ops, space).times(torch.ones(2)).tolist() == [factor] * 2
+        lib._destroy()
+    lib = torch.library.Library(space, "FRAGMENT")
+
+    @torch.library.define(lib, "older(Tensor x) -> Tensor")
+    def older(x):
+        return x + 4
+
+    assert getattr(torch.ops, space).older(torch.ones(2)).tolist() == [5, 5]
+    lib._destroy()
+
+
+def test_a_namespace_may_start_with_an_underscore(torch):
+    name = f"_suitelib_{torch.__name__}"
+    torch.library.custom_op(f"{name}::next", lambda x: x + 1, mutates_args=(),
+                            schema="(Tensor x) -> Tensor")
+    assert getattr(torch.ops, name).next(torch.ones(1)).tolist() == [2]
+
+
+def test_what_is_no_schema_or_device_is_named(torch):
+    with pytest.raises(ValueError, match="expected schema to look like"):
+        torch.library.define("suitelib::wrong", "Tensor x -> Tensor")
+    with pytest.raises(ValueError, match="expected qualname to be instance of str"):
+        torch.library.define(torch.ones, "(Tensor x) -> Tensor")
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
+        torch.library.impl("suitelib::nowhere", "nodevice", lambda x: x)

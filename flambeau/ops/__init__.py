@@ -62,13 +62,14 @@ def __getattr__(name: str) -> Any:
     try:
         return PUBLIC["torch"][name]
     except KeyError:
-        if name.startswith("_"):
+        if name.startswith("__"):
             raise AttributeError(f"module 'flambeau.ops' has no attribute '{name}'") from None
     from .registration.custom_operators import namespace  # late: few programs have their own
 
     if name == "profiler":
         importlib.import_module(f"{__name__}.registration.profiler_labels")
-    return namespace(name)  # as in PyTorch every name is one, with nothing in it at first
+    # As in PyTorch every name is one, with nothing in it at first; an attribute that can be deleted.
+    return globals().setdefault(name, namespace(name))
 
 
 def __dir__() -> list[str]:

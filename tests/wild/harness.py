@@ -44,9 +44,8 @@ class _Loader(importlib.abc.Loader):
         sys.modules[alias] = module
         try:
             exec(compile(source, self.path, "exec"), module.__dict__)
-        except BaseException:
+        finally:  # while an import of the alias runs, the import system would execute it again
             sys.modules.pop(alias, None)
-            raise
         for name, submodule in list(sys.modules.items()):
             parent, _, last = name.rpartition(".")
             if parent in (module.__name__, alias) and not hasattr(module, last):

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import os
 import sys
 import types
 from typing import Any
@@ -40,7 +41,7 @@ utils._foreach_utils utils._mode_utils utils._triton utils.cpp_extension
 """.split()
 )
 # Parts of the harness that test what flambeau does not have.
-LEFT_OUT = frozenset("testing._internal." + name for name in ("custom_op_db", "hop_db"))
+LEFT_OUT = frozenset("testing._internal." + name for name in ("optests", "hop_db"))
 
 # What PyTorch's hooks check of each function that is compiled, for those that are saved.
 _SAVED_COPY = """
@@ -126,12 +127,13 @@ class _TestCases(types.ModuleType):
 
 def fill(torch: Any) -> None:
     """Gives flambeau the private names that the harness asks for when it is imported."""
-    for name in ("_inductor.utils", "_C._functorch", "_C._distributed_c10d"):
+    for name in ("_inductor.utils", "_C._functorch", "_C._distributed_c10d", "_custom_op",
+                 "_custom_op.impl"):
         parent, _, last = name.rpartition(".")
         module = StandInModule(f"flambeau.{name}")
         for package in ("flambeau", "torch"):
             sys.modules.setdefault(f"{package}.{name}", module)
-        _fill(importlib.import_module(f"flambeau.{parent}"), **{last: module})
+        _fill(importlib.import_module(f"flambeau.{parent}".rstrip(".")), **{last: module})
     for module in ("cpu", "profiler", "compiler", "types", "_inductor", "_utils", "backends",
                    "_prims_common", "_logging.scribe", "testing._utils", "utils._foreach_utils",
                    "utils._mode_utils"):
@@ -140,6 +142,7 @@ def fill(torch: Any) -> None:
         name = f"{package}._dynamo.test_case"
         sys.modules[name] = importlib.import_module("torch._dynamo").test_case = _TestCases(name)
     _fill_transforms(torch)
+    _fill_checks(torch)
     _fill_fallback(torch)
     _fill_processor(torch)
     importlib.import_module("torch._subclasses").CrossRefFakeMode = object
@@ -188,6 +191,36 @@ def _fill_transforms(torch: Any) -> None:
     transforms = importlib.import_module("torch._functorch.eager_transforms")
     _fill(transforms, functionalize=named("torch.func.functionalize"))
     importlib.import_module("torch._functorch.deprecated")
+
+
+class _Defined:
+    """The registry of operators of `torch._custom_ops`, which tests empty after themselves."""
+
+    def keys(self) -> list[str]:
+        spaces = importlib.import_module("flambeau.ops.registration.custom_operators").NAMESPACES
+        return [f"{space}::{name}" for space, names in spaces.items()
+                for name, packet in names._packets.items()
+                if any(operator.opaque for operator in packet._operators.values())]
+
+    def __getitem__(self, key: str) -> Any:
+        spaces = importlib.import_module("flambeau.ops.registration.custom_operators").NAMESPACES
+        space, _, name = key.partition("::")
+        return types.SimpleNamespace(_destroy=lambda: spaces[space]._packets.pop(name))
+
+
+def _fill_checks(torch: Any) -> None:
+    """Checks of custom operators: flambeau's opcheck; tests that PyTorch generates of it, none."""
+    from flambeau.testing import operator_checks
+
+    checks = importlib.import_module("torch.testing._internal.optests")
+    checks.opcheck, checks.OpCheckError = torch.library.opcheck, operator_checks.OpCheckError
+    checks.dontGenerateOpCheckTests = lambda reason: lambda test: test
+    checks.is_inside_opcheck_mode = lambda: False
+    checks.generate_opcheck_tests = lambda *args, **kwargs: []
+    old = importlib.import_module("torch._custom_op")
+    old.impl = sys.modules["torch._custom_op.impl"]
+    old.impl.global_registry = _Defined()
+    importlib.import_module("torch._utils_internal").get_file_path_2 = os.path.join
 
 
 def _fill_fallback(torch: Any) -> None:

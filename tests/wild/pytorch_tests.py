@@ -5,7 +5,8 @@
 Needs an environment with torch==2.13.0 and flambeau: `make wild-pytorch` has one. The test files
 are PyTorch's at the tag v2.13.0, cloned once into the cache; --tests names another folder that
 holds them. A sample's outcomes stay in the cache too, so that a run that was cut goes on; --fresh
-runs flambeau's anew.
+runs flambeau's anew. A row counts in pytorch_rows.json until its file runs again, so that a run of
+a few files keeps the others' rows.
 """
 
 from __future__ import annotations
@@ -17,36 +18,21 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections import Counter
 from pathlib import Path
 
-from outcomes import Compared, Reasons, compare, share
+import pytorch_page
+from outcomes import Compared, Reasons, compare
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PAGE = ROOT / "docs" / "pytorch_tests.md"
+ROWS = HERE / "pytorch_rows.json"
+NOTES = HERE / "pytorch_notes.md"  # what the page says beside its tables
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flambeau-wild"
 SETTINGS = tomllib.loads((HERE / "wild.toml").read_text())["pytorch"]
 
 SILENT_S = 240  # of the clock; a run that writes nothing for as long hangs
 RESTARTS = 12
-
-HEAD = """# PyTorch's own tests
-
-Written by `make wild-pytorch`. Each file of PyTorch's tests runs in a sample, on PyTorch {version}
-and on flambeau, in one process of one thread; of what passes on PyTorch the table says how much
-passes here. A sample is a prefix of the tests in the order of a checksum of their names. Tests of
-`torch._refs`, fake tensors, dispatcher tags and negative views are left out, and those that take
-PyTorch more than four seconds. Samples are measured in processor seconds.
-
-{source}
-
-"absent": tests that need a subsystem which flambeau does not have. "theirs": tests of PyTorch's
-private names. "open": the rest. The last column leaves out the first two.
-
-| file | tests | pass on PyTorch | run here | pass | % | absent | theirs | open | % of the others |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
-"""
 
 
 def main() -> None:
@@ -60,14 +46,16 @@ def main() -> None:
     options = parser.parse_args()
     options.results = options.results.resolve()
     options.results.mkdir(parents=True, exist_ok=True)
-    files = options.files or SETTINGS["files"]
-    if not options.table:
-        tests = (options.tests or cloned_tests()).resolve()
-        for file in files:
-            sample(file, tests, options)
-            print(row(compared(file, options.results)), flush=True)
-    source = SETTINGS["copies"] if options.tests else SETTINGS["own"]
-    PAGE.write_text(page([compared(file, options.results) for file in SETTINGS["files"]], source))
+    files = [] if options.table else options.files or SETTINGS["files"]
+    tests = (options.tests or cloned_tests()).resolve() if files else None
+    rows = pytorch_page.read(ROWS)
+    for file in files:
+        sample(file, tests, options)
+        rows[file] = pytorch_page.row(compared(file, options.results))
+        print(pytorch_page.line(file, rows[file]), flush=True)
+        pytorch_page.write(ROWS, rows)
+    version, source = SETTINGS["tag"].removeprefix("v"), SETTINGS["copies"].strip()
+    PAGE.write_text(pytorch_page.page(rows, version, source, NOTES.read_text()))
 
 
 def cloned_tests() -> Path:
@@ -143,48 +131,6 @@ def finished(process: subprocess.Popen, out: Path) -> bool:
                 process.kill()
                 process.wait()
                 return False
-
-
-def counts(c: Compared) -> list[int]:
-    return [sum(c.lost[kind].values()) for kind in ("absent", "theirs", "open")]
-
-
-def row(c: Compared) -> str:
-    absent, theirs, still_open = counts(c)
-    others = c.ran - absent - theirs
-    return (f"| {c.name} | {c.collected} | {c.on_torch} | {c.ran} | {c.passed} "
-            f"| {share(c.passed, c.ran)} | {absent} | {theirs} | {still_open} "
-            f"| {share(c.passed, others)} |")
-
-
-def page(comparisons: list[Compared], source: str) -> str:
-    """The table, its sums, and why tests fail; `source` says where the tests are from."""
-    left_out = [c.name for c in comparisons if not c.ran]
-    comparisons = [c for c in comparisons if c.ran]
-    if not comparisons:
-        return HEAD
-    kinds = ("absent", "theirs", "open")
-    lost: dict[str, dict] = {kind: {} for kind in kinds}
-    for c in comparisons:
-        for kind, reasons in c.lost.items():
-            for reason, n in reasons.items():
-                lost[kind].setdefault(reason, []).append((n, c))
-    totals = [sum(c[i] for c in comparisons) for i in range(1, 5)]
-    all_lost = {kind: sum((c.lost[kind] for c in comparisons), Counter()) for kind in kinds}
-    sums = Compared("**all**", *totals, all_lost, {})
-    text = HEAD.format(version=SETTINGS["tag"].removeprefix("v"), source=source)
-    text += "\n".join(row(c) for c in [*comparisons, sums]) + "\n"
-    if left_out:
-        text += f"\nNot run for this table: {', '.join(left_out)}.\n"
-    titles = {"absent": "Subsystems that are absent", "theirs": "Tests of PyTorch's own code",
-              "open": "Open"}
-    for kind, title in titles.items():
-        text += f"\n## {title}\n\n| tests | reason | for example |\n|---:|---|---|\n"
-        ordered = sorted(lost[kind].items(), key=lambda item: -sum(n for n, _ in item[1]))
-        for reason, places in ordered:
-            n, c = sum(n for n, _ in places), places[0][1]
-            text += f"| {n} | {reason} | {c.name}::{c.examples[reason]} |\n"
-    return text
 
 
 if __name__ == "__main__":

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.mode import MODE
+from ...autograd.tape import requires
 from ...tensor.dtypes import bool_, uint8
 from ...tensor.tensor import Tensor, wrap
 from ..core.aten import aten
 from ..core.operator import PUBLIC
 from ..indexing import index as indexing
+from .dispatched_writes import write_values
 
-Call = Callable[[Any, tuple], Any]  # dispatches an overload with its arguments
+Call = Callable[..., Any]  # dispatches an overload with its arguments
 
 _WHOLE = slice(None)
 _SEQUENCES = (list, tuple, range, np.ndarray)
@@ -149,7 +152,10 @@ SPLIT: dict[str, Callable[..., Any]] = {
 
 
 def write_index(call: Call, x: Any, index: Any, value: Any) -> None:
-    """x[index] = value, by the calls that PyTorch makes of it."""
+    """x[index] = value, by the calls that PyTorch makes of it, recorded at the indices of `x`.
+
+    NotImplementedError for slices and tensors in one index where a gradient is to be recorded.
+    """
     basic, indices = split_index(x, index)
     target = x if is_whole(basic) else index_basic(call, x, basic)
     if not isinstance(value, Tensor):
@@ -157,11 +163,25 @@ def write_index(call: Call, x: Any, index: Any, value: Any) -> None:
     while value.dim() > target.dim() and value.shape[0] == 1:
         value = value[0]
     if indices:
-        call(aten.index_put_.default, (target, indices, value))
+        write = aten.index_put_.default, (target, indices, value)
     elif value.dim() or not target.dim():
-        call(aten.copy_.default, (target, value))
+        write = aten.copy_.default, (target, value)
     else:
-        call(aten.fill_.Tensor, (target, value))
+        write = aten.fill_.Tensor, (target, value)
+    if target is not x and indices and MODE.grad and (requires(x) or requires(value)):
+        raise NotImplementedError(
+            "Tensor.__setitem__ of slices and tensors on classes with __torch_dispatch__ that "
+            "require gradients is not implemented in flambeau"
+        )
+    positions = positions_of(indices) if indices else None if target is x else _grid(x, basic)
+    write_values(call, x, "setitem", *write, {}, value, positions)
+
+
+def _grid(x: Any, basic: tuple) -> DispatchedPositions:
+    """Return the positions of x[basic] as one array of indices for each axis."""
+    shape = tuple(x.shape)
+    flat = np.arange(x.numel()).reshape(shape)[basic]
+    return positions_of([wrap(axis) for axis in np.unravel_index(flat, shape)])
 
 
 PUBLIC.setdefault("aten", {})["alias"] = lambda self: self.view_as(self)

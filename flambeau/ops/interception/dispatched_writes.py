@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...autograd.inplace import before_write, bump, check_writable, rebase
 from ...autograd.mode import MODE
 from ...autograd.tape import record, requires
 from ...tensor.deepcopy import alias_with_attributes
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import Tensor, wrap
 from ..core.aten import aten
 from ..core.inplace import reads_self
-from ..core.operator import Operator
+from ..core.operator import OPERATORS, Operator
 from . import forward_mode
 
 Call = Callable[..., Any]  # (overload, args, kwargs) -> result
@@ -49,11 +51,35 @@ def write_in_place(
         return self
     old = _stand_in(call, self, reads_self(operator))
     call(func, args, kwargs)
+    values = [old if a is self else a for a in forward_mode.bound(operator, args, kwargs, False)]
+    return _give_history(self, operator, tuple(values))
+
+
+def write_values(
+    call: Call, self: Tensor, name: str, func: Any, args: tuple, kwargs: dict[str, Any],
+    values: Tensor, positions: Any = None,
+) -> Tensor:
+    """Dispatch a write of `values` over all of `self`, or at positions, and record it if need be.
+
+    `func`, `args` and `kwargs` are the call in aten, `values` is what a gradient passes to.
+    """
+    if not is_recorded(name, self, (values,)):
+        call(func, args, kwargs)
+        bump(self)
+        return self
+    old = _stand_in(call, self, False)
+    call(func, args, kwargs)
+    if positions is None:
+        return _give_history(self, OPERATORS["_overwrite"], (old, values))
+    return _give_history(self, OPERATORS["_index_put"], (old, values, positions, False))
+
+
+def _give_history(self: Tensor, operator: Operator, values: tuple) -> Tensor:
+    """Count a write of `self`, which becomes the result of an operator on `values`."""
     bump(self)
     written = self._alias(None if type(self) is Tensor else type(self))
     written.__dict__.update(self.__dict__)
-    values = [old if a is self else a for a in forward_mode.bound(operator, args, kwargs, False)]
-    record(operator, written, tuple(values))
+    record(operator, written, values)
     if written._node is not None:
         rebase(self, written._node)
     return self
@@ -78,17 +104,10 @@ def _stand_in(call: Call, self: Tensor, keep_value: bool) -> Tensor:
 def overwrite(
     call: Call, name: str, func: Any, args: tuple, kwargs: dict[str, Any]
 ) -> Tensor:
-    """Dispatch copy_, fill_, zero_ or a draw in place. NotImplementedError if a gradient would
-    have to pass it."""
-    self = args[0]
-    if is_recorded(name, self, args[1:]):
-        raise NotImplementedError(
-            f"{name} on classes with __torch_dispatch__ that require gradients is not implemented "
-            "in flambeau"
-        )
-    call(func, args, kwargs)
-    bump(self)
-    return self
+    """Dispatch copy_, fill_, zero_ or a draw in place; a gradient passes to the value copied."""
+    self, value = args[0], args[1] if name in ("copy_", "fill_") else 0
+    values = value if isinstance(value, Tensor) else wrap(np.zeros((), self._array.dtype))
+    return write_values(call, self, name, func, args, kwargs, values)
 
 
 def convert(call: Call, x: Tensor, dtype: Any, memory_format: Any) -> Any:

@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from ...autograd.mode import MODE
-from ...autograd.tape import record, requires
+from ...autograd.tape import record
 from ...tensor.ambient import note_change
 from ...tensor.devices import device as _device
 from ...native.foundation.method_patches import library_attributes
@@ -293,20 +293,11 @@ def _get_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Dispatch `x[index] = value` to the arguments' classes.
-
-    Raises NotImplementedError if an argument requires a gradient.
-    """
+    """Dispatch `x[index] = value` to the arguments' classes."""
     if not _ask(args):
         original(*args, **kwargs)
         return
-    x, index, value = args
-    if MODE.grad and any(requires(t) for t in (x, value) if isinstance(t, Tensor)):
-        raise NotImplementedError(
-            "Tensor.__setitem__ on classes with __torch_dispatch__ that require gradients is not "
-            "implemented in flambeau"
-        )
-    write_index(_hand_over_again, x, index, value)
+    write_index(_hand_over_again, *args)
 
 
 def _put_at_indices(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

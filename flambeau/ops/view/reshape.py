@@ -69,12 +69,28 @@ def view_as_shape(array: Any, shape: Sequence[int]) -> np.ndarray | None:
     plain = array.__class__ is np.ndarray
     result = array.view() if plain else np.array(array, copy=False, subok=True)
     if array.__class__ is MetaArray:
-        return array.reshape(shape) if array.size == 0 else np.lib.stride_tricks.as_strided(
-            array, shape, (0,) * len(shape), subok=True)
+        return _view_without_memory(array, shape)
     try:
         return result.reshape(shape, copy=False)
     except ValueError:
         return None
+
+
+def _view_without_memory(array: MetaArray, shape: Sequence[int]) -> MetaArray | None:
+    """Return a meta array in another shape; None if the strides it was given rule that out."""
+    if array.size == 0:
+        return array.reshape(shape)
+    result = np.lib.stride_tricks.as_strided(array, shape, (0,) * len(shape), subok=True)
+    if array.layout is not None:
+        strides, offset = array.layout
+        unread = np.lib.stride_tricks.as_strided(
+            np.zeros(1, np.uint8), array.shape, strides, writeable=False
+        )
+        try:
+            result.layout = unread.reshape(shape, copy=False).strides, offset
+        except ValueError:
+            return None
+    return result
 
 
 @view(name="_view", node="ViewBackward0", expose=(), ref=lambda x, size: x.reshape(size),
