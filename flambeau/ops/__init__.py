@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
 
     if name == "profiler":
         importlib.import_module(f"{__name__}.registration.profiler_labels")
-    # As in PyTorch every name is one, with nothing in it at first; an attribute that can be deleted.
+    # As in PyTorch every name is one, with nothing in it at first, and can be deleted.
     return globals().setdefault(name, namespace(name))
 
 
