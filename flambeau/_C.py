@@ -19,7 +19,8 @@ from .ops.registration.schema import Argument, InferredType
 from .ops.registration.schema import Schema as FunctionSchema
 from .ops.registration.schema import ScriptType as Type
 from .ops.registration.schema import infer_type as _jit_try_infer_type
-from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
+from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet
+from .ops.registration.dispatch_keys import _AutoDispatchBelowAutograd, _ExcludeDispatchKeyGuard
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
 from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
 from .ops.interception.torch_dispatch import without_dispatch as _without_dispatch
@@ -37,7 +38,8 @@ from .tensor.size import Size
 __all__ = [
     "Argument", "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey",
     "DispatchKeySet", "FunctionSchema", "Future", "Generator", "InferredType", "Size", "TensorBase",
-    "Type", "_EnableTorchFunction", "_ExcludeDispatchKeyGuard", "_LinAlgError", "_SDPBackend",
+    "Type", "_AutoDispatchBelowAutograd", "_EnableTorchFunction", "_ExcludeDispatchKeyGuard",
+    "_LinAlgError", "_SDPBackend",
     "_disabled_torch_function_impl", "_jit_try_infer_type", "device", "dtype",
 ]
 

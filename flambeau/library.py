@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ __getattr__ = lacking(__name__, _NAMES)
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
 _DEVICES = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS"}
 _NAMELESS_SCHEMA = re.compile(r"\(.*\) -> .*")
+_LASTING: dict[str, Library] = {}  # by namespace
 _RESERVED = ("aten", "prim", "prims")
 
 
@@ -98,6 +100,7 @@ def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
 class Library:
     """Definitions and kernels in a namespace: `Library("mylib", "DEF")`.
 
+    They last as long as the object: keep a reference to it.
     `kind` is DEF, FRAGMENT (extends a namespace defined elsewhere) or IMPL (kernels only).
     """
 
@@ -110,8 +113,9 @@ class Library:
                 "put all of your definitions in a single TORCH_LIBRARY block."
             )
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
-        self._defined: list[CustomOperator] = []
-        self._undo: list[Callable[[], Any]] = []  # for the kernels registered here
+        self._undo: list[Callable[[], Any]] = []  # takes back what is defined and registered
+        self._end = weakref.finalize(self, _take_all_back, self._undo)
+        self._end.atexit = False
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
@@ -119,7 +123,7 @@ class Library:
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Define an operator such as `foo(Tensor x) -> Tensor` and return its name."""
         operator = custom.define(self.ns, schema)
-        self._defined.append(operator)
+        self._undo.append(functools.partial(custom.undefine, operator))
         return operator._schema.opname
 
     def impl(
@@ -136,18 +140,15 @@ class Library:
         kernels = _operator(op_name).kernels
         before = kernels.get(key)
         kernels[key] = fn
-        self._undo.append(lambda: _take_back(kernels, key, fn, before))
+        self._undo.append(functools.partial(_take_back, kernels, key, fn, before))
 
     def _destroy(self) -> None:
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
-        for operator in self._defined:
-            packets = custom.namespace(self.ns)._packets
-            packets[operator._opname]._operators.pop(operator._overloadname, None)
-            if not packets[operator._opname]._operators:
-                del packets[operator._opname]
-        self._defined.clear()
+        _take_all_back(self._undo)
+
+
+def _take_all_back(undo: list[Callable[[], Any]]) -> None:
+    while undo:
+        undo.pop()()
 
 
 def _take_back(
@@ -243,11 +244,29 @@ def custom_op(
         custom.namespace(space)._packets.pop(short, None)  # redefinition replaces
         operator = custom.define(space, short + text)
         operator.opaque = True
+        _check_schema(operator, schema, mutates_args)
         result = CustomOpDef(name, fn, operator)
         register_kernel(result, device_types, fn)
         return result
 
     return decorate if fn is None else decorate(fn)
+
+
+def _check_schema(operator: CustomOperator, schema: str | None, mutates_args: Any) -> None:
+    """Raise what PyTorch refuses in the schema of a `custom_op`."""
+    arguments = operator._schema.arguments
+    if any(a.kwarg_only and "Tensor" in a.kind for a in arguments):
+        custom.undefine(operator)
+        raise NotImplementedError(
+            "custom_op with kwarg-only Tensor args. Please make your tensors not kwarg-only. Got: "
+            f"{operator._schema}")
+    written = {a.name for a in arguments if a.is_written}
+    if schema is not None and written != set(mutates_args):
+        custom.undefine(operator)
+        raise ValueError(
+            f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema="
+            f"{schema}. The schema suggests that the op mutates {written}which is different from "
+            "what was provided to us in `mutates_args`. Please make these consistent.")
 
 
 def define(
@@ -268,7 +287,12 @@ def define(
     if not _NAMELESS_SCHEMA.fullmatch(schema):
         raise ValueError('define(qualname, schema, ...): expected schema to look like e.g. '
                          f'"(Tensor x) -> Tensor" but got "{schema}"')
-    (lib or Library(space, "FRAGMENT")).define(name + schema, alias_analysis, tags=tags)
+    (lib or _lasting(space)).define(name + schema, alias_analysis, tags=tags)
+
+
+def _lasting(space: str) -> Library:
+    """Return a Library for what is defined or registered without one, which is never taken back."""
+    return _LASTING.setdefault(space, Library(space, "FRAGMENT"))
 
 
 def _implement(lib: Library, name: str, key: str, function: Callable) -> Callable:
@@ -285,8 +309,8 @@ def impl(
     `impl(lib, name, dispatch_key)` is the older form.
     """
     if isinstance(qualname, Library):
-        register = functools.partial(_implement, qualname, types, func or "")
-        return register
+        older: Any = (types, func or "")
+        return functools.partial(_implement, qualname, *older)
     return register_kernel(qualname, None if types == "default" else types, func, lib=lib)
 
 
@@ -301,7 +325,7 @@ def register_kernel(
 
     def register(function: Callable) -> Callable:
         for key in dict.fromkeys(keys):
-            (lib or Library(operator.namespace, "FRAGMENT")).impl(operator, function, key)
+            (lib or _lasting(operator.namespace)).impl(operator, function, key)
         return function
 
     return register if func is None else register(func)
@@ -363,6 +387,16 @@ def register_autograd(
     `setup_context(ctx, inputs, output)` runs after the kernel and saves values for backward.
     """
     operator = _operator(op)
+    schema = operator._schema
+    if schema.is_mutable or not schema.returns or any(r.alias_info for r in schema.returns):
+        raise RuntimeError(
+            f"Cannot register autograd formula for non-functional operator {operator} with schema "
+            f"{schema}. Please create a functional operator and register an autograd formula for "
+            "that.")
+    if any(a.kwarg_only and "Tensor" in a.kind for a in schema.arguments):
+        raise NotImplementedError(
+            "register_autograd with kwarg-only Tensor args. In the original definition of the op, "
+            f"please make your tensors not kwarg-only. Got: {schema}")
     operator.backward, operator.setup_context = backward, setup_context
 
 

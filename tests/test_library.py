@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -220,3 +221,100 @@ def test_what_is_no_schema_or_device_is_named(torch):
         torch.library.define(torch.ones, "(Tensor x) -> Tensor")
     with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
         torch.library.impl("suitelib::nowhere", "nodevice", lambda x: x)
+
+
+def test_a_library_leaves_what_was_defined_anew(torch):
+    space = f"suiteanew_{torch.__name__}"
+    lib = torch.library.Library(space, "FRAGMENT")
+    lib.define("next(Tensor x) -> Tensor")
+    lib._destroy()
+    torch.library.custom_op(f"{space}::next", lambda x: x + 1, mutates_args=(),
+                            schema="(Tensor x) -> Tensor")
+    lib._destroy()
+    assert getattr(torch.ops, space).next(torch.ones(1)).tolist() == [2]
+
+
+def test_definitions_last_as_long_as_their_library(torch):
+    """As in a notebook, whose cell is run twice."""
+    space = f"suiterun_{torch.__name__}"
+    for factor in (2, 3):
+        lib = torch.library.Library(space, "FRAGMENT")
+        lib.define("times(Tensor x) -> Tensor")
+        lib.impl("times", lambda x, n=factor: x * n, "CPU")
+        assert getattr(torch.ops, space).times(torch.ones(2)).tolist() == [factor] * 2
+
+
+def test_a_custom_op_counts_its_writes(torch):
+    write = torch.library.custom_op(
+        f"suitewrite_{torch.__name__}::write", lambda x: x.numpy().fill(7), mutates_args=("x",),
+        schema="(Tensor(a!) x) -> ()")
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    z = y * y
+    version = y._version
+    with torch.no_grad():
+        write(y)
+    assert y._version > version
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+@pytest.mark.parametrize("kernel", [lambda x: x, lambda x: x.view(-1)])
+def test_a_custom_op_returns_new_memory(torch, kernel):
+    same = torch.library.custom_op(
+        f"suitesame_{torch.__name__}::same", kernel, mutates_args=(), schema="(Tensor x) -> Tensor")
+    for x in (torch.ones(2), torch.ones(2, requires_grad=True)):
+        with pytest.raises(RuntimeError, match="may not alias any inputs"):
+            same(x)
+
+
+def test_schemas_that_a_custom_op_refuses(torch):
+    op = functools.partial(torch.library.custom_op, f"suiterefuse_{torch.__name__}::op")
+    with pytest.raises(ValueError, match="the op mutates {'x'}"):
+        op(lambda x: None, mutates_args=(), schema="(Tensor(a!) x) -> ()")
+    with pytest.raises(NotImplementedError, match="kwarg-only Tensor args"):
+        op(lambda x, *, y: None, mutates_args=(), schema="(Tensor x, *, Tensor y) -> ()")
+
+    def plain(x): ...
+
+    plain.__annotations__ |= {"x": torch.Tensor, "return": None}
+    with pytest.raises(ValueError, match="{'y'} in mutates_args were not found"):
+        torch.library.infer_schema(plain, mutates_args={"y"})
+
+
+@pytest.mark.parametrize(("schema", "error"), [
+    ("(Tensor(a!) x) -> ()", RuntimeError), ("(Tensor(a) x) -> Tensor(a)", RuntimeError),
+    ("(Tensor x) -> ()", RuntimeError), ("(Tensor x, *, Tensor y) -> Tensor", NotImplementedError),
+])
+def test_operators_without_a_derivative(torch, schema, error):
+    lib = torch.library.Library(f"suitenograd_{torch.__name__}", "FRAGMENT")
+    lib.define("op" + schema)
+    with pytest.raises(error, match="Cannot register autograd formula|kwarg-only Tensor args"):
+        torch.library.register_autograd(f"{lib.ns}::op", lambda ctx, g: g)
+
+
+def test_a_kernel_for_autograd_calls_the_one_below(torch):
+    lib = torch.library.Library(f"suitebelow_{torch.__name__}", "FRAGMENT")
+    lib.define("twice(Tensor x) -> Tensor")
+    twice = getattr(torch.ops, lib.ns).twice
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch._C._AutoDispatchBelowAutograd():
+                return twice(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 20
+
+    lib.impl("twice", Twice.apply, "Autograd")
+    lib.impl("twice", lambda x: torch.from_numpy(x.detach().numpy() * 2), "CPU")
+    x = torch.ones(2, requires_grad=True)
+    y = twice(x)
+    y.sum().backward()
+    assert (y.tolist(), x.grad.tolist()) == ([2, 2], [20, 20])
+    guard = torch._C._AutoDispatchBelowAutograd()
+    assert not (x * 2).requires_grad
+    del guard
+    assert (x * 2).requires_grad

@@ -32,6 +32,7 @@ class _Mode(threading.local):
     check_nan = True
     multithreading = True
     transforms = 0  # of torch.func and vmap, around the calling code
+    below_autograd = 0  # regions of _AutoDispatchBelowAutograd, around the calling code
 
 
 MODE = _Mode()

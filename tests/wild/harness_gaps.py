@@ -127,13 +127,12 @@ class _TestCases(types.ModuleType):
 
 def fill(torch: Any) -> None:
     """Gives flambeau the private names that the harness asks for when it is imported."""
-    for name in ("_inductor.utils", "_C._functorch", "_C._distributed_c10d", "_custom_op",
-                 "_custom_op.impl"):
+    for name in ("_inductor.utils", "_C._functorch", "_C._distributed_c10d"):
         parent, _, last = name.rpartition(".")
         module = StandInModule(f"flambeau.{name}")
         for package in ("flambeau", "torch"):
             sys.modules.setdefault(f"{package}.{name}", module)
-        _fill(importlib.import_module(f"flambeau.{parent}".rstrip(".")), **{last: module})
+        _fill(importlib.import_module(f"flambeau.{parent}"), **{last: module})
     for module in ("cpu", "profiler", "compiler", "types", "_inductor", "_utils", "backends",
                    "_prims_common", "_logging.scribe", "testing._utils", "utils._foreach_utils",
                    "utils._mode_utils"):
@@ -199,8 +198,7 @@ class _Defined:
     def keys(self) -> list[str]:
         spaces = importlib.import_module("flambeau.ops.registration.custom_operators").NAMESPACES
         return [f"{space}::{name}" for space, names in spaces.items()
-                for name, packet in names._packets.items()
-                if any(operator.opaque for operator in packet._operators.values())]
+                for name in names._packets]
 
     def __getitem__(self, key: str) -> Any:
         spaces = importlib.import_module("flambeau.ops.registration.custom_operators").NAMESPACES
@@ -217,8 +215,11 @@ def _fill_checks(torch: Any) -> None:
     checks.dontGenerateOpCheckTests = lambda reason: lambda test: test
     checks.is_inside_opcheck_mode = lambda: False
     checks.generate_opcheck_tests = lambda *args, **kwargs: []
-    old = importlib.import_module("torch._custom_op")
-    old.impl = sys.modules["torch._custom_op.impl"]
+    old = torch._custom_op = StandInModule("flambeau._custom_op")
+    old.impl = StandInModule("flambeau._custom_op.impl")
+    for module in (old, old.impl):
+        sys.modules[module.__name__] = module
+        sys.modules[module.__name__.replace("flambeau", "torch")] = module
     old.impl.global_registry = _Defined()
     importlib.import_module("torch._utils_internal").get_file_path_2 = os.path.join
 

@@ -162,19 +162,20 @@ def write_index(call: Call, x: Any, index: Any, value: Any) -> None:
         value = PUBLIC["torch"]["tensor"](value, dtype=x.dtype)
     while value.dim() > target.dim() and value.shape[0] == 1:
         value = value[0]
+    arguments: tuple
     if indices:
-        write = aten.index_put_.default, (target, indices, value)
+        func, arguments = aten.index_put_.default, (target, indices, value)
     elif value.dim() or not target.dim():
-        write = aten.copy_.default, (target, value)
+        func, arguments = aten.copy_.default, (target, value)
     else:
-        write = aten.fill_.Tensor, (target, value)
+        func, arguments = aten.fill_.Tensor, (target, value)
     if target is not x and indices and MODE.grad and (requires(x) or requires(value)):
         raise NotImplementedError(
             "Tensor.__setitem__ of slices and tensors on classes with __torch_dispatch__ that "
             "require gradients is not implemented in flambeau"
         )
     positions = positions_of(indices) if indices else None if target is x else _grid(x, basic)
-    write_values(call, x, "setitem", *write, {}, value, positions)
+    write_values(call, x, "setitem", func, arguments, {}, value, positions)
 
 
 def _grid(x: Any, basic: tuple) -> DispatchedPositions:

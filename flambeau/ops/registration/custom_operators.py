@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.function import Function
+from ...autograd.inplace import bump
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
@@ -69,7 +70,7 @@ class CustomOperator:
         if AUTOCAST.count and STATE.enabled and "AutocastCPU" in self.kernels:
             return self.kernels["AutocastCPU"](*args, **kwargs)
         for key in AUTOGRAD_KEYS:
-            if key in self.kernels:
+            if key in self.kernels and not MODE.below_autograd:
                 return self.kernels[key](*args, **kwargs)
         wanted = MODE.grad and any(t.requires_grad for t in tensors)
         if wanted and (self.opaque or self.backward is not None):
@@ -80,7 +81,31 @@ class CustomOperator:
         """Run the kernel, or hand over to a `__torch_dispatch__` mode or class."""
         if torch_dispatch.is_asked(args, kwargs):
             return torch_dispatch.hand_over(self, args, kwargs)
-        return self.kernel()(*args, **kwargs)
+        result = self.kernel()(*args, **kwargs)
+        if self.opaque:
+            self._check_results(args, kwargs, result)
+        return result
+
+    def _check_results(self, args: tuple, kwargs: dict[str, Any], result: Any) -> None:
+        """Count the writes that the schema names. RuntimeError for a result that is an argument."""
+        memory = {id(_owner(t)) for t in leaves_of(Tensor, (args, kwargs))}
+        for tensor in leaves_of(Tensor, result):
+            if id(owner := _owner(tensor)) in memory:
+                kernel = inspect.getmodule(inspect.unwrap(self.kernel()))
+                raise RuntimeError(
+                    f"{self.name()} (with implementation in {kernel}): The output of this custom "
+                    "operator (1) must not also be an input to this custom operator and (2) may "
+                    "not alias any inputs to this custom operator or other returns. The most "
+                    "common way to trigger this error is if we have y = custom_op(x) and y and x "
+                    "are the same Tensor. Please instead return a clone of the offending output "
+                    "tensor(s) (e.g. return x.clone()) or refactor the custom operator to not "
+                    "return y.")
+            memory.add(id(owner))
+        if self._schema.is_mutable:
+            for argument, value in self._schema.pairs(args, kwargs):
+                if argument.is_written:
+                    for tensor in leaves_of(Tensor, value):
+                        bump(tensor)
 
     def kernel(self) -> Callable:
         """Return the CPU kernel. Raise NotImplementedError if none is registered."""
@@ -130,6 +155,10 @@ def _node_of(operator: CustomOperator) -> type:
     name = f"{operator.namespace}_{operator._opname}_{operator._overloadname}"
     body = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return type(f"GeneratedBackwardFor_{name}", (Function,), body)
+
+
+def _owner(tensor: Tensor) -> Tensor:
+    return tensor if tensor._base is None else tensor._base
 
 
 def _plain(value: Any) -> Any:
@@ -227,6 +256,17 @@ def define(space: str, text: str) -> CustomOperator:
     return operator
 
 
+def undefine(operator: CustomOperator) -> None:
+    """Remove an operator, unless another definition took its place."""
+    packets = namespace(operator.namespace)._packets
+    packet = packets.get(operator._opname)
+    if packet is None or packet._operators.get(operator._overloadname) is not operator:
+        return
+    del packet._operators[operator._overloadname]
+    if not packet._operators:
+        del packets[operator._opname]
+
+
 def find(qualified: str) -> CustomOperator:
     """The operator `namespace::name`; RuntimeError if there is none."""
     space, _, name = qualified.partition("::")
@@ -261,6 +301,12 @@ def infer(function: Callable, mutated: Any, name: str = "") -> str:
             kind = kind.replace("Tensor", f"Tensor(a{len(parts)}!)")
         default = "" if parameter.default is parameter.empty else f"={_text(parameter.default)}"
         parts.append(f"{kind} {parameter.name}{default}")
+    if mutated != "unknown" and (unseen := set(mutated) - signature.parameters.keys()):
+        raise ValueError(
+            f"infer_schema(func): {unseen} in mutates_args were not found in the custom op's "
+            "signature. mutates_args should contain the names of all args that the custom op "
+            "mutates, or just the string 'unknown' if you don't know. Got func with signature "
+            f"{signature})")
     return f"{name}({', '.join(parts)}) -> {_return_values(hints.get('return', type(None)))}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from ...autograd.mode import MODE
 from ..core.autocast import AUTOCAST, STATE
 
 __all__ = ["DispatchKey", "DispatchKeySet"]
@@ -118,3 +119,28 @@ class _ExcludeDispatchKeyGuard:
         if self._before.pop() and not STATE.enabled:
             STATE.enabled = True
             AUTOCAST.count += 1
+
+
+class _AutoDispatchBelowAutograd:
+    """A region in which operators skip their kernels for Autograd, and the tape records nothing.
+
+    It begins when the object is made, and ends with a `with` block or with the object.
+    """
+
+    def __init__(self) -> None:
+        self._grad = MODE.grad
+        MODE.grad = False
+        MODE.below_autograd += 1
+        self._is_open = True
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        self.__del__()
+
+    def __del__(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            MODE.grad = self._grad
+            MODE.below_autograd -= 1

@@ -88,6 +88,12 @@ class Schema:
         return (tuple(bound[a.name] for a in first),
                 {a.name: bound[a.name] for a in self.arguments if a.kwarg_only})
 
+    def pairs(self, args: tuple, kwargs: dict[str, Any]) -> Iterator[tuple[Argument, Any]]:
+        """Yield each argument of the schema with its value, of what `bind` returned."""
+        positional = iter(args)
+        for argument in self.arguments:
+            yield argument, kwargs[argument.name] if argument.kwarg_only else next(positional)
+
     def _check(self, argument: Argument, value: Any, name: str) -> None:
         if argument.kind == "Tensor" and not isinstance(value, Tensor):
             raise self._error(

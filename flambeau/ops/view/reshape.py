@@ -76,11 +76,11 @@ def view_as_shape(array: Any, shape: Sequence[int]) -> np.ndarray | None:
         return None
 
 
-def _view_without_memory(array: MetaArray, shape: Sequence[int]) -> MetaArray | None:
+def _view_without_memory(array: MetaArray, shape: Sequence[int]) -> Any:
     """Return a meta array in another shape; None if the strides it was given rule that out."""
     if array.size == 0:
         return array.reshape(shape)
-    result = np.lib.stride_tricks.as_strided(array, shape, (0,) * len(shape), subok=True)
+    result: Any = np.lib.stride_tricks.as_strided(array, shape, (0,) * len(shape), subok=True)
     if array.layout is not None:
         strides, offset = array.layout
         unread = np.lib.stride_tricks.as_strided(
