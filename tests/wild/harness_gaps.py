@@ -140,10 +140,8 @@ def fill(torch: Any) -> None:
     for package in ("flambeau", "torch"):
         name = f"{package}._dynamo.test_case"
         sys.modules[name] = importlib.import_module("torch._dynamo").test_case = _TestCases(name)
-    _fill_transforms(torch)
-    _fill_checks(torch)
-    _fill_fallback(torch)
-    _fill_processor(torch)
+    for fill_part in (_fill_transforms, _fill_checks, _fill_fallback, _fill_processor):
+        fill_part(torch)
     importlib.import_module("torch._subclasses").CrossRefFakeMode = object
     torch.ops.load_library = lambda path: None  # of classes for TorchScript's tests, in C++
     _evaluate_annotations(torch.nn.functional, torch)
