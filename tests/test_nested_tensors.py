@@ -378,3 +378,10 @@ def test_multihead_attention_refuses_what_the_fast_path_does(torch, loose, jagge
             attention(loose, loose, loose + 1)
         with pytest.raises(AssertionError, match="same time  +is not supported"):
             attention(loose, loose, loose, attn_mask=torch.zeros(3, 3, dtype=torch.bool))
+
+
+def test_a_strided_nested_tensor_overrides_nothing(torch):
+    rows = [torch.ones(2), torch.ones(3)]
+    assert not torch.overrides.has_torch_function((torch.nested.nested_tensor(rows),))
+    jagged = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    assert torch.overrides.has_torch_function((jagged,))

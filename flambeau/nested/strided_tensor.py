@@ -33,6 +33,7 @@ class StridedNestedTensor(RaggedTensor):
     """
 
     RULES: ClassVar[Rules] = SHARED.copy()
+    _flambeau_is_tensor = True  # for torch.overrides.has_torch_function
     _sizes: list[Shape]
     _row_strides: list[Shape]
     _starts: list[int]

@@ -37,10 +37,11 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
         return False
     if state.modes:
         return True
-    values = list(relevant_args)
+    kinds = [type(value) for value in relevant_args]
     result = False
-    for value in values:
-        result = torch_function.meet(type(value)) or result
+    for kind in kinds:
+        # Strided nested tensors are Tensors in PyTorch, here a class that dispatches.
+        result = (torch_function.meet(kind) and not hasattr(kind, "_flambeau_is_tensor")) or result
     return result and not state.no_subclasses
 
 

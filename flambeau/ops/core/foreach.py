@@ -36,8 +36,11 @@ def _as_list(name: str, tensors: Any) -> Sequence[Tensor]:
     return tensors
 
 
-def _beside(tensors: Sequence[Tensor], other: Any) -> Any:
-    """Return one operand per tensor: from a list, or the same number or 0-dim tensor for all."""
+def _beside(tensors: Sequence[Tensor], other: Any, are_tensors: bool = False) -> Any:
+    """Return one operand per tensor: from a list, or the same number or 0-dim tensor for all.
+
+    An empty list is one of numbers unless `are_tensors`.
+    """
     if not isinstance(other, (list, tuple)):
         if isinstance(other, Tensor) and other.dim():
             raise RuntimeError(f"scalar tensor expected to be 0 dim but it has {other.dim()} "
@@ -45,7 +48,7 @@ def _beside(tensors: Sequence[Tensor], other: Any) -> Any:
         return repeat(other, len(tensors))
     if len(other) == len(tensors):
         return other
-    if not other or not isinstance(other[0], Tensor):  # an empty list is one of numbers
+    if not are_tensors and not (other and isinstance(other[0], Tensor)):
         raise RuntimeError("Tensor list must have same number of elements as scalar list.")
     raise RuntimeError("Tensor lists must have the same number of tensors, got "
                        f"{len(tensors)} and {len(other)}")
@@ -55,6 +58,11 @@ def _scales(tensors: Sequence[Tensor], value: Any) -> Any:
     """Return each tensor's scale, from one number, a list of them, or a tensor of them."""
     if not isinstance(value, Tensor):
         return _beside(tensors, value)
+    if value.dim() != 1:
+        raise RuntimeError("Expected packed scalar Tensor to be of dimension 1. Got "
+                           f"{value.dim()} instead.")
+    if not value.is_contiguous():
+        raise RuntimeError("Expected scalars to be contiguous.")
     if value.numel() != len(tensors):
         raise RuntimeError(f"Expected length of scalars to match input of length {len(tensors)} "
                            f"but got {value.numel()} instead.")
@@ -100,8 +108,8 @@ def _with_product(
     *, scalars: Any = None,
 ) -> list:
     scales = _scales(tensors, value if scalars is None else scalars)
-    operands = zip(tensors, _beside(tensors, tensor1), _beside(tensors, tensor2), scales,
-                   strict=True)
+    operands = zip(tensors, _beside(tensors, tensor1, True), _beside(tensors, tensor2, True),
+                   scales, strict=True)
     return [call(input, a, b, value=scale) for input, a, b, scale in operands]
 
 

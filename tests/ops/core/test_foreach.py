@@ -129,3 +129,19 @@ def test_a_step_with_an_optimiser_of_ones_own_is_compiled():
     wanted = train(lambda f: f)
     actual = train(lambda f: torch.compile(f, mode="now", fullgraph=True))
     assert actual == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["addcmul", "addcdiv"])
+@pytest.mark.parametrize(("scalars", "message"), [
+    (torch.tensor(1.0), "Expected packed scalar Tensor to be of dimension 1. Got 0 instead."),
+    (torch.ones(1, 1), "Expected packed scalar Tensor to be of dimension 1. Got 2 instead."),
+    (torch.ones(2, 2)[:, 1], "Expected scalars to be contiguous."),
+    (torch.ones(3), "Expected length of scalars to match input of length 2 but got 3 instead."),
+])
+def test_scalars_in_a_tensor_are_a_vector(name, scalars, message):
+    lists = [[torch.ones(2), torch.ones(3)] for _ in range(3)]
+    for function in (getattr(torch, f"_foreach_{name}"), getattr(torch, f"_foreach_{name}_")):
+        with pytest.raises(RuntimeError, match=message):
+            function(*lists, scalars)
+        with pytest.raises(RuntimeError, match="same number of tensors, got 2 and 0"):
+            function(lists[0], [], lists[2], 1)
