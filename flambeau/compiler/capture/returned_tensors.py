@@ -35,6 +35,7 @@ class ReturnedTensor(NamedTuple):
     version: int = 0  # of a new tensor with its own counter
     requires_grad: bool = False
     is_leaf: bool = True
+    node_name: str = ""  # the class of its node
 
     @property
     def is_new(self) -> bool:
@@ -101,10 +102,12 @@ class _Description:
         elif tensor._counter is not None:
             source = self._locate_sharer(tensor._counter)
         version = version_of(tensor) if source is None else 0
+        node = tensor._history()
         whole = source is not None and trace.returned_arrays[source] is tensor._array
         return ReturnedTensor(
             None, None, trace.value_of(tensor._array), source, base is not None, whole, version,
-            tensor._tracked and requires(tensor), tensor._history() is None,
+            tensor._tracked and requires(tensor), node is None,
+            "" if node is None else type(node.shown()).__name__,
         )
 
     def find_owners(self, saved: list[SavedVersion]) -> list[tuple[SavedVersion, SavedOwner]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
@@ -87,6 +88,25 @@ class CompiledFunctionBackward(Node):
         raise_overwritten(saved.node, saved.shape, saved.dtype, counter, version, producer)
 
 
+class CompiledOutput(Node):
+    """One of several outputs of a compiled call: passes its gradient on to the call's node."""
+
+    __slots__ = ()
+
+    def apply(self, g: Any) -> Sequence[Any]:
+        """Return the output's cotangent."""
+        return (g,)
+
+
+@cache
+def named_node(base: type[Node], name: str) -> type[Node]:
+    """Return a subclass of a node's class with the name that `grad_fn` has in eager mode.
+
+    Programs print their results, and errors name the node of an overwritten tensor.
+    """
+    return type(name, (base,), {"__slots__": ()}) if name else base
+
+
 def raise_no_double_backward() -> NoReturn:
     """Raise PyTorch's error for a second derivative, with advice."""
     raise RuntimeError(
@@ -117,9 +137,17 @@ class BackwardRunner:
     """A backward program: creates the node of each call and runs for it."""
 
     def __init__(
-        self, step: Any, bindings: BackwardBindings, externals: Sequence[Tensor] = ()
+        self, step: Any, bindings: BackwardBindings, externals: Sequence[Tensor] = (),
+        names: Mapping[int, str] | None = None,
     ) -> None:
-        """`externals`: outside tensors; some lie on memory that the program reads."""
+        """`externals`: outside tensors; some lie on memory that the program reads.
+
+        `names`: the names of the outputs' nodes, by live index.
+        """
+        shown = [(names or {}).get(k, "") for k in range(bindings.outputs)]
+        self.node_class = named_node(
+            CompiledFunctionBackward, shown[0] if len(shown) == 1 else "")
+        self.output_classes = [named_node(CompiledOutput, name) for name in shown]
         self.step, self.bindings = step, bindings
         self.changing = [s for s in bindings.slots if not isinstance(s, State)]
         states = {id(owner_of(s.array)) for s in bindings.slots if isinstance(s, State)}
@@ -155,7 +183,7 @@ class BackwardRunner:
 
         `args` and `kwargs` are the whole call, kept for second derivatives.
         """
-        result = object.__new__(CompiledFunctionBackward)
+        result: Any = object.__new__(self.node_class)
         result.plan, result.saved, result.versions, result.restore = None, (), (), None
         result.hooks, result.sequence = None, _next_sequence()
         inputs = [tensors[x] if isinstance(x, int) else x for x in self.bindings.inputs]
@@ -271,8 +299,12 @@ def check_version(tensor: Tensor, node: Node, saved: tuple[SavedVersion, ...]) -
     return tensor
 
 
-def attach_history(tensor: Tensor, node: Node, k: int) -> Tensor:
-    """Attach output `k` of a compiled step to its node."""
-    tensor._node = node if node.outputs == 1 else Output(node, k)
+def attach_history(tensor: Tensor, node: Any, k: int) -> Tensor:
+    """Attach output `k` of a compiled step to its node, or to one of its own that leads there."""
+    if node.outputs == 1:
+        tensor._node = node
+    else:
+        output = tensor._node = make_detached_node(node.runner.output_classes[k])
+        output.edges, output.sequence = (Output(node, k),), node.sequence
     tensor._requires_grad = tensor._tracked = True
     return tensor

@@ -36,7 +36,7 @@ from .gradient_buffers import GradBuffers
 from .guard_source import GuardWriter
 from .optimizer_counters import StepCounter
 from .reachable_state import ReachableState, change_counts
-from .result_source import ResultSource
+from .result_source import ResultSource, list_node_names
 from .sample_inputs import SampleInputs
 from .side_effects import perform
 
@@ -61,7 +61,9 @@ class Program:
         """`backward`: the backward program of a step whose outputs require grad."""
         self.backward = None
         if bindings.backward is not None:
-            self.backward = BackwardRunner(backward, bindings.backward, reach.tensors)
+            self.backward = BackwardRunner(
+                backward, bindings.backward, reach.tensors, list_node_names(bindings.result)
+            )
             if is_repeatable(bindings) and modes.autocast is None:
                 self.backward.allow_double_backward(function, bindings.result, bindings.owners)
         self.modes = modes

@@ -19,7 +19,7 @@ from ..trace.bindings import (
 )
 from ..trace.host_numbers import FUNCTIONS, Old
 from ..trace.plain_values import PLAIN
-from .backward_node import attach_history, check_version, make_detached_node
+from .backward_node import attach_history, check_version, make_detached_node, named_node
 
 
 class CompiledBackward(Node):
@@ -30,9 +30,6 @@ class CompiledBackward(Node):
     def apply(self, g: Any) -> Any:
         """Raise the error for a freed graph."""
         raise_freed(self)
-
-
-_FREED_NODE = make_detached_node(CompiledBackward)
 
 
 def view(source: Tensor, array: np.ndarray | None) -> Tensor:
@@ -61,9 +58,9 @@ def require_grad(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def attach_freed(tensor: Tensor) -> Tensor:
+def attach_freed(tensor: Tensor, node: Node) -> Tensor:
     """Give a new tensor a history that backward has freed."""
-    tensor._node = _FREED_NODE
+    tensor._node = node
     tensor._requires_grad = tensor._tracked = True
     return tensor
 
@@ -146,8 +143,11 @@ class ResultSource:
             tensor = f"{self.name(check_version)}({tensor}, node, {self.name(x.saved)})"
         if x.live is not None:
             return f"{self.name(attach_history)}({tensor}, node, {x.live})"
+        if x.requires_grad and not x.is_leaf:
+            node = self.name(make_detached_node(named_node(CompiledBackward, x.node_name)))
+            return f"{self.name(attach_freed)}({tensor}, {node})"
         if x.requires_grad:
-            return f"{self.name(require_grad if x.is_leaf else attach_freed)}({tensor})"
+            return f"{self.name(require_grad)}({tensor})"
         return tensor
 
     def express_memory(self, x: Output | Argument | State) -> str:
@@ -160,6 +160,12 @@ class ResultSource:
             return f"{self.name(x)}.array(o)"
         array = f"o[{x.number}]"
         return array if x.order == tuple(range(len(x.order))) else f"{array}.transpose({x.order})"
+
+
+def list_node_names(result: Any) -> dict[int, str]:
+    """Return the names of the nodes of outputs that backward may start from, by live index."""
+    tensors = _new_tensors(result, set())
+    return {x.live: x.node_name for x in tensors if x.live is not None}
 
 
 def _new_tensors(x: Any, seen: set[int]) -> Iterator[NewTensor]:

@@ -130,6 +130,7 @@ class NewTensor:
         detach() does.
     is_whole: whether it has the same array as its source.
     version: its version if it has its own counter.
+    node_name: the class of its node in the recorded call, which printing shows.
     live: its index among the outputs that backward may start from.
     saved: what nodes saved of it (capture/saved_versions.py).
     """
@@ -141,6 +142,7 @@ class NewTensor:
     version: int = 0
     requires_grad: bool = False
     is_leaf: bool = True
+    node_name: str = ""
     live: int | None = None
     saved: tuple[Any, ...] = ()
 
