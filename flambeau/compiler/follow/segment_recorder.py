@@ -90,6 +90,14 @@ class SegmentRecorder(Recorder):
         if self.cut is None:
             self.cut, self.why = len(self.trace.events), f"{what} ({self.line()[0]})"
 
+    def cut_before(self, count: int, what: str) -> None:
+        """End the segment after its first `count` events, because the next one must run in place.
+
+        A warning belongs to its line: the filters that are set there decide about it.
+        """
+        if self.cut is None or self.cut > count:
+            self.cut, self.why = count, f"{what} ({self.line()[0]})"
+
     def adopt(self, array: np.ndarray) -> None:
         """Treat memory that Python allocated during the recording as outside memory."""
         owner = owner_of(array)

@@ -305,6 +305,6 @@ def attach_history(tensor: Tensor, node: Any, k: int) -> Tensor:
         tensor._node = node
     else:
         output = tensor._node = make_detached_node(node.runner.output_classes[k])
-        output.edges, output.sequence = (Output(node, k),), node.sequence
+        output.edges, output.sequence = (Output(node, k),), _next_sequence()
     tensor._requires_grad = tensor._tracked = True
     return tensor

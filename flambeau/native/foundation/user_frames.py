@@ -58,8 +58,15 @@ def user_frame(depth: int = 1) -> FrameType | None:
     return None
 
 
+class WarningCount:
+    """The library's warnings so far, shown or not; compiled steps compare it around operators."""
+
+    value = 0
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """`warnings.warn` that names the user's line, from any depth in the library."""
+    WarningCount.value += 1
     frame = user_frame(2) or sys._getframe(1)
     names = frame.f_globals
     warnings.warn_explicit(
