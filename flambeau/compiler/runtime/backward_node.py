@@ -83,7 +83,9 @@ class CompiledFunctionBackward(Node):
         producer = saved.producer
         if producer is not None and saved.is_owner and tensor is not None:
             last = tensor.grad_fn  # a write since then gave it a node of its own
-            if last is not None and getattr(last, "node", last) is not self:
+            if isinstance(last, CompiledOutput):
+                last = last.edges[0].node
+            if last is not None and last is not self:
                 producer = last.name()
         raise_overwritten(saved.node, saved.shape, saved.dtype, counter, version, producer)
 
