@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...autograd.tape import _next_sequence
+from ...native.foundation.user_frames import WarningCount
 from ...native.target.compile_costs import LENGTHS_BEFORE_MERGING, MAX_FAILED_RECORDINGS
 from ...nn.parameter import Parameter
 from ...ops.core.operator import Operator
@@ -26,7 +27,7 @@ from ..trace.ambient_modes import read_ambient_modes
 from ..trace.bindings import window_on_bytes
 from ..trace.trace import CALL, UPDATE, WINDOW, Event, Value, address, values_in
 from .backward_pass import BackwardPass
-from .hooks import RECORDING
+from .hooks import RECORDING, Hook
 from .segment import INPUT, INTERNAL, STABLE, Exit, Memory, Segment
 
 if TYPE_CHECKING:
@@ -90,13 +91,16 @@ class SegmentRecorder(Recorder):
         if self.cut is None:
             self.cut, self.why = len(self.trace.events), f"{what} ({self.line()[0]})"
 
-    def cut_before(self, count: int, what: str) -> None:
-        """End the segment after its first `count` events, because the next one must run in place.
-
-        A warning belongs to its line: the filters that are set there decide about it.
-        """
-        if self.cut is None or self.cut > count:
-            self.cut, self.why = count, f"{what} ({self.line()[0]})"
+    def record(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Call an intercepted function. If it warns, end the segment before it: the filters that
+        are set at its line decide about the warning."""
+        warnings, count = WarningCount.value, len(self.trace.events)
+        try:
+            return hook.record(hook.original, args, kwargs)
+        finally:
+            if WarningCount.value != warnings and (self.cut is None or self.cut > count):
+                self.cut = count
+                self.why = f"{hook.function.__name__}() warns ({self.line()[0]})"
 
     def adopt(self, array: np.ndarray) -> None:
         """Treat memory that Python allocated during the recording as outside memory."""

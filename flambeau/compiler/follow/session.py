@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...native.foundation.user_frames import WarningCount
 from ...native.target.compile_costs import MAX_SEGMENTS_PER_EXIT
 from ...ops.core.operator import Kind, Operator
 from ...ops.interception.code_patching import is_anything_swapped
@@ -129,15 +128,9 @@ class Session:
         if self.is_guarded and not self.quiet and needs_dispatch(args, kwargs):
             self.leave()
             return hook.function(*args, **kwargs)
-        recorder, warnings = self.recorder, WarningCount.value
-        if recorder is None:
+        if self.recorder is None:
             return hook.record(hook.original, args, kwargs)
-        count = len(recorder.trace.events)
-        try:
-            return hook.record(hook.original, args, kwargs)
-        finally:
-            if WarningCount.value != warnings:
-                recorder.cut_before(count, f"{hook.function.__name__}() warns")
+        return self.recorder.record(hook, args, kwargs)
 
     def follow(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Call an intercepted function that has no inline cache here."""
