@@ -69,7 +69,7 @@ def compile(
     if disable:
         return model
     if backend == "eager":
-        return _uncompiled(model)
+        return _wrap_uncompiled(model)
     from .driver.optimized_module import compile_callable
 
     random = (options or {}).get("random", "generator")
@@ -82,7 +82,7 @@ def compile(
                             "mode": mode})
 
 
-def _uncompiled(model: Any) -> Any:
+def _wrap_uncompiled(model: Any) -> Any:
     """Return the result for backend="eager": a module wrapped as with every backend, or the
     function itself."""
     from ..nn.module import Module

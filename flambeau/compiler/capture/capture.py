@@ -49,14 +49,14 @@ def busy() -> bool:
     return _recorders.current is not None
 
 
-def _warned(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
+def _refuse_warning(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
     """Replacement for warnings.warn during a recording."""
     if len(args) < 3:
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
-    _warned_explicitly(recorder, real, *args, **kwargs)
+    _refuse_explicit_warning(recorder, real, *args, **kwargs)
 
 
-def _warned_explicitly(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
+def _refuse_explicit_warning(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
     """Replacement for warnings.warn_explicit during a recording."""
     if recorder.here:
         recorder.problem("it warns, which no compiled call would")
@@ -64,11 +64,11 @@ def _warned_explicitly(recorder: Recorder, real: Callable, *args: Any, **kwargs:
 
 
 @contextmanager
-def _watched_warnings(recorder: Recorder) -> Iterator[None]:
+def _refuse_warnings(recorder: Recorder) -> Iterator[None]:
     """Refuse steps in which the library warns, because their programs would not."""
     warn, explicit = warnings.warn, warnings.warn_explicit
-    warnings.warn = functools.partial(_warned, recorder, warn)
-    warnings.warn_explicit = functools.partial(_warned_explicitly, recorder, explicit)
+    warnings.warn = functools.partial(_refuse_warning, recorder, warn)
+    warnings.warn_explicit = functools.partial(_refuse_explicit_warning, recorder, explicit)
     try:
         yield
     finally:
@@ -152,8 +152,8 @@ def capture(
             _recorders.current = recorder
             KernelPolicy.counts = False
             fresh_memory = nullcontext() if like is None else allocate_outside_heap()
-            with _watched_warnings(recorder), fresh_memory:
-                result = _recorded(recorder, function, args, kwargs, like, watcher)
+            with _refuse_warnings(recorder), fresh_memory:
+                result = _record_call(recorder, function, args, kwargs, like, watcher)
         except BaseException:
             recorder.compute()
             raise
@@ -208,7 +208,7 @@ def _add_effects(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> 
     _find_holders(trace, existing)
 
 
-def _recorded(
+def _record_call(
     recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None,
     watcher: Watcher | None,
 ) -> Any:

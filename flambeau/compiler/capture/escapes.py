@@ -158,7 +158,7 @@ def _find_retained(trace: Trace, returned: list[Tensor]) -> None:
         gc.collect()
         retained = _list_retained(trace, allowed)
     if retained:
-        line = _line_of(trace, retained[0])
+        line = _find_line(trace, retained[0])
         trace.add_problem(
             "it keeps a tensor that it made in a list or an attribute, without returning it", line
         )
@@ -186,7 +186,7 @@ def _list_retained(trace: Trace, allowed: set[int]) -> list[Tensor]:
     return [t for t in result if t is not None and id(t) not in allowed]
 
 
-def _line_of(trace: Trace, tensor: Tensor) -> str:
+def _find_line(trace: Trace, tensor: Tensor) -> str:
     value = trace.value_of(tensor._array)
     for event in trace.events:
         if value is not None and value in event.results:

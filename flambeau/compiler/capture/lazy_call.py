@@ -68,7 +68,7 @@ class Deferred:
                 or not self._takes_values(operator, bound):
             return NOT_NOW
         try:
-            arrays = self._arrays(at)
+            arrays = self._allocate_results(at)
         except MemoryError:  # there may be enough memory without the arena
             return NOT_NOW
         if arrays is None:
@@ -96,7 +96,7 @@ class Deferred:
             return True
         return rule.holds(*(x._array if isinstance(x, Tensor) else x for x in bound))
 
-    def _arrays(self, at: int) -> list[np.ndarray | None] | None:
+    def _allocate_results(self, at: int) -> list[np.ndarray | None] | None:
         """Allocate the results of an event; None if they lie on known memory."""
         owners: dict[int, np.ndarray] = {}
         result: list[np.ndarray | None] = []
@@ -223,7 +223,7 @@ class _Computation:
         """Return the array of a Value."""
         owner = self.memory.get(value.storage)
         if owner is None:
-            owner = self.memory[value.storage] = _owner(self.trace.storages[value.storage])
+            owner = self.memory[value.storage] = _find_memory(self.trace.storages[value.storage])
         return window_on_bytes(_as_bytes(owner), value)
 
     def operator(self, i: int, event: Event) -> None:
@@ -287,7 +287,7 @@ def allocate(geometry: Geometry) -> np.ndarray:
     return ensure_strides(np.zeros(shape, dtype) if is_zeroed else np.empty(shape, dtype), strides)
 
 
-def _owner(storage: Storage) -> np.ndarray:
+def _find_memory(storage: Storage) -> np.ndarray:
     """Return a storage's memory, or new memory if the call freed it."""
     owner = storage.owner if storage.owner_ref is None else storage.owner_ref()
     whole = storage.whole

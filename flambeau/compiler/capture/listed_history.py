@@ -19,7 +19,7 @@ def attach(operator: Operator, results: Any, bound: tuple) -> None:
         if isinstance(x, Tensor):
             if x._tracked:
                 break
-        elif x.__class__ in (tuple, list) and any(t._tracked for t in _tensors(x)):
+        elif x.__class__ in (tuple, list) and any(t._tracked for t in _iterate_tensors(x)):
             break
     else:
         return
@@ -47,9 +47,9 @@ def _attach_plain(operator: Operator, result: Any, bound: tuple) -> None:
         record_number(operator, result, bound, 0 if first else 1)
 
 
-def _tensors(x: Any) -> Iterator[Tensor]:
+def _iterate_tensors(x: Any) -> Iterator[Tensor]:
     if isinstance(x, Tensor):
         yield x
     elif isinstance(x, (tuple, list)):
         for item in x:
-            yield from _tensors(item)
+            yield from _iterate_tensors(item)

@@ -44,7 +44,7 @@ def live_tensors() -> list[Any]:
     A list of all objects would include tuples that other threads are still filling, which raises
     SystemError. Takes 30 ns per unfrozen object that the garbage collector tracks.
     """
-    kinds = {cls for cls in _classes(Tensor) if not issubclass(cls, _WITHOUT_MEMORY)}
+    kinds = {cls for cls in _list_classes(Tensor) if not issubclass(cls, _WITHOUT_MEMORY)}
     referrers = gc.get_referrers(*kinds, _FROZEN)
     if any(o is _FROZEN.sentinel for o in referrers):
         tensors, frozen = _select(kinds, referrers), _FROZEN.live()
@@ -64,6 +64,6 @@ def _select(kinds: set[type], objects: list[Any]) -> list[Any]:
             and hasattr(o._array, "strides") and hasattr(o, "_requires_grad")]
 
 
-def _classes(base: type) -> set[type]:
+def _list_classes(base: type) -> set[type]:
     """Return a class and all its subclasses; set lookup is faster than issubclass."""
-    return {base}.union(*map(_classes, type.__subclasses__(base)))
+    return {base}.union(*map(_list_classes, type.__subclasses__(base)))

@@ -18,7 +18,7 @@ from ...tensor.tensor import Tensor
 from .recorder import Recorder, composite_recorder
 
 
-def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
+def _list_functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
     """Return every function to patch, with its recorder."""
     from .record_writes import bypasses
 
@@ -31,7 +31,7 @@ def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]
             result.setdefault(id(operator.function), entry)
             twin = getattr(operator, "twin", None)
             if twin is not None:
-                result.setdefault(id(twin), (twin, _through(twin), None))
+                result.setdefault(id(twin), (twin, _bypass_fast_path(twin), None))
     for function in library_attributes(Tensor).values():
         if (call := pointwise_call(function)) is not None:
             record = recorder.operator(call.operator, swapped=call.swapped)
@@ -48,7 +48,7 @@ def _is_function(x: Any) -> bool:
     return type(x) is type(_is_function)
 
 
-def _through(twin: Any) -> Callable:
+def _bypass_fast_path(twin: Any) -> Callable:
     """Return the recorder of an in-place function, which runs it without its fast path."""
     twin = own_function(twin)
     free = twin.__code__.co_freevars
@@ -73,13 +73,14 @@ def swap_all(recorder: Recorder) -> None:
     for stubs in STUB_SETS:
         _swaps.append(stubs)
         stubs.suspend()
-    functions = _functions(recorder)
+    functions = _list_functions(recorder)
     recorded = {id(function) for function, *_ in functions}
     for function, record, _ in (*functions, *_find_unrecorded(recorded)):
         swap = _swap(function, torch_function.as_internal(function, record))
         checks = (torch_function.check_for(function, recorder.problem),
-                  _wrappers(function, recorder.problem), _sparse(function, recorder.problem))
-        swap.check = _first_of([check for check in checks if check is not None])
+                  _create_wrapper_check(function, recorder.problem),
+                  _create_sparse_check(function, recorder.problem))
+        swap.check = _chain_checks([check for check in checks if check is not None])
         _swaps.append(swap)
         swap.start()
 
@@ -92,7 +93,7 @@ def _find_unrecorded(recorded: set[int]) -> list[tuple[Any, Callable, Operator |
             if id(function) not in recorded]
 
 
-def _first_of(checks: list[Callable]) -> Callable | None:
+def _chain_checks(checks: list[Callable]) -> Callable | None:
     """Return a check that returns the first answer of several, or None if there are none."""
     if len(checks) < 2:
         return checks[0] if checks else None
@@ -118,7 +119,7 @@ def _swap(function: Any, record: Callable) -> Swap:
     return swap
 
 
-def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
+def _create_wrapper_check(function: Any, problem: Callable[[str], None]) -> Callable | None:
     """Return a check that dispatches calls to wrapper subclasses, or None if there are none."""
     if not torch_dispatch.STUBS.permanent:
         return None
@@ -132,7 +133,7 @@ def _wrappers(function: Any, problem: Callable[[str], None]) -> Callable | None:
     return check
 
 
-def _sparse(function: Any, problem: Callable[[str], None]) -> Callable | None:
+def _create_sparse_check(function: Any, problem: Callable[[str], None]) -> Callable | None:
     """Return a check that dispatches calls on sparse and quantized tensors, or None."""
     if function not in window_stubs.HANDLERS:
         return None

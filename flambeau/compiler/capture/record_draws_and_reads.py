@@ -102,7 +102,9 @@ def _draw_each(r: Recorder, array: Any, p: Any, generator: Any = None) -> Any:
     return array
 
 
-def _permutation(r: Recorder, original: Callable, n: Any, dtype: Any, generator: Any = None) -> Any:
+def _record_permutation(
+    r: Recorder, original: Callable, n: Any, dtype: Any, generator: Any = None
+) -> Any:
     r.compute()
     with r.silence():
         result = original(n, dtype, generator)
@@ -121,7 +123,7 @@ def _seeded(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
     return original(*args, **kwargs)
 
 
-def _unseen(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+def _refuse_draw(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
     r.compute()
     r.problem(f"{original.__name__} draws random numbers that depend on tensors")
     with r.silence():
@@ -137,10 +139,10 @@ def draws(r: Recorder) -> Pairs:
         normals.fill_normal, normals.fill_log_normal, integers.fill_random,
     ):
         yield function, functools.partial(_draw, r)
-    yield integers.randperm, when_on(r, _permutation)
+    yield integers.randperm, when_on(r, _record_permutation)
     for function in (integers.multinomial, rejection_sampling.poisson, rejection_sampling.binomial,
                      rejection_sampling.standard_gamma, rejection_sampling.dirichlet):
-        yield function, when_on(r, _unseen)
+        yield function, when_on(r, _refuse_draw)
     for name in ("_reseed", "set_state"):
         yield getattr(generators.Generator, name), when_on(r, _seeded)
 
@@ -148,7 +150,9 @@ def draws(r: Recorder) -> Pairs:
 # ---------------------------------------------------------------------------- schedulers
 
 
-def _scheduled(r: Recorder, original: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
+def _record_scheduler_step(
+    r: Recorder, original: Callable, self: Any, *args: Any, **kwargs: Any
+) -> Any:
     """Record a scheduler's step: pure Python on numbers that programs read at each call."""
     if args or kwargs:
         r.problem("a scheduler's step gets a number, which may be another at each call")
@@ -160,18 +164,18 @@ def _scheduled(r: Recorder, original: Callable, self: Any, *args: Any, **kwargs:
     return result
 
 
-def _kinds(base: Any) -> Iterator[Any]:
+def _iterate_subclasses(base: Any) -> Iterator[Any]:
     yield base
     for kind in base.__subclasses__():
-        yield from _kinds(kind)
+        yield from _iterate_subclasses(kind)
 
 
 def schedules(r: Recorder) -> Pairs:
     """Yield (function, recorder) for schedulers' steps; ReduceLROnPlateau reads a value."""
-    for kind in _kinds(LRScheduler):
+    for kind in _iterate_subclasses(LRScheduler):
         step = vars(kind).get("step")
         if hasattr(step, "__code__") and not issubclass(kind, ReduceLROnPlateau):
-            yield step, when_on(r, _scheduled)
+            yield step, when_on(r, _record_scheduler_step)
 
 
 # ---------------------------------------------------------------------------- host reads
@@ -212,7 +216,7 @@ def _set_data(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
     return original(self, value)
 
 
-def _data(r: Recorder, original: Callable, self: Any) -> Any:
+def _read_data(r: Recorder, original: Callable, self: Any) -> Any:
     r.refer(self)
     return original(self)
 
@@ -248,4 +252,4 @@ def host_reads(r: Recorder) -> Pairs:
     yield may_write_arrays, when_on(r, lambda r, original: False)
     data: Any = Tensor.data
     yield data.fset, when_on(r, _set_data)
-    yield data.fget, when_on(r, _data)
+    yield data.fget, when_on(r, _read_data)

@@ -45,13 +45,13 @@ class Transfer:
             for tensor in group:
                 self._recorder.refer(tensor)  # before their memory changes
         if self._recorder.trace.values:
-            self._sent = [copy for array in arrays if (copy := self._copied(array)) is not None]
+            self._sent = [copy for array in arrays if (copy := self._copy_array(array)) is not None]
 
     def received(self, arrays: Arrays, groups: Sequence[Sequence[Tensor]]) -> None:
         """Note what was received: each group's tensors take the values of one array, in order."""
         recorder = self._recorder
         if recorder.trace.values:
-            results = [copy for array in arrays if (copy := self._copied(array)) is not None]
+            results = [copy for array in arrays if (copy := self._copy_array(array)) is not None]
             self._exchange.recorded = self._sent, results
         windows = tuple(tuple(recorder.refer(item) for item in group) for group in groups)
         recorder.add(
@@ -60,7 +60,7 @@ class Transfer:
             written=tuple(window for group in windows for window in group),
         )
 
-    def _copied(self, array: np.ndarray) -> np.ndarray | None:
+    def _copy_array(self, array: np.ndarray) -> np.ndarray | None:
         return self._recorder.trace.copy_array(array)
 
 

@@ -36,22 +36,24 @@ from ..trace.trace import UPDATE
 def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
     """Return (function, replacement) for functions of the library."""
     return [
-        (dropout._alpha_dropped, _alpha_dropped),
-        (scaled_dot_product._probabilities, _probabilities),
+        (dropout._alpha_dropped, _record_alpha_dropout),
+        (scaled_dot_product._probabilities, _compute_probabilities),
         (vector_distance._clamp_from, _clamp_from),
-        (multihead._additive, _additive),
-        (embedding.one_hot, lambda original, *a, **k: _one_hot(r, original, *a, **k)),
+        (multihead._additive, _record_additive_mask),
+        (embedding.one_hot, lambda original, *a, **k: _record_one_hot(r, original, *a, **k)),
         (join.repeat_interleave, _repeat_interleave),
         (transformer._detect_is_causal_mask, _trust_is_causal),
-        (clip_grad._get_total_norm, lambda original, *a, **k: _total_norm(r, original, *a, **k)),
+        (clip_grad._get_total_norm,
+         lambda original, *a, **k: _record_total_norm(r, original, *a, **k)),
         (clip_grad._clip_grads_with_norm_, _clip_by),
         (clip_grad.clip_grad_value_, _clip_values),
-        (Tensor.__matmul__, _matmul),
-        (Elementwise._flambeau_step_group, lambda original, *a: _step_group(r, original, *a)),
+        (Tensor.__matmul__, _record_matmul),
+        (Elementwise._flambeau_step_group,
+         lambda original, *a: _record_group_step(r, original, *a)),
     ]
 
 
-def _alpha_dropped(
+def _record_alpha_dropout(
     original: Callable, input: Any, p: Any, train: Any, channels: Any, inplace: Any
 ) -> Any:
     if p in (0, 1) or not train or not input._array.size:
@@ -66,7 +68,9 @@ def _alpha_dropped(
     return input * (noise * a) + shift
 
 
-def _probabilities(original: Callable, q: Any, k: Any, mask: Any, scale: Any, causal: Any) -> Any:
+def _compute_probabilities(
+    original: Callable, q: Any, k: Any, mask: Any, scale: Any, causal: Any
+) -> Any:
     if mask is None:
         scores = (q @ k.transpose(-1, -2)) * scale
         if causal:
@@ -89,13 +93,13 @@ def _clamp_from(original: Callable, x: Any, minimum: Any) -> Any:
     return x + (low.clamp(min=minimum) - low)
 
 
-def _additive(original: Callable, mask: Any, name: Any, like: Any) -> Any:
+def _record_additive_mask(original: Callable, mask: Any, name: Any, like: Any) -> Any:
     if mask is None or mask.is_floating_point() or mask._array.dtype != np.bool_:
         return original(mask, name, like)
     return ops.zeros(mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)
 
 
-def _one_hot(r: Recorder, original: Callable, tensor: Any, num_classes: Any = -1) -> Any:
+def _record_one_hot(r: Recorder, original: Callable, tensor: Any, num_classes: Any = -1) -> Any:
     r.compute()
     if num_classes < 1 or tensor._array.dtype != np.int64 or not tensor._array.size:
         return original(tensor, num_classes)
@@ -123,7 +127,7 @@ def _repeat_interleave(
     return input.index_select(dim, places)
 
 
-def _total_norm(
+def _record_total_norm(
     r: Recorder, original: Callable, supplied: Any, norm_type: Any = 2.0,
     error_if_nonfinite: Any = False, foreach: Any = None,
 ) -> Any:
@@ -155,14 +159,14 @@ def _clip_values(original: Callable, parameters: Any, clip_value: Any, foreach: 
         grad.clamp_(-float(clip_value), float(clip_value))
 
 
-def _matmul(original: Callable, self: Any, other: Recorder) -> Any:
+def _record_matmul(original: Callable, self: Any, other: Recorder) -> Any:
     return matmul.matmul(self, other) if isinstance(other, Tensor) else NotImplemented
 
 
 # ---------------------------------------------------------------------------- optimizers
 
 
-def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any]) -> None:
+def _record_group_step(r: Recorder, original: Callable, self: Any, group: dict[str, Any]) -> None:
     """Record a step over one group, as one event per set of flags and scalars."""
     if group.get("differentiable") or group.get("capturable"):
         r.compute()
@@ -174,7 +178,7 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
     for position, param in enumerate(group["params"]):
         if param.grad is not None:
             state = self.state[param] if names else {}
-            key = _begun(r, self, group, param, state)
+            key = _begin_parameter(r, self, group, param, state)
             alike.setdefault(key, []).append((position, param, param.grad, state))
     for key, rows in alike.items():
         with r.silence():
@@ -195,10 +199,12 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
     return None
 
 
-def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict) -> Any:
+def _begin_parameter(
+    r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict
+) -> Any:
     """Begin a parameter's step. State that it creates counts as existing before the call."""
     old = dict(state)
-    had_counters = bool(_counters(state))
+    had_counters = bool(_copy_counters(state))
     with r.silence():
         key = optimiser._flambeau_begin(group, param, state)
     result = [t for n, t in state.items() if isinstance(t, Tensor) and old.get(n) is not t]
@@ -219,7 +225,7 @@ def _goes_on_otherwise(
 ) -> bool:
     """Whether the step's flags after the first step, which has key `key`, differ from it."""
     old = dict(state)
-    counters = _counters(state)
+    counters = _copy_counters(state)
     with r.silence():
         versions = [(t, version_of(t)) for t in state.values() if isinstance(t, Tensor)]
         following = optimiser._flambeau_begin(group, param, state)
@@ -235,7 +241,7 @@ def _goes_on_otherwise(
         )
 
 
-def _counters(state: dict[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _copy_counters(state: dict[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return a state's scalar arrays with copies, by name."""
     return {name: (t._array, t._array.copy()) for name, t in state.items()
             if isinstance(t, Tensor) and not t._array.ndim}

@@ -47,8 +47,8 @@ CALLED_THROUGH: list[Callable] = []
 def bypasses(r: Recorder) -> Pairs:
     """Yield (function, recorder) for each function that bypasses the operators."""
     yield from _writes(r)
-    yield from _factories(r)
-    yield from _gradients(r)
+    yield from _patch_factories(r)
+    yield from _patch_gradients(r)
     yield from draws(r)
     yield from host_reads(r)
     yield from schedules(r)
@@ -71,13 +71,13 @@ def _call_through(
 # -------------------------------------------------------------------------------- writes
 
 
-def _written(r: Recorder, original: Callable, target: Any, y: Any, name: Any) -> Any:
-    if not _later(r, target._array, y):
+def _record_write(r: Recorder, original: Callable, target: Any, y: Any, name: Any) -> Any:
+    if not _can_defer_write(r, target._array, y):
         original(target, y, name)
     r.write(target._array, y)
 
 
-def _later(r: Recorder, target: np.ndarray, source: np.ndarray) -> bool:
+def _can_defer_write(r: Recorder, target: np.ndarray, source: np.ndarray) -> bool:
     """Whether a write can be deferred: same shape and dtype, no overlap."""
     if r.deferred is None:
         return False
@@ -95,14 +95,14 @@ def _write_into(r: Recorder, original: Callable, target: Any, result: np.ndarray
 
 
 def _copy_array(r: Recorder, original: Callable, target: Any, source: Any) -> Any:
-    if _later(r, target._array, source._array):
+    if _can_defer_write(r, target._array, source._array):
         copies.check_copy(target._array, source._array)
     else:
         original(target, source)
     r.write(target._array, source._array)
 
 
-def _before_write(r: Recorder, original: Callable, x: Any, keep: Any) -> Any:
+def _record_copy_before_write(r: Recorder, original: Callable, x: Any, keep: Any) -> Any:
     r.refer(x)
     result = original(x, keep)
     if keep:
@@ -125,7 +125,7 @@ def _fill_(r: Recorder, original: Callable, input: Any, value: Any) -> Any:
     return result
 
 
-def _zero_(r: Recorder, original: Callable, input: Any) -> Any:
+def _record_zero_(r: Recorder, original: Callable, input: Any) -> Any:
     return ops.fill_(input, 0)
 
 
@@ -145,7 +145,7 @@ def _put_at(
     return self
 
 
-def _setitem(r: Recorder, original: Callable, self: Any, item: Any, value: Any) -> Any:
+def _record_setitem(r: Recorder, original: Callable, self: Any, item: Any, value: Any) -> Any:
     source = index._as_value(self, value)
     basic, rest = index.split_index(self, item)
     target = self if basic is None or index._whole(basic, rest) else index._view(self, basic)
@@ -181,14 +181,14 @@ def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
 
 
 def _writes(r: Recorder) -> Pairs:
-    yield in_place.write, when_on(r, _written)
+    yield in_place.write, when_on(r, _record_write)
     yield out.write_into, when_on(r, _write_into)
     yield copies._copy_array, when_on(r, _copy_array)
-    yield inplace.before_write, when_on(r, _before_write)
+    yield inplace.before_write, when_on(r, _record_copy_before_write)
     yield ops.fill_, when_on(r, _fill_)
-    yield ops.zero_, when_on(r, _zero_)
+    yield ops.zero_, when_on(r, _record_zero_)
     yield index.put_at, when_on(r, _put_at)
-    yield index.setitem, when_on(r, _setitem)
+    yield index.setitem, when_on(r, _record_setitem)
     yield index._as_value, when_on(r, _as_value)
     yield index._as_index, when_on(r, _as_index)
 
@@ -230,7 +230,7 @@ def _record_factory(r: Recorder, original: Callable, *args: Any, **kwargs: Any) 
     return result
 
 
-def _reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+def _record_reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
     _note_numbers(r, original, args, kwargs)
     with r.silence():
         result = original(*args, **kwargs)
@@ -239,7 +239,7 @@ def _reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any
     return result
 
 
-def _tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) -> Any:
+def _record_tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) -> Any:
     if not isinstance(data, Tensor) and tensors_in(data):
         r.compute()
         note_host_read(r, "tensor")
@@ -260,7 +260,7 @@ def _from_numpy(r: Recorder, original: Callable, ndarray: Any) -> Any:
     return result
 
 
-def _statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
+def _record_statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
     with r.silence():
         result = original(shape, kind)
     for item in result:
@@ -268,7 +268,7 @@ def _statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
     return result
 
 
-def _caller_of_stub() -> FrameType:
+def _find_stub_caller() -> FrameType:
     """Return the frame that called the recorded function."""
     frame: Any = sys._getframe(1)
     while frame.f_code.co_filename not in (STUB_FILE, FOLLOWING_STUB_FILE):
@@ -277,10 +277,10 @@ def _caller_of_stub() -> FrameType:
     return caller
 
 
-def _wrapped(r: Recorder, original: Callable, array: Any) -> Any:
+def _record_wrap(r: Recorder, original: Callable, array: Any) -> Any:
     result = original(array)
     if r.trace.storage_of(result._array) is None:
-        frame = _caller_of_stub()
+        frame = _find_stub_caller()
         zero = result._array.size == 1 and not result._array.any()
         if frame.f_code in SHAPE_ONLY or (zero and frame.f_code in DERIVATIVES):
             r.constant(result._array, original)
@@ -290,23 +290,23 @@ def _wrapped(r: Recorder, original: Callable, array: Any) -> Any:
     return result
 
 
-def _viewed(r: Recorder, original: Callable, source: Any, array: Any) -> Any:
+def _record_view(r: Recorder, original: Callable, source: Any, array: Any) -> Any:
     result = original(source, array)
     r.trace.views[id(result)] = weakref.ref(result)
     return result
 
 
-def _factories(r: Recorder) -> Pairs:
+def _patch_factories(r: Recorder) -> Pairs:
     functions = {**ops.PUBLIC["Tensor"], **ops.PUBLIC["torch"]}
     for name in _FACTORIES:
         yield functions[name], when_on(r, _record_factory)
     for name in _RESERVING:
-        yield functions[name], when_on(r, _reserved)
-    yield ops.tensor, when_on(r, _tensor)
+        yield functions[name], when_on(r, _record_reserved)
+    yield ops.tensor, when_on(r, _record_tensor)
     yield interchange.from_numpy, when_on(r, _from_numpy)
-    yield norm_formulas.statistics, when_on(r, _statistics)
-    yield tensors.wrap, when_on(r, _wrapped)
-    yield tensors.view_of, when_on(r, _viewed)
+    yield norm_formulas.statistics, when_on(r, _record_statistics)
+    yield tensors.wrap, when_on(r, _record_wrap)
+    yield tensors.view_of, when_on(r, _record_view)
 
 
 # ----------------------------------------------------------------------------- gradients
@@ -318,17 +318,19 @@ def _touch(r: Recorder, leaf: Tensor, read: bool) -> None:
         r.trace.grads[id(leaf)] = GradAccess(leaf, leaf._grad, read, outside)
 
 
-def _grad_read(r: Recorder, original: Callable, leaf: Any) -> Any:
+def _record_grad_read(r: Recorder, original: Callable, leaf: Any) -> Any:
     _touch(r, leaf, True)
     return original(leaf)
 
 
-def _grad_set(r: Recorder, original: Callable, leaf: Any, *value: Any) -> Any:
+def _record_grad_set(r: Recorder, original: Callable, leaf: Any, *value: Any) -> Any:
     _touch(r, leaf, False)
     return original(leaf, *value)
 
 
-def _grad_added(r: Recorder, original: Callable, leaf: Any, g: Any, differentiable: Any) -> Any:
+def _record_grad_added(
+    r: Recorder, original: Callable, leaf: Any, g: Any, differentiable: Any
+) -> Any:
     _touch(r, leaf, True)
     return original(leaf, g, differentiable)
 
@@ -351,7 +353,7 @@ def _detach(r: Recorder, original: Callable, tensor: Any) -> Any:
     return original(tensor)
 
 
-def _owned(r: Recorder, original: Callable, leaf: Any, g: Any) -> Any:
+def _own_gradient(r: Recorder, original: Callable, leaf: Any, g: Any) -> Any:
     result = None if r.deferred is None else r.deferred.copy_of(leaf, g)
     if result is None:
         result = original(leaf, g)
@@ -360,7 +362,7 @@ def _owned(r: Recorder, original: Callable, leaf: Any, g: Any) -> Any:
     return result
 
 
-def _engine_run(
+def _record_engine_run(
     r: Recorder, original: Callable, roots: Any, retain_graph: Any, *args: Any, **kwargs: Any
 ) -> Any:
     for target, g in roots:
@@ -371,7 +373,7 @@ def _engine_run(
     return original(roots, retain_graph, *args, **kwargs)
 
 
-def _between(r: Recorder, original: Callable, g: Any, geometry: Any) -> Any:
+def _record_between(r: Recorder, original: Callable, g: Any, geometry: Any) -> Any:
     r.compute()
     ref = r.refer(g)
     shape = tuple(getattr(geometry, name) for name in geometry.__slots__)
@@ -381,16 +383,16 @@ def _between(r: Recorder, original: Callable, g: Any, geometry: Any) -> Any:
     return result
 
 
-def _gradients(r: Recorder) -> Pairs:
+def _patch_gradients(r: Recorder) -> Pairs:
     grad: Any = Tensor.grad
-    yield grad.fget, when_on(r, _grad_read)
-    yield grad.fset, when_on(r, _grad_set)
-    yield grad.fdel, when_on(r, _grad_set)
+    yield grad.fget, when_on(r, _record_grad_read)
+    yield grad.fset, when_on(r, _record_grad_set)
+    yield grad.fdel, when_on(r, _record_grad_set)
     yield Tensor._alias, when_on(r, _alias)
     yield Tensor.requires_grad_, when_on(r, _set_flag)
     yield Tensor.detach_, when_on(r, _detach)
-    yield engine._add, when_on(r, _grad_added)
-    yield engine._owned, when_on(r, _owned)
-    yield engine.run, when_on(r, _engine_run)
+    yield engine._add, when_on(r, _record_grad_added)
+    yield engine._owned, when_on(r, _own_gradient)
+    yield engine.run, when_on(r, _record_engine_run)
     for function in (views.window_of, views.outside_of, views.spread_into):
-        yield function, when_on(r, _between)
+        yield function, when_on(r, _record_between)

@@ -121,7 +121,7 @@ class Recorder:
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
         """Return the Value of an array; add a problem if its memory has no known origin."""
         result = self.trace.value_of(array)
-        if result is None and MODULE_MARK in _calling_module():
+        if result is None and MODULE_MARK in _find_calling_module():
             return self.constant(array)
         if result is None:
             maker = self.trace.unrecorded_makers.get(id(owner_of(array)), "NumPy")
@@ -229,7 +229,7 @@ class Recorder:
                 with self.silence():
                     result = original(*args, **kwargs)
             else:
-                result = self._deferred(operator, refs, bound, original, args, kwargs, swapped)
+                result = self._defer_result(operator, refs, bound, original, args, kwargs, swapped)
             if result is NotImplemented:
                 return result
             self.result(operator, refs, bound, result)
@@ -237,7 +237,7 @@ class Recorder:
 
         return record
 
-    def _deferred(
+    def _defer_result(
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, args: tuple,
         kwargs: dict, swapped: bool,
     ) -> Any:
@@ -285,7 +285,7 @@ class Recorder:
                 self.trace.tensors[id(y)] = weakref.ref(y)
 
 
-def _calling_module() -> dict[str, Any]:
+def _find_calling_module() -> dict[str, Any]:
     """Return the globals of the library function that called the recorded operator."""
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -297,7 +297,7 @@ def _calling_module() -> dict[str, Any]:
     return {}
 
 
-def _flat(result: Any) -> tuple:
+def _flatten_result(result: Any) -> tuple:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
@@ -342,11 +342,13 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
         if hasattr(function, "shape_depends_on_values"):
             recorder.problem(f"the shape of what {name} gives depends on values")
         if unknown or wrote:
-            if any(item.__class__ is np.ndarray for item in _flat((*args, *kwargs.values()))):
+            if any(
+                item.__class__ is np.ndarray for item in _flatten_result((*args, *kwargs.values()))
+            ):
                 recorder.problem(f"{name} gets a NumPy array")
             refs = refs or recorder.refer((args, kwargs))
             recorder.add(CALL, function=original, args=refs[0], kwargs=refs[1], written=wrote,
-                         results=recorder.describe_results(_flat(result), (args, kwargs)))
+                         results=recorder.describe_results(_flatten_result(result), (args, kwargs)))
         elif (result.__class__ in (bool, float) and tensors_in(args)
               and hasattr(function, "answers_from_values")):
             note_host_read(recorder, name)
@@ -366,7 +368,7 @@ def module_recorder(recorder: Recorder) -> Callable:
         if parent is module:  # __call__ calls _call_impl
             return original(*args, **kwargs)
         running = recorder.modules  # a module may end the recording that it began in
-        running.append((module, _name_in(parent, module)))
+        running.append((module, _find_name(parent, module)))
         recorder.trace.modules.append(weakref.ref(module))
         recorder.spaces.setdefault(id(module), (module, {**vars(module)}))
         try:
@@ -377,7 +379,7 @@ def module_recorder(recorder: Recorder) -> Callable:
     return record
 
 
-def _name_in(parent: Module | None, module: Module) -> str:
+def _find_name(parent: Module | None, module: Module) -> str:
     if parent is not None:
         for name, single in parent.named_modules():
             if single is module and name:

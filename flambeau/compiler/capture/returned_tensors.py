@@ -52,7 +52,7 @@ def describe_returned(trace: Trace, leaves: Sequence[Any], existing: Sequence[Te
     returned = list(tensors_of(trace.result))
     for tensor in returned:
         description.locate(tensor)
-    trace.layout = _layout(trace.result, trace.positions)
+    trace.layout = _describe_structure(trace.result, trace.positions)
     if trace.backward is not None:
         outputs = enumerate(trace.backward.outputs)
         trace.backward.positions = {trace.positions[id(y)]: k for k, y in outputs}
@@ -77,7 +77,7 @@ class _Description:
         known = trace.positions.get(id(tensor))
         if known is not None:
             return known
-        entry = self._entry(tensor)
+        entry = self._describe_tensor(tensor)
         position = trace.positions[id(tensor)] = len(trace.returned)
         trace.returned.append(entry)
         trace.returned_arrays.append(tensor._array)
@@ -85,7 +85,7 @@ class _Description:
             self.counters.setdefault(id(tensor._counter), position)
         return position
 
-    def _entry(self, tensor: Tensor) -> ReturnedTensor:
+    def _describe_tensor(self, tensor: Tensor) -> ReturnedTensor:
         trace = self.trace
         leaf = self.leaves.get(id(tensor))
         if leaf is not None:
@@ -150,13 +150,13 @@ class _Description:
         return None
 
 
-def _layout(x: Any, positions: dict[int, int]) -> Any:
+def _describe_structure(x: Any, positions: dict[int, int]) -> Any:
     """Return the structure of a result: classes, keys, and positions for tensors."""
     kind = type(x)
     if issubclass(kind, Tensor):
         return positions[id(x)]
     if issubclass(kind, (tuple, list)):
-        return kind, None, tuple(_layout(part, positions) for part in x)
+        return kind, None, tuple(_describe_structure(part, positions) for part in x)
     if issubclass(kind, dict):
-        return kind, tuple(x), tuple(_layout(part, positions) for part in x.values())
+        return kind, tuple(x), tuple(_describe_structure(part, positions) for part in x.values())
     return x if issubclass(kind, str) else kind

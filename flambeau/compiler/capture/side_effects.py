@@ -33,12 +33,12 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
     values, seen = [], set()
     for store, value in watcher.read_stores() if watcher is not None else ():
         line = format_line(*store.line)
-        if any(store.place.owner is group for group in _updated_groups(trace)):
+        if any(store.place.owner is group for group in _list_updated_groups(trace)):
             trace.add_problem("it changes the settings of an optimizer", line)
         seen.add((id(store.place.owner), store.place.key))
         trace.effects.append(Effect(store.place))
         values.append(value)
-    for module, key, value in _changed_attributes(recorder):
+    for module, key, value in _iterate_changed_attributes(recorder):
         if (id(module), key) not in seen:
             if not isinstance(value, Tensor):
                 trace.add_problem(Reason(f"it changes {type(module).__name__}.{key}, which is not "
@@ -47,7 +47,7 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
             values.append(value)
     recorder.container_ids += [id(x) for x in containers_of(values)][1:]
     trace.result = (result, tuple(values)) if values else result
-    trace.plain = list(_plain_leaves(trace.result))
+    trace.plain = list(_iterate_plain_leaves(trace.result))
 
 
 def note_arrays(trace: Trace) -> None:
@@ -59,13 +59,13 @@ def note_arrays(trace: Trace) -> None:
         trace.add_problem("it reads a NumPy array on memory that it writes", "")
 
 
-def _updated_groups(trace: Trace) -> list[dict[str, Any]]:
+def _list_updated_groups(trace: Trace) -> list[dict[str, Any]]:
     """Return the parameter groups that the call's updates read."""
     optimizers = [event.kwargs["optimiser"] for event in trace.events if event.kind == UPDATE]
     return [group for optimizer in optimizers for group in optimizer.param_groups]
 
 
-def _changed_attributes(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
+def _iterate_changed_attributes(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
     """Yield (module, name, value) for attributes that changed on called modules."""
     for module, before in recorder.spaces.values():
         for key, value in vars(module).items():
@@ -73,12 +73,12 @@ def _changed_attributes(recorder: Recorder) -> Iterator[tuple[Any, str, Any]]:
                 yield module, key, value
 
 
-def _plain_leaves(x: Any) -> Iterator[Any]:
+def _iterate_plain_leaves(x: Any) -> Iterator[Any]:
     kind = type(x)
     if issubclass(kind, (tuple, list)):
         for item in x:
-            yield from _plain_leaves(item)
+            yield from _iterate_plain_leaves(item)
     elif issubclass(kind, dict):
-        yield from _plain_leaves(list(x.values()))
+        yield from _iterate_plain_leaves(list(x.values()))
     elif kind in PLAIN:
         yield x

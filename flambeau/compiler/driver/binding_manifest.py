@@ -98,13 +98,13 @@ def read_manifest(
         bindings.slots.append(state or _read_slot(record, trace, drawn))
     bindings.recorded = [None] * len(slots)
     bindings.result = _read_result(form, _read_new_tensors(words, trace))
-    output_specs = [_placeholder(shape, kind) for shape, kind in outputs]
+    output_specs = [_create_placeholder(shape, kind) for shape, kind in outputs]
     input_sources = [
         Source(kind, tuple(shape), Type(type), memory_getter(slot), name, _tuple(strides))
         for (kind, name, shape, type, strides), slot in zip(sources, bindings.slots, strict=True)
     ]
     bindings.checks = [_read_check(check, bindings.slots, input_sources) for check in checks]
-    edges = [(slot, _placeholder(sources[slot][2], sources[slot][3])) for slot in writes]
+    edges = [(slot, _create_placeholder(sources[slot][2], sources[slot][3])) for slot in writes]
     return Graph(input_sources, [], output_specs, edges), bindings
 
 
@@ -238,7 +238,7 @@ def _read_slot(record: list, trace: Trace, drawn: Iterator[bind.RandomInput]) ->
 
 def _read_state(record: list, trace: Trace) -> bind.State:
     number, offset, shape, strides, dtype = record
-    value = Value(number, offset, tuple(shape), tuple(strides), _dtype(dtype))
+    value = Value(number, offset, tuple(shape), tuple(strides), _parse_dtype(dtype))
     return bind.State(bind.window_on_storage(trace.storages[number], value))
 
 
@@ -249,7 +249,9 @@ def _write_argument(slot: bind.Argument) -> list:
 def _read_argument(
     leaf: int, offset: int, shape: list, strides: list, dtype: str, order: list | None
 ) -> bind.Argument:
-    return bind.Argument(leaf, offset, tuple(shape), tuple(strides), _dtype(dtype), _tuple(order))
+    return bind.Argument(
+        leaf, offset, tuple(shape), tuple(strides), _parse_dtype(dtype), _tuple(order)
+    )
 
 
 def _bind_updates(trace: Trace, bindings: bind.Bindings) -> None:
@@ -321,7 +323,7 @@ def _read_new_tensors(records: list[list], trace: Trace) -> list[bind.NewTensor]
             memory = _read_state(rest, trace)
         else:
             number, shape, order, part = rest
-            window = None if part is None else (part[0], tuple(part[1]), _dtype(part[2]))
+            window = None if part is None else (part[0], tuple(part[1]), _parse_dtype(part[2]))
             memory = bind.Output(number, tuple(shape), tuple(order), window)
         shared = None if source is None else _read_result(source, tensors)
         tensors.append(bind.NewTensor(memory, shared, *flags))
@@ -360,19 +362,19 @@ def _write_check(check: IndexCheck, slots: list[Any]) -> list:
 def _read_check(record: list, slots: list[Any], sources: list[Source]) -> IndexCheck:
     """Deserialize a check."""
     shape, kind, size, ignored, wraps, leaf, graph_text, slot_numbers = record
-    bound = IndexBound(_placeholder(shape, kind), size, ignored, wraps)
+    bound = IndexBound(_create_placeholder(shape, kind), size, ignored, wraps)
     if leaf is not None:
         return IndexCheck(bound, leaf)
     graph = deserialize_graph(base64.b64decode(graph_text), [sources[i] for i in slot_numbers])
     return IndexCheck(bound, None, graph, tuple([slots[i] for i in slot_numbers]))
 
 
-def _placeholder(shape: Any, kind: str) -> Node:
+def _create_placeholder(shape: Any, kind: str) -> Node:
     """Return a node with a shape and type but no inputs."""
     return Node(Op.INPUT, (), tuple(shape), Type(kind))
 
 
-def _dtype(name: str) -> np.dtype:
+def _parse_dtype(name: str) -> np.dtype:
     return _KINDS.get(name) or np.dtype(name)
 
 

@@ -63,7 +63,7 @@ class _Walk:
                 or (function.__module__ or "").split(".")[0] == "flambeau":
             return
         self._seen.add(id(function))
-        for value in self._named(function):
+        for value in self._iterate_named(function):
             if not issubclass(type(value), _LEFT_OUT):
                 self.values.append(value)
                 if issubclass(type(value), _FUNCTIONS):
@@ -79,7 +79,7 @@ class _Walk:
             if (every or name in self._names) and issubclass(type(value), _FUNCTIONS):
                 self.visit(value)
 
-    def _named(self, function: types.FunctionType) -> Iterator[Any]:
+    def _iterate_named(self, function: types.FunctionType) -> Iterator[Any]:
         """Yield the values of a function's closure variables and globals."""
         for cell in function.__closure__ or ():
             try:

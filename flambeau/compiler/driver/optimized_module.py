@@ -35,7 +35,7 @@ class _CompiledInside:
             attributes["_flambeau_called"] = before
 
 
-def _compiled_call(module: Module, options: dict[str, Any] | None) -> Any:
+def _create_compiled_call(module: Module, options: dict[str, Any] | None) -> Any:
     if options is None:
         return module._call_impl
     if isinstance(module, DistributedDataParallel):
@@ -53,7 +53,7 @@ class OptimizedModule(Module):
         super().__init__()
         self.__dict__.pop("training")
         self._orig_mod = module
-        self.__dict__["_compiled"] = _compiled_call(module, options)
+        self.__dict__["_compiled"] = _create_compiled_call(module, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, compiled if possible, with this wrapper's hooks around it."""

@@ -95,7 +95,7 @@ def build(graph: Graph, aside: bool = False, arena: Arena | None = None) -> Step
     `aside`: run on a background thread, alongside the caller's program. `arena`: memory to run in.
     Errors carry the name of the stage that raised them in their `stage` attribute.
     """
-    with _yielding_to_other_threads() if aside else _without_garbage_collection():
+    with _yield_to_other_threads() if aside else _without_garbage_collection():
         return _build(graph, aside, arena)
 
 
@@ -174,7 +174,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 @contextmanager
-def _yielding_to_other_threads() -> Iterator[None]:
+def _yield_to_other_threads() -> Iterator[None]:
     """Shorten the interpreter's switch interval, so that the user's thread waits less."""
     usual_s = sys.getswitchinterval()
     sys.setswitchinterval(min(usual_s, BACKGROUND_SWITCH_INTERVAL_S))

@@ -43,7 +43,7 @@ class Specializations:
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
         """Return the specialization of a call, new if needed; None if there are too many."""
-        kind = self._kind_of(args, kwargs)
+        kind = self._describe_kind(args, kwargs)
         paths = [x for x in self._table.values() if x.kind == kind]
         known = next((x for x in paths if x.conditions.admits(args, kwargs)), None)
         if known is not None:
@@ -63,16 +63,16 @@ class Specializations:
 
     def awaits(self, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Return whether a call of this kind was seen before, and its program isn't ready yet."""
-        kind = self._kind_of(args, kwargs)
+        kind = self._describe_kind(args, kwargs)
         return any(
             x.kind == kind and not isinstance(x.state, (Installed, Outdated))
             and x.conditions.admits(args, kwargs) for x in self._table.values()
         )
 
-    def _kind_of(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
+    def _describe_kind(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
         return (
             describe_call(args, kwargs), describe_overlap((args, kwargs), self._reachable),
-            read_ambient_modes(), self._training_flags(), self._absent_grads(),
+            read_ambient_modes(), self._read_training_flags(), self._read_absent_grads(),
         )
 
     def follow(self, specialization: Specialization) -> None:
@@ -158,12 +158,12 @@ class Specializations:
         self._reachable = result.list_memory()
         return result
 
-    def _training_flags(self) -> tuple:
+    def _read_training_flags(self) -> tuple:
         return tuple(m.training for root in self.list_roots() for m in root.modules())
 
     # ------------------------------------------------------------- gradient accumulation
 
-    def _absent_grads(self) -> tuple:
+    def _read_absent_grads(self) -> tuple:
         """Return which of the sometimes-missing grads are None. This gives the calls of gradient
         accumulation separate specializations."""
         return tuple(leaf._grad is None for leaf in self._accumulated.values())

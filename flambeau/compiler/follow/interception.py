@@ -37,9 +37,9 @@ from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
 from ..capture import record_writes
-from ..capture.patch_targets import _through
-from ..capture.record_draws_and_reads import _draw, _kinds
-from ..capture.record_library import _step_group as _record_step_group
+from ..capture.patch_targets import _bypass_fast_path
+from ..capture.record_draws_and_reads import _draw, _iterate_subclasses
+from ..capture.record_library import _record_group_step as _record_step_group
 from ..capture.record_library import replacements
 from ..capture.recorder import (
     _OF_OPERATORS, Recorder, composite_recorder, module_recorder,
@@ -99,7 +99,7 @@ def _operators() -> Iterator[Hook]:
         yield _operator(operator.function, operator, False)
         twin = getattr(operator, "twin", None)
         if twin is not None:
-            longer = _through(twin)
+            longer = _bypass_fast_path(twin)
             yield Hook(twin, longer, lambda session, args, kwargs, longer=longer: longer(
                 None, args, kwargs))
     for function, operator, reflected in python_operators():
@@ -309,14 +309,14 @@ def _peek(function: Callable) -> Hook:
 
 def _writes() -> Iterator[Hook]:
     r = record_writes
-    yield _split(in_place.write, r._written, _write)
+    yield _split(in_place.write, r._record_write, _write)
     yield _barrier(out.write_into)
     yield _split(copies._copy_array, r._copy_array, _copy)
-    yield _split(inplace.before_write, r._before_write, _before_write)
+    yield _split(inplace.before_write, r._record_copy_before_write, _before_write)
     yield _split(ops.fill_, r._fill_, _fill)
     yield _hook(ops.zero_, lambda original, input: ops.fill_(input, 0))
     yield _hook(index.put_at, functools.partial(r._put_at, NOW))
-    yield _hook(index.setitem, functools.partial(r._setitem, NOW))
+    yield _hook(index.setitem, functools.partial(r._record_setitem, NOW))
     yield _hook(index._as_value, functools.partial(r._as_value, NOW))
     yield _hook(index._as_index, _as_index)
 
@@ -386,9 +386,9 @@ def _factories() -> Iterator[Hook]:
         yield _hook(everything[name], _reserved)
     yield _hook(ops.tensor, _tensor)
     yield _hook(interchange.from_numpy, _from_numpy)
-    yield _hook(norm_formulas.statistics, functools.partial(r._statistics, NOW))
-    yield _recorded_only(tensors.wrap, _as_recorded(r._wrapped))
-    yield _recorded_only(tensors.view_of, _as_recorded(r._viewed))
+    yield _hook(norm_formulas.statistics, functools.partial(r._record_statistics, NOW))
+    yield _recorded_only(tensors.wrap, _as_recorded(r._record_wrap))
+    yield _recorded_only(tensors.view_of, _as_recorded(r._record_view))
 
 
 def _as_recorded(record: Callable) -> Callable:
@@ -398,7 +398,7 @@ def _as_recorded(record: Callable) -> Callable:
 def _reserved(original: Callable, *args: Any, **kwargs: Any) -> Any:
     if record_writes.reads_numbers(original, args, kwargs):
         return _made_of_nothing(original, *args, **kwargs)
-    return record_writes._reserved(NOW, original, *args, **kwargs)
+    return record_writes._record_reserved(NOW, original, *args, **kwargs)
 
 
 def _made_of_nothing(original: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -451,12 +451,13 @@ def _from_numpy(original: Callable, ndarray: Any) -> Any:
 def _gradients() -> Iterator[Hook]:
     r, grad = record_writes, library_attributes(Tensor)["grad"]
     for function, record in (
-        (grad.fget, r._grad_read), (grad.fset, r._grad_set), (grad.fdel, r._grad_set),
+        (grad.fget, r._record_grad_read), (grad.fset, r._record_grad_set),
+        (grad.fdel, r._record_grad_set),
         (Tensor._alias, r._alias),
-        (Tensor.requires_grad_, r._set_flag), (engine._add, r._grad_added),
+        (Tensor.requires_grad_, r._set_flag), (engine._add, r._record_grad_added),
     ):
         yield _recorded_only(function, _as_recorded(record))
-    yield _split(engine._owned, r._owned, _owned)
+    yield _split(engine._owned, r._own_gradient, _owned)
     yield _split(engine.run, _engine_run_recorded, _engine_run)
     yield _hook(Elementwise._flambeau_step_group, _step_group)
     for function in (views.window_of, views.outside_of, views.spread_into):
@@ -540,7 +541,7 @@ def _draws() -> Iterator[Hook]:
     )
     for function in by_values:
         yield _barrier(function)
-    for kind in _kinds(LRScheduler):
+    for kind in _iterate_subclasses(LRScheduler):
         step = vars(kind).get("step")
         if _is_function(step):
             yield _recorded_only(step, lambda original, args, kwargs: original(*args, **kwargs))

@@ -52,7 +52,7 @@ def add_draw(graph: Functionalization, event: Event) -> None:
     order = memory_order(window.strides)
     if isinstance(event.function, CounterDraw):
         shape = tuple(window.shape[i] for i in order)
-        new = event.function.node(shape, window.dtype, _counted_key(graph, event))
+        new = event.function.node(shape, window.dtype, _require_counted_key(graph, event))
         graph.write(window, permute(new, inverse_permutation(order)))
         return
     slot = make_draw(event)
@@ -63,7 +63,7 @@ def add_draw(graph: Functionalization, event: Event) -> None:
     graph.write(window, permute_window(node, inverse_permutation(order)))
 
 
-def _counted_key(graph: Functionalization, event: Event) -> Node:
+def _require_counted_key(graph: Functionalization, event: Event) -> Node:
     """Return the key of a run's counter-based draws; created at the generator's first draw."""
     generator = event.args[2]
     if generator not in graph.keys:

@@ -21,7 +21,7 @@ def add_exchange(graph: Functionalization, event: Event) -> None:
                     event.line)
     exchange, scale = event.function, event.kwargs["scale"]
     flat = [
-        concat([_scaled(reshape(graph.read(w), (w.size,)), scale) for w in group], 0)
+        concat([_scale_row(reshape(graph.read(w), (w.size,)), scale) for w in group], 0)
         for group in event.args
     ]
     graph.started, results = build_exchange(exchange, flat, graph.started, event.origin)
@@ -36,5 +36,5 @@ def add_exchange(graph: Functionalization, event: Event) -> None:
         graph.bindings.expected.append(recorded[:1].copy())
 
 
-def _scaled(row: Node, scale: float) -> Node:
+def _scale_row(row: Node, scale: float) -> Node:
     return row if scale == 1 else apply(Scalar.MUL, row, constant(scale, row.type, (1,)))

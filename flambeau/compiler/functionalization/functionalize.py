@@ -78,7 +78,7 @@ class Functionalization:
                 raise Unfit("all its operators are complex, which a program would call eagerly")
             self.bindings.result = ReturnedValues(self).bind_value(self.trace.result)
             self.bindings.effects = self.trace.effects
-            self.bindings.callbacks = self._host_calls()
+            self.bindings.callbacks = self._list_host_calls()
             written = self._grads() + self._written()
             graph = Graph(self.sources, self.inputs, self.outputs, written)
             if backward is not None:
@@ -93,7 +93,7 @@ class Functionalization:
             raise Unfit(str(error), line) from None
         return graph, self.bindings
 
-    def _host_calls(self) -> list[Callable[[], Any]]:
+    def _list_host_calls(self) -> list[Callable[[], Any]]:
         """Return the calls to make after the run: schedulers, after their optimizers."""
         for call in self.trace.host_calls:
             if call.updates < count_updates(self.trace, call.optimiser):
@@ -134,16 +134,16 @@ class Functionalization:
         for event in self.trace.events:
             for value in values_in((event.results, event.args, event.kwargs, event.written)):
                 windows.setdefault(value.storage, []).append(real_window(value))
-        for value in self._final_windows():
+        for value in self._list_final_windows():
             windows.setdefault(value.storage, []).append(real_window(value))
         for place, result in windows.items():
             storage = self.trace.storages[place]
             self.regions[place] = partition(result, real_window(storage.whole))
             if storage.external and "cotangent" not in storage.name:
                 for region in self.regions[place]:
-                    self._external(region)
+                    self._add_external_region(region)
 
-    def _final_windows(self) -> list[Value]:
+    def _list_final_windows(self) -> list[Value]:
         grads = [g.tensor._grad for g in self.trace.grads.values() if g.tensor._grad is not None]
         result = [self.trace.value_of(t._array) for t in grads]
         result += [entry.window for entry in self.trace.returned]
@@ -183,7 +183,7 @@ class Functionalization:
         self.inputs.append(node)
         return node
 
-    def _external(self, region: Region) -> None:
+    def _add_external_region(self, region: Region) -> None:
         storage = self.trace.storages[region.storage]
         shape = region.shape
         strides = tuple(s for _, s in region.axes)

@@ -108,7 +108,7 @@ def check_indices(
     output but raise in eager mode."""
     bounds: dict[tuple[int, int], IndexBound] = {}
     for node in itertools.chain(graph.nodes(), unused):
-        result = _index_of(node)
+        result = _find_index(node)
         if result is not None:
             bounds.setdefault((id(result[0]), result[1]), IndexBound(*result))
     checks: list[IndexCheck] = []
@@ -144,11 +144,11 @@ def iterate_indexing(nodes: Iterable[Node], seen: dict[int, Node]) -> Iterator[N
         if id(node) not in seen:
             seen[id(node)] = node
             stack += node.inputs
-            if _index_of(node) is not None:
+            if _find_index(node) is not None:
                 yield node
 
 
-def _index_of(node: Node) -> tuple[Node, int] | None:
+def _find_index(node: Node) -> tuple[Node, int] | None:
     """Return (index, bound) of a node that reads or writes at an index, or None."""
     if node.op is Op.TAKE:
         return node.inputs[1], node.inputs[0].shape[0]
@@ -189,7 +189,7 @@ def _clamp_indices(graph: Graph, loose: set[int]) -> Graph:
     """Return the graph with uncheckable indices clamped to their bounds."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
-        result = _index_of(node)
+        result = _find_index(node)
         if result is not None and id(result[0]) in loose:
             at = 0 if node.op is Op.ADD_ROWS else 1
             index = inputs[at]

@@ -112,7 +112,7 @@ class Region:
         same = Value(window.storage, window.offset, window.shape, window.strides, self.dtype)
         return bitcast(self.read(same), type_of(window.dtype))
 
-    def _positions(self, window: Value) -> np.ndarray:
+    def _compute_positions(self, window: Value) -> np.ndarray:
         """Return the index in the region of each element of a window."""
         here = np.sort(
             window_offsets(self.shape, [s for _, s in self.axes], self.offset).reshape(-1)
@@ -124,14 +124,14 @@ class Region:
         return result
 
     def _gather(self, window: Value) -> Node:
-        where = literal(self._positions(window).astype(np.int64))
+        where = literal(self._compute_positions(window).astype(np.int64))
         flat = reshape_node(self.value, (-1,))
         return Node(Op.TAKE, (flat, where), window.shape, flat.type)
 
     def _scatter(self, window: Value, node: Node) -> None:
         size = math.prod(self.shape)
         where = np.arange(size)
-        where[self._positions(window).reshape(-1)] = size + np.arange(window.size)
+        where[self._compute_positions(window).reshape(-1)] = size + np.arange(window.size)
         both = graph.concat((reshape_node(self.value, (-1,)), reshape_node(node, (-1,))), 0)
         flat = Node(Op.TAKE, (both, literal(where)), (size,), both.type)
         self.node = reshape_node(flat, self.shape)

@@ -95,7 +95,7 @@ class ReturnedValues:
         return replace(self.graph.bind_argument(leaf, window), order=None)
 
     def _bind_output(self, position: int, value: Value) -> bind.Output:
-        if value.storage in self._grad_storages():
+        if value.storage in self._list_grad_storages():
             raise Untraceable("it returns the .grad of a parameter")
         array = self.graph.trace.returned_arrays[position]
         if is_complex(value):
@@ -133,7 +133,7 @@ class ReturnedValues:
         window = 0, strides, array.dtype
         return bind.Output(len(self.graph.outputs) - 1, array.shape, (), window)
 
-    def _grad_storages(self) -> set[int]:
+    def _list_grad_storages(self) -> set[int]:
         """Return the storages of grads that the call set."""
         values = [self.graph.trace.value_of(access.tensor._grad._array)
                   for access in self.graph.trace.grads.values()

@@ -21,7 +21,7 @@ class BufferAssignment:
 
     def __init__(self, graph: Graph, fusion: Fusion) -> None:
         self.graph, self.fusion = graph, fusion
-        self.sources = [_source_memory(graph, slot) for slot in range(len(graph.sources))]
+        self.sources = [_allocate_source(graph, slot) for slot in range(len(graph.sources))]
         self._places: dict[int, Place] = {}
         self._targets: dict[int, list[Place]] = {}
         self.elsewhere: set[int] = set()  # values written by another value's kernel
@@ -91,7 +91,7 @@ class BufferAssignment:
         if group is None or not self._may_overwrite(slot, node, group):
             self.copies.append((self._keep_old_value(node), place))
             return
-        readers = [g for g in self._readers_of_source(slot) if g is not group]
+        readers = [g for g in self._list_source_readers(slot) if g is not group]
         readers += [wait for wait in self._waits if wait is not group]
         bit = 1 << group.position
         for reader in readers:
@@ -109,7 +109,7 @@ class BufferAssignment:
             self._add_target(node, allocate_in_arena(node))
         return self._places[id(node)]
 
-    def _readers_of_source(self, slot: int) -> list[FusionGroup]:
+    def _list_source_readers(self, slot: int) -> list[FusionGroup]:
         return self.fusion.readers.get(id(self.graph.inputs[slot]), [])
 
     def _may_overwrite(self, slot: int, node: Node, group: FusionGroup) -> bool:
@@ -124,7 +124,7 @@ class BufferAssignment:
         if any(wait.before & bit for wait in self._waits):
             return False
         source = self.graph.inputs[slot]
-        readers = self._readers_of_source(slot)
+        readers = self._list_source_readers(slot)
         if any(reader is not group and reader.before & bit for reader in readers):
             return False
         window = source_view(self.graph, slot)
@@ -217,7 +217,7 @@ class BufferAssignment:
         if len(targets) != 1 or self._has_other_reader(inner, node, group):
             return
         memory = targets[0].memory
-        if memory.home is Home.SOURCE and self._readers_of_source(memory.index):
+        if memory.home is Home.SOURCE and self._list_source_readers(memory.index):
             return
         window = targets[0].window
         if node.op is Op.PERMUTE:
@@ -268,7 +268,7 @@ def _has_one_stage(group: FusionGroup, fusion: Fusion) -> bool:
     return True
 
 
-def _source_memory(graph: Graph, slot: int) -> Allocation:
+def _allocate_source(graph: Graph, slot: int) -> Allocation:
     source: Any = graph.sources[slot]
     return Allocation(
         Home.SOURCE, source.type, max(1, prod(source.shape)), slot, name=source.name

@@ -150,7 +150,7 @@ class Fusion:
         bit = 1 << group.position
         if any(source is not group and source.before & bit for source in sources):
             return False  # the group would have to run before itself
-        if any(self.group_of.get(id(table)) is group for table in self._gathered_tables(node)):
+        if any(self.group_of.get(id(table)) is group for table in self._list_gathered_tables(node)):
             return False  # the node reads elements that the kernel has not computed yet
         leaves = {id(leaf) for item in group.nodes for leaf, _ in self.read(item)}
         if len(leaves | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MAX_BUFFERS_READ:
@@ -159,7 +159,7 @@ class Fusion:
             return self._fits_epilogue(group, node)
         return self._fits_loops(group, node, read)
 
-    def _gathered_tables(self, node: Node) -> list[Node]:
+    def _list_gathered_tables(self, node: Node) -> list[Node]:
         """The materialized tables that a node gathers from."""
         result = []
         for item in fused_nodes(node, self.materialized):

@@ -148,7 +148,7 @@ def leaves(
     Looks into the node itself even if it is materialized. The chain of a table contains the TAKE or
     TAKE_ALONG that reads it: from there on, the view is of the row at index 0.
     """
-    stack = _operands(node, chain)
+    stack = _list_operands(node, chain)
     seen: set[tuple[Node, Chain]] = set()
     while stack:
         value, movements = key = stack.pop()
@@ -160,10 +160,10 @@ def leaves(
         if id(value) in materialized or value.op not in INLINE:
             yield value, movements
         else:
-            stack.extend(_operands(value, movements))
+            stack.extend(_list_operands(value, movements))
 
 
-def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
+def _list_operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
     if node.op in MOVEMENTS:
         return [(node.inputs[0], (node, *chain))]
     if node.op is Op.APPLY:

@@ -57,7 +57,7 @@ class Materialization:
             [(id(item), item) for item in transposed_window_operands(self.nodes, self.values)]
         )
         for node in self.nodes:
-            for operand in _whole_array_inputs(node):
+            for operand in _list_whole_array_inputs(node):
                 # a convolution pads its image while packing it
                 bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and operand is node.inputs[0]
                 self._materialize_operand(operand, bordered)
@@ -143,7 +143,7 @@ class Materialization:
             chain = chain[chain.index(at) :]  # strides describe the rest
             source = at.inputs[0]
             at = self.find_inexpressible(source, tuple(chain))
-        window = view_through(self._memory_view(source), tuple(chain))
+        window = view_through(self._view_memory(source), tuple(chain))
         usable = window is not None and (bordered or window.whole) and source.op is not Op.CONSTANT
         last = source if usable else node
         self.values[id(last)] = last
@@ -161,13 +161,13 @@ class Materialization:
             else:
                 return
 
-    def _memory_view(self, node: Node) -> StridedView:
+    def _view_memory(self, node: Node) -> StridedView:
         """The memory layout of a materialized value."""
         return self._strided.get(id(node)) or contiguous_view(node.shape)
 
     def find_inexpressible(self, leaf: Node, chain: Chain) -> Node | None:
         """The first movement of a chain that strides cannot express; None if there is none."""
-        window = self._memory_view(leaf)
+        window = self._view_memory(leaf)
         for node in chain:
             after = apply_movement(window, node)
             if after is None:
@@ -182,7 +182,7 @@ def _skip_movements(node: Node) -> Node:
     return node
 
 
-def _whole_array_inputs(node: Node) -> list[Node]:
+def _list_whole_array_inputs(node: Node) -> list[Node]:
     """The inputs that a node needs as whole arrays."""
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
         return [node.inputs[0]]

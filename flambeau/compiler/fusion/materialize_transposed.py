@@ -31,7 +31,7 @@ def transposed_window_operands(
                 or not _is_window_operand(operand, node)
             ):
                 continue
-            transposed = list(_transposed_sources(operand, materialized))
+            transposed = list(_iterate_transposed_sources(operand, materialized))
             if transposed:
                 yield operand
                 yield from transposed
@@ -44,7 +44,7 @@ def _is_window_operand(operand: Node, node: Node) -> bool:
     return is_smaller and operand.shape[lanes] == node.shape[lanes]
 
 
-def _transposed_sources(share: Node, materialized: dict[int, Node]) -> Iterator[Node]:
+def _iterate_transposed_sources(share: Node, materialized: dict[int, Node]) -> Iterator[Node]:
     """Yield the values that an operand is computed from and reads in another order."""
     lanes = [i for i, n in enumerate(share.shape) if n != 1][-1]
     seen: set[int] = set()
@@ -53,13 +53,13 @@ def _transposed_sources(share: Node, materialized: dict[int, Node]) -> Iterator[
         small = prod(leaf.shape) < MIN_TRANSPOSED_COPY_ELEMENTS
         if window is None or small or window.strides[lanes] in (0, 1):
             continue
-        bottom = _first_pointwise(share, leaf, materialized)
+        bottom = _find_first_pointwise(share, leaf, materialized)
         if id(bottom) not in seen:
             seen.add(id(bottom))
             yield bottom
 
 
-def _first_pointwise(share: Node, leaf: Node, materialized: dict[int, Node]) -> Node:
+def _find_first_pointwise(share: Node, leaf: Node, materialized: dict[int, Node]) -> Node:
     """The value to transpose: the first pointwise work on a leaf, or the leaf itself."""
     stack = [share]
     while stack:

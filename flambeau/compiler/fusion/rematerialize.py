@@ -31,10 +31,10 @@ def narrower_values(fusion: Fusion) -> Iterator[Node]:
                 if producer is not None and producer is not group and producer.special is None:
                     producers.setdefault(producer.position, set()).add(id(leaf))
             if any(len(read) > 1 for read in producers.values()):
-                yield from _candidates(node, fusion, roots)
+                yield from _iterate_candidates(node, fusion, roots)
 
 
-def _candidates(node: Node, fusion: Fusion, roots: set[int]) -> Iterator[Node]:
+def _iterate_candidates(node: Node, fusion: Fusion, roots: set[int]) -> Iterator[Node]:
     """Yield direct or indirect operands of a node that are such values, nearest first."""
     stack, seen = list(node.inputs), set()
     while stack:

@@ -91,7 +91,7 @@ def _divide(a: Array, b: Array) -> Array:
     return quotient + ((a % b != 0) & ((a < 0) != (b < 0)))
 
 
-def _special(name: str) -> Callable:
+def _load_special(name: str) -> Callable:
     def function(a: Array) -> Array:
         from scipy import special
 
@@ -110,7 +110,7 @@ SCALARS: dict[Scalar, Callable] = {
     Scalar.COS: np.cos, Scalar.TAN: np.tan, Scalar.ASIN: np.arcsin, Scalar.ACOS: np.arccos,
     Scalar.ATAN: np.arctan, Scalar.SINH: np.sinh, Scalar.COSH: np.cosh, Scalar.TANH: np.tanh,
     Scalar.ASINH: np.arcsinh, Scalar.ACOSH: np.arccosh, Scalar.ATANH: np.arctanh,
-    Scalar.ERF: _special("erf"), Scalar.ERFC: _special("erfc"), Scalar.FLOOR: np.floor,
+    Scalar.ERF: _load_special("erf"), Scalar.ERFC: _load_special("erfc"), Scalar.FLOOR: np.floor,
     Scalar.CEIL: np.ceil, Scalar.TRUNC: np.trunc, Scalar.ROUND: np.rint, Scalar.EQ: np.equal,
     Scalar.NE: np.not_equal, Scalar.LT: np.less, Scalar.LE: np.less_equal,
     Scalar.GT: np.greater, Scalar.GE: np.greater_equal, Scalar.AND: np.bitwise_and,
@@ -210,7 +210,7 @@ def _matmul(node: Node, a: Array, b: Array) -> Array:
     return np.matmul(a, b)
 
 
-def _taps(node: Node, kernel: Sequence[int], output: Sequence[int]) -> Any:
+def _iterate_taps(node: Node, kernel: Sequence[int], output: Sequence[int]) -> Any:
     """For each position in a convolution's kernel, yield the input window it is applied to."""
     (sh, sw), (dh, dw) = node.stride, node.dilation
     for i in range(kernel[0]):
@@ -223,7 +223,7 @@ def _taps(node: Node, kernel: Sequence[int], output: Sequence[int]) -> Any:
 def _conv(node: Node, x: Array, w: Array) -> Array:
     groups, depth, features = node.groups, w.shape[2], w.shape[3] // node.groups
     result = np.zeros(node.shape, x.dtype)
-    for i, j, place in _taps(node, w.shape[:2], node.shape[1:3]):
+    for i, j, place in _iterate_taps(node, w.shape[:2], node.shape[1:3]):
         window = x[place]
         for k in range(groups):
             channels = window[..., k * depth : (k + 1) * depth]
@@ -242,7 +242,7 @@ def _conv_weight_of_part(node: Node, x: Array, g: Array) -> Array:
     """The weight's gradient, summed over a part of the images."""
     groups, depth, features = node.groups, node.shape[2], g.shape[3] // node.groups
     result = np.zeros((*node.shape[:3], g.shape[3]), x.dtype)
-    for i, j, place in _taps(node, node.shape[:2], g.shape[1:3]):
+    for i, j, place in _iterate_taps(node, node.shape[:2], g.shape[1:3]):
         window = x[place]
         for k in range(groups):
             channels = window[..., k * depth : (k + 1) * depth].reshape(-1, depth)
@@ -251,7 +251,7 @@ def _conv_weight_of_part(node: Node, x: Array, g: Array) -> Array:
     return result
 
 
-def _scores(node: Node, q: Array, k: Array, mask: Array | None) -> Array:
+def _compute_scores(node: Node, q: Array, k: Array, mask: Array | None) -> Array:
     scores = np.matmul(q, k.swapaxes(-1, -2)) * q.dtype.type(node.scale)
     if node.causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -math.inf)
@@ -263,7 +263,7 @@ def _scores(node: Node, q: Array, k: Array, mask: Array | None) -> Array:
 
 
 def _attention_sums(node: Node, q: Array, k: Array, mask: Array | None = None) -> Array:
-    scores = _scores(node, q, k, mask)
+    scores = _compute_scores(node, q, k, mask)
     row_max = scores.max(-1, keepdims=True)
     if mask is not None:
         row_max = np.where(row_max == -math.inf, 0, row_max)
@@ -275,7 +275,7 @@ def _attention_sums(node: Node, q: Array, k: Array, mask: Array | None = None) -
 
 def _attention(node: Node, q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
     sums = _attention_sums(node, q, k, *(() if mask is None else (mask,)))
-    p = np.exp(_scores(node, q, k, mask) - sums[..., None])
+    p = np.exp(_compute_scores(node, q, k, mask) - sums[..., None])
     return np.matmul(p.astype(v.dtype), v)
 
 
@@ -283,7 +283,7 @@ def _attention_gradient(
     node: Node, q: Array, k: Array, v: Array, g: Array, sums: Array, inner: Array,
     mask: Array | None = None,
 ) -> Array:
-    p = np.exp(_scores(node, q, k, mask) - sums[..., None])
+    p = np.exp(_compute_scores(node, q, k, mask) - sums[..., None])
     if node.of == 2:
         return np.matmul(p.swapaxes(-1, -2), g)
     s = p * (np.matmul(g, v.swapaxes(-1, -2)) - inner[..., None]) * q.dtype.type(node.scale)

@@ -14,17 +14,19 @@ Array = np.ndarray
 
 def recurrence(cell: str, inputs: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
     """Build a node for one result (`of`) of a recurrent layer; absent inputs are None."""
-    return _node(Op.RECURRENCE, cell, inputs, reverse, of)
+    return _create_node(Op.RECURRENCE, cell, inputs, reverse, of)
 
 
 def recurrence_gradient(
     cell: str, inputs: Mapping[str, Node | None], reverse: bool, of: str
 ) -> Node:
     """Build a node for one cotangent (`of`) of a recurrent layer; absent inputs are None."""
-    return _node(Op.RECURRENCE_GRADIENT, cell, inputs, reverse, of)
+    return _create_node(Op.RECURRENCE_GRADIENT, cell, inputs, reverse, of)
 
 
-def _node(op: Op, cell: str, operands: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
+def _create_node(
+    op: Op, cell: str, operands: Mapping[str, Node | None], reverse: bool, of: str
+) -> Node:
     present = {name: node for name, node in operands.items() if node is not None}
     inputs = tuple(present.values())
     attributes = {"cell": cell, "names": tuple(present), "reverse": reverse, "of": of}
@@ -71,7 +73,7 @@ def evaluate_recurrence(node: Node, *inputs: Array) -> Array:
     v, order = dict(zip(node.names, inputs, strict=True)), -1 if node.reverse else 1
     constants = {"bias": v["bias"]} if "bias" in v else {}
     results, last = walk_forward(
-        CELLS[node.cell], v["x"][::order], _states(node, v, ("h", "c")), v["w"], constants)
+        CELLS[node.cell], v["x"][::order], _read_states(node, v, ("h", "c")), v["w"], constants)
     return last[node.of] if node.of in last else np.stack(results[node.of][::order])
 
 
@@ -85,13 +87,13 @@ def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
         before = [first, *v["previous"][::order][:-1]]
     results, first_states = walk_backward(
         cell, {name: v[name][::order] for name in cell.keeps}, before,
-        v["gy"][::order] if "gy" in v else None, _states(node, v, ("dh", "dc")), v["w"])
+        v["gy"][::order] if "gy" in v else None, _read_states(node, v, ("dh", "dc")), v["w"])
     if node.of in first_states:
         return first_states[node.of]
     return np.stack(results[node.of][::order])
 
 
-def _states(node: Node, v: Mapping[str, Array], names: tuple[str, str]) -> dict[str, Array]:
+def _read_states(node: Node, v: Mapping[str, Array], names: tuple[str, str]) -> dict[str, Array]:
     """States, or their cotangents; zeros for absent ones."""
     _, rows, width = extents(node)
     carried = names if CELLS[node.cell].carries else names[:1]

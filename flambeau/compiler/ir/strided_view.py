@@ -87,7 +87,7 @@ class StridedView:
         strides = [0] * len(shape)
         valid = None if self.valid is None else [(0, n) for n in shape]
         for old, new in match_axis_groups(self.shape, shape):
-            merged = self._merged(old)
+            merged = self._merge_axes(old)
             if merged is None:
                 return None
             stride, masked = merged
@@ -102,7 +102,7 @@ class StridedView:
         result = None if valid is None else tuple(valid)
         return StridedView(shape, tuple(strides), self.offset, result)
 
-    def _merged(self, axes: list[int]) -> tuple[int, tuple[int, int] | None] | None:
+    def _merge_axes(self, axes: list[int]) -> tuple[int, tuple[int, int] | None] | None:
         """The stride and mask of several axes merged into one; None if they cannot be merged."""
         wide = [i for i in axes if self.shape[i] != 1]
         if not wide:

@@ -46,7 +46,7 @@ def require(holds: bool, node: Node | None, why: str) -> None:
         raise GraphError(f"{node!r}: {why}" if node is not None else why)
 
 
-def _same_type(node: Node, *inputs: Node) -> None:
+def _require_same_type(node: Node, *inputs: Node) -> None:
     require(all(operand.type is node.type for operand in inputs), node, "inputs of another type")
 
 
@@ -70,25 +70,25 @@ def _apply(node: Node, *inputs: Node) -> None:
 
 
 def _reshape(node: Node, a: Node) -> None:
-    _same_type(node, a)
+    _require_same_type(node, a)
     require(prod(a.shape) == prod(node.shape), node, f"from {a.shape}")
 
 
 def _permute(node: Node, a: Node) -> None:
-    _same_type(node, a)
+    _require_same_type(node, a)
     require(sorted(node.axes) == list(range(len(a.shape))), node, "axes are no permutation")
     require(node.shape == tuple(a.shape[i] for i in node.axes), node, f"from {a.shape}")
 
 
 def _expand(node: Node, a: Node) -> None:
-    _same_type(node, a)
+    _require_same_type(node, a)
     require(len(a.shape) == len(node.shape), node, f"from {a.shape}")
     pairs = zip(a.shape, node.shape, strict=True)
     require(all(n in (1, m) for n, m in pairs), node, f"from {a.shape}")
 
 
 def _slice(node: Node, a: Node) -> None:
-    _same_type(node, a)
+    _require_same_type(node, a)
     parts = zip(node.starts, node.steps, node.shape, a.shape, strict=True)
     for start, step, count, extent in parts:
         ends = (start, start + (count - 1) * step) if count else (0,)
@@ -96,14 +96,14 @@ def _slice(node: Node, a: Node) -> None:
 
 
 def _pad(node: Node, a: Node) -> None:
-    _same_type(node, a)
+    _require_same_type(node, a)
     wide = tuple(x + n + y for x, n, y in zip(node.low, a.shape, node.high, strict=True))
     require(min((*node.low, *node.high), default=0) >= 0, node, "negative")
     require(node.shape == wide, node, f"from {a.shape}")
 
 
-def _concat(node: Node, *parts: Node) -> None:
-    _same_type(node, *parts)
+def _check_concat(node: Node, *parts: Node) -> None:
+    _require_same_type(node, *parts)
     axis = node.axis
     total = sum(item.shape[axis] for item in parts)
     for part in parts:
@@ -112,7 +112,7 @@ def _concat(node: Node, *parts: Node) -> None:
 
 
 def _update(node: Node, a: Node, b: Node) -> None:
-    _same_type(node, a, b)
+    _require_same_type(node, a, b)
     require(a.shape == node.shape, node, f"from {a.shape}")
     inside = Node(Op.SLICE, (a,), b.shape, a.type, dict(node.attributes))
     _slice(inside, a)
@@ -125,44 +125,44 @@ def _reduce(node: Node, a: Node) -> None:
     require(node.type is (Type.I64 if position else a.type), node, f"of {a.type.value}")
 
 
-def _sum_parts(node: Node, a: Node) -> None:
+def _check_sum_parts(node: Node, a: Node) -> None:
     reduced = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
     require(node.shape[1:] == reduced and node.shape[0] > 0, node, f"from {a.shape}")
     require(node.type is a.type and a.type.floating, node, f"of {a.type.value}")
 
 
-def _matmul(node: Node, a: Node, b: Node) -> None:
-    _same_type(node, a, b)
+def _check_matmul(node: Node, a: Node, b: Node) -> None:
+    _require_same_type(node, a, b)
     require(a.shape[-1] == b.shape[-2], node, f"{a.shape} @ {b.shape}")
     batch = tuple(max(x, y) for x, y in zip(a.shape[:-2], b.shape[:-2], strict=True))
     require(node.shape == (*batch, a.shape[-2], b.shape[-1]), node, f"{a.shape} @ {b.shape}")
 
 
-def _windows(extent: int, kernel: int, stride: int, dilation: int) -> int:
+def _count_windows(extent: int, kernel: int, stride: int, dilation: int) -> int:
     return (extent - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def _conv(node: Node, x: Node, w: Node) -> None:
-    _same_type(node, x, w)
+def _check_conv(node: Node, x: Node, w: Node) -> None:
+    _require_same_type(node, x, w)
     (sh, sw), (dh, dw) = node.stride, node.dilation
-    expected = (x.shape[0], _windows(x.shape[1], w.shape[0], sh, dh),
-                _windows(x.shape[2], w.shape[1], sw, dw), w.shape[3])
+    expected = (x.shape[0], _count_windows(x.shape[1], w.shape[0], sh, dh),
+                _count_windows(x.shape[2], w.shape[1], sw, dw), w.shape[3])
     require(node.shape == expected, node, f"{x.shape} with {w.shape}")
     require(w.shape[2] * node.groups == x.shape[3], node, f"{x.shape} with {w.shape}")
 
 
 def _take(node: Node, table: Node, index: Node) -> None:
-    _same_type(node, table)
+    _require_same_type(node, table)
     require(not index.type.floating, node, "positions that are no integers")
     require(node.shape == (*index.shape, *table.shape[1:]), node, f"of {table.shape}")
 
 
 def _check(node: Node, holds: Node, *calls: Node) -> None:
-    _same_type(node, holds)
+    _require_same_type(node, holds)
     require(node.type is Type.BOOL and node.shape == holds.shape == (), node, f"of {holds.shape}")
 
 
-def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
+def _check_attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
     *batch, rows, depth = q.shape
     columns = k.shape[-2]
     require(k.shape == (*batch, columns, depth), node, f"of {q.shape} and {k.shape}")
@@ -179,15 +179,15 @@ def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
         operands += [g, sums, inner]
         shape = operands[node.of].shape
     require(tuple(shape) == node.shape and columns > 0, node, f"from {q.shape} and {k.shape}")
-    _same_type(node, *operands)
+    _require_same_type(node, *operands)
     for mask in masks:
         pairs = list(zip(mask.shape, (*batch, rows, columns), strict=True))
         require(mask.type in (Type.BOOL, node.type) and all(n in (1, m) for n, m in pairs), node,
                 f"a mask of {mask.type} {mask.shape}")
 
 
-def _recurrence(node: Node, *inputs: Node) -> None:
-    _same_type(node, *inputs)
+def _check_recurrence(node: Node, *inputs: Node) -> None:
+    _require_same_type(node, *inputs)
     require(has_result(CELLS[node.cell], node.of), node, "no such result")
     shapes = input_shapes(node)
     for name, operand in inputs_by_name(node).items():
@@ -198,9 +198,11 @@ def _recurrence(node: Node, *inputs: Node) -> None:
 
 _RULES: dict[Op, Callable[..., None]] = {
     Op.APPLY: _apply, Op.RESHAPE: _reshape, Op.PERMUTE: _permute, Op.EXPAND: _expand,
-    Op.SLICE: _slice, Op.PAD: _pad, Op.CONCAT: _concat, Op.UPDATE: _update, Op.REDUCE: _reduce,
-    Op.SUM_PARTS: _sum_parts,
-    Op.ATTENTION: _attention, Op.ATTENTION_SUMS: _attention, Op.ATTENTION_GRADIENT: _attention,
-    Op.RECURRENCE: _recurrence, Op.RECURRENCE_GRADIENT: _recurrence,
-    Op.MATMUL: _matmul, Op.CONV: _conv, Op.TAKE: _take, Op.CHECK: _check,
+    Op.SLICE: _slice, Op.PAD: _pad, Op.CONCAT: _check_concat, Op.UPDATE: _update,
+    Op.REDUCE: _reduce,
+    Op.SUM_PARTS: _check_sum_parts,
+    Op.ATTENTION: _check_attention, Op.ATTENTION_SUMS: _check_attention,
+    Op.ATTENTION_GRADIENT: _check_attention,
+    Op.RECURRENCE: _check_recurrence, Op.RECURRENCE_GRADIENT: _check_recurrence,
+    Op.MATMUL: _check_matmul, Op.CONV: _check_conv, Op.TAKE: _take, Op.CHECK: _check,
 }

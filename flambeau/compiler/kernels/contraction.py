@@ -44,7 +44,10 @@ class ContractionKernel:
 
     def kernel(self) -> Kernel:
         """Build the kernel, with its buffers in the order of `values.memories`."""
-        rules = {Op.MATMUL: self._matmul, Op.CONV: self._conv, Op.CONV_WEIGHT: self._conv_weight}
+        rules = {
+            Op.MATMUL: self._emit_matmul, Op.CONV: self._emit_conv,
+            Op.CONV_WEIGHT: self._emit_conv_weight
+        }
         body = rules[self.node.op]()
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(self.node.op.name.lower(), buffers, body)
@@ -87,10 +90,10 @@ class ContractionKernel:
             body += values.stores(self.layout.targets(node), value, chain, deferred)
         return body + deferred
 
-    def _new_sum(self) -> Accumulator:
+    def _create_sum(self) -> Accumulator:
         return Accumulator(ReduceOp.SUM, self.node.type)
 
-    def _matmul(self) -> list[Statement]:
+    def _emit_matmul(self) -> list[Statement]:
         a, b = self.node.inputs
         *batch, rows, columns = self.node.shape
         depth = a.shape[-1]
@@ -100,7 +103,7 @@ class ContractionKernel:
                            for i, e in zip(indices, batch, strict=True)]
         left = self._broadcast_operand(a, (*batch, rows, depth))
         right = self._broadcast_operand(b, (*batch, depth, columns))
-        total = self._new_sum()
+        total = self._create_sum()
         first = self.load(left, [*outer, along(m), along(k)])
         second = self.load(right, [*outer, along(k), along(n)])
         body = self.epilogue(total, [*outer, along(m), along(n)])
@@ -119,7 +122,7 @@ class ContractionKernel:
         assert moved is not None
         return memory, moved
 
-    def _conv(self) -> list[Statement]:
+    def _emit_conv(self) -> list[Statement]:
         x, w = (self.operand(operand) for operand in self.node.inputs)
         height, width, channels, _ = self.node.inputs[1].shape
         images, rows, columns, features = self.node.shape
@@ -129,7 +132,7 @@ class ContractionKernel:
         (sh, sw), (dh, dw) = self.node.stride, self.node.dilation
         feature: Coordinate = split(g, features // groups, k) if groups > 1 else along(k)
         channel: Coordinate = split(g, channels, c) if groups > 1 else along(c)
-        total = self._new_sum()
+        total = self._create_sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [along(n), down, right, channel])
         b = self.load(w, [along(i), along(j), along(c), feature])
@@ -137,7 +140,7 @@ class ContractionKernel:
             a = self.load(x, [along(n), down, right, along(g)])
             b = self.load(w, [along(i), along(j), FIXED, along(g)])
             body = self.epilogue(total, [along(n), along(h), along(v), along(g)])
-            return self._depthwise(a, b, total, body, (n, h, v, g, i, j), (height, width))
+            return self._emit_depthwise(a, b, total, body, (n, h, v, g, i, j), (height, width))
         body = self.epilogue(total, [along(n), along(h), along(v), feature])
         contract = Contract(
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), Axis(k, features // groups),
@@ -146,7 +149,7 @@ class ContractionKernel:
         )
         return [Loop(g, groups, [contract], LoopKind.PARALLEL)] if groups > 1 else [contract]
 
-    def _depthwise(
+    def _emit_depthwise(
         self, a: Load, b: Load, total: Accumulator, body: list[Statement],
         indices: tuple[Index, ...], kernel: tuple[int, int],
     ) -> list[Statement]:
@@ -159,7 +162,7 @@ class ContractionKernel:
         inner = Loop(g, features, [Begin(total), *window, *body], LoopKind.VECTORIZED)
         return nest([Loop(v, columns, [inner])], [(n, images), (h, rows)], LoopKind.PARALLEL)
 
-    def _conv_weight(self) -> list[Statement]:
+    def _emit_conv_weight(self) -> list[Statement]:
         x, y = (self.operand(operand) for operand in self.node.inputs)
         images, rows, columns, features = self.node.inputs[1].shape
         height, width, channels, _ = self.node.shape
@@ -173,7 +176,7 @@ class ContractionKernel:
         if parts > 1:  # loop over parts, as over groups
             image, images = split(g, images // parts, n), images // parts
         result: Coordinate = split(g, features // groups, k) if groups * parts > 1 else feature
-        total = self._new_sum()
+        total = self._create_sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [image, down, right, channel])
         b = self.load(y, [image, along(h), along(v), feature])

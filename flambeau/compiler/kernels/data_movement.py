@@ -57,13 +57,13 @@ def _finish_kernel(name: str, values: ExpressionBuilder, body: list[Statement]) 
     return Kernel(name, buffers, body), values.memories
 
 
-def _builder_for(fusion: Fusion, layout: BufferAssignment) -> ExpressionBuilder:
+def _create_builder(fusion: Fusion, layout: BufferAssignment) -> ExpressionBuilder:
     return ExpressionBuilder(
         lambda node: layout.place(node) if id(node) in fusion.materialized else None
     )
 
 
-def _concat(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
+def _copy_parts(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
     """Copy the parts that were not computed in place."""
     result = []
     for target in layout.targets(node):
@@ -84,7 +84,7 @@ def _concat(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kernel
 
 
 def _store(node: Node, target: Place, fusion: Fusion, layout: BufferAssignment) -> KernelWithMemory:
-    values = _builder_for(fusion, layout)
+    values = _create_builder(fusion, layout)
 
     def body(point: Sequence[Coordinate]) -> list[Statement]:
         values.enter(point)
@@ -104,7 +104,7 @@ def _update(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kernel
 
 
 def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
-    values = _builder_for(fusion, layout)
+    values = _create_builder(fusion, layout)
     shape, axis = node.shape, node.axis
     step = Index("step")
     total = Accumulator(node.fold, node.type)
@@ -137,7 +137,7 @@ def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kern
     """Clear the result, then add each row of values to the row that its index names."""
     width = prod(node.shape[1:])
     block = next((b for b in COLUMN_BLOCK_SIZES if width % b == 0), width)
-    values = _builder_for(fusion, layout)
+    values = _create_builder(fusion, layout)
     chunk, lane, row, i = Index("chunk"), Index("lane"), Index("row"), Index("i")
     column: Coordinate = split(chunk, block, lane)
     body: list[Statement] = []
@@ -147,12 +147,12 @@ def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kern
         buffer = values.buffer(target.memory)
         clear = Store(buffer, values.affine(flat, [along(row), column]), Constant(node.type, 0))
         body.append(Loop(row, node.shape[0], [Loop(lane, block, [clear], LoopKind.VECTORIZED)]))
-        body.append(_scatter_loop(node, values, flat, (i, chunk, lane), block, target))
+        body.append(_emit_scatter_loop(node, values, flat, (i, chunk, lane), block, target))
     loop = Loop(chunk, width // block, body, LoopKind.PARALLEL)
     return [_finish_kernel("add_rows", values, [loop])]
 
 
-def _scatter_loop(
+def _emit_scatter_loop(
     node: Node, values: ExpressionBuilder, flat: StridedView,
     indices: tuple[Index, Index, Index], block: int, target: Place,
 ) -> Loop:
@@ -173,4 +173,4 @@ def _scatter_loop(
     return Loop(i, count, [Loop(lane, block, [add], LoopKind.VECTORIZED)])
 
 
-_RULES = {Op.CONCAT: _concat, Op.UPDATE: _update, Op.SCAN: _scan, Op.ADD_ROWS: _add_rows}
+_RULES = {Op.CONCAT: _copy_parts, Op.UPDATE: _update, Op.SCAN: _scan, Op.ADD_ROWS: _add_rows}

@@ -72,14 +72,14 @@ class ExpressionBuilder:
         for (low, high), n, (base, steps) in zip(
             window.valid, window.shape, self.point, strict=True
         ):
-            position = self._index_value(base, steps)
+            position = self._read_index(base, steps)
             if low > 0:
                 result = _and_compare(result, position, Scalar.GE, low)
             if high < n:
                 result = _and_compare(result, position, Scalar.LT, high)
         return result
 
-    def _index_value(self, base: int, steps: tuple[tuple[Index, int], ...]) -> Expression:
+    def _read_index(self, base: int, steps: tuple[tuple[Index, int], ...]) -> Expression:
         return IndexValue(Affine(base, tuple(steps)))
 
     # ------------------------------------------------------------------------------ nodes
@@ -108,7 +108,7 @@ class ExpressionBuilder:
         if node.op is Op.CONSTANT:
             return Constant(node.type, node.value)
         if node.op is Op.IOTA:
-            return self._iota(node, chain)
+            return self._build_iota(node, chain)
         if node.op in MOVEMENTS:
             inner = self.value(node.inputs[0], (node, *chain))
             return self._mask_padding(node, chain, inner) if node.op is Op.PAD else inner
@@ -131,7 +131,7 @@ class ExpressionBuilder:
             return inner
         return Apply(Scalar.WHERE, (mask, inner, Constant(node.type, 0)), node.type)
 
-    def _iota(self, node: Node, chain: Chain) -> Expression:
+    def _build_iota(self, node: Node, chain: Chain) -> Expression:
         strides = tuple(1 if i == node.axis else 0 for i in range(len(node.shape)))
         window = view_through(StridedView(node.shape, strides), chain)
         if window is None:

@@ -241,7 +241,7 @@ class _AttentionKernel:
             result.append((_Range((full * self.size, ()), tail), None, 1, True))
         return result
 
-    def _diagonal_steps(self, keys: _KeyBlocks, rows: _Range, step: int) -> list[tuple[int, int]]:
+    def _split_diagonal(self, keys: _KeyBlocks, rows: _Range, step: int) -> list[tuple[int, int]]:
         """Steps of rows or columns in a block on the diagonal, as (first, count); else none."""
         n = rows.count
         if not (self.is_square_causal and keys.is_masked):
@@ -251,7 +251,7 @@ class _AttentionKernel:
     def list_visible_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
         """Tiles that cover all visible scores: wide ones, of two steps of rows."""
         result: list[_Tile] = []
-        for first, count in self._diagonal_steps(keys, rows, 2 * ATTENTION_DIAGONAL_STEP):
+        for first, count in self._split_diagonal(keys, rows, 2 * ATTENTION_DIAGONAL_STEP):
             diagonal = min(ATTENTION_DIAGONAL_STEP, count)
             result.append(_Tile((0, first + diagonal), (first, count)))
             if count > diagonal:
@@ -262,13 +262,13 @@ class _AttentionKernel:
     def list_row_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
         """Tiles of a few rows, with all columns these rows see."""
         result = [_Tile((0, first + n), (first, n))
-                  for first, n in self._diagonal_steps(keys, rows, ATTENTION_DIAGONAL_STEP)]
+                  for first, n in self._split_diagonal(keys, rows, ATTENTION_DIAGONAL_STEP)]
         return result or [_Tile((0, keys.columns.count), (0, rows.count))]
 
     def list_column_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
         """Tiles of a few columns, with all rows that see these columns."""
         result = [_Tile((first, n), (first, rows.count - first))
-                  for first, n in self._diagonal_steps(keys, rows, ATTENTION_DIAGONAL_STEP)]
+                  for first, n in self._split_diagonal(keys, rows, ATTENTION_DIAGONAL_STEP)]
         return result or [_Tile((0, keys.columns.count), (0, rows.count))]
 
     def loop_over_keys(self, keys: _KeyBlocks, body: list[Statement]) -> list[Statement]:
@@ -316,7 +316,7 @@ def _exp(x: Value) -> Value:
     return apply(Scalar.EXP, x)
 
 
-def _finite_maximum(row_max: Value) -> Value:
+def _replace_infinite_maximum(row_max: Value) -> Value:
     """A maximum that can be subtracted: 0 if all scores are -inf."""
     return where(row_max == -math.inf, 0, row_max)
 
@@ -401,7 +401,7 @@ class _Forward(_AttentionKernel):
             Begin(row_max, None if keys.is_first else Load(self.row_max, at)),
             Loop(k, count, [Update(row_max, Load(self.scores, self.score_index(tile, k, r)))]),
         ]
-        shift = _finite_maximum(Value(row_max))
+        shift = _replace_infinite_maximum(Value(row_max))
         previous_sum: Expression | None = None
         if not keys.is_first:
             rescale = _exp(self.row_value(self.row_max, at) - shift)
@@ -451,7 +451,7 @@ class _Forward(_AttentionKernel):
         row_sum, row_max = self.row_value(self.row_sum, at), self.row_value(self.row_max, at)
         if self.mask is not None:  # rows may be fully masked: they give 0
             row_sum = where(row_sum == 0, 1, row_sum)
-            row_max = _finite_maximum(row_max)
+            row_max = _replace_infinite_maximum(row_max)
         body: list[Statement] = []
         if self.y is not None:
             body.append(Store(self.rescale, at, (1 / row_sum).expression))

@@ -56,28 +56,30 @@ def source_coordinates(
         elif node.op is Op.PERMUTE:
             result = [result[i] for i in inverse_permutation(node.axes)]
         elif node.op is Op.EXPAND:
-            result = [_integer(0) if n == 1 else x for x, n in zip(result, inner, strict=True)]
+            result = [
+                _create_integer(0) if n == 1 else x for x, n in zip(result, inner, strict=True)
+            ]
         elif node.op is Op.SLICE:
             moves = zip(result, node.starts, node.steps, strict=True)
-            result = [_plus(_times(x, step), start) for x, start, step in moves]
+            result = [_add_integer(_multiply_integer(x, step), start) for x, start, step in moves]
         else:
-            result = [_plus(x, -low) for x, low in zip(result, node.low, strict=True)]
+            result = [_add_integer(x, -low) for x, low in zip(result, node.low, strict=True)]
             for x, n, low, high in zip(result, inner, node.low, node.high, strict=True):
                 mask = _and_compare(mask, x, Scalar.GE, 0) if low else mask
                 mask = _and_compare(mask, x, Scalar.LT, n) if high else mask
     return result, mask
 
 
-def _integer(value: int) -> Expression:
+def _create_integer(value: int) -> Expression:
     return Constant(Type.I64, value)
 
 
-def _plus(x: Expression, value: int) -> Expression:
-    return Apply(Scalar.ADD, (x, _integer(value)), Type.I64) if value else x
+def _add_integer(x: Expression, value: int) -> Expression:
+    return Apply(Scalar.ADD, (x, _create_integer(value)), Type.I64) if value else x
 
 
-def _times(x: Expression, value: int) -> Expression:
-    return Apply(Scalar.MUL, (x, _integer(value)), Type.I64) if value != 1 else x
+def _multiply_integer(x: Expression, value: int) -> Expression:
+    return Apply(Scalar.MUL, (x, _create_integer(value)), Type.I64) if value != 1 else x
 
 
 def _ravel(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
@@ -85,9 +87,9 @@ def _ravel(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
     total: Expression | None = None
     for x, step, n in zip(result, row_major_strides(tuple(shape)), shape, strict=True):
         if n != 1:
-            term = _times(x, step)
+            term = _multiply_integer(x, step)
             total = term if total is None else Apply(Scalar.ADD, (total, term), Type.I64)
-    return _integer(0) if total is None else total
+    return _create_integer(0) if total is None else total
 
 
 def _unravel(number: Expression, shape: Sequence[int]) -> list[Expression]:
@@ -95,14 +97,14 @@ def _unravel(number: Expression, shape: Sequence[int]) -> list[Expression]:
     result, first = [], True
     for step, n in zip(row_major_strides(tuple(shape)), shape, strict=True):
         if n == 1:
-            result.append(_integer(0))
+            result.append(_create_integer(0))
             continue
-        x = number if step == 1 else Apply(Scalar.DIV, (number, _integer(step)), Type.I64)
-        result.append(x if first else Apply(Scalar.REM, (x, _integer(n)), Type.I64))
+        x = number if step == 1 else Apply(Scalar.DIV, (number, _create_integer(step)), Type.I64)
+        result.append(x if first else Apply(Scalar.REM, (x, _create_integer(n)), Type.I64))
         first = False
     return result
 
 
 def _and_compare(mask: Expression | None, x: Expression, test: Scalar, limit: int) -> Expression:
-    result = Apply(test, (x, _integer(limit)), Type.BOOL)
+    result = Apply(test, (x, _create_integer(limit)), Type.BOOL)
     return result if mask is None else Apply(Scalar.AND, (mask, result), Type.BOOL)

@@ -24,13 +24,13 @@ def merge_axes(
     group: FusionGroup, nodes: Sequence[Node], fusion: Fusion, layout: BufferAssignment
 ) -> list[list[int]]:
     """Group the domain's axes; axes that are contiguous in all arrays form one group."""
-    return _mergeable_axes(
-        group.shape, group.axes, _accessed_views(group, nodes, fusion, layout),
-        _positions_are_values(nodes, fusion),
+    return _group_mergeable_axes(
+        group.shape, group.axes, _list_accessed_views(group, nodes, fusion, layout),
+        _uses_positions_as_values(nodes, fusion),
     )
 
 
-def _accessed_views(
+def _list_accessed_views(
     group: FusionGroup, nodes: Sequence[Node], fusion: Fusion, layout: BufferAssignment
 ) -> list[StridedView]:
     """The views through which the loops' domain accesses each array."""
@@ -59,7 +59,7 @@ def _accessed_views(
     return [w for w in result if w is not None]
 
 
-def _positions_are_values(nodes: Sequence[Node], fusion: Fusion) -> bool:
+def _uses_positions_as_values(nodes: Sequence[Node], fusion: Fusion) -> bool:
     """Whether positions are used as values, so that axes must not be merged."""
     fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
     inside = (part for node in nodes for part in fused_nodes(node, fusion.materialized))
@@ -67,7 +67,7 @@ def _positions_are_values(nodes: Sequence[Node], fusion: Fusion) -> bool:
                for part in inside)
 
 
-def _mergeable_axes(
+def _group_mergeable_axes(
     shape: Sequence[int], folded: Sequence[int], windows: list[StridedView], fixed: bool
 ) -> list[list[int]]:
     """Group consecutive axes that are contiguous in all views; leave out extents of 1."""

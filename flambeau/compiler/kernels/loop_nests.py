@@ -94,17 +94,17 @@ class LoopKernel:
         for axes in merged_axes:
             index = Index(f"i{axes[-1]}")
             point[axes[-1]] = along(index)
-            loops.append((index, self._extent(axes)))
+            loops.append((index, self._count_points(axes)))
         return point, loops
 
-    def _extent(self, axes: list[int]) -> int:
+    def _count_points(self, axes: list[int]) -> int:
         return axes_extent(self.group.shape, axes)
 
     def _loop_over_elements(self) -> list[Statement]:
         *outer, last = self.free or [[]]
         if not last:
             return self._compute_stages([FIXED] * len(self.group.shape))
-        extent = self._extent(last)
+        extent = self._count_points(last)
         if not outer and extent > self.chunk and not serves_any_length():
             return self._loop_over_chunks(last[-1], extent)
         point, loops = self._open_axes(outer)
@@ -133,8 +133,8 @@ class LoopKernel:
         """Reduce adjacent columns together, in blocks if threads have too little other work."""
         *outer, last = self.free
         point, loops = self._open_axes(outer)
-        extent, lane = self._extent(last), Index("lane")
-        width = self._column_block(extent, prod(rounds for _, rounds in loops))
+        extent, lane = self._count_points(last), Index("lane")
+        width = self._choose_column_block(extent, prod(rounds for _, rounds in loops))
         if width == extent:
             point[last[-1]] = along(lane)
         else:
@@ -146,7 +146,7 @@ class LoopKernel:
         ]
         return nest(body, loops, LoopKind.PARALLEL)
 
-    def _column_block(self, extent: int, rounds: int) -> int:
+    def _choose_column_block(self, extent: int, rounds: int) -> int:
         """Return how many of the columns one thread reduces at a time."""
         if rounds >= MAX_SHARED_COLUMN_ROUNDS or prod(self.group.shape) <= CHUNK_ELEMENTS:
             return extent
@@ -195,7 +195,7 @@ class LoopKernel:
         values, group, layout = self.values, self.group, self.layout
         at_hand = values.at_hand
         values.enter(point)
-        column = _row_major_index(loops)
+        column = _number_iterations(loops)
         at_hand |= {key: Load(buffer, column) for key, buffer in self.scratch.items()}
         body: list[Statement] = []
         deferred: list[Statement] = []
@@ -236,7 +236,7 @@ class LoopKernel:
         """Whether a later stage reads an expensive value that is not stored anyway."""
         if not self.folded or self.by_columns or self.layout.targets(node):
             return False
-        if prod(map(self._extent, self.folded)) > MAX_ROW_SCRATCH_ELEMENTS:
+        if prod(map(self._count_points, self.folded)) > MAX_ROW_SCRATCH_ELEMENTS:
             return False
         costly = any(item.op is Op.APPLY and item.operation in EXPENSIVE_OPERATIONS
                      for item in fused_nodes(node, self.fusion.materialized))
@@ -267,7 +267,7 @@ class LoopKernel:
         return body + deferred
 
 
-def _row_major_index(loops: list[tuple[Index, int]]) -> Affine:
+def _number_iterations(loops: list[tuple[Index, int]]) -> Affine:
     """Return the number of a loop nest's iteration, in execution order."""
     terms, step = [], 1
     for index, extent in reversed(loops):

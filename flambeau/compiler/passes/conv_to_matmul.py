@@ -28,7 +28,7 @@ def convert_small_conv_to_matmul(graph: Graph) -> Graph:
     max_pixels = MAX_MATMUL_PIXELS if Op.CONV_WEIGHT in operations else MAX_MATMUL_PIXELS_INFERENCE
 
     def convert(node: Node) -> Node | None:
-        return _conv_as_matmul(node) if _is_profitable(node, max_pixels) else None
+        return _build_matmul(node) if _is_profitable(node, max_pixels) else None
 
     return RuleSet(Rule(op.CONV(), convert)).rewrite(graph)
 
@@ -48,14 +48,14 @@ def _is_profitable(node: Node, max_pixels: int) -> bool:
     )
 
 
-def _conv_as_matmul(node: Node) -> Node:
+def _build_matmul(node: Node) -> Node:
     """weight (o, c * taps) @ windows (c * taps, pixels), viewed as (n, h, w, o)."""
     x, w = node.inputs
     weight = w.inputs[0]
     features, channels, *kernel = weight.shape
     images, *size, _ = node.shape
     pixels = images * prod(size)
-    planes = permute(_channels_first(x), (1, 0, 2, 3))
+    planes = permute(_move_channels_first(x), (1, 0, 2, 3))
     taps = [(u * node.dilation[0], v * node.dilation[1])
             for u in range(kernel[0]) for v in range(kernel[1])]
     slices = [strided_slice(planes, (0, 0, *tap), (1, 1, *node.stride), (channels, images, *size))
@@ -67,11 +67,11 @@ def _conv_as_matmul(node: Node) -> Node:
     return permute(reshape(product, (features, images, *size)), (1, 2, 3, 0))
 
 
-def _channels_first(x: Node) -> Node:
+def _move_channels_first(x: Node) -> Node:
     """An image (n, h, w, c) as (n, c, h, w), undoing the usual pad and permutation."""
     if x.op is Op.PAD:
         low, high = (tuple(v[i] for i in (0, 3, 1, 2)) for v in (x.low, x.high))
-        return pad(_channels_first(x.inputs[0]), low, high)
+        return pad(_move_channels_first(x.inputs[0]), low, high)
     if x.op is Op.PERMUTE and x.axes == (0, 2, 3, 1):
         return x.inputs[0]
     return permute(x, (0, 3, 1, 2))

@@ -34,7 +34,7 @@ def move_matmul_before_gather(graph: Graph) -> Graph:
     return _reuse_scattered_sums(rewrite(graph, rule), scattered)
 
 
-def _movements(node: Node) -> tuple[list[Node], Node]:
+def _collect_movements(node: Node) -> tuple[list[Node], Node]:
     """The movements above a node that keep its last axis, outermost first, and their source."""
     chain = []
     while node.op in (Op.RESHAPE, Op.PERMUTE):
@@ -51,7 +51,7 @@ def _movements(node: Node) -> tuple[list[Node], Node]:
 
 def _match_gather(node: Node) -> tuple[Node, Node] | None:
     """(table, index of each row) if a node gathers rows of a table often enough, else None."""
-    chain, below = _movements(node)
+    chain, below = _collect_movements(node)
     if below.op is not Op.TAKE or len(below.inputs[0].shape) != 2:
         return None
     table, index = below.inputs
@@ -98,7 +98,7 @@ def _rewrite_weight_gradient(node: Node, scattered: dict[int, Node]) -> Node | N
 def _rewrite_scattered_matmul(node: Node, scattered: dict[int, Node]) -> Node | None:
     """Rewrite scattered rows of a @ b as (scattered rows of a) @ b."""
     index, values = node.inputs
-    chain, below = _movements(values)
+    chain, below = _collect_movements(values)
     if below.op is not Op.MATMUL or len(below.shape) != 2 or len(node.shape) != 2:
         return None
     a, b = below.inputs
@@ -119,7 +119,7 @@ def _rewrite_scattered_matmul(node: Node, scattered: dict[int, Node]) -> Node | 
 def _scatter_add(index: Node, values: Node, count: int, scattered: dict[int, Node]) -> Node:
     """Sum the rows of `values` per table row; a second request returns the same node."""
     known = scattered.get(id(values))
-    if known is not None and known.shape[0] == count and _same_index(known.inputs[0], index):
+    if known is not None and known.shape[0] == count and _is_same_index(known.inputs[0], index):
         return known
     flat = reshape(cast(index, Type.I64), (values.shape[0],))
     node = Node(Op.ADD_ROWS, (flat, values), (count, values.shape[1]), values.type,
@@ -128,7 +128,7 @@ def _scatter_add(index: Node, values: Node, count: int, scattered: dict[int, Nod
     return node
 
 
-def _same_index(a: Node, b: Node) -> bool:
+def _is_same_index(a: Node, b: Node) -> bool:
     """Whether two indices are the same movements of the same node. May miss equal indices."""
     while a is not b:
         if a.op is Op.RESHAPE:
@@ -158,5 +158,5 @@ def _reuse_scattered_sums(graph: Graph, scattered: dict[int, Node]) -> Graph:
 
 def _has_one_reader(node: Node, one_reader: set[int]) -> bool:
     """Whether nothing else reads a value or the value it is moved from."""
-    chain, below = _movements(node)
+    chain, below = _collect_movements(node)
     return all(id(moved) in one_reader for moved in (*chain, below))

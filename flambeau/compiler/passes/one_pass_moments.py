@@ -34,7 +34,7 @@ def compute_moments_in_one_pass(graph: Graph) -> Graph:
         new = with_inputs(node, inputs)
         if id(node) not in squares_of:
             return new
-        sums, squares = _shifted_moments(new)
+        sums, squares = _compute_shifted_moments(new)
         replaced[id(squares_of[id(node)])] = squares
         return sums
 
@@ -71,7 +71,7 @@ def _is_row_sum(node: Node) -> bool:
     )
 
 
-def _shifted_moments(total: Node) -> Moments:
+def _compute_shifted_moments(total: Node) -> Moments:
     """The sum of all rows, and the sum of their squared distances from the mean."""
     (x,) = total.inputs
     unit = (1,) * len(x.shape)

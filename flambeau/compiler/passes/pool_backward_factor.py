@@ -81,7 +81,7 @@ def _match_windows(hit: Node, share: Node) -> _Windows | None:
 
 def _selects_one_position(order: Node, firsts: Node, shape: Shape, axes: tuple[int, ...]) -> bool:
     """Whether `firsts` holds, for each window, the number of exactly one of its positions."""
-    numbers = _literal(order)
+    numbers = _read_constant(order)
     inside = tuple(n if i in axes else 1 for i, n in enumerate(shape))
     if numbers is None or order.shape != inside or len(np.unique(numbers)) != numbers.size:
         return False
@@ -90,11 +90,11 @@ def _selects_one_position(order: Node, firsts: Node, shape: Shape, axes: tuple[i
     (chosen,) = firsts.inputs
     if not is_operation(chosen, Scalar.WHERE) or chosen.shape != shape:
         return False
-    branches = [_literal(branch) for branch in chosen.inputs[1:]]
+    branches = [_read_constant(branch) for branch in chosen.inputs[1:]]
     return all(values is not None and bool(np.isin(values, numbers).all()) for values in branches)
 
 
-def _literal(node: Node) -> np.ndarray | None:
+def _read_constant(node: Node) -> np.ndarray | None:
     """The numbers of a constant node; None for any other."""
     while node.op is Op.RESHAPE:
         (node,) = node.inputs
@@ -122,7 +122,7 @@ class _GatheredFactor:
     def _compute(self, node: Node) -> Node | None:
         hit = self.windows.hit
         if prod(node.shape) != prod(hit.shape):
-            return self._scalar(node)
+            return self._convert_scalar(node)
         if node in self.windows.selection:
             self.arrays.append(node)
             return self.windows.gather(reshape(node, hit.shape))
@@ -136,8 +136,8 @@ class _GatheredFactor:
         rows = tuple(1 if i in self.windows.axes else n for i, n in enumerate(hit.shape))
         return Node(Op.APPLY, tuple(inputs), rows, node.type, node.attributes, node.origin)  # type: ignore[arg-type]
 
-    def _scalar(self, node: Node) -> Node | None:
-        values = _literal(node)
+    def _convert_scalar(self, node: Node) -> Node | None:
+        values = _read_constant(node)
         if values is None or values.size != 1:
             return None
         return constant(values.item(), node.type, (1,) * len(self.windows.hit.shape))

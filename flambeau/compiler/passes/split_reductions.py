@@ -62,7 +62,7 @@ def _split_column_sum(node: Node, a: Node) -> Node | None:
     rows, parts = prod(a.shape[:last]), threads()
     if a.type.size * prod(a.shape) < SECOND_PASS_CACHED_BYTES or rows < VECTOR_COLUMNS * parts:
         return None
-    axes = _inner_axes(a.shape, parts) if _is_computed_by_element(a) else None
+    axes = _choose_inner_axes(a.shape, parts) if _is_computed_by_element(a) else None
     if axes is None:
         return None
     outer_axes = [i + 1 for i in range(last) if i not in axes]
@@ -76,7 +76,7 @@ def _is_computed_by_element(a: Node) -> bool:
     return a.op is Op.APPLY or a.op in CONTRACTIONS
 
 
-def _inner_axes(shape: tuple[int, ...], parts: int) -> list[int] | None:
+def _choose_inner_axes(shape: tuple[int, ...], parts: int) -> list[int] | None:
     """The axes to sum within a part; leave one axis for later if a chain would be too long."""
     axes = list(range(len(shape) - 1))
     rows = prod(shape[:-1]) // parts

@@ -22,7 +22,7 @@ def preserve_window_axes(graph: Graph) -> Graph:
 def _move_before_merge(node: Node) -> Node | None:
     """Rewrite f(merge(a)) as merge(f(a)) if `a` reads a value that is expanded over windows."""
     for a in node.inputs:
-        if a.op is not Op.RESHAPE or a.shape != _domain(node):
+        if a.op is not Op.RESHAPE or a.shape != _find_domain(node):
             continue
         fine = a.inputs[0]
         parts = _match_axes(fine.shape, a.shape)
@@ -38,7 +38,7 @@ def _move_before_merge(node: Node) -> Node | None:
 _RULES = RuleSet(Rule(scalar.ANY(), _move_before_merge), Rule(op.REDUCE(), _move_before_merge))
 
 
-def _domain(node: Node) -> Shape:
+def _find_domain(node: Node) -> Shape:
     """The shape of a node's iteration space."""
     return node.inputs[0].shape if node.op is Op.REDUCE else node.shape
 

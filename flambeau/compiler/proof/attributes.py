@@ -26,7 +26,7 @@ def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Pr
     if p.kind is Kind.NUMBER:
         return Provenance(Kind.METHOD, UNKNOWN, name, items=[p], tainted=True)
     if p.kind is Kind.TENSOR:
-        return _of_tensor(facts, s.call, p, name)
+        return _read_from_tensor(facts, s.call, p, name)
     if p.value is UNKNOWN:
         if p.type is None:
             raise NotProvedError(f"it reads .{name} of an object of unknown origin")
@@ -38,15 +38,15 @@ def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Pr
         )
     x = p.value
     if isinstance(x, types.ModuleType):
-        return _of_namespace(facts, p, name)
+        return _read_from_namespace(facts, p, name)
     if isinstance(x, type):
-        return _of_class(facts, x, name)
+        return _read_from_class(facts, x, name)
     if isinstance(x, super):
         return load_super_attribute(facts, x, name)
-    return _of_object(facts, s.call, p, name)
+    return _read_from_object(facts, s.call, p, name)
 
 
-def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
+def _read_from_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
     x = p.value
     if x is not UNKNOWN and not hasattr(type(x), name):
         if name in getattr(x, "__dict__", ()):
@@ -59,7 +59,7 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
         return Provenance(Kind.PLAIN)  # raises AttributeError
     attribute = getattr(Tensor if x is UNKNOWN else type(x), name, None)
     if isinstance(attribute, types.MemberDescriptorType):
-        return _of_slot(facts, p, name)
+        return _read_from_slot(facts, p, name)
     facts.guard_class(Tensor, name)
     if not isinstance(attribute, property):
         return Provenance(Kind.METHOD, attribute, name, items=[p])
@@ -71,7 +71,7 @@ def _of_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
     return call.slot
 
 
-def _of_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
+def _read_from_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
     """Return the provenance of a tensor's private attribute, which trainers read."""
     if p.value is UNKNOWN:
         raise NotProvedError(f"it reads .{name} of a tensor of unknown origin")
@@ -83,7 +83,7 @@ def _of_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
     return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.fresh(value)
 
 
-def _of_namespace(facts: Facts, p: Provenance, name: str) -> Provenance:
+def _read_from_namespace(facts: Facts, p: Provenance, name: str) -> Provenance:
     space = p.value.__dict__
     if name not in space and p.value.__name__.partition(".")[0] in ("flambeau", "torch"):
         value = getattr(p.value, name)  # loads a lazy submodule
@@ -95,7 +95,7 @@ def _of_namespace(facts: Facts, p: Provenance, name: str) -> Provenance:
     return facts.read((id(space), name), f"{facts.path_of(p)}.{name}", space[name])
 
 
-def _of_class(facts: Facts, kind: type, name: str) -> Provenance:
+def _read_from_class(facts: Facts, kind: type, name: str) -> Provenance:
     owner = next((c for c in kind.__mro__ if name in c.__dict__), None)
     if owner is None:
         raise NotProvedError(f"it reads {kind.__name__}.{name} of a metaclass")
@@ -122,7 +122,7 @@ def load_super_attribute(facts: Facts, x: Any, name: str) -> Provenance:
     return Provenance(Kind.METHOD, getattr(value, "__func__", value), name, items=[receiver])
 
 
-def _of_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
+def _read_from_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
     x, kind = p.value, type(p.value)
     if kind not in PURE_TYPES and not finds_attributes_as_usual(kind):
         raise NotProvedError(f"{kind.__name__} customizes attribute lookup")
@@ -138,7 +138,7 @@ def _of_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Prove
         facts.guard_lookup(kind, name)
         return facts.read((id(x), name), f"{facts.path_of(p)}.{name}", own[name])
     if on_class is not _MISSING:
-        return _found_on_class(facts, p, name, on_class)
+        return _bind_class_attribute(facts, p, name, on_class)
     if isinstance(x, Module) and kind.__getattr__ is Module.__getattr__:
         for members in ("_parameters", "_buffers", "_modules"):
             inside = own[members]
@@ -170,7 +170,7 @@ def _run_getter(
     return call.slot
 
 
-def _found_on_class(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenance:
+def _bind_class_attribute(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenance:
     x, kind = p.value, type(p.value)
     if isinstance(raw, types.FunctionType):
         if p.kind is Kind.OUTSIDE:
@@ -185,7 +185,7 @@ def _found_on_class(facts: Facts, p: Provenance, name: str, raw: Any) -> Provena
         bound = receiver if isinstance(raw, classmethod) else []
         return Provenance(Kind.METHOD, raw.__func__, name, items=bound)
     if not isinstance(raw, _MEMBERS) and hasattr(type(raw), "__get__"):
-        return _of_descriptor(facts, p, name, raw)
+        return _read_descriptor(facts, p, name, raw)
     is_computed = isinstance(raw, types.GetSetDescriptorType)
     if is_computed and kind.__module__ not in ("builtins", "numpy") and name != "__dict__":
         raise NotProvedError(f"it reads {kind.__name__}.{name}, which C code computes")
@@ -198,7 +198,7 @@ def _found_on_class(facts: Facts, p: Provenance, name: str, raw: Any) -> Provena
     return facts.read((id(x), name), f"{facts.path_of(p)}.{name}", value)
 
 
-def _of_descriptor(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenance:
+def _read_descriptor(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenance:
     """Return the field of a namedtuple; refuse all other descriptors."""
     if isinstance(p.value, tuple) and name in getattr(type(p.value), "_fields", ()):
         at = type(p.value)._fields.index(name)  # type: ignore[attr-defined]

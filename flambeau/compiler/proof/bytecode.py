@@ -33,10 +33,10 @@ def instructions(code: types.CodeType) -> tuple[dict[int, Any], dict[int, tuple[
         by_offset.update(dict.fromkeys(prefix, instruction))
         order.append((instruction, (*prefix, instruction.offset)))
         prefix = []
-    return by_offset, _successors(order)
+    return by_offset, _map_successors(order)
 
 
-def _successors(order: list[tuple[Any, tuple[int, ...]]]) -> dict[int, tuple[int, ...]]:
+def _map_successors(order: list[tuple[Any, tuple[int, ...]]]) -> dict[int, tuple[int, ...]]:
     starts = {offset: offsets for _, offsets in order for offset in offsets}
     successors: dict[int, tuple[int, ...]] = {}
     for k, (instruction, _) in enumerate(order):

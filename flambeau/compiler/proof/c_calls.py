@@ -72,20 +72,20 @@ def invoke(
     else:
         facts.need(*operands)
     if function in _BY_NAME and args[1].value.__class__ is str:
-        return _by_name(facts, s, function, args)
+        return _access_by_name(facts, s, function, args)
     if function is next:
         if args[0].kind is not Kind.FRESH:
             raise NotProvedError("next() advances an iterator from outside the step")
         return Provenance(Kind.PLAIN, tainted=args[0].tainted)
     if isinstance(function, _C_METHODS):
-        return _method(facts, call, function, args)
+        return _call_method(facts, call, function, args)
     if not is_pure(function):
         name = getattr(function, "__qualname__", None) or type(function).__name__
         raise NotProvedError(f"it calls {name}, a C function that is not known to be pure")
-    return _pure_function(facts, call, function, operands)
+    return _call_pure_function(facts, call, function, operands)
 
 
-def _method(
+def _call_method(
     facts: Facts, call: CallState, function: Any, args: list[Provenance]
 ) -> Provenance:
     kind, name, owner = function.__objclass__, function.__name__, args[0]
@@ -184,7 +184,7 @@ def _read_container(
     return Provenance(Kind.PLAIN if is_get else Kind.FRESH, tainted=owner.tainted)
 
 
-def _by_name(
+def _access_by_name(
     facts: Facts, s: ShadowFrame, function: Callable[..., Any], args: list[Provenance]
 ) -> Provenance:
     """Handle getattr, hasattr and setattr."""
@@ -204,7 +204,7 @@ def _by_name(
     return value if is_there or len(args) < 3 else args[2]
 
 
-def _pure_function(
+def _call_pure_function(
     facts: Facts, call: CallState, function: Any, operands: list[Provenance]
 ) -> Provenance:
     slot = call.slot

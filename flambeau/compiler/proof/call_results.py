@@ -28,7 +28,7 @@ def settle(facts: Facts, s: ShadowFrame) -> None:
     if call.result is not None and not call.keeps_slot:
         result = call.result
     elif call.returned is not None and not call.keeps_slot:
-        result = _returned(facts, call, *call.returned)
+        result = _identify_result(facts, call, *call.returned)
     else:
         slot.tainted |= call.taints
         if call.taints and slot.type is float:
@@ -37,7 +37,7 @@ def settle(facts: Facts, s: ShadowFrame) -> None:
     s.stack = [result if p is slot else p for p in s.stack]
 
 
-def _returned(facts: Facts, call: CallState, value: Any, name: str) -> Provenance:
+def _identify_result(facts: Facts, call: CallState, value: Any, name: str) -> Provenance:
     """Return the provenance of a library function's result."""
     name = call.attribute or name
     if call.takes_optimizer and value is not None and not isinstance(value, Tensor):

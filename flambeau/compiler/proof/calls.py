@@ -48,24 +48,25 @@ def invoke(
     if callee.kind is Kind.PLAIN:
         raise NotProvedError("it calls an object of unknown origin")
     if callee.code is not None:  # a function that the step created
-        return _python(facts, s.call, callee, callee.code, None, args, named)
+        return _call_python(facts, s.call, callee, callee.code, None, args, named)
     if args and args[0].kind is Kind.NUMBER and value is UNKNOWN:
         return Provenance(Kind.NUMBER)
     if value is UNKNOWN:
         raise NotProvedError("it calls an object of unknown origin")
     if isinstance(value, types.MethodType):
         method = Provenance(
-            Kind.METHOD, value.__func__, callee.path, items=[_receiver(facts, value.__self__)]
+            Kind.METHOD, value.__func__, callee.path,
+            items=[_identify_receiver(facts, value.__self__)]
         )
         return invoke(facts, frame, s, method, args, named)
     if isinstance(value, types.FunctionType):
-        return _function(facts, s.call, callee, args, named)
+        return _call_function(facts, s.call, callee, args, named)
     if isinstance(value, type):
-        return _class(facts, frame, s, value, args, named)
-    return _object(facts, frame, s, callee, args, named)
+        return _call_class(facts, frame, s, value, args, named)
+    return _call_object(facts, frame, s, callee, args, named)
 
 
-def _receiver(facts: Facts, owner: Any) -> Provenance:
+def _identify_receiver(facts: Facts, owner: Any) -> Provenance:
     p = facts.identify(owner)
     if p.kind is Kind.OPAQUE:
         p = Provenance(Kind.OUTSIDE, owner, facts.constant(owner))
@@ -73,7 +74,7 @@ def _receiver(facts: Facts, owner: Any) -> Provenance:
     return p
 
 
-def _object(
+def _call_object(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
 ) -> Provenance:
@@ -82,7 +83,7 @@ def _object(
     if isinstance(value, Module):
         declare_module(facts, value)
     elif value.__class__ is functools.partial:
-        return _partial(facts, frame, s, callee, args, named)
+        return _call_partial(facts, frame, s, callee, args, named)
     elif c_calls.is_c_function(value):
         return c_calls.invoke(facts, s, callee, args, named)
     method = find_on_class(type(value), "__call__")
@@ -94,7 +95,7 @@ def _object(
     return invoke(facts, frame, s, bound, args, named)
 
 
-def _partial(
+def _call_partial(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
 ) -> Provenance:
@@ -116,20 +117,20 @@ def _partial(
 # --------------------------------------------------------------------------------- functions
 
 
-def _function(
+def _call_function(
     facts: Facts, call: CallState, callee: Provenance, args: list[Provenance], named: Named
 ) -> Provenance:
     function = callee.value
     code = function.__code__
     if in_library(code):
-        return _library(facts, call, function, code.co_filename, args, named)
+        return _call_library(facts, call, function, code.co_filename, args, named)
     if code.co_flags & _COROUTINE:
         raise NotProvedError("it calls a coroutine")
     facts.guard_code(function)
-    return _python(facts, call, callee, code, function, args, named)
+    return _call_python(facts, call, callee, code, function, args, named)
 
 
-def _python(
+def _call_python(
     facts: Facts, call: CallState, callee: Provenance, code: types.CodeType, function: Any,
     args: list[Provenance], named: Named,
 ) -> Provenance:
@@ -201,7 +202,7 @@ def _note_performed(facts: Facts, scheduler: LRScheduler) -> None:
         facts.performed[id(x)] = x
 
 
-def _library(
+def _call_library(
     facts: Facts, call: CallState, function: Any, file: str, args: list[Provenance], named: Named
 ) -> Provenance:
     """Call a library function, if the library declares what it reads and writes."""
@@ -237,14 +238,14 @@ def _library(
 # ----------------------------------------------------------------------------------- classes
 
 
-def _class(
+def _call_class(
     facts: Facts, frame: Any, s: ShadowFrame, kind: type, args: list[Provenance], named: Named
 ) -> Provenance:
     """Call a class."""
     call = s.call
     assert call is not None
     if kind is super:
-        return _super(frame, args)
+        return _call_super(frame, args)
     if kind is type and len(args) == 1:
         if args[0].value is UNKNOWN:
             raise NotProvedError("type() of an object of unknown origin")
@@ -255,29 +256,29 @@ def _class(
     if kind is filter:
         raise NotProvedError("filter() branches on values inside C code")
     if kind in PURE_TYPES:
-        return _pure_type(facts, call, kind, args, named)
+        return _call_pure_type(facts, call, kind, args, named)
     if issubclass(kind, BaseException):
         return Provenance(Kind.FRESH, type=kind)
     file = getattr(sys.modules.get(kind.__module__), "__file__", "") or ""
     if file.startswith(LIBRARY):
-        _library(facts, call, kind, file, args, named)
+        _call_library(facts, call, kind, file, args, named)
         call.keeps_slot = True
         call.slot = (Provenance(Kind.TENSOR) if issubclass(kind, Tensor) else
                      Provenance(Kind.FRESH, type=kind))
         return call.slot
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return _named_tuple(facts, call, kind, args, named)
-    return _instance(facts, s, kind, args, named)
+        return _create_named_tuple(facts, call, kind, args, named)
+    return _create_instance(facts, s, kind, args, named)
 
 
-def _super(frame: Any, args: list[Provenance]) -> Provenance:
+def _call_super(frame: Any, args: list[Provenance]) -> Provenance:
     local = frame.f_locals
     owner = args[0].value if args else local.get("__class__")
     receiver = args[1].value if args else local[frame.f_code.co_varnames[0]]
     return Provenance(Kind.FRESH, super(owner, receiver))
 
 
-def _pure_type(
+def _call_pure_type(
     facts: Facts, call: CallState, kind: type, args: list[Provenance], named: Named
 ) -> Provenance:
     operands = [*args, *named.values()]
@@ -306,7 +307,7 @@ def _pure_type(
     return call.slot
 
 
-def _named_tuple(
+def _create_named_tuple(
     facts: Facts, call: CallState, kind: Any, args: list[Provenance], named: Named
 ) -> Provenance:
     constructor = kind.__new__
@@ -330,7 +331,7 @@ def _named_tuple(
     return call.slot
 
 
-def _instance(
+def _create_instance(
     facts: Facts, s: ShadowFrame, kind: type, args: list[Provenance], named: Named
 ) -> Provenance:
     """Create an instance of a class that the step defines."""
@@ -436,7 +437,7 @@ def _guard_method(facts: Facts, frame: Any) -> None:
         kind = type(frame.f_locals.get(code.co_varnames[0]))
         for owner in kind.__mro__:
             for name, member in owner.__dict__.items():
-                function = _function_of(member, code)
+                function = _find_function(member, code)
                 if function is not None:
                     facts.guard_lookup(kind, name)
                     facts.guard_code(function)
@@ -460,7 +461,7 @@ def _bind_cells(
         shadow.cells[name] = Variable(None, path, cell)
 
 
-def _function_of(member: Any, code: types.CodeType) -> Any:
+def _find_function(member: Any, code: types.CodeType) -> Any:
     """Return the function of a class member or property that has this code, or None."""
     parts = (member.fget, member.fset, member.fdel) if isinstance(member, property) else (member,)
     return next((f for f in parts if getattr(f, "__code__", None) is code), None)

@@ -70,7 +70,7 @@ def guard_number_classes(facts: Facts, p: Provenance) -> None:
 
 def combine_numbers(facts: Facts, a: Provenance, b: Provenance, symbol: str) -> Provenance | None:
     """Return an operator's result with its symbol, or None if it has no symbol."""
-    sources = [_source(p) for p in (a, b)]
+    sources = [_write_source(p) for p in (a, b)]
     if None in sources or (a.symbol is None and b.symbol is None):
         return None
     function = _find_function(a.value, b.value, symbol)
@@ -143,7 +143,7 @@ def _find_function(x: Any, y: Any, symbol: str) -> tuple[str, _Function] | None:
     return None
 
 
-def _source(p: Provenance) -> str | None:
+def _write_source(p: Provenance) -> str | None:
     """Return source for a number, or None if it has neither a symbol nor a constant value."""
     if p.symbol is not None:
         return p.symbol.source

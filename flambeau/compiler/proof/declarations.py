@@ -113,10 +113,10 @@ def is_declared(function: Any, file: str) -> bool:
 def is_performed(function: Any) -> bool:
     """Whether the program performs this call itself; true only for a scheduler's `step`."""
     name = getattr(function, "__qualname__", "")
-    owner = next((k for k in _classes(LRScheduler) if name == f"{k.__qualname__}.step"), None)
+    owner = next((k for k in _list_classes(LRScheduler) if name == f"{k.__qualname__}.step"), None)
     return owner is not None
 
 
-def _classes(base: type) -> list[type]:
+def _list_classes(base: type) -> list[type]:
     below: list[type] = type.__subclasses__(base)
-    return [base, *(kind for direct in below for kind in _classes(direct))]
+    return [base, *(kind for direct in below for kind in _list_classes(direct))]

@@ -79,7 +79,7 @@ class Facts(Guarding):
             self.guard_type(p)
         else:
             self.guard(path, Test.IDENTITY, x)
-            if _THROUGH_ARGUMENT.match(path) or _root_of(path) in self.pinned:
+            if _THROUGH_ARGUMENT.match(path) or _find_root(path) in self.pinned:
                 self.note_pin(x)
             kind = Kind.TENSOR if isinstance(x, Tensor) else Kind.OUTSIDE
             p = self.known[id(x)] = Provenance(kind, x, self.constant(x))
@@ -141,11 +141,11 @@ class Facts(Guarding):
         if p is not None:
             return p
         if isinstance(x, Tensor):
-            return self._tensor(x)
+            return self._identify_tensor(x)
         if created is not None and type(x) is created:
             return self.fresh(x)
         if isinstance(x, types.FunctionType) and x.__code__ in self.functions:
-            return self._created_function(x)
+            return self._identify_created_function(x)
         if x.__class__ in _CONTAINERS and _is_of_known(self.known, x):
             return self.fresh(x, tainted=tainted)
         return Provenance(Kind.OPAQUE, x)
@@ -171,7 +171,7 @@ class Facts(Guarding):
         if earlier is not None:
             return earlier
         if isinstance(x, Tensor):
-            return self._tensor(x)
+            return self._identify_tensor(x)
         if p.kind is Kind.FRESH and p.value is UNKNOWN:
             p.value = x
             self.known[id(x)] = p
@@ -183,7 +183,7 @@ class Facts(Guarding):
             return p
         return Provenance(Kind.OPAQUE, x)
 
-    def _created_function(self, x: types.FunctionType) -> Provenance:
+    def _identify_created_function(self, x: types.FunctionType) -> Provenance:
         """Find a function that the call created by its code and the contents of its cells."""
         candidates = self.functions[x.__code__]
         contents = [cell.cell_contents for cell in x.__closure__ or ()]
@@ -196,7 +196,7 @@ class Facts(Guarding):
                 return p
         return Provenance(Kind.OPAQUE, x)
 
-    def _tensor(self, x: Tensor) -> Provenance:
+    def _identify_tensor(self, x: Tensor) -> Provenance:
         """Return the provenance of a tensor, with a path if it existed before the call."""
         path = self.constant(x) if id(x) in self.existing else ""
         return Provenance(Kind.TENSOR, x, path)
@@ -240,7 +240,7 @@ def outside_containers(facts: Facts) -> dict[int, Any]:
             if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}
 
 
-def _root_of(path: str) -> str:
+def _find_root(path: str) -> str:
     """Return the name that a path starts from."""
     return re.split(r"\W", path, maxsplit=1)[0]
 

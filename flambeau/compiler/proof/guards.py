@@ -61,7 +61,7 @@ class Guard:
         if self.test is Test.NONE_OF:
             return f"not {path}.keys().isdisjoint({name(value)})"
         if self.test is Test.MEMBERS:
-            return self._moved_members(name)
+            return self._test_moved_members(name)
         if self.test is Test.BYTES:
             return (f"({path}.tobytes(), {path}.shape, {path}.dtype) != {name(value)}")
         if self.test is Test.IDENTITY or value is None or isinstance(value, (bool, Enum)):
@@ -70,7 +70,7 @@ class Guard:
             return write_mismatch(path, value, name)
         return f"not {name(is_same_value)}({path}, {name(value)})"
 
-    def _moved_members(self, name: Callable[[Any], str]) -> str:
+    def _test_moved_members(self, name: Callable[[Any], str]) -> str:
         """Return a test of all members: unrolled at 30 ns per entry, or in bulk if many."""
         snapshots: list[tuple[dict[str, Any], dict[str, Any]]] = self.value
         if sum(len(before) for _, before in snapshots) > MAX_UNROLLED_GUARD_MEMBERS:

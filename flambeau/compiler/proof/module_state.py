@@ -60,12 +60,12 @@ class ModuleState:
     def __init__(self, modules: list[Module]) -> None:
         spaces = [vars(module) for module in modules]
         kinds: list[Any] = [*map(type, modules)]
-        names = [sorted(_settings(kind) & space.keys())
+        names = [sorted(_list_settings(kind) & space.keys())
                  for kind, space in zip(kinds, spaces, strict=True)]
         self.spaces = [space for space, chosen in zip(spaces, names, strict=True) if chosen]
-        self.readers = [_reader(chosen) for chosen in names if chosen]
+        self.readers = [_create_reader(chosen) for chosen in names if chosen]
         self.are_free = [space.keys().isdisjoint for space in spaces]
-        self.hidden = [_hidden(space) for space in spaces]
+        self.hidden = [_list_hiding_names(space) for space in spaces]
         self.empty = [space[name] for space in spaces for name in _MEMBERS if not space[name]]
         self.modules, self.classes = modules, kinds
         self.kinds = list({id(kind): kind for kind in kinds}.values())
@@ -87,19 +87,19 @@ class ModuleState:
 _methods = attrgetter(*_METHODS)
 
 
-def _reader(names: list[str]) -> Any:
+def _create_reader(names: list[str]) -> Any:
     """Return an itemgetter that reads the entries as a tuple."""
     return itemgetter(*names) if len(names) > 1 else itemgetter(names[0], names[0])
 
 
-def _hidden(space: dict[str, Any]) -> frozenset[str]:
+def _list_hiding_names(space: dict[str, Any]) -> frozenset[str]:
     """Return names that would hide members or methods, or add hooks, if set on a module."""
     names = {"forward", *CALL_HOOKS, *chain.from_iterable(space[name] for name in _MEMBERS)}
     return frozenset(names - space.keys())
 
 
 @functools.cache
-def _settings(kind: Any) -> frozenset[str]:
+def _list_settings(kind: Any) -> frozenset[str]:
     """Return the names that the library's methods of a module class use."""
     methods = [f for base in kind.__mro__ for f in vars(base).values()]
     codes = [f.__code__ for f in methods if hasattr(f, "__code__")]

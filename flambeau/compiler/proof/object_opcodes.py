@@ -90,13 +90,13 @@ def load_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance)
     if owner.items and isinstance(key.value, int) and -1 <= key.value < len(owner.items):
         return owner.items[key.value]
     if owner.kind in (Kind.PLAIN, Kind.FRESH, Kind.ARGUMENT):
-        return _own_entry(facts, s, owner, key)
+        return _read_own_entry(facts, s, owner, key)
     if owner.kind is Kind.OUTSIDE:
-        return _outside_entry(facts, s, owner, key)
+        return _read_outside_entry(facts, s, owner, key)
     raise NotProvedError(f"it reads an entry of a {type(owner.value).__name__}")
 
 
-def _own_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance) -> Provenance:
+def _read_own_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance) -> Provenance:
     x = owner.value
     facts.need(owner)
     value: Any = UNKNOWN
@@ -117,7 +117,9 @@ def _own_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance)
     return facts.part(owner, value)
 
 
-def _outside_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance) -> Provenance:
+def _read_outside_entry(
+    facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance
+) -> Provenance:
     x = owner.value
     if isinstance(x, Module):
         declare_module(facts, x)
@@ -243,7 +245,7 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def _joins_containers(a: Provenance, b: Provenance, symbol: str, result: Provenance) -> bool:
     """Whether this concatenates two tuples or lists, or merges two dicts, with known parts;
     `result` gets the combined parts."""
-    if symbol == "+" and (first := _tuple_items(a)) and (second := _tuple_items(b)):
+    if symbol == "+" and (first := _list_tuple_items(a)) and (second := _list_tuple_items(b)):
         result.items = [*first, *second]
         result.type = tuple
     elif symbol == "+" and isinstance(a.parts, list) and isinstance(b.parts, list):
@@ -258,7 +260,7 @@ def _joins_containers(a: Provenance, b: Provenance, symbol: str, result: Provena
     return True
 
 
-def _tuple_items(p: Provenance) -> list[Provenance] | None:
+def _list_tuple_items(p: Provenance) -> list[Provenance] | None:
     if p.items and (p.type is tuple or p.value.__class__ is tuple):
         return p.items
     if p.kind is Kind.PLAIN and p.value.__class__ is tuple and p.guard is None:

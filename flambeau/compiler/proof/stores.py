@@ -40,7 +40,7 @@ class Store:
         if self.adds_up:
             assert p is not None
             assert p.increment is not None
-            return _sum(Old(self.place), p.increment.amounts)
+            return _add_amounts(Old(self.place), p.increment.amounts)
         result = replace_numbers(now, p, is_strict)
         if not _is_new(result):
             raise NotProvedError(Reason(f"it stores a Python object in {self.path}",
@@ -57,7 +57,7 @@ class Store:
         return owner.cell_contents if hasattr(owner, "cell_contents") else owner[key]
 
 
-def _sum(total: Any, amounts: list[Any]) -> Any:
+def _add_amounts(total: Any, amounts: list[Any]) -> Any:
     for amount in amounts:
         if amount.__class__ not in (Read, int, float):
             raise NotProvedError("it adds a number of unknown origin")
@@ -86,10 +86,10 @@ def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
         return x if all(x[key] is item for key, item in inner.items()) else inner
     if not is_strict or not issubclass(type(x), PLAIN) or x is None:
         return x
-    return _checked(x, p)
+    return _require_plain(x, p)
 
 
-def _checked(x: Any, p: Provenance | None) -> Any:
+def _require_plain(x: Any, p: Provenance | None) -> Any:
     """Return a plain value, or a Read if it came from a tensor; refuse if it could be either."""
     if p is not None and p.read is not None and same_plain(evaluate(p.read), x):
         return p.read

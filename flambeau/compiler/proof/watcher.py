@@ -193,7 +193,7 @@ class Watcher:
         if name in READS_VALUES and above.call.name != name:
             above.call.taints = True
         frame.f_trace_lines = False
-        return self._library_returned
+        return self._leave_library
 
     def _is_served(self, frame: Any, caller: Any) -> bool:
         while caller is not None and caller not in self.shadows:
@@ -202,14 +202,14 @@ class Watcher:
             caller = caller.f_back
         return False
 
-    def _library_returned(self, frame: Any, event: str, arg: Any) -> Any:
+    def _leave_library(self, frame: Any, event: str, arg: Any) -> Any:
         above = self.shadows.get(frame.f_back)
         if event == "return" and above is not None and above.call is not None:
             returned = above.call.returned
             # Later returns come from callbacks that belong to the operands.
             if returned is None or returned[0] is NotImplemented:
                 above.call.returned = arg, frame.f_code.co_name
-        return self._library_returned
+        return self._leave_library
 
     def _attempt(self, frame: Any, action: Callable[[], Any]) -> Any:
         """Run a part of the proof, without letting its errors reach the step."""
@@ -246,12 +246,12 @@ class Watcher:
             return self._step if SNAPSHOTS_LOCALS and frame.f_locals is not None else None
         shadow = self.shadows[frame]
         if event == "opcode":
-            self._attempt(frame, lambda: self._opcode(frame, shadow))
+            self._attempt(frame, lambda: self._handle_opcode(frame, shadow))
         elif event == "return":
             self._attempt(frame, lambda: self._leave(frame, shadow, arg))
         return self._step
 
-    def _opcode(self, frame: Any, shadow: ShadowFrame) -> None:
+    def _handle_opcode(self, frame: Any, shadow: ShadowFrame) -> None:
         self.proof.opcodes += 1
         offset = frame.f_lasti
         instruction = shadow.instructions[offset]

@@ -24,7 +24,7 @@ def explain(step: Step, values: Sequence[Any], level: int = TIMES) -> str:
 
 def explain_text(step: Step, figures: StepFigures, level: int) -> Iterator[str]:
     """Yield the lines of a measured step's report."""
-    yield from _times(figures)
+    yield from _format_times(figures)
     if level >= GRAPH:
         yield from ("", "graph", *graph_lines(step.graph))
     if level >= GROUPS:
@@ -32,10 +32,10 @@ def explain_text(step: Step, figures: StepFigures, level: int) -> Iterator[str]:
     if level >= LOOPS:
         yield from ("", "loops", *_loop_lines(step))
     if level >= LLVM:
-        yield from ("", *_machine_lines(step, level))
+        yield from ("", *_format_machine_code(step, level))
 
 
-def _times(result: StepFigures) -> Iterator[str]:
+def _format_times(result: StepFigures) -> Iterator[str]:
     lines, total = result.lines, result.total or 1.0
     flops, moved = sum(line.flops for line in lines), sum(line.bytes for line in lines)
     between = max(0.0, total - sum(line.seconds for line in lines))
@@ -102,7 +102,7 @@ def _loop_lines(step: Step) -> Iterator[str]:
             yield format_kernel(task.kernel)
 
 
-def _machine_lines(step: Step, level: int) -> Iterator[str]:
+def _format_machine_code(step: Step, level: int) -> Iterator[str]:
     from ...native.codegen.kernel import emit
     from ...native.target.machine import emit_assembly
 

@@ -81,15 +81,15 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
     codes: dict[int, int] = {}
     for k, task in enumerate(step.tasks):
         seconds, busy = times.seconds[k], times.busy[k] if threads > 1 else 1.0
-        moved = _moved(task)
+        moved = _count_bytes_moved(task)
         share, bound = _bound(task, moved / peaks[1], task.flops / peaks[0], seconds, busy)
         code = codes.setdefault(step.addresses[k], len(codes)) if step.addresses[k] else -1
         before = lines[-1].phase if lines else PHASES[0]
         predicted = predict_seconds(task.flops, moved, peaks)
-        phase = _phase(task, phases) or before
+        phase = _find_phase(task, phases) or before
         lines.append(KernelFigures(
             task.name, seconds, predicted, moved, task.flops, share, bound, busy, phase,
-            origins(task, step, places), _main(task), code,
+            origins(task, step, places), _find_main_origin(task), code,
         ))
     return StepFigures(times.total, lines, step.plan.size, threads, peaks, title, step.tasks)
 
@@ -109,7 +109,7 @@ def _bound(
     return share, "flops" if cached or flops > memory else "memory"
 
 
-def _moved(task: Task) -> int:
+def _count_bytes_moved(task: Task) -> int:
     """Return the bytes of all buffers that a task reads or writes, each counted once."""
     unique: dict[int, Allocation] = {id(memory): memory for memory in task.memories}
     return sum(memory.bytes for memory in unique.values())
@@ -139,7 +139,7 @@ def _is_input_or_constant(node: Node) -> bool:
     )
 
 
-def _main(task: Task) -> str:
+def _find_main_origin(task: Task) -> str:
     """Return the origin of a task's matrix product or special node, else of its last value."""
     if task.group is None:
         return ""
@@ -161,7 +161,7 @@ def phases_of(graph: Graph) -> dict[int, int]:
     return result
 
 
-def _phase(task: Task, phases: dict[int, int]) -> str | None:
+def _find_phase(task: Task, phases: dict[int, int]) -> str | None:
     """Return the phase of a task's main node, else the most common one of its values."""
     if task.group is None:
         return None

@@ -38,7 +38,7 @@ def page_data(
     for k, item in enumerate(programs):
         for line, task in zip(item.lines, item.tasks, strict=True):
             phase = PHASES[1] if k else line.phase  # the second program is the backward pass
-            kernels.append(_kernel(line, task, phase, k, loops))
+            kernels.append(_describe_kernel(line, task, phase, k, loops))
     flops, moved = programs[0].limits
     lines = [line for element in programs for line in element.lines]
     return {
@@ -57,15 +57,15 @@ def page_data(
         "bounds": BOUNDS,
         "kernels": kernels,
         "loops": list(loops),
-        "sources": _sources(lines),
+        "sources": _read_sources(lines),
     }
 
 
-def _kernel(
+def _describe_kernel(
     line: KernelFigures, task: Task, phase: str, program: int, loops: dict[str, int]
 ) -> Any:
     text = "" if task.kernel is None else format_kernel(task.kernel)
-    operator, module, where = _parts(line.main)
+    operator, module, where = _split_origin(line.main)
     return {
         "name": line.name, "operator": operator or line.name, "module": module, "line": where,
         "seconds": line.seconds, "bytes": line.bytes, "flops": line.flops, "share": line.share,
@@ -75,7 +75,7 @@ def _kernel(
     }
 
 
-def _sources(lines: Sequence[KernelFigures]) -> dict[str, str]:
+def _read_sources(lines: Sequence[KernelFigures]) -> dict[str, str]:
     """Return source place, as the page shows it, -> text of that line, for all kernel origins."""
     result: dict[str, str] = {}
     for origin in {origin: None for line in lines for origin in (line.main, *line.origins)}:
@@ -87,7 +87,7 @@ def _sources(lines: Sequence[KernelFigures]) -> dict[str, str]:
     return result
 
 
-def _parts(origin: str) -> tuple[str, str, str]:
+def _split_origin(origin: str) -> tuple[str, str, str]:
     """Split an origin into operator, module and source line."""
     match = _ORIGIN.match(relative_origin(origin))
     if match is None:

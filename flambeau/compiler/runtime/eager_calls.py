@@ -75,7 +75,7 @@ class EagerCalls:
         index, is_output = memory.index, memory.home is Home.OUTPUT
 
         def locate(inputs: dict[int, Any], outputs: list[np.ndarray]) -> np.ndarray:
-            array = outputs[index] if is_output else self._source(index, inputs)
+            array = outputs[index] if is_output else self._find_source(index, inputs)
             if array.shape == shape and array.strides == strides:
                 return array
             flat = as_strided(array, (offset + 1,), (dtype.itemsize,))
@@ -83,7 +83,7 @@ class EagerCalls:
 
         return locate
 
-    def _source(self, slot: int, inputs: dict[int, Any]) -> np.ndarray:
+    def _find_source(self, slot: int, inputs: dict[int, Any]) -> np.ndarray:
         if slot in self.step.states:
             return self.step.states[slot]
         return self.step.cells[slot] if slot in self.step.cells else np.asarray(inputs[slot])

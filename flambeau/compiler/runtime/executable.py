@@ -104,7 +104,7 @@ class Step:
         self._max_threads = max(TYPICAL_THREADS, table.work // WORK_PER_EXTRA_THREAD)
         self.calls = EagerCalls(self)
         if self.is_direct:
-            setattr(self, "run", self._direct())  # noqa: B010  # shadows the method
+            setattr(self, "run", self._create_direct_run())  # noqa: B010  # shadows the method
 
     # ---------------------------------------------------------------------------- building
 
@@ -121,16 +121,16 @@ class Step:
                 self._end(records, patches)
                 records, patches = [], []
                 ((home, number, offset),) = entry.cells
-                slot = self._slot(home, number)
-                fixed = self._address(home, number) if slot is None else 0
+                slot = self._find_slot(home, number)
+                fixed = self._find_address(home, number) if slot is None else 0
                 self.parts.append(Check(slot, fixed + offset))
                 continue
             cells: list[int] = []
             for home, number, offset in entry.cells:
-                slot = self._slot(home, number)
+                slot = self._find_slot(home, number)
                 if slot is not None:
                     patches.append(Patch(len(records), len(cells), slot, offset))
-                cells.append(0 if slot is not None else self._address(home, number) + offset)
+                cells.append(0 if slot is not None else self._find_address(home, number) + offset)
             records.append(Record(function, cells, entry.flags))
         self._end(records, patches)
 
@@ -155,13 +155,13 @@ class Step:
                     program.point(at, int(array.ctypes.data) + offset)
                 at += 1
 
-    def _slot(self, home: Home, number: int) -> int | None:
+    def _find_slot(self, home: Home, number: int) -> int | None:
         """Return the table index of an address that changes between calls, or None."""
         if home is Home.OUTPUT:
             return self._first_output + number
         return self._slots.get(number) if home is Home.SOURCE else None
 
-    def _address(self, home: Home, number: int) -> int:
+    def _find_address(self, home: Home, number: int) -> int:
         if home is Home.ARENA:
             return self._base
         if home is Home.CONSTANT:
@@ -232,7 +232,7 @@ class Step:
         cells = [cell.base is self._packed_numbers for cell in self.cells.values()]
         return len(self.parts) == 1 and isinstance(self.parts[0], LaunchTable) and all(cells)
 
-    def _direct(self) -> Callable[[Sequence[Any]], list[np.ndarray]]:
+    def _create_direct_run(self) -> Callable[[Sequence[Any]], list[np.ndarray]]:
         """Return a minimal `run` for steps of one program: overhead dominates small steps."""
         part, kinds, together = self.parts[0], self._kinds, self._packed_numbers.data
         assert isinstance(part, LaunchTable)
@@ -246,7 +246,7 @@ class Step:
             try:
                 outputs = [empty(shape, dtype) for shape, dtype in kinds]
             except MemoryError:
-                raise self._out_of_memory() from None
+                raise self._create_memory_error() from None
             pack(together, 0, *numbers(values))
             start([*arrays(values), *outputs], self.threads or min(max_threads, threads()))
             return outputs
@@ -264,7 +264,7 @@ class Step:
             try:
                 outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
             except MemoryError:
-                raise self._out_of_memory() from None
+                raise self._create_memory_error() from None
         inputs = dict(zip(self.changing, values, strict=True))
         for slot, cell in self.cells.items():
             cell[()] = inputs[slot]
@@ -282,7 +282,7 @@ class Step:
         self.calls.forget()
         return outputs
 
-    def _out_of_memory(self) -> MemoryError:
+    def _create_memory_error(self) -> MemoryError:
         size = sum(prod(shape) * dtype.itemsize for shape, dtype in self._kinds)
         return out_of_memory_error(size, "what a compiled step returns")
 

@@ -41,8 +41,8 @@ class StepCounter:
         self.state = optimiser.state
         self.first_param, self.first_state = self.rows[0]
         self.begin, self.plan = optimiser._flambeau_begin, optimiser._flambeau_plan
-        self.saved = [self._entries(state) for _, state in self.rows]
-        self.simple = self._only_counts()
+        self.saved = [self._list_scalars(state) for _, state in self.rows]
+        self.simple = self._is_plain_count()
         self.before: list[tuple[np.ndarray, np.ndarray]] = []
         self.rest: Any = None
         self.shared: np.ndarray | None = None
@@ -56,20 +56,20 @@ class StepCounter:
                 self.rest = self.shared[low:high] if self.counts else self.shared[low + 1 : high]
             else:
                 self.simple = False
-            self.saved = [self._entries(state) for _, state in self.rows]
+            self.saved = [self._list_scalars(state) for _, state in self.rows]
         self.unit: Any = None if self.rest is None else self.rest.dtype.type(1)
-        self.state_tensors = _state_tensors(self.state)
-        self.own_tensors = _state_tensors(dict(enumerate(state for _, state in self.rows)))
+        self.state_tensors = _list_state_tensors(self.state)
+        self.own_tensors = _list_state_tensors(dict(enumerate(state for _, state in self.rows)))
         self.arrays = [*map(_array_of, self.own_tensors)]
         self.item = None  # reads the first count, if beginning a step only counts
         if self.rest is not None and self.counts:
             self.item = self.rest[:1].reshape(()).item
 
-    def _entries(self, state: dict[str, Any]) -> list[np.ndarray]:
+    def _list_scalars(self, state: dict[str, Any]) -> list[np.ndarray]:
         """Return the scalar arrays of a state, such as its counters."""
         return [t._array for t in state.values() if hasattr(t, "_array") and t._array.ndim == 0]
 
-    def _only_counts(self) -> bool:
+    def _is_plain_count(self) -> bool:
         """Whether beginning a step only increments its counter."""
         arrays = self.saved[0]
         before = [a.copy() for a in arrays]
@@ -124,7 +124,7 @@ class StepCounter:
         before = self.state_tensors
         values = list(chain.from_iterable(map(dict.values, self.state.values())))
         if len(values) != len(before):  # some are numbers
-            values = _state_tensors(self.state)
+            values = _list_state_tensors(self.state)
         return (len(values) == len(before) and all(map(is_, values, before))
                 and all(map(is_, map(_array_of, self.own_tensors), self.arrays)))
 
@@ -234,7 +234,7 @@ class RecordedGroup:
         optimiser = self.optimiser
         groups, state = optimiser.param_groups, optimiser.state
         group = groups[self.number]
-        tensors = _state_tensors(state)
+        tensors = _list_state_tensors(state)
         entries = [group["params"], *group["params"], *tensors, *map(_array_of, tensors)]
         return [groups, *groups, state, *entries, *read_routes(optimiser, group)]
 
@@ -250,7 +250,7 @@ def snapshot_groups(bindings: Bindings) -> list[RecordedGroup]:
     return [RecordedGroup(update) for update in bindings.updates]
 
 
-def _state_tensors(state: Any) -> list[Any]:
+def _list_state_tensors(state: Any) -> list[Any]:
     """Return the tensors of an optimizer's state."""
     return [x for x in chain.from_iterable(map(dict.values, state.values()))
             if isinstance(x, Tensor)]

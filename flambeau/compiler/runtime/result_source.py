@@ -75,7 +75,7 @@ class ResultSource:
         self, result: Any, name: Callable[[Any], str], argument: Callable[[Argument], str]
     ) -> None:
         self.result, self.name, self.argument = result, name, argument
-        self.uses = collections.Counter(map(id, _new_tensors(result, set())))
+        self.uses = collections.Counter(map(id, _iterate_new_tensors(result, set())))
         self.statements: list[str] = []
         self.names: dict[int, str] = {}  # of tensors that are reused, by id
 
@@ -164,17 +164,17 @@ class ResultSource:
 
 def list_node_names(result: Any) -> dict[int, str]:
     """Return the names of the nodes of outputs that backward may start from, by live index."""
-    tensors = _new_tensors(result, set())
+    tensors = _iterate_new_tensors(result, set())
     return {x.live: x.node_name for x in tensors if x.live is not None}
 
 
-def _new_tensors(x: Any, seen: set[int]) -> Iterator[NewTensor]:
+def _iterate_new_tensors(x: Any, seen: set[int]) -> Iterator[NewTensor]:
     """Yield the new tensors in a result, once per use, and their sources."""
     for leaf in leaves_of((NewTensor, HostScalar), x):
         if isinstance(leaf, HostScalar):
-            yield from _new_tensors((leaf.left, leaf.right), seen)
+            yield from _iterate_new_tensors((leaf.left, leaf.right), seen)
             continue
         yield leaf
         if id(leaf) not in seen:
             seen.add(id(leaf))
-            yield from _new_tensors(leaf.source, seen)
+            yield from _iterate_new_tensors(leaf.source, seen)

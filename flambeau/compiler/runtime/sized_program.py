@@ -71,7 +71,7 @@ class SizedProgram:
         for k, (sized, function) in enumerate(zip(tasks, self.functions, strict=True)):
             cells: list[int] = []
             for memory, start in zip(sized.task.memories, sized.starts, strict=True):
-                slot, value = self._cell(memory, start, plan.offsets, slots)
+                slot, value = self._locate_buffer(memory, start, plan.offsets, slots)
                 if slot is not None:
                     patches.append(Patch(k, len(cells), slot))
                 cells.append(value)
@@ -85,17 +85,17 @@ class SizedProgram:
         self.values = slots.write()
         self.planned_length = length
 
-    def _cell(self, memory: Allocation, start: int | Polynomial, offsets: dict[int, int],
-              slots: _Slots) -> tuple[int | None, int]:
+    def _locate_buffer(self, memory: Allocation, start: int | Polynomial, offsets: dict[int, int],
+                       slots: _Slots) -> tuple[int | None, int]:
         """Return (table slot, 0) if a buffer's address varies by call, else (None, address)."""
         home, size = memory.home, memory.type.size
         if home is Home.OUTPUT:
             at = len(self.arguments) + memory.index
-            return slots.number(_sum(f"address(arrays[{at}])", (start, size))), 0
+            return slots.number(_write_sum(f"address(arrays[{at}])", (start, size))), 0
         if home is Home.SOURCE and memory.index not in self.states:
             at = self.arguments.index(memory.index)
-            return slots.number(_sum(f"address(arrays[{at}])", (start, size),
-                                     (self.offsets[at], 1))), 0
+            return slots.number(_write_sum(f"address(arrays[{at}])", (start, size),
+                                           (self.offsets[at], 1))), 0
         if home is Home.ARENA:
             base = self.arena.base + offsets[id(memory)]
         elif home is Home.CONSTANT:
@@ -105,10 +105,10 @@ class SizedProgram:
             base = int(self.states[memory.index].ctypes.data)
         if isinstance(start, int):
             return None, base + start * size
-        return slots.number(_sum(str(base), (start, size))), 0
+        return slots.number(_write_sum(str(base), (start, size))), 0
 
 
-def _sum(first: str, *terms: tuple[int | Polynomial, int]) -> str:
+def _write_sum(first: str, *terms: tuple[int | Polynomial, int]) -> str:
     """Return source that adds lengths, each times a factor, to an address."""
     number = sum(x * factor for x, factor in terms if isinstance(x, int))
     parts = [f"{factor} * {x.source()}" for x, factor in terms if isinstance(x, Polynomial)]

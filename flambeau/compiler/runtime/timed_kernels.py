@@ -13,7 +13,7 @@ from ...ops.interception import operator_timing
 from .executable import Step
 
 
-def _timed_kernels(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
+def _patch_kernels(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
     known: dict[int, list[str]] = {}
 
     def run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -24,7 +24,7 @@ def _timed_kernels(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
         thread, note = get_ident(), recorder.events.append
         note(("compiled step", begin, end, thread, None, None, 0))
         if id(program) not in known:
-            known[id(program)] = _names(program)
+            known[id(program)] = _list_names(program)
         for name, start, stop in zip(
             known[id(program)], timing.begin.min(axis=0), timing.finish.max(axis=0), strict=True
         ):
@@ -34,7 +34,7 @@ def _timed_kernels(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
     yield LaunchTable.run, run
 
 
-def _names(program: LaunchTable) -> list[str]:
+def _list_names(program: LaunchTable) -> list[str]:
     """Return the names of a program's kernels in order, as the report shows them."""
     owner = program.keep
     if isinstance(owner, Step):
@@ -52,4 +52,4 @@ def _names(program: LaunchTable) -> list[str]:
     return [str(i) for i in range(len(program))]
 
 
-operator_timing.TIMED.append(_timed_kernels)
+operator_timing.TIMED.append(_patch_kernels)

@@ -28,14 +28,14 @@ def fuse_horizontally(
     for group in ordered:
         needed = [item for item in waiting if _follows(group, item)]
         waiting = [item for item in waiting if item not in needed]
-        result += _chunks(needed)
+        result += _split_into_chunks(needed)
         if small(group):
             waiting.append(group)
         elif plain(group):
             _append_to_last(result, [group], plain)
         else:
             result.append([group])
-    for part in _chunks(waiting):
+    for part in _split_into_chunks(waiting):
         _append_to_last(result, part, plain)
     return result
 
@@ -57,5 +57,5 @@ def _follows(group: FusionGroup, other: FusionGroup) -> bool:
     return bool(group.before >> other.position & 1)
 
 
-def _chunks(groups: Sequence[FusionGroup]) -> list[list[FusionGroup]]:
+def _split_into_chunks(groups: Sequence[FusionGroup]) -> list[list[FusionGroup]]:
     return [[*groups[i : i + MAX_FUSED_LOOPS]] for i in range(0, len(groups), MAX_FUSED_LOOPS)]

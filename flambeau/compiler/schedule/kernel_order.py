@@ -27,7 +27,7 @@ class KernelOrder:
         self, groups: Sequence[FusionGroup], touched: Callable[[FusionGroup], Iterable[Allocation]]
     ) -> None:
         self.groups = groups
-        self.memories = [self._arena_bytes(touched(group)) for group in groups]
+        self.memories = [self._measure_arena(touched(group)) for group in groups]
         self.turns = _exchange_turns(groups)
         self.untouched_by: dict[int, set[int]] = {}  # groups yet to touch a memory, by its id
         for position, memories in enumerate(self.memories):
@@ -40,7 +40,7 @@ class KernelOrder:
         self.missing = (1 << len(groups)) - 1  # bit i: group i has not run yet
 
     @staticmethod
-    def _arena_bytes(memories: Iterable[Allocation]) -> dict[int, int]:
+    def _measure_arena(memories: Iterable[Allocation]) -> dict[int, int]:
         return {id(memory): memory.bytes for memory in memories if memory.home is Home.ARENA}
 
     def run(self) -> list[FusionGroup]:

@@ -115,7 +115,7 @@ def _place_barriers(
                 result[k - 1] = True
             continue
         stored = written_memories(task)
-        spans = [(_memory_span(m, offsets), id(m) in stored) for m in task.memories]
+        spans = [(_locate_memory(m, offsets), id(m) in stored) for m in task.memories]
         own_writes = [span for span, store in spans if store]
         clash = any(_overlap(s, w) for s, _ in spans for w in writes) or any(
             _overlap(s, r) for s in own_writes for r in reads
@@ -130,7 +130,7 @@ def _place_barriers(
     return result
 
 
-def _memory_span(memory: Allocation, offsets: dict[int, int]) -> tuple:
+def _locate_memory(memory: Allocation, offsets: dict[int, int]) -> tuple:
     if memory.home is Home.ARENA:
         start = offsets[id(memory)]
         return (Home.ARENA, 0, start, start + memory.bytes)

@@ -44,11 +44,11 @@ def fit(lengths: Sequence[int], values: Sequence[int], degree: int = 2) -> int |
     if rest or not _passes(result, lengths, values):
         if degree < 2 or len(lengths) < 3:
             raise NoCommonForm(f"{[*values]} at lengths {[*lengths]}")
-        result = _parabola(lengths, values)
+        result = _fit_parabola(lengths, values)
     return result
 
 
-def _parabola(lengths: Sequence[int], values: Sequence[int]) -> Polynomial:
+def _fit_parabola(lengths: Sequence[int], values: Sequence[int]) -> Polynomial:
     (n, m, k), (y, z, w) = lengths[:3], values[:3]
     # Newton's divided differences, over one denominator.
     top = (w - y) * (m - n) - (z - y) * (k - n)

@@ -124,7 +124,7 @@ def make_key(graph: Graph, stages: Sequence[Callable]) -> str | None:
     if sources is None:
         return None
     try:
-        text = "\n".join(_graph_lines(graph))
+        text = "\n".join(_write_graph(graph))
     except _UnstableGraphError:
         return None
     target = host()
@@ -133,26 +133,26 @@ def make_key(graph: Graph, stages: Sequence[Callable]) -> str | None:
                      target.features, sources, names, str(threads()), text)
 
 
-def _graph_lines(graph: Graph) -> list[str]:
+def _write_graph(graph: Graph) -> list[str]:
     """A graph as text: equal for graphs that perform the same operations in the same order."""
     lines = [f"{s.kind} {s.name} {s.shape} {s.type.value} {s.strides}" for s in graph.sources]
     numbers: dict[int, int] = {}
     for node in graph.nodes():
         numbers[id(node)] = len(numbers)
         inputs = [numbers[id(a)] for a in node.inputs]
-        pairs = " ".join(f"{k}={_stable_text(v)}" for k, v in sorted(node.attributes.items()))
+        pairs = " ".join(f"{k}={_write_stably(v)}" for k, v in sorted(node.attributes.items()))
         lines.append(f"{node.op.name} {inputs} {node.shape} {node.type.value} {pairs}")
     lines.append(f"{[numbers[id(node)] for node in graph.outputs]}")
     lines.append(f"{[(slot, numbers[id(node)]) for slot, node in graph.writes]}")
     return lines
 
 
-def _stable_text(value: Any) -> str:
+def _write_stably(value: Any) -> str:
     kind = value.__class__
     if kind in (int, float, bool, str, bytes, complex, type(None)):
         return repr(value)
     if kind in (tuple, list):
-        return f"({','.join(map(_stable_text, value))})"
+        return f"({','.join(map(_write_stably, value))})"
     if isinstance(value, Enum):
         return f"{kind.__name__}.{value.name}"
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcV":

@@ -52,14 +52,14 @@ class CommonTasks:
         self._plans = plans  # kept alive, as ids of its parts are keys
         if len({len(tasks) for tasks in plans}) > 1:
             raise NoCommonForm("a number of kernels that differs between lengths")
-        self.tasks = [self._task(tasks) for tasks in zip(*plans, strict=True)]
+        self.tasks = [self._merge_task(tasks) for tasks in zip(*plans, strict=True)]
 
     def work(self, k: int, length: int) -> int:
         """The approximate work of a task at a length, in elements."""
         (first, *_, last), (n, *_, m) = [tasks[k].work for tasks in self._plans], self.lengths
         return max(0, first + (last - first) * (length - n) // (m - n))
 
-    def _task(self, tasks: Sequence[Task]) -> SizedTask:
+    def _merge_task(self, tasks: Sequence[Task]) -> SizedTask:
         kernels = [task.kernel for task in tasks]
         if None in kernels:
             raise NoCommonForm(f"{tasks[0].name} is called eagerly")
@@ -68,7 +68,7 @@ class CommonTasks:
         self.is_bounded = self.is_bounded or common.is_bounded
         if len({len(task.memories) for task in tasks}) > 1:
             raise NoCommonForm("kernels of different buffers")
-        memories = [self._memory(each)
+        memories = [self._merge_memories(each)
                     for each in zip(*(task.memories for task in tasks), strict=True)]
         starts = [fit(self.lengths, each)
                   for each in zip(*(task.offsets for task in tasks), strict=True)]
@@ -77,7 +77,7 @@ class CommonTasks:
                       origins=last.origins, group=last.group)
         return SizedTask(result, kernel, [*common.sizes], starts)
 
-    def _memory(self, memories: Sequence[Allocation]) -> Allocation:
+    def _merge_memories(self, memories: Sequence[Allocation]) -> Allocation:
         key = tuple(map(id, memories))
         known = self._memories.get(key)
         if known is not None:
@@ -111,13 +111,13 @@ class _CommonKernel:
     def merge(self, kernels: Sequence[Any]) -> Kernel:
         """Return the common kernel; raise NoCommonForm if there is none."""
         try:
-            result: Kernel = self._any(kernels, False)
+            result: Kernel = self._merge_any(kernels, False)
         except RecursionError:
             raise NoCommonForm("expressions that are too deep") from None
         result.sizes = [*self.sizes.values()]
         return result
 
-    def _any(self, items: Sequence[Any], may_vary: bool) -> Any:
+    def _merge_any(self, items: Sequence[Any], may_vary: bool) -> Any:
         first = items[0]
         kind = first.__class__
         if any(item.__class__ is not kind for item in items):
@@ -125,16 +125,16 @@ class _CommonKernel:
         if kind is list or kind is tuple:
             if len({len(item) for item in items}) > 1:
                 raise NoCommonForm("a number of statements that differs between lengths")
-            return kind([self._any(each, may_vary) for each in zip(*items, strict=True)])
+            return kind([self._merge_any(each, may_vary) for each in zip(*items, strict=True)])
         if kind is int and may_vary:
-            return self._extent(items)
+            return self._merge_extents(items)
         if is_dataclass(first) and not isinstance(first, Enum):
             return self._node(items)
         if any(item != first for item in items) and kind is not str:  # names may differ
             raise NoCommonForm(f"{first!r} and others, depending on the length")
         return first
 
-    def _extent(self, items: Sequence[int]) -> int | Size:
+    def _merge_extents(self, items: Sequence[int]) -> int | Size:
         form = fit(self.lengths, items)
         if isinstance(form, int):
             return form
@@ -147,31 +147,31 @@ class _CommonKernel:
             return known
         kind = items[0].__class__
         if kind is Constant:
-            result = self._constant(items)
+            result = self._merge_constants(items)
         elif kind is Buffer:
-            result = self._buffer(items)
+            result = self._merge_buffers(items)
         else:
             result = kind(**{
-                f.name: self._any([getattr(item, f.name) for item in items],
-                                  (kind, f.name) in _EXTENTS)
+                f.name: self._merge_any([getattr(item, f.name) for item in items],
+                                        (kind, f.name) in _EXTENTS)
                 for f in fields(kind) if f.init
             })
         self._merged[key] = result
         return result
 
-    def _constant(self, items: Sequence[Constant]) -> Any:
+    def _merge_constants(self, items: Sequence[Constant]) -> Any:
         first = items[0]
         if all(item.type is first.type and repr(item.value) == repr(first.value)
                for item in items):
             return Constant(first.type, first.value)
         if any(item.type is not first.type or item.value != int(item.value) for item in items):
             raise NoCommonForm("numbers that depend on the length")
-        size = self._extent([int(item.value) for item in items])
+        size = self._merge_extents([int(item.value) for item in items])
         assert isinstance(size, Size)
         value = SizeValue(size)
         return value if first.type is Type.I64 else Apply(Scalar.CAST, (value,), first.type)
 
-    def _buffer(self, items: Sequence[Buffer]) -> Buffer:
+    def _merge_buffers(self, items: Sequence[Buffer]) -> Buffer:
         """Merge buffers; a thread's scratch is as large as the longest step needs."""
         first = items[0]
         if any((b.type, b.aliased, b.parts) != (first.type, first.aliased, first.parts)

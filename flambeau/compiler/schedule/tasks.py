@@ -97,7 +97,7 @@ def schedule(graph: Graph) -> tuple[list[Task], BufferAssignment]:
     layout = BufferAssignment(graph, fusion)
     tasks = [_copy_task(source, target) for source, target in layout.first]
     by_group = [_make_tasks(group, fusion, layout) for group in fusion.groups]
-    ordered = order_kernels(fusion.groups, lambda g: _all_memories(by_group[g.position], layout))
+    ordered = order_kernels(fusion.groups, lambda g: _list_memories(by_group[g.position], layout))
     merged = fuse_horizontally(ordered, lambda g: _can_wait(by_group[g.position]),
                                lambda g: _is_pointwise(by_group[g.position]))
     for groups in merged:
@@ -178,7 +178,7 @@ def task_memories(task: Task, layout: BufferAssignment | None) -> list[Allocatio
     return [*read, *(place.memory for place in layout.targets(task.call))]
 
 
-def _all_memories(tasks: list[Task], layout: BufferAssignment) -> list[Allocation]:
+def _list_memories(tasks: list[Task], layout: BufferAssignment) -> list[Allocation]:
     return [memory for task in tasks for memory in task_memories(task, layout)]
 
 

@@ -43,8 +43,8 @@ class Argument:
         array = arrays[self.leaf]
         if self.order is not None:
             return array.transpose(self.order).reshape(self.shape)
-        memory = _as_bytes(_owner(array))
-        return _window_at(memory, address(array) + self.offset - memory.ctypes.data, self)
+        memory = _as_bytes(_find_owner(array))
+        return _view_window(memory, address(array) + self.offset - memory.ctypes.data, self)
 
 
 @dataclass(eq=False)
@@ -282,7 +282,7 @@ def locate_version_bumps(
 def overlap_at(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
     """Whether `b` starts `gap` bytes after `a` in the same memory."""
     return (a is b and not gap) or (
-        _owner(a) is _owner(b) and address(b) - address(a) == gap
+        _find_owner(a) is _find_owner(b) and address(b) - address(a) == gap
     )
 
 
@@ -296,7 +296,7 @@ class OuterMemory:
 
     def holds(self, array: np.ndarray) -> bool:
         """Whether an array may share memory with one of them, judged by bounds."""
-        owner = array if array.base is None else _owner(array)
+        owner = array if array.base is None else _find_owner(array)
         if id(owner) in self.owners:
             return True
         if owner.flags.owndata and not self.foreign:
@@ -323,10 +323,10 @@ def are_disjoint(a: np.ndarray, b: np.ndarray) -> bool:
 
 def window_on_bytes(memory: np.ndarray, value: Value) -> np.ndarray:
     """Return a Value's window on its storage's bytes. An empty one may start beyond them."""
-    return _window_at(memory, value.offset, value)
+    return _view_window(memory, value.offset, value)
 
 
-def _window_at(memory: np.ndarray, offset: int, window: Value | Argument) -> np.ndarray:
+def _view_window(memory: np.ndarray, offset: int, window: Value | Argument) -> np.ndarray:
     if 0 in window.shape:
         offset = min(max(offset, 0), memory.nbytes)
     return np.ndarray(window.shape, window.dtype, memory, offset, window.strides)
@@ -338,7 +338,7 @@ def window_on_storage(storage: Storage, value: Value) -> np.ndarray:
     return window_on_bytes(_as_bytes(storage.owner), value)
 
 
-def _owner(array: np.ndarray) -> np.ndarray:
+def _find_owner(array: np.ndarray) -> np.ndarray:
     from ...tensor.layout import owner_of
 
     return owner_of(array)

@@ -106,11 +106,11 @@ class _Bits:
         return apply(Scalar.PHILOX, self.place, self.stream, self.key)
 
 
-def _constant_of(value: float, type: Type) -> Node:
+def _create_constant(value: float, type: Type) -> Node:
     return constant(numpy_type(type).type(value).item(), type)
 
 
-def _float_from_bits(bits: Node, shift: int, count: int, type: Type) -> Node:
+def _convert_bits_to_float(bits: Node, shift: int, count: int, type: Type) -> Node:
     """Convert `count` bits, starting at bit `shift`, to a floating-point number."""
     width = 8 * bits.type.size
     result = apply(Scalar.SHR, bits, constant(shift, bits.type)) if shift else bits
@@ -120,27 +120,27 @@ def _float_from_bits(bits: Node, shift: int, count: int, type: Type) -> Node:
 
 
 def _scale(x: Node, factor: float) -> Node:
-    return apply(Scalar.MUL, x, _constant_of(factor, x.type))
+    return apply(Scalar.MUL, x, _create_constant(factor, x.type))
 
 
 def _shift(x: Node, offset: float) -> Node:
-    return apply(Scalar.ADD, x, _constant_of(offset, x.type))
+    return apply(Scalar.ADD, x, _create_constant(offset, x.type))
 
 
-def _unit_interval(bits: _Bits, type: Type) -> Node:
+def _draw_unit_interval(bits: _Bits, type: Type) -> Node:
     """Sample uniformly from [0, 1), at the resolution of the type's significand."""
     if type is Type.F64:
-        return _scale(_float_from_bits(bits.pair(), 11, 53, type), 2.0**-53)
-    return _scale(_float_from_bits(bits.word(), 8, 24, type), 2.0**-24)
+        return _scale(_convert_bits_to_float(bits.pair(), 11, 53, type), 2.0**-53)
+    return _scale(_convert_bits_to_float(bits.word(), 8, 24, type), 2.0**-24)
 
 
-def _uniform(bits: _Bits, wide: Type, type: Type, low: float, high: float) -> Node:
-    result = _unit_interval(bits, wide)
+def _draw_uniform(bits: _Bits, wide: Type, type: Type, low: float, high: float) -> Node:
+    result = _draw_unit_interval(bits, wide)
     if (low, high) != (0.0, 1.0):
         result = _shift(_scale(result, high - low), low)
     result = cast(cast(result, type), wide)  # rounding may have reached `high`, which is excluded
-    is_inside = apply(Scalar.LT, result, _constant_of(high, wide))
-    return apply(Scalar.WHERE, is_inside, result, _constant_of(low, wide))
+    is_inside = apply(Scalar.LT, result, _create_constant(high, wide))
+    return apply(Scalar.WHERE, is_inside, result, _create_constant(low, wide))
 
 
 def _is_below(bits: _Bits, p: float) -> Node:
@@ -151,29 +151,29 @@ def _is_below(bits: _Bits, p: float) -> Node:
     return apply(Scalar.LT, word, constant(bound, Type.U32))
 
 
-def _bernoulli(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
+def _draw_bernoulli(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
     return cast(_is_below(bits, p), wide)
 
 
-def _dropout(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
+def _draw_dropout(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
     scale = 0.0 if p == 1 else 1 / (1 - p)
     survives = _is_below(bits, 1 - p)
-    return apply(Scalar.WHERE, survives, _constant_of(scale, wide), _constant_of(0.0, wide))
+    return apply(Scalar.WHERE, survives, _create_constant(scale, wide), _create_constant(0.0, wide))
 
 
-def _normal(bits: _Bits, wide: Type, type: Type, mean: float, std: float) -> Node:
+def _draw_normal(bits: _Bits, wide: Type, type: Type, mean: float, std: float) -> Node:
     """The Box-Muller transform: the upper 32 bits give the radius, the lower 32 the angle."""
     pair = bits.pair()
-    uniform = _scale(_shift(_float_from_bits(pair, 32, 32, wide), 1.0), 2.0**-32)
+    uniform = _scale(_shift(_convert_bits_to_float(pair, 32, 32, wide), 1.0), 2.0**-32)
     radius = apply(Scalar.SQRT, _scale(apply(Scalar.LOG, uniform), -2.0))
-    angle = _scale(_float_from_bits(pair, 0, 32, wide), 2 * math.pi * 2.0**-32)
+    angle = _scale(_convert_bits_to_float(pair, 0, 32, wide), 2 * math.pi * 2.0**-32)
     normal = apply(Scalar.MUL, radius, apply(Scalar.COS, angle))
     return _shift(_scale(normal, std), mean)
 
 
 FORMULAS: dict[str, Callable[..., Node]] = {
-    "fill_uniform": _uniform, "fill_bernoulli": _bernoulli, "fill_dropout": _dropout,
-    "fill_normal": _normal,
+    "fill_uniform": _draw_uniform, "fill_bernoulli": _draw_bernoulli, "fill_dropout": _draw_dropout,
+    "fill_normal": _draw_normal,
 }
 LEGAL: dict[str, Callable[..., bool]] = {
     "fill_uniform": lambda low, high: -math.inf < low <= high < math.inf,

@@ -317,7 +317,7 @@ class Trace:
         """Return (weak reference to the leaf, whether its grad was None, the grad's id)."""
         if self.is_released:
             return self.incoming_grads
-        return [(weakref.ref(grad.tensor) if grad.outside else _no_leaf, grad.before is None,
+        return [(weakref.ref(grad.tensor) if grad.outside else _return_no_leaf, grad.before is None,
                  id(grad.before)) for grad in self.grads.values() if grad.read]
 
     def has_created(self, tensor: Any) -> bool:
@@ -410,7 +410,7 @@ def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
             return (Reason(
                 f"it works on {new.name or 'memory'} of another identity in each call (a "
                 "tensor carried over from the call before, or created anew outside the step)",
-                Advice.KEEP_IN_PLACE), _first_use(b, new.number))
+                Advice.KEEP_IN_PLACE), _find_first_use(b, new.number))
     return None
 
 
@@ -420,7 +420,7 @@ def have_same_pins(a: Trace, b: Trace) -> bool:
         pin() is other() is not None for pin, other in zip(a.pins, b.pins, strict=True))
 
 
-def _no_leaf() -> None:
+def _return_no_leaf() -> None:
     """A reference to no leaf."""
 
 
@@ -440,7 +440,7 @@ def _is_same_external(a: Storage, b: Storage) -> bool:
     return a.owner is b.owner
 
 
-def _first_use(trace: Trace, number: int) -> str:
+def _find_first_use(trace: Trace, number: int) -> str:
     for event in trace.events:
         for value in values_in((event.args, event.kwargs, event.results)):
             if value.storage == number:

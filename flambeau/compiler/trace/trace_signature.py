@@ -107,7 +107,7 @@ def make_precedent(trace: Trace, function: Callable) -> Precedent | None:
         return None
     try:
         files = {event.line.rpartition(":")[0] for event in trace.events if event.line}
-        files.add(_file_of(function))
+        files.add(_find_file(function))
         return Precedent(
             _describe_header(trace),
             [_describe_storage(storage) for storage in trace.storages],
@@ -174,7 +174,7 @@ def _make_function_key(function: Callable) -> str | None:
         return None
     target = host()
     try:
-        name, code = _file_of(function), _code_of(function)
+        name, code = _find_file(function), _find_code(function)
         where = f"{code.co_qualname} {code.co_firstlineno}"
         return disk_cache.make_key(
             "hope",
@@ -200,14 +200,14 @@ def _serialize(result: Precedent) -> bytes:
         [
             result.head,
             result.storages,
-            [_geometry_to_list(*whole) for whole in result.wholes],
+            [_list_geometry(*whole) for whole in result.wholes],
             result.inputs,
             result.outputs,
             [
                 [
                     None
                     if v is None
-                    else [v.storage, v.offset, *_geometry_to_list(v.shape, v.strides, v.dtype)]
+                    else [v.storage, v.offset, *_list_geometry(v.shape, v.strides, v.dtype)]
                     for v in item
                 ]
                 for item in result.results
@@ -223,7 +223,7 @@ def _serialize(result: Precedent) -> bytes:
     ).encode()
 
 
-def _geometry_to_list(shape: tuple, strides: tuple, kind: np.dtype) -> list:
+def _list_geometry(shape: tuple, strides: tuple, kind: np.dtype) -> list:
     return [list(shape), list(strides), str(kind)]
 
 
@@ -243,7 +243,7 @@ def _deserialize(data: bytes) -> Precedent:
 # ------------------------------------------------------------------------------- as text
 
 
-def _code_of(function: Any) -> Any:
+def _find_code(function: Any) -> Any:
     function = getattr(function, "__func__", getattr(function, "func", function))
     code = getattr(function, "__code__", None)
     if code is None:
@@ -253,8 +253,8 @@ def _code_of(function: Any) -> Any:
     return code
 
 
-def _file_of(function: Any) -> str:
-    return str(_code_of(function).co_filename)
+def _find_file(function: Any) -> str:
+    return str(_find_code(function).co_filename)
 
 
 def _hash_file(name: str) -> str:

@@ -31,17 +31,17 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
     If they agree, `take` gets the program's outputs, and its writes are kept.
     """
     slots, states = bindings.slots, _States(step, bindings)
-    noise = _noise_floor(bindings)
+    noise = _estimate_noise_floor(bindings)
     try:
         states.rewind()
         inputs = [_as_argument(slots[i], bindings.recorded[i]) for i in step.changing]
         with offline(step.edges) as exchanges:
             outputs = [np.array(y) for y in step.run(inputs)]
-            wrong = _exchanges(exchanges, noise)
+            wrong = _compare_exchanges(exchanges, noise)
         if wrong is not None:
             return wrong
         cotangents = _backward(backward, bindings, outputs)
-        wrong = _first_mismatch(step, bindings, outputs, cotangents, states, noise)
+        wrong = _find_first_mismatch(step, bindings, outputs, cotangents, states, noise)
         if wrong is None and take is not None:
             states.leave()
             take(outputs)
@@ -98,7 +98,7 @@ def _is_updated(step: Any, bindings: Bindings, slot: int) -> bool:
     return source.name != "grad" and source.type.floating and bool(bindings.updates)
 
 
-def _first_mismatch(
+def _find_first_mismatch(
     step: Any, bindings: Bindings, outputs: list[np.ndarray], cotangents: list[tuple],
     states: _States, noise: float,
 ) -> str | None:
@@ -165,12 +165,12 @@ def is_small_change(gap: float, moved: float) -> bool:
     return gap <= 0.1 * moved + 1e-12
 
 
-def _noise_floor(bindings: Bindings) -> float:
+def _estimate_noise_floor(bindings: Bindings) -> float:
     arrays = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
     return CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, arrays), default=0.0))
 
 
-def _exchanges(exchanges: list[Exchange], noise: float) -> str | None:
+def _compare_exchanges(exchanges: list[Exchange], noise: float) -> str | None:
     """Compare values sent to other processes, with the tolerance of gradients."""
     for exchange in exchanges:
         wanted_arrays, _ = exchange.recorded or ((), ())

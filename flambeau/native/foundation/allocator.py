@@ -43,13 +43,13 @@ def keep_freed_memory() -> bool:
     thresholds = [(_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES), (_TRIM_THRESHOLD, RETAINED_BYTES)]
     done = all(library.mallopt(parameter, value) for parameter, value in thresholds)
     _library = library if done else None
-    if done and _addresses_are_free() and library.mallopt(_TOP_PAD, _HEAP_PADDING_BYTES):
+    if done and _is_unwritten_memory_free() and library.mallopt(_TOP_PAD, _HEAP_PADDING_BYTES):
         # the heap grows, whatever comes first
         np.empty(MMAP_THRESHOLD_BYTES - mmap.PAGESIZE, np.uint8)
     return done
 
 
-def _addresses_are_free() -> bool:
+def _is_unwritten_memory_free() -> bool:
     """Whether unwritten memory is free: no address space limit is set, and the system overcommits.
     """
     import resource

@@ -25,7 +25,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return folded[result[0]] if result else None
 
 
-def _abbreviated(name: str, known: Iterable[str]) -> str | None:
+def _find_abbreviation(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is the initials of a longer one, as lr of learning_rate."""
     initials = "".join(word[0] for word in name.lower().split("_") if word)
     return initials if len(initials) > 1 and initials in known else None
@@ -48,16 +48,16 @@ def advise(error: BaseException, trace: TracebackType | None, attributes: bool =
     if result is None or trace is None:
         return
     name = result["name"]
-    for frame, line in reversed(_frames(trace)):
-        for function in _called(frame, line, name):
-            keywords = _keywords(function)
-            suggestion = nearest(name, keywords) or _abbreviated(name, keywords)
+    for frame, line in reversed(_list_frames(trace)):
+        for function in _find_called(frame, line, name):
+            keywords = _list_keywords(function)
+            suggestion = nearest(name, keywords) or _find_abbreviation(name, keywords)
             if suggestion is not None:
                 error.add_note(f"Did you mean {suggestion!r}?")
                 return
 
 
-def _frames(trace: TracebackType) -> list[tuple[FrameType, int]]:
+def _list_frames(trace: TracebackType) -> list[tuple[FrameType, int]]:
     frames = []
     link: TracebackType | None = trace
     while link is not None:
@@ -66,7 +66,7 @@ def _frames(trace: TracebackType) -> list[tuple[FrameType, int]]:
     return frames
 
 
-def _called(frame: FrameType, line: int, keyword: str) -> list[Any]:
+def _find_called(frame: FrameType, line: int, keyword: str) -> list[Any]:
     """Return the functions that a line calls with a keyword."""
     lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
     try:
@@ -101,7 +101,7 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
     return None
 
 
-def _keywords(function: Any) -> list[str]:
+def _list_keywords(function: Any) -> list[str]:
     """Return the parameters of a function, or of all constructors of a class."""
     functions = [function]
     if isinstance(function, type):

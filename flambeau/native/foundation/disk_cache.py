@@ -74,7 +74,7 @@ def get(key: str) -> bytes | None:
         except OSError:
             pass  # a read-only folder
     body = data[len(_MAGIC) + 32 :]
-    if data[: len(_MAGIC) + 32] != _MAGIC + _checksum(key, body):
+    if data[: len(_MAGIC) + 32] != _MAGIC + _compute_checksum(key, body):
         return None
     return body
 
@@ -91,7 +91,7 @@ def store(key: str, code: bytes) -> None:
         name = os.path.join(folder, os.urandom(16).hex() + _TEMPORARY)
         try:
             with open(name, "xb", opener=_open_private) as file:
-                file.write(_MAGIC + _checksum(key, code) + code)
+                file.write(_MAGIC + _compute_checksum(key, code) + code)
             os.replace(name, os.path.join(folder, key + _SUFFIX))
         except BaseException:
             _remove(name)
@@ -110,7 +110,7 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _checksum(key: str, body: bytes) -> bytes:
+def _compute_checksum(key: str, body: bytes) -> bytes:
     """Hash the entry with its key, so that a file renamed to another key is rejected."""
     return hashlib.sha256(key.encode() + body).digest()
 
@@ -140,19 +140,19 @@ def _remove(path: str) -> None:
 
 def size_bytes() -> int:
     """The total size of all entries."""
-    return sum(size for _, size, _ in _entries(directory() or ""))
+    return sum(size for _, size, _ in _list_entries(directory() or ""))
 
 
 def clear() -> int:
     """Delete every entry; return the number of bytes freed."""
     freed = 0
-    for _, size, path in _entries(directory() or ""):
+    for _, size, path in _list_entries(directory() or ""):
         _remove(path)
         freed += size
     return freed
 
 
-def _entries(folder: str) -> list[tuple[float, int, str]]:
+def _list_entries(folder: str) -> list[tuple[float, int, str]]:
     """Return (last use, bytes, path) of every entry. Delete stale temporary files."""
     entries = []
     now = time.time()
@@ -175,7 +175,7 @@ def _entries(folder: str) -> list[tuple[float, int, str]]:
 
 def _prune(folder: str, limit_bytes: int) -> None:
     """Delete the least recently used entries until three quarters of the limit are in use."""
-    entries = _entries(folder)
+    entries = _list_entries(folder)
     total = sum(size for _, size, _ in entries)
     if total <= limit_bytes:
         return

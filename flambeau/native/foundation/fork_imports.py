@@ -17,7 +17,7 @@ from typing import Any
 _LONGEST_WAIT_S = 2.0
 
 
-def _foreign_locks() -> list[tuple[str, Any]]:
+def _list_foreign_locks() -> list[tuple[str, Any]]:
     """Return the modules that other threads are importing, with their locks."""
     bootstrap: Any = getattr(importlib, "_bootstrap", None)
     references: dict[str, Any] = dict(getattr(bootstrap, "_module_locks", {}))
@@ -29,12 +29,12 @@ def _foreign_locks() -> list[tuple[str, Any]]:
 
 def _wait_for_imports() -> None:
     deadline = time.monotonic() + _LONGEST_WAIT_S
-    while _foreign_locks() and time.monotonic() < deadline:
+    while _list_foreign_locks() and time.monotonic() < deadline:
         time.sleep(0.0005)
 
 
 def _forget_unfinished_imports() -> None:
-    for name, _ in _foreign_locks():
+    for name, _ in _list_foreign_locks():
         importlib._bootstrap._module_locks.pop(name, None)  # type: ignore[attr-defined]
         spec = getattr(sys.modules.get(name), "__spec__", None)
         if getattr(spec, "_initializing", False):

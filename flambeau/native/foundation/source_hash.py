@@ -18,7 +18,7 @@ def hash_sources(*paths: str) -> str | None:
     digest = hashlib.sha256()
     try:
         for path in paths:
-            for file in _python_files(os.path.join(PACKAGE, *path.split("/"))):
+            for file in _list_python_files(os.path.join(PACKAGE, *path.split("/"))):
                 with open(file, "rb") as stream:
                     source = stream.read()
                 digest.update(b"%d " % len(source) + source)
@@ -27,7 +27,7 @@ def hash_sources(*paths: str) -> str | None:
     return digest.hexdigest()
 
 
-def _python_files(path: str) -> list[str]:
+def _list_python_files(path: str) -> list[str]:
     if path.endswith(".py"):
         return [path]
     files = []

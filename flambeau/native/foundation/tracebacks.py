@@ -86,14 +86,14 @@ def format_shortened(error: BaseException, trace: TracebackType | None) -> Itera
     formatted = traceback.TracebackException(type(error), error, trace)
     if sys.version_info < (3, 12) and isinstance(error, (AttributeError, NameError)) \
             and not getattr(error, "__notes__", None):
-        formatted._str += _suggestion(error, trace)  # type: ignore[attr-defined]
+        formatted._str += _suggest_name(error, trace)  # type: ignore[attr-defined]
     if not hasattr(formatted, "exceptions"):
         formatted.exceptions = None
     _shorten(formatted)
     return formatted.format()
 
 
-def _suggestion(error: AttributeError | NameError, trace: TracebackType | None) -> str:
+def _suggest_name(error: AttributeError | NameError, trace: TracebackType | None) -> str:
     """Return CPython's "Did you mean" hint, which its traceback module lacks before 3.12."""
     from .call_advice import nearest
 
@@ -131,7 +131,7 @@ def _show_in_shell(
     shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None
 ) -> list[str]:
     advise(error, trace)
-    links = list(_links(trace))
+    links = list(_iterate_links(trace))
     shown = which_to_show([link.tb_frame.f_code.co_filename for link in links])
     hidden = 0 if shown_in_full() else count_hidden_at_end(shown)
     short = trace if shown_in_full() else _link_again(links, shown)
@@ -147,7 +147,7 @@ def _show_in_shell(
     return lines
 
 
-def _links(trace: TracebackType | None) -> Iterator[TracebackType]:
+def _iterate_links(trace: TracebackType | None) -> Iterator[TracebackType]:
     while trace is not None:
         yield trace
         trace = trace.tb_next

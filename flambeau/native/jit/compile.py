@@ -33,7 +33,7 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
     VerifyError for an illegal kernel and RuntimeError if LLVM fails.
     """
     version = hash_emitter()
-    keys = {name: _key(name, version or "") for name in kernels}
+    keys = {name: _make_key(name, version or "") for name in kernels}
     compiled_codes: dict[str, tuple[list[str], bytes]] = {}
     for name, key in keys.items():
         entry = None if version is None else disk_cache.get(key)
@@ -64,7 +64,7 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
     return load_codes({name: (keys[name], *compiled_codes[name]) for name in kernels})
 
 
-def _key(name: str, version: str) -> str:
+def _make_key(name: str, version: str) -> str:
     target = host()
     return disk_cache.make_key("kernel", llvm_version(), target.triple, target.cpu, target.features,
                      f"{target.l2_bytes} {target.llc_bytes}", version, name)
@@ -78,7 +78,7 @@ def load_cached(names: Sequence[str]) -> dict[str, int] | None:
     addresses: dict[str, int] = {}
     entries: dict[str, tuple[str, list[str], bytes]] = {}
     for name in dict.fromkeys(names):
-        key = _key(name, version)
+        key = _make_key(name, version)
         address = find_loaded(key, name)
         if address is not None:
             addresses[name] = address

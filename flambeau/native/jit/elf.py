@@ -87,7 +87,7 @@ def _parse_sections(data: bytes, rows: list[tuple]) -> ObjectFile:
         content = data[offset : offset + size]
         if kind == _SYMTAB:
             names = data[rows[link][4] : rows[link][4] + rows[link][5]]
-            symbols += [_symbol(names, entry) for entry in _SYMBOL.iter_unpack(content)]
+            symbols += [_parse_symbol(names, entry) for entry in _SYMBOL.iter_unpack(content)]
         elif kind == _RELA and info in sections:
             places += [Relocation(info, where, info_word >> 32, addend, info_word & 0xFFFFFFFF)
                        for where, info_word, addend in _RELOCATION.iter_unpack(content)]
@@ -98,7 +98,7 @@ def _parse_sections(data: bytes, rows: list[tuple]) -> ObjectFile:
     return ObjectFile(sections, symbols, places)
 
 
-def _symbol(names: bytes, entry: tuple) -> tuple[str, int | None, int]:
+def _parse_symbol(names: bytes, entry: tuple) -> tuple[str, int | None, int]:
     at, _, _, section, value, _ = entry
     name = names[at : names.index(0, at)].decode()
     if section >= _RESERVED_SECTION:
@@ -131,7 +131,7 @@ def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> Linked
         for place in file.places:
             section = file.symbols[place.symbol][1]
             if section is None or place.kind in _GOTPCREL_KINDS:
-                slots.setdefault(_slot(i, file, place), size + 16 * len(slots))
+                slots.setdefault(_make_slot_key(i, file, place), size + 16 * len(slots))
     executed = -(-(size + 16 * len(slots)) // PAGE_BYTES) * PAGE_BYTES
     written, size = _lay_out(files, True, executed)
     starts |= written
@@ -157,7 +157,7 @@ def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> Linked
     return LinkedImage(memory, executed, functions, based)
 
 
-def _slot(i: int, file: ObjectFile, place: Relocation) -> tuple:
+def _make_slot_key(i: int, file: ObjectFile, place: Relocation) -> tuple:
     """Return the key of an address slot: (name,) for external symbols, else (file, symbol)."""
     name, section, _ = file.symbols[place.symbol]
     return (name,) if section is None else (i, place.symbol)
@@ -185,11 +185,11 @@ def _relocate(
         _, section, offset = file.symbols[place.symbol]
         at = starts[i, place.section] + place.offset
         if place.kind in _GOTPCREL_KINDS:
-            to = slots[_slot(i, file, place)] + 8
+            to = slots[_make_slot_key(i, file, place)] + 8
         elif section is not None:
             to = starts[i, section] + offset
         elif place.kind == _PLT32:
-            to = slots[_slot(i, file, place)]
+            to = slots[_make_slot_key(i, file, place)]
         else:
             raise UnsupportedObject(f"{file.symbols[place.symbol][0]} is said to be near")
         struct.pack_into("<i", memory, at, to + place.addend - at)

@@ -65,7 +65,7 @@ def serve(parent: int) -> None:
         send(answers, (hash_emitter(), llvm_version()))
         while True:
             aside, *request = receive(requests)
-            send(answers, _answer_at_low_priority(request) if aside else _answer(request))
+            send(answers, _answer_at_low_priority(request) if aside else _answer_request(request))
             if gc.get_count()[0] > COLLECT_AFTER_KERNEL_OBJECTS:
                 gc.collect()  # IR nodes form reference cycles
     except (EOFError, OSError):
@@ -79,7 +79,7 @@ def _exit_with_parent(parent: int) -> None:
     os._exit(0)
 
 
-def _answer(request: list[Any]) -> tuple[Any, ...]:
+def _answer_request(request: list[Any]) -> tuple[Any, ...]:
     name, kernel, target = request
     try:
         return True, *compile_for(kernel, name, target)
@@ -112,7 +112,7 @@ def _answer_at_low_priority(request: list[Any]) -> tuple[Any, ...]:
     def work() -> None:
         yield_to_others(_Niceness.level)
         begun, used = time.perf_counter(), time.thread_time()
-        answers.append(_answer(request))
+        answers.append(_answer_request(request))
         share = (time.thread_time() - used) / max(time.perf_counter() - begun, 1e-6)
         _Niceness.level = _Niceness.LOWEST if share > _Niceness.LOW_SHARE else _Niceness.LOW
 

@@ -230,7 +230,7 @@ class WorkerPool:
         with self.lock:
             self.work += sum(job.cost for job in jobs)
             count = worker_count(self.work, threads, aside)
-            if FLAG.value() == 0 or not (count or self.ready) or not self._possible():
+            if FLAG.value() == 0 or not (count or self.ready) or not self._can_start():
                 return False
             self.waiting = sorted(self.waiting + jobs, key=_Job.priority)
             self._start(min(count, self.running + len(self.waiting)) - self.threads)
@@ -244,7 +244,7 @@ class WorkerPool:
         """Start workers for work that a caller will soon wait for."""
         with self.lock:
             count = worker_count(self.work + work, threads, False)
-            if count and self._possible():
+            if count and self._can_start():
                 self._start(count - self.threads)
 
     def _start(self, count: int) -> None:
@@ -257,7 +257,7 @@ class WorkerPool:
                 return
             self.threads += 1
 
-    def _possible(self) -> bool:
+    def _can_start(self) -> bool:
         name = os.path.basename(sys.executable or "").lower()
         if not self.why and (not name.startswith(("python", "pypy")) or hasattr(sys, "frozen")):
             self._disable("sys.executable is no Python")
@@ -285,9 +285,9 @@ class WorkerPool:
     def _serve(self) -> None:
         process: _Worker | None = None
         try:
-            process = self._started()
-            while process is not None and (job := self._next(process)) is not None:
-                answer = self._answer(process, job)
+            process = self._start_worker()
+            while process is not None and (job := self._wait_for_job(process)) is not None:
+                answer = self._request_answer(process, job)
                 with self.lock:
                     self.running -= 1
                 job.done.put((job, answer))
@@ -304,7 +304,7 @@ class WorkerPool:
             for job in left:
                 job.done.put((job, None))
 
-    def _started(self) -> _Worker | None:
+    def _start_worker(self) -> _Worker | None:
         """Start a worker and wait until it is ready. On failure, disable workers; return None."""
         process = None
         try:
@@ -323,7 +323,7 @@ class WorkerPool:
             self.ready.add(process)
         return process
 
-    def _next(self, process: _Worker) -> _Job | None:
+    def _wait_for_job(self, process: _Worker) -> _Job | None:
         """Return the next job; None if the worker was idle too long, was closed or has died."""
         with self.lock:
             self.lock.wait_for(
@@ -334,7 +334,7 @@ class WorkerPool:
             self.running += 1
             return self.waiting.pop(0)
 
-    def _answer(self, process: _Worker, job: _Job) -> tuple[Any, ...] | None:
+    def _request_answer(self, process: _Worker, job: _Job) -> tuple[Any, ...] | None:
         """Return a worker's answer; None if there is none and the job can be done here."""
         try:
             answer = process.ask(job, host())

@@ -106,17 +106,17 @@ def weight(type: Type, grouped: bool = False) -> Kernel:
     return named.kernel("conv_weight", [x, gy, gw], contract)
 
 
-def _strides(letter: str, strides: NchwStrides) -> dict[str, int]:
+def _name_strides(letter: str, strides: NchwStrides) -> dict[str, int]:
     names = "oihw" if letter == "w" else "nchw"
     return {f"{letter}{name}": stride for name, stride in zip(names, strides, strict=True)}
 
 
-def _ordered_sizes(values: dict[str, int]) -> tuple[int, ...]:
+def _order_sizes(values: dict[str, int]) -> tuple[int, ...]:
     """Return the sizes' values in the order of the kernel's parameters."""
     return tuple([values[name] for name in _NAMES])
 
 
-def _calls_per_group(
+def _split_calls_by_group(
     g: Geometry, grouped: bool, places: Sequence[int], groups: Sequence[int], sizes: tuple
 ) -> Iterator[KernelCall]:
     """Yield one call for all groups or one per group; `groups` are the buffers' group strides."""
@@ -135,12 +135,12 @@ def _group_strides(g: Geometry) -> tuple[int, int, int]:
 
 def _forward_sizes(g: Geometry) -> tuple[int, ...]:
     x, weight, y = _group_strides(g)
-    return _ordered_sizes({
+    return _order_sizes({
         "n": g.batch, "oc": g.outputs_each, "oh": g.output[0], "ow": g.output[1],
         "ic": g.inputs_each, "kh": g.kernel[0], "kw": g.kernel[1], "h": g.spatial[0],
         "w": g.spatial[1], "sh": g.stride[0], "sw": g.stride[1], "dh": g.dilation[0],
-        "dw": g.dilation[1], "ph": g.padding[0], "pw": g.padding[1], **_strides("x", g.x),
-        **_strides("w", g.weight), **_strides("y", g.y),
+        "dw": g.dilation[1], "ph": g.padding[0], "pw": g.padding[1], **_name_strides("x", g.x),
+        **_name_strides("w", g.weight), **_name_strides("y", g.y),
         "groups": g.groups, "xg": x, "wg": weight, "yg": y,
     })
 
@@ -149,13 +149,13 @@ def forward_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
     """Return the calls of `windows` on x, weight, bias, y."""
     x, weight, y = _group_strides(g)
     apart = (x, weight, g.outputs_each, y)
-    return _calls_per_group(g, grouped, (0, 0, 0, 0), apart, _forward_sizes(g))
+    return _split_calls_by_group(g, grouped, (0, 0, 0, 0), apart, _forward_sizes(g))
 
 
 def weight_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
     """Return the calls of `weight` on x, gy, gw."""
     x, weight, y = _group_strides(g)
-    return _calls_per_group(g, grouped, (0, 0, 0), (x, y, weight), _forward_sizes(g))
+    return _split_calls_by_group(g, grouped, (0, 0, 0), (x, y, weight), _forward_sizes(g))
 
 
 def data_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
@@ -173,20 +173,20 @@ def data_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
         places = (0, first[0] * g.weight[2] + first[1] * g.weight[3], 0,
                   phase[0] * g.x[2] + phase[1] * g.x[3])
         apart = (y, weight, g.inputs_each, x)
-        yield from _calls_per_group(g, grouped, places, apart, _phase(g, counts, meets))
+        yield from _split_calls_by_group(g, grouped, places, apart, _locate_phase(g, counts, meets))
 
 
-def _phase(g: Geometry, counts: Sequence[int], meets: Sequence[tuple[list[int], int, int]]
-           ) -> tuple[int, ...]:
+def _locate_phase(g: Geometry, counts: Sequence[int], meets: Sequence[tuple[list[int], int, int]]
+                  ) -> tuple[int, ...]:
     steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in meets]
     o, i, *entries = g.weight
     apart = [stride * s for stride, s in zip(g.x[2:], g.stride, strict=True)]
     x, weight, y = _group_strides(g)
-    return _ordered_sizes({
+    return _order_sizes({
         "n": g.batch, "oc": g.inputs_each, "ic": g.outputs_each, "oh": counts[0],
         "ow": counts[1], "kh": len(meets[0][0]), "kw": len(meets[1][0]), "h": g.output[0],
         "w": g.output[1], "sh": 1, "sw": 1, "dh": -meets[0][2], "dw": -meets[1][2],
-        "ph": -meets[0][1], "pw": -meets[1][1], **_strides("x", g.y), "wo": i, "wi": o,
+        "ph": -meets[0][1], "pw": -meets[1][1], **_name_strides("x", g.y), "wo": i, "wi": o,
         "wh": entries[0] * steps[0], "ww": entries[1] * steps[1],
         "yn": g.x[0], "yc": g.x[1], "yh": apart[0], "yw": apart[1],
         "groups": g.groups, "xg": y, "wg": weight, "yg": x,

@@ -68,11 +68,11 @@ def strides_of(shape: Sequence[int], last: bool) -> NchwStrides:
     return (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
 
 
-def _axes(**extents: int) -> dict[str, Axis]:
+def _create_axes(**extents: int) -> dict[str, Axis]:
     return {name: Axis(Index(name), extent) for name, extent in extents.items()}
 
 
-def _bounds_mask(terms: Sequence[Term], offset: int, extent: int) -> Expression:
+def _create_bounds_mask(terms: Sequence[Term], offset: int, extent: int) -> Expression:
     """The mask of a padded axis: 0 <= position < extent."""
     at = IndexValue(affine(offset, *terms))
     low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
@@ -89,12 +89,12 @@ def image(
     for position, offset, stride in zip(where, offsets, strides[2:], strict=True):
         base += offset * stride
         terms += [(index, factor * stride) for index, factor in position]
-    masks = [_bounds_mask(p, o, n) for p, o, n in zip(where, offsets, extents, strict=True)]
+    masks = [_create_bounds_mask(p, o, n) for p, o, n in zip(where, offsets, extents, strict=True)]
     mask = Apply(Scalar.AND, tuple(masks), Type.BOOL) if masked else None
     return Load(buffer, affine(base, *terms), mask=mask)
 
 
-def _windows(g: Geometry, a: dict[str, Axis]) -> list[list[Term]]:
+def _index_windows(g: Geometry, a: dict[str, Axis]) -> list[list[Term]]:
     """Return x's positions along both axes, without the padding."""
     return [
         [(a[o], s), (a[k], d)]
@@ -102,22 +102,22 @@ def _windows(g: Geometry, a: dict[str, Axis]) -> list[list[Term]]:
     ]
 
 
-def _input(g: Geometry, x: Buffer, a: dict[str, Axis], group: Index) -> Load:
+def _load_input(g: Geometry, x: Buffer, a: dict[str, Axis], group: Index) -> Load:
     """Return the element of x for an output position and a kernel entry."""
     others = [(a["n"], g.x[0]), (a["ic"], g.x[1]), _group_term(g, group, g.x[1] * g.inputs_each)]
     masked = not (g.inside and (g.x[1] == 1 or g.inputs_each == 1))
-    return image(x, g.x, others, _windows(g, a), [-p for p in g.padding], g.spatial, masked)
+    return image(x, g.x, others, _index_windows(g, a), [-p for p in g.padding], g.spatial, masked)
 
 
-def _weight(g: Geometry, a: dict[str, Axis], group: Index, base: int = 0,
-            steps: Sequence[int] = (1, 1)) -> Affine:
+def _index_weight(g: Geometry, a: dict[str, Axis], group: Index, base: int = 0,
+                  steps: Sequence[int] = (1, 1)) -> Affine:
     """Return a weight's position; `steps`: kernel entries per iteration of kh and kw."""
     o, i, h, w = g.weight
     return affine(base, (a["oc"], o), (a["ic"], i), (a["kh"], h * steps[0]),
                   (a["kw"], w * steps[1]), _group_term(g, group, o * g.outputs_each))
 
 
-def _output(g: Geometry, a: dict[str, Axis], group: Index) -> Affine:
+def _index_output(g: Geometry, a: dict[str, Axis], group: Index) -> Affine:
     """y's position."""
     n, k, h, w = g.y
     return affine(0, (a["n"], n), (a["oc"], k), (a["oh"], h), (a["ow"], w),
@@ -144,8 +144,8 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     """Buffers x, weight, (bias,) y."""
     x, weight, y = (Buffer(g.type, name) for name in ("x", "weight", "y"))
     shift = Buffer(g.type, "bias")
-    a = _axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
-              ic=g.inputs_each, oc=g.outputs_each)
+    a = _create_axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
+                     ic=g.inputs_each, oc=g.outputs_each)
     group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
     value: Expression = total
     if bias:
@@ -154,8 +154,10 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     if relu:
         value = Apply(Scalar.MAXIMUM, (value, Constant(g.type, 0.0)), g.type)
     contract = Contract(
-        (a["n"], a["oh"], a["ow"]), a["oc"], (a["kh"], a["kw"], a["ic"]), _input(g, x, a, group),
-        Load(weight, _weight(g, a, group)), total, [Store(y, _output(g, a, group), value)],
+        (a["n"], a["oh"], a["ow"]), a["oc"], (a["kh"], a["kw"], a["ic"]),
+        _load_input(g, x, a, group),
+        Load(weight, _index_weight(g, a, group)), total,
+        [Store(y, _index_output(g, a, group), value)],
     )
     buffers = [x, weight, *([shift] if bias else []), y]
     return Kernel("conv_forward", buffers, _loop_over_groups(g.groups, group, [contract]))
@@ -171,7 +173,7 @@ def backward_data(g: Geometry) -> Kernel:
     group, body = Index("group"), []
     for first in range(g.stride[0]):
         for second in range(g.stride[1]):
-            body += _phase(g, (first, second), (gy, weight, gx), group)
+            body += _create_phase(g, (first, second), (gy, weight, gx), group)
     return Kernel("conv_backward_data", [gy, weight, gx], _loop_over_groups(g.groups, group, body))
 
 
@@ -186,13 +188,14 @@ def phase_taps(g: Geometry, axis: int, phase: int) -> tuple[list[int], int, int]
     return meet, start, d * step // s
 
 
-def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group: Index
-           ) -> list[Statement]:
+def _create_phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group: Index
+                  ) -> list[Statement]:
     gy, weight, gx = buffers
     counts = [-(-(n - p) // s) for n, p, s in zip(g.spatial, phase, g.stride, strict=True)]
     meets = [phase_taps(g, axis, phase[axis]) for axis in (0, 1)]
-    a = _axes(n=g.batch, ih=counts[0], iw=counts[1], kh=len(meets[0][0]), kw=len(meets[1][0]),
-              oc=g.outputs_each, ic=g.inputs_each)
+    a = _create_axes(n=g.batch, ih=counts[0], iw=counts[1], kh=len(meets[0][0]),
+                     kw=len(meets[1][0]),
+                     oc=g.outputs_each, ic=g.inputs_each)
     first = phase[0] * g.x[2] + phase[1] * g.x[3]
     apart = g.x[2] * g.stride[0], g.x[3] * g.stride[1]
     place = affine(first, (a["n"], g.x[0]), (a["ic"], g.x[1]), (a["ih"], apart[0]),
@@ -215,7 +218,7 @@ def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group
     read = image(gy, g.y, others, windows, offsets, g.output, masked)
     steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in meets]
     base = meets[0][0][0] * g.weight[2] + meets[1][0][0] * g.weight[3]
-    factor = Load(weight, _weight(g, a, group, base, steps))
+    factor = Load(weight, _index_weight(g, a, group, base, steps))
     total = Accumulator(ReduceOp.SUM, g.type)
     return [Contract((a["n"], a["ih"], a["iw"]), a["ic"], (a["kh"], a["kw"], a["oc"]), read,
                      factor, total, [Store(gx, place, total)])]
@@ -236,15 +239,15 @@ def _clear_uncovered(g: Geometry, buffer: Buffer, place: Affine, axes: Sequence[
 def backward_weight(g: Geometry) -> Kernel:
     """Buffers x, gy, gw: the gradient of the weight."""
     x, gy, gw = (Buffer(g.type, name) for name in ("x", "gy", "gw"))
-    a = _axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
-              ic=g.inputs_each, oc=g.outputs_each)
+    a = _create_axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
+                     ic=g.inputs_each, oc=g.outputs_each)
     group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
     # Neighboring rows of a tile read neighboring elements of x, or else write those of gw.
     taps = (a["kh"], a["kw"])
     rows = (*taps, a["ic"]) if g.x[1] == 1 or g.weight[1] == 1 else (a["ic"], *taps)
     contract = Contract(
-        rows, a["oc"], (a["n"], a["oh"], a["ow"]), _input(g, x, a, group),
-        Load(gy, _output(g, a, group)), total, [Store(gw, _weight(g, a, group), total)],
+        rows, a["oc"], (a["n"], a["oh"], a["ow"]), _load_input(g, x, a, group),
+        Load(gy, _index_output(g, a, group)), total, [Store(gw, _index_weight(g, a, group), total)],
     )
     return Kernel(
         "conv_backward_weight", [x, gy, gw], _loop_over_groups(g.groups, group, [contract])

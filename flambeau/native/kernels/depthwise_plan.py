@@ -65,11 +65,11 @@ def _round_up(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _static_step(step: int) -> int | None:
+def _find_static_step(step: int) -> int | None:
     return step if step in (1, 2) else None
 
 
-def _block(size: int, output: Pair, reach: Pair, stride: Pair, steps: Pair) -> _Block | None:
+def _choose_block(size: int, output: Pair, reach: Pair, stride: Pair, steps: Pair) -> _Block | None:
     """Return the largest block that fits a thread's local memory; None if none does.
 
     `reach`: rows and columns from the first tap to the last. `stride`: of the results. `steps`: if
@@ -101,14 +101,14 @@ def _reach(g: Geometry) -> Pair:
     return ((g.kernel[0] - 1) * g.dilation[0], (g.kernel[1] - 1) * g.dilation[1])
 
 
-def _taps(g: Geometry) -> list[Pair]:
+def _list_taps(g: Geometry) -> list[Pair]:
     return [
         (i * g.dilation[0], j * g.dilation[1])
         for i, j in product(range(g.kernel[0]), range(g.kernel[1]))
     ]
 
 
-def _images(g: Geometry, outputs: bool) -> dict[str, int]:
+def _describe_images(g: Geometry, outputs: bool) -> dict[str, int]:
     """Return the numbers of images and channels, and their strides. x is g's input and y its
     output, or the other way round."""
     each, taps = g.outputs_each, g.kernel[0] * g.kernel[1]
@@ -138,7 +138,7 @@ def _images(g: Geometry, outputs: bool) -> dict[str, int]:
     }
 
 
-def _ordered_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[int, ...]:
+def _order_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[int, ...]:
     """Return the sizes' values in the order of the kernel's parameters."""
     group = block.group(values["images"], size)
     return DepthwiseSizes(
@@ -157,7 +157,7 @@ def _ordered_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[in
     )
 
 
-def _output_sizes(block: _Block, output: Pair) -> dict[str, int]:
+def _describe_outputs(block: _Block, output: Pair) -> dict[str, int]:
     """Return the sizes that place the results."""
     return {
         "blocks_down": block.down,
@@ -175,7 +175,7 @@ def _output_sizes(block: _Block, output: Pair) -> dict[str, int]:
     }
 
 
-def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> dict[str, int]:
+def _describe_inputs(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> dict[str, int]:
     """Return the sizes of the images that windows read; `padding` is the padding before them."""
     (h, w), (top, left) = spatial, padding
     return {
@@ -202,21 +202,21 @@ def _input_sizes(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> d
 
 def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | None:
     """Plan a pass over windows of the input."""
-    block = _block(g.type.size, g.output, _reach(g), g.stride, (1, 1))
+    block = _choose_block(g.type.size, g.output, _reach(g), g.stride, (1, 1))
     if block is None or g.kernel[0] * g.kernel[1] > MAX_DEPTHWISE_TAPS:
         return None
     sizes = (
-        _images(g, True)
-        | _output_sizes(block, g.output)
-        | _input_sizes(block, g.spatial, g.padding, g.stride)
+        _describe_images(g, True)
+        | _describe_outputs(block, g.output)
+        | _describe_inputs(block, g.spatial, g.padding, g.stride)
     )
     part, stride = block.tall * block.pitch, g.stride[0]
-    offsets = [i % stride * part + i // stride * block.pitch + j for i, j in _taps(g)]
+    offsets = [i % stride * part + i // stride * block.pitch + j for i, j in _list_taps(g)]
     return DepthwiseCall(
         builder,
-        _static_step(g.stride[1]),
+        _find_static_step(g.stride[1]),
         np.array(offsets, np.int64),
-        _ordered_sizes(sizes, block, g.type.size),
+        _order_sizes(sizes, block, g.type.size),
     )
 
 
@@ -233,19 +233,21 @@ def backward_weight(g: Geometry) -> DepthwiseCall | None:
 def backward_data(g: Geometry) -> DepthwiseCall | None:
     """Plan the input gradient on gy, offsets, weight, zeros, gx."""
     reach = _reach(g)
-    block = _block(g.type.size, g.spatial, reach, (1, 1), g.stride)
+    block = _choose_block(g.type.size, g.spatial, reach, (1, 1), g.stride)
     if block is None or g.kernel[0] * g.kernel[1] > MAX_DEPTHWISE_TAPS:
         return None
-    offsets = np.array([(reach[0] - i) * block.pitch + reach[1] - j for i, j in _taps(g)], np.int64)
+    offsets = np.array(
+        [(reach[0] - i) * block.pitch + reach[1] - j for i, j in _list_taps(g)], np.int64
+    )
     before = (reach[0] - g.padding[0], reach[1] - g.padding[1])  # places of the first block
-    sizes = _images(g, False) | _output_sizes(block, g.spatial)
+    sizes = _describe_images(g, False) | _describe_outputs(block, g.spatial)
     if g.stride == (1, 1):
-        sizes |= _input_sizes(block, g.output, before, (1, 1))
-        builder, step = depthwise.build_forward, _static_step(1)
+        sizes |= _describe_inputs(block, g.output, before, (1, 1))
+        builder, step = depthwise.build_forward, _find_static_step(1)
     else:
         sizes |= _spread(block, g.output, (-before[0], -before[1]), g.stride)
-        builder, step = depthwise.build_strided_input_gradient, _static_step(g.stride[1])
-    return DepthwiseCall(builder, step, offsets, _ordered_sizes(sizes, block, g.type.size))
+        builder, step = depthwise.build_strided_input_gradient, _find_static_step(g.stride[1])
+    return DepthwiseCall(builder, step, offsets, _order_sizes(sizes, block, g.type.size))
 
 
 def _spread(block: _Block, output: Pair, first: Pair, stride: Pair) -> dict[str, int]:

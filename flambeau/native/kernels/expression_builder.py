@@ -73,7 +73,7 @@ class Value:
             raise NotImplementedError(f"{ufunc.__name__} {method} {sorted(options)}")
         if ufunc.__name__ not in UFUNCS:
             raise NotImplementedError(ufunc.__name__)
-        return _ufunc_formula(ufunc.__name__, *inputs)
+        return _apply_ufunc(ufunc.__name__, *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Value:
         if function is np.where and len(args) == 3 and not kwargs:
@@ -89,73 +89,73 @@ class Value:
     # ------------------------------------------------------------------ operators
 
     def __add__(self, other: Any) -> Value:
-        return _ufunc_formula("add", self, other)
+        return _apply_ufunc("add", self, other)
 
     def __radd__(self, other: Any) -> Value:
-        return _ufunc_formula("add", other, self)
+        return _apply_ufunc("add", other, self)
 
     def __sub__(self, other: Any) -> Value:
-        return _ufunc_formula("subtract", self, other)
+        return _apply_ufunc("subtract", self, other)
 
     def __rsub__(self, other: Any) -> Value:
-        return _ufunc_formula("subtract", other, self)
+        return _apply_ufunc("subtract", other, self)
 
     def __mul__(self, other: Any) -> Value:
-        return _ufunc_formula("multiply", self, other)
+        return _apply_ufunc("multiply", self, other)
 
     def __rmul__(self, other: Any) -> Value:
-        return _ufunc_formula("multiply", other, self)
+        return _apply_ufunc("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Value:
-        return _ufunc_formula("divide", self, other)
+        return _apply_ufunc("divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Value:
-        return _ufunc_formula("divide", other, self)
+        return _apply_ufunc("divide", other, self)
 
     def __pow__(self, other: Any) -> Value:
-        return _ufunc_formula("power", self, other)
+        return _apply_ufunc("power", self, other)
 
     def __rpow__(self, other: Any) -> Value:
-        return _ufunc_formula("power", other, self)
+        return _apply_ufunc("power", other, self)
 
     def __eq__(self, other: object) -> Value:  # type: ignore[override]
-        return _ufunc_formula("equal", self, other)
+        return _apply_ufunc("equal", self, other)
 
     def __ne__(self, other: object) -> Value:  # type: ignore[override]
-        return _ufunc_formula("not_equal", self, other)
+        return _apply_ufunc("not_equal", self, other)
 
     def __lt__(self, other: Any) -> Value:
-        return _ufunc_formula("less", self, other)
+        return _apply_ufunc("less", self, other)
 
     def __le__(self, other: Any) -> Value:
-        return _ufunc_formula("less_equal", self, other)
+        return _apply_ufunc("less_equal", self, other)
 
     def __gt__(self, other: Any) -> Value:
-        return _ufunc_formula("greater", self, other)
+        return _apply_ufunc("greater", self, other)
 
     def __ge__(self, other: Any) -> Value:
-        return _ufunc_formula("greater_equal", self, other)
+        return _apply_ufunc("greater_equal", self, other)
 
     def __and__(self, other: Any) -> Value:
-        return _ufunc_formula("bitwise_and", self, other)
+        return _apply_ufunc("bitwise_and", self, other)
 
     def __or__(self, other: Any) -> Value:
-        return _ufunc_formula("bitwise_or", self, other)
+        return _apply_ufunc("bitwise_or", self, other)
 
     def __xor__(self, other: Any) -> Value:
-        return _ufunc_formula("bitwise_xor", self, other)
+        return _apply_ufunc("bitwise_xor", self, other)
 
     def __neg__(self) -> Value:
-        return _ufunc_formula("negative", self)
+        return _apply_ufunc("negative", self)
 
     def __abs__(self) -> Value:
-        return _ufunc_formula("absolute", self)
+        return _apply_ufunc("absolute", self)
 
     def __pos__(self) -> Value:
-        return _ufunc_formula("positive", self)
+        return _apply_ufunc("positive", self)
 
     def __invert__(self) -> Value:
-        return _ufunc_formula("invert", self)
+        return _apply_ufunc("invert", self)
 
     __hash__ = object.__hash__
 
@@ -200,7 +200,7 @@ _DERIVATIVES: dict[Scalar, tuple[Callable[..., Value], ...]] = {
 }
 
 
-def _ufunc_formula(ufunc: str, *operands: Any) -> Value:
+def _apply_ufunc(ufunc: str, *operands: Any) -> Value:
     return UFUNCS[ufunc](*unify_types(*operands))
 
 
@@ -263,7 +263,7 @@ _INTEGER_OPERATIONS = frozenset((
 ))
 
 
-def _operation_formula(operation: Scalar) -> Callable[..., Value]:
+def _build_operation(operation: Scalar) -> Callable[..., Value]:
     def formula(*operands: Value) -> Value:
         if all(v.type is Type.BOOL for v in operands):
             raise NotImplementedError(f"{operation.name} of bools, which NumPy takes for numbers")
@@ -274,11 +274,11 @@ def _operation_formula(operation: Scalar) -> Callable[..., Value]:
     return formula
 
 
-def _comparison_formula(operation: Scalar) -> Callable[..., Value]:
+def _build_comparison(operation: Scalar) -> Callable[..., Value]:
     return lambda a, b: compare(operation, a, b)
 
 
-def _logical_formula(operation: Scalar) -> Callable[..., Value]:
+def _build_logical(operation: Scalar) -> Callable[..., Value]:
     def formula(*operands: Value) -> Value:
         """Apply the operation; nonzero numbers count as true."""
         return apply(operation, *[
@@ -288,7 +288,7 @@ def _logical_formula(operation: Scalar) -> Callable[..., Value]:
     return formula
 
 
-def _bitwise_formula(operation: Scalar) -> Callable[..., Value]:
+def _build_bitwise(operation: Scalar) -> Callable[..., Value]:
     def formula(*operands: Value) -> Value:
         if any(v.type.floating for v in operands):
             raise NotImplementedError(f"the bits of {operands[0].type.value}")
@@ -337,14 +337,14 @@ def _hypot(a: Value, b: Value) -> Value:
     return where(endless, math.inf, size).cast(a.type)
 
 
-def _not_nan(a: Value) -> Value:
+def _test_not_nan(a: Value) -> Value:
     return compare(Scalar.EQ, a, a)
 
 
 def _sign(a: Value) -> Value:
     zero = constant(0, a.type)  # of either sign
     sign = where(compare(Scalar.GT, a, 0), 1, where(compare(Scalar.LT, a, 0), -1, zero))
-    return where(_not_nan(a), sign, a)
+    return where(_test_not_nan(a), sign, a)
 
 
 def _power(a: Value, b: Value) -> Value:
@@ -359,7 +359,7 @@ def _power(a: Value, b: Value) -> Value:
 
 
 UFUNCS: dict[str, Callable[..., Value]] = {
-    name: _operation_formula(operation) for name, operation in {
+    name: _build_operation(operation) for name, operation in {
         "add": Scalar.ADD, "subtract": Scalar.SUB, "multiply": Scalar.MUL,
         "negative": Scalar.NEG, "absolute": Scalar.ABS, "fabs": Scalar.ABS, "sqrt": Scalar.SQRT,
         "exp": Scalar.EXP, "exp2": Scalar.EXP2, "expm1": Scalar.EXPM1, "log": Scalar.LOG,
@@ -373,19 +373,19 @@ UFUNCS: dict[str, Callable[..., Value]] = {
     }.items()
 }
 UFUNCS |= {
-    name: _comparison_formula(operation) for name, operation in {
+    name: _build_comparison(operation) for name, operation in {
         "equal": Scalar.EQ, "not_equal": Scalar.NE, "less": Scalar.LT, "less_equal": Scalar.LE,
         "greater": Scalar.GT, "greater_equal": Scalar.GE,
     }.items()
 }
 UFUNCS |= {
-    name: _logical_formula(operation) for name, operation in {
+    name: _build_logical(operation) for name, operation in {
         "logical_and": Scalar.AND, "logical_or": Scalar.OR, "logical_xor": Scalar.XOR,
         "logical_not": Scalar.NOT,
     }.items()
 }
 UFUNCS |= {
-    name: _bitwise_formula(operation) for name, operation in {
+    name: _build_bitwise(operation) for name, operation in {
         "bitwise_and": Scalar.AND, "bitwise_or": Scalar.OR, "bitwise_xor": Scalar.XOR,
         "invert": Scalar.NOT, "left_shift": Scalar.SHL, "right_shift": Scalar.SHR,
     }.items()

@@ -59,7 +59,8 @@ def take_middle(type: Type) -> Kernel:
     return Kernel("take_middle", [x, at, y], body, sizes)
 
 
-def _scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int, value: Expression,
+def _build_scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int,
+                         value: Expression,
          how: bool | str) -> Store:
     """Store a value in y; `how`: True adds it, a string names the operation that combines them."""
     where = ((number, apart),)
@@ -77,7 +78,9 @@ def put_last(type: Type, add: bool | str, fresh: bool = False) -> Kernel:
     row, k = Index("row"), Index("k")
     rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
     here = Affine(0, ((row, count), (k, 1)))
-    store = _scatter_store(y, Affine(0, ((row, width),)), Load(at, here), 1, Load(x, here), add)
+    store = _build_scatter_store(
+        y, Affine(0, ((row, width),)), Load(at, here), 1, Load(x, here), add
+    )
     body: list[Statement] = [Loop(k, count, [store])]
     if fresh:
         column = Index("column")
@@ -99,7 +102,7 @@ def put_middle(type: Type, add: bool | str) -> Kernel:
     outer, blocks, count, length, inner, each, result_elements = sizes = [Size(n) for n in names]
     here = Affine(0, ((o, result_elements), (block, length), (k, inner), (i, 1)))
     there = Affine(0, ((o, each), (block, length), (i, 1)))
-    store = _scatter_store(y, there, Load(at, here), inner, Load(x, here), add)
+    store = _build_scatter_store(y, there, Load(at, here), inner, Load(x, here), add)
     body: list[Statement] = [Loop(k, count, [Loop(i, length, [store], LoopKind.VECTORIZED)])]
     for index, extent in ((block, blocks), (o, outer)):
         body = [Loop(index, extent, body, LoopKind.PARALLEL)]

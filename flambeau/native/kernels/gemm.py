@@ -72,7 +72,7 @@ def product(layout: GemmLayout) -> Kernel:
         result.insert(0, step)
         step *= extent
     places = _Strides(layout.stack, layout.m, layout.n, layout.k, layout.a, layout.b, tuple(result))
-    body = _body(layout.type, places, layout.bias, precision=layout.precision)
+    body = _build_body(layout.type, places, layout.bias, precision=layout.precision)
     return Kernel("product", *body)
 
 
@@ -95,11 +95,11 @@ def sized(form: GemmForm) -> Kernel:
     rows: Extent = m if form.rows is None else form.rows
     pairs = ((a, 1) if form.a_along else (1, a), (1, b) if form.b_along else (b, 1), (n, 1))
     places = _Strides(extents, rows, n, k, *(s + p for s, p in zip(steps, pairs, strict=True)))
-    buffers, body = _body(form.type, places, form.bias, form.precision, form.near)
+    buffers, body = _build_body(form.type, places, form.bias, form.precision, form.near)
     return Kernel("products", buffers, body, [m, n, k, a, b, *(size for s in stack for size in s)])
 
 
-def _body(
+def _build_body(
     type: Type, places: _Strides, has_bias: bool, precision: int = 3, near: bool = False
 ) -> tuple[list[Buffer], list[Statement]]:
     """Return the buffers and statements of a product."""

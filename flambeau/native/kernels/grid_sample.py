@@ -193,7 +193,7 @@ class _SampleBuilder:
 # ------------------------------------------------------------------------------------ kernels
 
 
-def _sizes() -> list[Size]:
+def _create_sizes() -> list[Size]:
     """The size parameters of kernels that loop over the points, in order."""
     names = ("batch", "rows", "columns", "channels", "pixels", "image", "entry", "line", "made",
              "points")
@@ -209,7 +209,7 @@ def sample(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     sampling = Sampling(type, mode, padding, axes)
     x, grid, y = (Buffer(sampling.type, name) for name in ("x", "grid", "y"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
-    sizes = _sizes()
+    sizes = _create_sizes()
     batch, rows, columns, channels, pixels, image, entry, line, result_elements, points = sizes
     here = ((n, entry), (row, line), (column, sampling.axes))
     maker = _SampleBuilder(sampling, Affine(0, here), grid)
@@ -236,7 +236,7 @@ def grid_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     x, g, grid, y = (Buffer(sampling.type, name) for name in ("x", "g", "grid", "made"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
     batch, rows, columns, channels, pixels, image, entry, line, result_elements, points = sizes = (
-        _sizes()
+        _create_sizes()
     )
     here = ((n, entry), (row, line), (column, sampling.axes))
     maker = _SampleBuilder(sampling, Affine(0, here), grid)
@@ -246,7 +246,7 @@ def grid_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     updates: list[Statement] = []
     for axis, total_of_axis in enumerate(sums):
         total: Expression | None = None
-        for tap, value in zip(taps, _values(x, taps, Affine(0, ((n, image), (c, pixels)))),
+        for tap, value in zip(taps, _load_taps(x, taps, Affine(0, ((n, image), (c, pixels)))),
                               strict=True):
             part = maker.mul(value, tap.slopes[axis])
             total = part if total is None else maker.add(total, part)
@@ -264,7 +264,7 @@ def grid_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     return Kernel("points_back", buffers, body, sizes)
 
 
-def _values(x: Buffer, taps: Sequence[Tap], at: Affine) -> list[Expression]:
+def _load_taps(x: Buffer, taps: Sequence[Tap], at: Affine) -> list[Expression]:
     return [Load(x, at, ((tap.place, 1),), tap.inside) for tap in taps]
 
 

@@ -261,7 +261,7 @@ def maxima(type: Type, step: int | None) -> Kernel:
     return s.kernel("pool_maxima", [s.x, *s.tables, s.y], body)
 
 
-def _column_maxima(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
+def _reduce_columns(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
     """Compute each column's maximum, and the first row of x that has it."""
     top, row = (
         Accumulator(ReduceOp.MAXIMUM, s.type, "top"),
@@ -278,7 +278,7 @@ def _column_maxima(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
     ])
 
 
-def _window_maxima(
+def _reduce_windows(
     s: _StripNest, cells: Buffer, rows: Buffer, top: Accumulator, place: Accumulator,
     then: list[Statement]
 ) -> Statement:
@@ -314,8 +314,8 @@ def places(type: Type, step: int | None) -> Kernel:
         Store(s.y, s.place, top, mask=s.column_exists),
         Store(where, s.place, cast(place, Type.I64), mask=s.column_exists),
     ]
-    across = _window_maxima(s, cells, rows, top, place, then)
-    body = s.each_row(_column_maxima(s, cells, rows), across)
+    across = _reduce_windows(s, cells, rows, top, place, then)
+    body = s.each_row(_reduce_columns(s, cells, rows), across)
     return s.kernel("pool_places", [s.x, *s.tables, s.y, where], body)
 
 
@@ -330,7 +330,7 @@ def maxima_with_tangents(type: Type, step: int | None) -> Kernel:
     inside = s.inside
     begin, update, (top, chosen, row) = _follow_maximum(
         s.or_lowest(inside, s.input_element(inside)), s.input_element(inside, t),
-        _or_nowhere(inside, cast(s.row, Type.I32)))
+        _mask_place(inside, cast(s.row, Type.I32)))
     down = s.columns("cells", [
         *begin, s.taps(update), Store(cells, s.strip_position, top),
         Store(cells_t, s.strip_position, chosen), Store(rows, s.strip_position, row),
@@ -338,7 +338,7 @@ def maxima_with_tangents(type: Type, step: int | None) -> Kernel:
     load, mask = s.cell(cells)
     of_t, of_rows = (Load(b, load.at, load.indirect, mask) for b in (cells_t, rows))
     begin, update, (top, chosen, row) = _follow_maximum(
-        s.or_lowest(mask, load), of_t, _or_nowhere(mask, of_rows))
+        s.or_lowest(mask, load), of_t, _mask_place(mask, of_rows))
     across = s.columns("vectors", [
         *begin, s.window(update), Store(s.y, s.place, top, mask=s.column_exists),
         Store(yt, s.place, chosen, mask=s.column_exists),
@@ -370,7 +370,7 @@ def _follow_maximum(
     return begin, update, targets
 
 
-def _or_nowhere(mask: Expression | None, place: Expression) -> Expression:
+def _mask_place(mask: Expression | None, place: Expression) -> Expression:
     """Return a place, or NO_PLACE if it does not exist."""
     if mask is None:
         return place
@@ -401,8 +401,8 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
         gx, s.at((s.image, "x_image")), Load(s.y, share, mask=exists), ((there, 1),),
         mask=exists, add=True)])
     body: list[Statement] = [
-        _column_maxima(s, cells, rows),
-        _window_maxima(s, cells, rows, top, place, keep),
+        _reduce_columns(s, cells, rows),
+        _reduce_windows(s, cells, rows, top, place, keep),
         s.rows_of_group(spread),
     ]
     for index, extent in ((s.group, "groups"), (s.block, "blocks")):

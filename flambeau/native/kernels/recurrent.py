@@ -148,15 +148,15 @@ def pack_weights(cell: Cell, width: int, weight: SequenceLayout, backward: bool)
     body: list[Statement] = []
     if whole:
         p = Index("panel")
-        inner = _panel(cell, width, weight, into, backward, (0, ((p, 1),), count, count))
+        inner = _pack_panel(cell, width, weight, into, backward, (0, ((p, 1),), count, count))
         body.append(Loop(p, whole, inner, LoopKind.PARALLEL))
     if tail:
-        inner = _panel(cell, width, weight, into, backward, (whole, (), count, tail))
+        inner = _pack_panel(cell, width, weight, into, backward, (whole, (), count, tail))
         body.append(Loop(Index("once"), 1, inner, LoopKind.PARALLEL))
     return Kernel("panels", [weight.buffer, into], body)
 
 
-def _panel(
+def _pack_panel(
     cell: Cell, width: int, weight: SequenceLayout, into: Buffer, backward: bool,
     panel: tuple[int, Terms, int, int],
 ) -> list[Statement]:
@@ -367,14 +367,14 @@ class _ForwardKernel(_StepLoop):
             self.c = self.working("c", self.wide)
             body.append(self.starts("c", self.c))
         panel = Index("panel")
-        steps = [Loop(panel, self.panels, self._panel(panel)), self._update_state()]
+        steps = [Loop(panel, self.panels, self._compute_panel(panel)), self._update_state()]
         body.append(Loop(self.step, self.extents.steps, steps))
         body += self.ends("h", self.h)
         if cell.carries:
             body += self.ends("c", self.c)
         return self.written("recurrence", body)
 
-    def _panel(self, panel: Index) -> list[Statement]:
+    def _compute_panel(self, panel: Index) -> list[Statement]:
         """Compute a panel's sums, then its units."""
         gates, rows = self.cell.gates, self.extents.rows
         across = gates * self.count
@@ -416,11 +416,11 @@ class _ForwardKernel(_StepLoop):
             values["c"] = self.load_own(self.c, row, columns)
         if "bias" in self.inputs:
             bias = self.inputs["bias"]
-            inside = self._inside(columns)
+            inside = self._test_inside(columns)
             values["bias"] = Value(Load(bias.buffer, bias.at(None, (), columns), (), inside))
         return values
 
-    def _inside(self, columns: Terms) -> Expression | None:
+    def _test_inside(self, columns: Terms) -> Expression | None:
         """Whether a panel's column exists; None if all do."""
         if self.wide == self.extents.width:
             return None
@@ -428,7 +428,7 @@ class _ForwardKernel(_StepLoop):
         return Apply(Scalar.LT, (IndexValue(Affine(0, columns)), limit), Type.BOOL)
 
     def _mask(self, row: Index, columns: Terms) -> Expression | None:
-        tests = [t for t in (self.row_exists(row), self._inside(columns)) if t is not None]
+        tests = [t for t in (self.row_exists(row), self._test_inside(columns)) if t is not None]
         if len(tests) == 2:
             return Apply(Scalar.AND, tuple(tests), Type.BOOL)
         return tests[0] if tests else None
@@ -474,13 +474,15 @@ class _BackwardKernel(_StepLoop):
         ahead = self.prefetch_next_step(names, ((line, CACHE_LINE_ELEMENTS),))
         if ahead:
             ahead = [Loop(line, -(-width // CACHE_LINE_ELEMENTS), ahead)]
-        body.append(Loop(self.step, self.extents.steps, [self._cell(), *ahead, self._product()]))
+        body.append(Loop(
+            self.step, self.extents.steps, [self._compute_cell(), *ahead, self._compute_product()]
+        ))
         body += self.ends("dh", self.dh)
         if cell.carries:
             body += self.ends("dc", self.dc)
         return self.written("recurrence_backward", body)
 
-    def _cell(self) -> Statement:
+    def _compute_cell(self) -> Statement:
         """Compute the cotangents of a step's sums."""
         row, unit = Index("row"), Index("unit")
         columns, mask = ((unit, 1),), self.row_exists(row)
@@ -508,10 +510,10 @@ class _BackwardKernel(_StepLoop):
         if self.cell.carries:
             values["dc"] = self.load_own(self.dc, row, columns)
         if self.cell.before is not None:
-            values["before"] = self._before(row, columns, mask)
+            values["before"] = self._load_previous_state(row, columns, mask)
         return values
 
-    def _before(self, row: Index, columns: Terms, mask: Expression | None) -> Value:
+    def _load_previous_state(self, row: Index, columns: Terms, mask: Expression | None) -> Value:
         """The state before a step: the previous step's, or the initial state."""
         now = IndexValue(Affine(0, ((self.step, 1),)))
 
@@ -526,7 +528,7 @@ class _BackwardKernel(_StepLoop):
         first = self.load("first", None, row, columns, under(Scalar.EQ))
         return where(Value(Apply(Scalar.LT, (now, self.extents.last), Type.BOOL)), before, first)
 
-    def _product(self) -> Statement:
+    def _compute_product(self) -> Statement:
         """Compute the previous state's cotangent, panel by panel."""
         panel, row, column = Index("panel"), Index("row"), Index("column")
         into = self.dh.at(None, self.rows(row), ((panel, self.count), (column, 1)))

@@ -37,7 +37,7 @@ class StatementProgram:
         self.body.append(statement)
 
     @contextmanager
-    def _inside(self, make_statement: Callable[[list[Statement]], Statement]) -> Iterator[None]:
+    def _open_body(self, make_statement: Callable[[list[Statement]], Statement]) -> Iterator[None]:
         before, self.body = self.body, []
         yield
         inner, self.body = self.body, before
@@ -45,11 +45,11 @@ class StatementProgram:
 
     def while_(self, condition: Value) -> AbstractContextManager[None]:
         """Context manager for the body of a While."""
-        return self._inside(lambda body: While(condition.expression, body))
+        return self._open_body(lambda body: While(condition.expression, body))
 
     def where(self, condition: Value) -> AbstractContextManager[None]:
         """Context manager for the body of an If."""
-        return self._inside(lambda body: If(condition.expression, body))
+        return self._open_body(lambda body: If(condition.expression, body))
 
     def integer(self, name: str, value: Value | int) -> Variable:
         """Return an I64 variable with an initial value."""

@@ -199,7 +199,7 @@ class _Machine:
             current, at = self.accumulators[expression]
             if expression.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
                 return np.int64(at)
-            start = _neutral(expression.fold, kind) if current is None else current
+            start = _find_neutral(expression.fold, kind) if current is None else current
             return np.asarray(start).astype(kind)[()]
         if not isinstance(expression, Apply):
             raise TypeError(f"an expression of type {type(expression).__name__}")
@@ -234,7 +234,7 @@ def _reduce(fold: ReduceOp, current: Any, value: Any) -> Any:
     }[fold](current, value)
 
 
-def _neutral(fold: ReduceOp, kind: np.dtype) -> Any:
+def _find_neutral(fold: ReduceOp, kind: np.dtype) -> Any:
     if fold in (ReduceOp.SUM, ReduceOp.ANY, ReduceOp.LAST):
         return 0
     if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):

@@ -32,7 +32,7 @@ class TensorFacade:
     def _set(self, other: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}._set")
 
-    def _scaled(self, value: Any, scale: Any) -> Any:
+    def _scale(self, value: Any, scale: Any) -> Any:
         return value if isinstance(scale, int) and scale == 1 else self._do(
             Scalar.MUL, value, scale
         )
@@ -41,7 +41,7 @@ class TensorFacade:
         return self._do(Scalar.NEG, self)
 
     def add(self, other: Any, *, alpha: Any = 1) -> Any:
-        return self._do(Scalar.ADD, self, self._scaled(other, alpha))
+        return self._do(Scalar.ADD, self, self._scale(other, alpha))
 
     def add_(self, other: Any, *, alpha: Any = 1) -> Any:
         return self._set(self.add(other, alpha=alpha))
@@ -59,13 +59,13 @@ class TensorFacade:
         return self._do(Scalar.DIV, self, other)
 
     def addcmul(self, a: Any, b: Any, *, value: Any = 1) -> Any:
-        return self.add(self._scaled(self._do(Scalar.MUL, a, b), value))
+        return self.add(self._scale(self._do(Scalar.MUL, a, b), value))
 
     def addcmul_(self, a: Any, b: Any, *, value: Any = 1) -> Any:
         return self._set(self.addcmul(a, b, value=value))
 
     def addcdiv_(self, a: Any, b: Any, *, value: Any = 1) -> Any:
-        return self._set(self.add(self._do(Scalar.DIV, self._scaled(a, value), b)))
+        return self._set(self.add(self._do(Scalar.DIV, self._scale(a, value), b)))
 
     def sqrt(self) -> Any:
         return self._do(Scalar.SQRT, self)

@@ -130,7 +130,7 @@ def _start_thread(max_threads: int) -> None:
     global _active_threads
     if _queue and _active_threads < max_threads:
         _active_threads += 1
-        if not run_in_background("flambeau-kernels", _work):
+        if not run_in_background("flambeau-kernels", _build_queued):
             _active_threads -= 1
             if not _active_threads:
                 _give_up()
@@ -153,7 +153,7 @@ def _give_up() -> None:
     _queue.clear()
 
 
-def _work() -> None:
+def _build_queued() -> None:
     """Build the queued kernels, then exit."""
     global _active_threads
     from ..jit.kernel_function import compile_all
@@ -170,7 +170,7 @@ def _work() -> None:
             function = compile_all([builder()], threads())[0]
         except Exception as error:  # callers keep using NumPy
             if not _is_expected(error):
-                _tell(key, error)
+                _report_failure(key, error)
         finally:
             _ready[key] = function
             _compiling[key].set()
@@ -187,7 +187,7 @@ def _is_expected(error: Exception) -> bool:
     return isinstance(error, Unsupported)
 
 
-def _tell(key: Hashable, error: Exception) -> None:
+def _report_failure(key: Hashable, error: Exception) -> None:
     """Warn about a bug in a kernel's builder, and record it in `failed_builds`."""
     if sys.is_finalizing() or not threading.main_thread().is_alive():
         return
@@ -252,7 +252,7 @@ class SmallCalls:
         return count == Small.CALLS_BEFORE_COMPILING or count >= Small.CALLS_BEFORE_USE
 
 
-def _forked() -> None:
+def _reset_in_child() -> None:
     """Reset in a forked child, which has no compile threads; unfinished kernels can be requested
     again."""
     global _lock, _active_threads
@@ -263,4 +263,4 @@ def _forked() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_in_child)

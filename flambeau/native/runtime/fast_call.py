@@ -167,7 +167,7 @@ def data_address(array: np.ndarray) -> int:
     return ctypes.c_void_p.from_address(id(array) + _ARRAY_LAYOUT[1]).value or 0
 
 
-def _ir_text() -> str | None:
+def _write_ir() -> str | None:
     """Return the LLVM IR for this interpreter, or None if its object layout is unknown."""
     if sys.implementation.name != "cpython":
         return None
@@ -209,7 +209,7 @@ def _load_builtins() -> _Builtins:
     from ..jit.elf_loader import load
 
     by_ctypes = _Builtins(_call_with_ctypes, None, _write_with_ctypes)
-    text = _ir_text()
+    text = _write_ir()
     if text is None:
         return by_ctypes
     try:
@@ -262,7 +262,7 @@ def call_kernel(kernel: int, work: int, *arguments: Any) -> None:
         FastCalls.call(kernel, *arguments)
 
 
-def _cells(arguments: tuple) -> ctypes.Array:
+def _pack_arguments(arguments: tuple) -> ctypes.Array:
     values = [a.__array_interface__["data"][0] if a.__class__ is np.ndarray else a
               for a in arguments]
     if any(v.__class__ is not int for v in values):
@@ -271,9 +271,9 @@ def _cells(arguments: tuple) -> ctypes.Array:
 
 
 def _call_with_ctypes(kernel: int, *arguments: Any, threads: int = 1) -> None:
-    cells = _cells(arguments)
+    cells = _pack_arguments(arguments)
     run_cells(kernel, ctypes.addressof(cells), threads)
 
 
 def _write_with_ctypes(address: int, *arguments: Any) -> None:
-    ctypes.memmove(address, _cells(arguments), 8 * len(arguments))
+    ctypes.memmove(address, _pack_arguments(arguments), 8 * len(arguments))

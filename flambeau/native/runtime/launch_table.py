@@ -98,8 +98,8 @@ class LaunchTable:
             at += len(record.cells)
         functions = [record.function for record in records]
         rows = list(zip(functions, starts, _drop_needless_barriers(records), strict=True))
-        self._rows, self._count = _array(rows), len(rows)
-        self._patches = _array([_patch(p, records, starts, slots) for p in patches])
+        self._rows, self._count = _create_int64_array(rows), len(rows)
+        self._patches = _create_int64_array([_patch(p, records, starts, slots) for p in patches])
         self._memory, self._address = allocate_aligned(2 * THREAD_LINE_BYTES)
         head = (ctypes.c_int64 * 9).from_address(self._address)
         head[:5] = [ctypes.addressof(self._rows), len(rows), ctypes.addressof(self._patches),
@@ -179,7 +179,7 @@ def _patch(patch: Patch, records: Sequence[Record], starts: Sequence[int], slots
     return [starts[patch.record] + 8 * patch.cell, patch.slot, patch.offset]
 
 
-def _array(rows: Sequence[Sequence[int]]) -> Any:
+def _create_int64_array(rows: Sequence[Sequence[int]]) -> Any:
     """Rows as one ctypes array of int64."""
     flat = [value for row in rows for value in row]
     return (ctypes.c_int64 * max(len(flat), 1))(*flat)

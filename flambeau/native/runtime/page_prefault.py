@@ -110,7 +110,7 @@ class PagePrefaulter:
         with self._lock:
             self._waiting.append(array)
             if self._thread is None:
-                thread = threading.Thread(target=self._work, name="flambeau-pages")
+                thread = threading.Thread(target=self._run_jobs, name="flambeau-pages")
                 try:
                     thread.start()
                 except RuntimeError:  # no more threads: `finish` does the work
@@ -124,7 +124,7 @@ class PagePrefaulter:
         """
         with self._lock:
             job, thread = self._job, self._thread
-            rest = self._rest = self._taken()
+            rest = self._rest = self._take_job()
         for pending_job in (job, rest):
             if pending_job is not None:
                 pending_job.work()
@@ -140,15 +140,15 @@ class PagePrefaulter:
             thread.join()
         self._waiting.clear()
 
-    def _taken(self) -> _PrefaultJob | None:
+    def _take_job(self) -> _PrefaultJob | None:
         """Return a job of all waiting arrays, or None. The caller holds the lock."""
         arrays, self._waiting = self._waiting, []
         return _PrefaultJob(arrays, self._stop) if arrays else None
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
             with self._lock:
-                job, self._rest = self._taken() or self._rest, None
+                job, self._rest = self._take_job() or self._rest, None
                 self._job = job
                 if job is None:
                     self._thread = None

@@ -38,7 +38,7 @@ def usable_processors(root: str = "/") -> int:
         count = _count_cores(os.sched_getaffinity(0), root)
     except AttributeError:
         count = os.cpu_count() or 1
-    return max(1, min([count, *_cgroup_quotas(root)]))
+    return max(1, min([count, *_iterate_cgroup_quotas(root)]))
 
 
 def _count_cores(processors: Iterable[int], root: str) -> int:
@@ -50,7 +50,7 @@ def _count_cores(processors: Iterable[int], root: str) -> int:
     return len(siblings)
 
 
-def _cgroup_quotas(root: str) -> Iterator[int]:
+def _iterate_cgroup_quotas(root: str) -> Iterator[int]:
     """Yield the CPU quotas, in processors, of this process's control groups."""
     top = f"{root}sys/fs/cgroup"
     groups = [line.split(":", 2) for line in _read(f"{root}proc/self/cgroup").splitlines()]
@@ -79,7 +79,7 @@ def _read(place: str) -> str:
         return ""
 
 
-def _default_thread_count() -> int:
+def _choose_thread_count() -> int:
     """FLAMBEAU_THREADS, else OMP_NUM_THREADS as in PyTorch, else every usable core."""
     count = THREADS.value()
     if count:
@@ -163,7 +163,7 @@ class Pool:
     def threads(self) -> int:
         """Return the number of threads that a job runs on."""
         if self.count == 0:
-            self.count = min(_default_thread_count(), thread_pool_ir.MAX_THREADS)
+            self.count = min(_choose_thread_count(), thread_pool_ir.MAX_THREADS)
         return self.count
 
     def set_threads(self, count: int) -> None:
@@ -188,7 +188,7 @@ class Pool:
             workers = self.workers
             if workers is None or workers.threads < threads:
                 try:
-                    workers = self._more(threads)
+                    workers = self._add_threads(threads)
                 except RuntimeError as error:  # a system limit, or interpreter shutdown
                     warn(f"running on one thread instead of {threads}: {error}",
                          RuntimeWarning)
@@ -200,7 +200,7 @@ class Pool:
             finally:
                 self.busy = False
 
-    def _more(self, threads: int) -> Workers:
+    def _add_threads(self, threads: int) -> Workers:
         if self.workers is not None:
             self.workers.stop()
         self.workers = None

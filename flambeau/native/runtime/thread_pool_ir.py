@@ -452,7 +452,7 @@ FUNCTION_NAMES = ("ticks", "prepare", "worker", "stop", "launch", "drive", "star
          "start_timed")
 
 
-def _driver(name: str, timed: bool) -> str:
+def _write_driver(name: str, timed: bool) -> str:
     text = _DRIVER.replace("DRIVE", f"drive{name}").replace("START", f"start{name}")
     for mark, code in _TIMES.items():
         text = text.replace(mark, code if timed else "")
@@ -468,8 +468,8 @@ def emit_runtime(target: Target, system: str = sys.platform) -> str:
         waiting = _WINDOWS if system == "win32" else _POSIX
     pool = (_POOL + _BARRIER).replace("BLOCK", str(THREAD_BLOCK_BYTES))
     pool = pool.replace("PATIENT", str(BARRIER_SPINS_BEFORE_YIELD))
-    return "\n".join((_PAUSE[processor], waiting, pool, _driver("", False),
-                      _driver("_timed", True)))
+    return "\n".join((_PAUSE[processor], waiting, pool, _write_driver("", False),
+                      _write_driver("_timed", True)))
 
 
 @lru_cache(maxsize=4)

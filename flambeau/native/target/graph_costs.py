@@ -142,18 +142,18 @@ def choose_depth_split(m: int, n: int, k: int, threads: int) -> tuple[int, int]:
 def unsplit_cost(m: int, n: int, k: int, threads: int) -> float:
     """Return the busiest thread's half cycles if threads share a product on the best grid."""
     groups, panels = -(-m // TILE_ROWS), -(-n // TILE_COLUMNS)
-    return min(_tile_cost(-(-groups // down), -(-panels // across), k)
+    return min(_estimate_tile_cost(-(-groups // down), -(-panels // across), k)
                for across in range(1, threads + 1) for down in [threads // across])
 
 
 def split_cost(m: int, n: int, k: int, threads: int, parts: int, blocks: int) -> float:
     """Return a thread's half cycles for its depth parts and its share of the final addition."""
     rounds = -(-parts * blocks // threads)
-    part_cost = _tile_cost(-(-m // blocks // TILE_ROWS), -(-n // TILE_COLUMNS), k // parts)
+    part_cost = _estimate_tile_cost(-(-m // blocks // TILE_ROWS), -(-n // TILE_COLUMNS), k // parts)
     return rounds * part_cost + 2 * SUM_MOVE * m * n * parts / threads + KERNEL_LAUNCH_COST
 
 
-def _tile_cost(groups: int, panels: int, depth: int) -> float:
+def _estimate_tile_cost(groups: int, panels: int, depth: int) -> float:
     loads = groups * TILE_ROWS * ROW_LOAD + panels * TILE_COLUMNS * COLUMN_LOAD
     return depth * (groups * panels * TILE_STEP + loads)
 

@@ -238,21 +238,21 @@ _idle_machines: dict[Target, list[Any]] = {}
 
 
 @contextmanager
-def _machine(target: Target) -> Iterator[Any]:
+def _borrow_machine(target: Target) -> Iterator[Any]:
     """LLVM's code generator for a target, used by one thread at a time and then kept: building its
     tables takes a sixth of a small kernel's compile time."""
     idle = _idle_machines.setdefault(target, [])
     try:
         machine = idle.pop()
     except IndexError:
-        machine = _new_machine(target)
+        machine = _create_machine(target)
     try:
         yield machine
     finally:
         idle.append(machine)
 
 
-def _new_machine(target: Target) -> Any:
+def _create_machine(target: Target) -> Any:
     import llvmlite.binding as llvm
 
     initialize(target)
@@ -295,7 +295,7 @@ def _parse_module(text: str, machine: Any) -> Any:
 
 def emit_assembly(text: str, target: Target | None = None) -> str:
     """Return the assembly of LLVM IR on a target, which need not be this machine."""
-    with gate, _machine(target or host()) as machine:
+    with gate, _borrow_machine(target or host()) as machine:
         return machine.emit_assembly(_parse_module(text, machine))
 
 
@@ -305,7 +305,7 @@ def emit_object_code(text: str, target: Target | None = None) -> bytes:
     Raises RuntimeError with LLVM's message if the text is invalid.
     """
     probe(COMPILE_BYTES + _COMPILE_BYTES_PER_CHARACTER * len(text), "making machine code")
-    with gate, _machine(target or host()) as machine:
+    with gate, _borrow_machine(target or host()) as machine:
         return _emit_object(_parse_module(text, machine), machine)
 
 

@@ -221,7 +221,7 @@ def test_an_interrupt_of_the_program_leaves_what_the_call_leaves(steps, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Step, "_direct", lambda self: lambda values: interrupted(self))
+        patch.setattr(Step, "_create_direct_run", lambda self: lambda values: interrupted(self))
         with pytest.raises(KeyboardInterrupt):
             step(*batch())
     same(left(net, optimizer), expected, 1e-5)

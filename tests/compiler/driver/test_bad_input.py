@@ -296,7 +296,7 @@ def test_an_interrupt_while_a_program_is_checked_leaves_the_recorded_call(monkey
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(self_check, "_first_mismatch", interrupted)
+    monkeypatch.setattr(self_check, "_find_first_mismatch", interrupted)
     interrupts = 0
     for _ in range(3):
         try:

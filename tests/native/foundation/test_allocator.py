@@ -86,7 +86,7 @@ def test_pages_are_touched_once() -> None:
     assert faults(MALLOC_TRIM_THRESHOLD_="0") > 5000  # what the user has set up stays
 
 
-@pytest.mark.skipif(not glibc() or not allocator._addresses_are_free(), reason="has no room")
+@pytest.mark.skipif(not glibc() or not allocator._is_unwritten_memory_free(), reason="has no room")
 def test_great_arrays_find_room_on_the_heap() -> None:
     assert faults(GREAT) < 100  # ten times 24 large pages, where each array has its own memory
 
@@ -94,7 +94,7 @@ def test_great_arrays_find_room_on_the_heap() -> None:
 def test_limited_addresses_are_not_taken_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 32, 1 << 32))
-    assert not allocator._addresses_are_free()
+    assert not allocator._is_unwritten_memory_free()
 
 
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

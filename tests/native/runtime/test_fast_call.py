@@ -19,7 +19,7 @@ from flambeau.native.runtime.thread_pool import POOL
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to call a kernel."""
     if request.param == "ctypes":
-        monkeypatch.setattr(fast_call, "_ir_text", lambda: None)
+        monkeypatch.setattr(fast_call, "_write_ir", lambda: None)
     fast_call._load_builtins.cache_clear()
     call = fast_call._load_builtins().call_on_this_thread
     monkeypatch.setattr(fast_call.FastCalls, "call", staticmethod(call))

@@ -268,11 +268,11 @@ def test_without_threads_it_runs_on_one(monkeypatch: pytest.MonkeyPatch) -> None
 def test_how_many_threads_there_are_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("FLAMBEAU_THREADS", "3")
-    assert thread_pool._default_thread_count() == 3
+    assert thread_pool._choose_thread_count() == 3
     monkeypatch.setenv("FLAMBEAU_THREADS", "many")
-    assert thread_pool._default_thread_count() == thread_pool.usable_processors() >= 1
+    assert thread_pool._choose_thread_count() == thread_pool.usable_processors() >= 1
     monkeypatch.setenv("OMP_NUM_THREADS", "5,2")
-    assert thread_pool._default_thread_count() == 5
+    assert thread_pool._choose_thread_count() == 5
 
 
 def test_set_num_threads() -> None:

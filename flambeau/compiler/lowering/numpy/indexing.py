@@ -108,7 +108,7 @@ def take_along_axis_of(x: Node, index: Node, axis: int = 0, negative: bool = Tru
     """Select x at positions along an axis; the index's axes replace that axis."""
     index = normalize_positions(index, x.shape[axis], negative)
     rank = len(x.shape)
-    line = _evenly_spaced(index)
+    line = _match_even_spacing(index)
     if line is not None:
         return slice_axis(x, axis, *line)
     times = _count_repeats(index, x.shape[axis])
@@ -126,7 +126,7 @@ def take_along_axis_of(x: Node, index: Node, axis: int = 0, negative: bool = Tru
     return graph.permute(gathered, order)
 
 
-def _evenly_spaced(index: Node) -> tuple[int, int, int] | None:
+def _match_even_spacing(index: Node) -> tuple[int, int, int] | None:
     """(start, length, step) if the positions are constant and evenly spaced, else None."""
     if index.op is not Op.ARRAY or len(index.shape) != 1:
         return None

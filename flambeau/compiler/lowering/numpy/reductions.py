@@ -76,7 +76,7 @@ def sum_dtype(kind: np.dtype) -> np.dtype:
 _METHODS["reduce"] = _reduce
 
 
-def _reduction_function(ufunc: np.ufunc) -> Callable[..., Symbol]:
+def _create_reduction(ufunc: np.ufunc) -> Callable[..., Symbol]:
     def reduction(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
              keepdims: Any = False, **options: Any) -> Symbol:
         if any(v is not np._NoValue and v is not None for v in options.values()):
@@ -90,7 +90,7 @@ def _reduction_function(ufunc: np.ufunc) -> Callable[..., Symbol]:
 for _ufunc, _names in ((np.add, (np.sum,)), (np.multiply, (np.prod,)),
                        (np.maximum, (np.max, np.amax)), (np.minimum, (np.min, np.amin)),
                        (np.logical_or, (np.any,)), (np.logical_and, (np.all,))):
-    implements(*_names)(_reduction_function(_ufunc))
+    implements(*_names)(_create_reduction(_ufunc))
 
 
 @implements(np.mean)
@@ -122,7 +122,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Symbol
     return reduce_symbol(ReduceOp.SUM, call_ufunc(np.not_equal, (a, 0)), axis, keepdims, np.int64)
 
 
-def _arg_reduction(fold: ReduceOp) -> Callable[..., Symbol]:
+def _create_arg_reduction(fold: ReduceOp) -> Callable[..., Symbol]:
     def arg_reduction(
         a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False
     ) -> Symbol:
@@ -141,8 +141,8 @@ def _arg_reduction(fold: ReduceOp) -> Callable[..., Symbol]:
     return arg_reduction
 
 
-implements(np.argmax)(_arg_reduction(ReduceOp.ARGMAX))
-implements(np.argmin)(_arg_reduction(ReduceOp.ARGMIN))
+implements(np.argmax)(_create_arg_reduction(ReduceOp.ARGMAX))
+implements(np.argmin)(_create_arg_reduction(ReduceOp.ARGMIN))
 
 
 def scan_symbol(fold: ReduceOp, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> Symbol:

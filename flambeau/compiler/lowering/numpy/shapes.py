@@ -120,7 +120,7 @@ def _iscomplexobj(x: Any) -> bool:
     return False
 
 
-def _like(value: Any) -> Callable[..., Symbol]:
+def _create_filled_like(value: Any) -> Callable[..., Symbol]:
     def filled_like(
         a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **_: Any
     ) -> Symbol:
@@ -131,8 +131,8 @@ def _like(value: Any) -> Callable[..., Symbol]:
     return filled_like
 
 
-implements(np.zeros_like, np.empty_like)(_like(0))
-implements(np.ones_like)(_like(1))
+implements(np.zeros_like, np.empty_like)(_create_filled_like(0))
+implements(np.ones_like)(_create_filled_like(1))
 
 
 @implements(np.full_like)
@@ -144,14 +144,14 @@ def _full_like(a: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Symbol:
 # ------------------------------------------------------------------------------- joining
 
 
-def _common(arrays: Sequence[Any]) -> list[Node]:
+def _cast_to_common(arrays: Sequence[Any]) -> list[Node]:
     kind = np.result_type(*(kind_of(a) if not isinstance(kind_of(a), type) else a for a in arrays))
     return [node_of(a, kind) for a in arrays]
 
 
 @implements(np.concatenate)
 def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **_: Any) -> Symbol:
-    nodes = _common(arrays)
+    nodes = _cast_to_common(arrays)
     if axis is None:
         nodes, axis = [reshape_node(n, (-1,)) for n in nodes], 0
     return symbol(concatenate(nodes, axis % len(nodes[0].shape)))
@@ -159,7 +159,7 @@ def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **_: Any) -> Symbo
 
 @implements(np.stack)
 def _stack(arrays: Any, axis: int = 0, out: Any = None, **_: Any) -> Symbol:
-    nodes = _common(arrays)
+    nodes = _cast_to_common(arrays)
     return symbol(stack_nodes(nodes, axis % (len(nodes[0].shape) + 1)))
 
 

@@ -144,11 +144,12 @@ class SymbolArray(metaclass=_Kind):
 
     # ------------------------------------------------------------------------ no values
 
-    def _value(self, *_: Any, **__: Any) -> Any:
+    def _refuse_value_read(self, *_: Any, **__: Any) -> Any:
         raise Untraceable("reads a value")
 
-    __bool__ = __float__ = __int__ = __index__ = __complex__ = __contains__ = _value
-    __array__ = item = tolist = tobytes = nonzero = argsort = sort = searchsorted = _value
+    __bool__ = __float__ = __int__ = __index__ = __complex__ = __contains__ = _refuse_value_read
+    __array__ = item = tolist = tobytes = nonzero = _refuse_value_read
+    argsort = sort = searchsorted = _refuse_value_read
 
     # ------------------------------------------------------------------------ protocols
 
@@ -171,10 +172,10 @@ class SymbolArray(metaclass=_Kind):
         if not any(_is_array(item) for item in items):
             index_of_arrays = match_basic_index(self.shape, tuple(items))
             return SymbolArray.window(self, index_of_arrays.read, index_of_arrays.written)
-        _, plain, index_of_arrays = self._positions(items)
+        _, plain, index_of_arrays = self._split_positions(items)
         return SymbolArray(index_of_arrays.read(plain(self.node)))
 
-    def _positions(self, items: Sequence[Any]) -> tuple[Any, Callable[[Node], Node], Any]:
+    def _split_positions(self, items: Sequence[Any]) -> tuple[Any, Callable[[Node], Node], Any]:
         """Split an index with arrays: shape and reader of the basic part, then the positions."""
         if any(_is_array(i) and np.dtype(i.dtype).kind not in "iu" for i in items):
             refuse("a boolean mask as an index")

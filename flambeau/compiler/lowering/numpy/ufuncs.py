@@ -41,7 +41,7 @@ def _absolute(a: Node) -> Node:
     return a if not a.type.floating and not a.type.signed else apply_operation(Scalar.ABS, a)
 
 
-def _rounding(operation: Scalar) -> Callable[[Node], Node]:
+def _build_rounding(operation: Scalar) -> Callable[[Node], Node]:
     return lambda a: apply_operation(operation, a) if a.type.floating else a
 
 
@@ -59,11 +59,11 @@ def isnan(a: Node) -> Node:
     return (
         apply_operation(Scalar.NE, a, a)
         if a.type.floating
-        else apply_operation(Scalar.NE, _float_bits(a), _float_bits(a))
+        else apply_operation(Scalar.NE, _cast_bool_to_byte(a), _cast_bool_to_byte(a))
     )
 
 
-def _float_bits(a: Node) -> Node:
+def _cast_bool_to_byte(a: Node) -> Node:
     return cast(a, Type.U8) if a.type is Type.BOOL else a
 
 
@@ -82,11 +82,11 @@ def _signbit(a: Node) -> Node:
     return apply_operation(Scalar.LT, read, number_like(0, read))
 
 
-def _times(factor: float) -> Callable[[Node], Node]:
+def _build_multiplication(factor: float) -> Callable[[Node], Node]:
     return lambda a: apply_operation(Scalar.MUL, a, number_like(factor, a))
 
 
-def _truth(a: Node) -> Node:
+def _cast_to_bool(a: Node) -> Node:
     return a if a.type is Type.BOOL else apply_operation(Scalar.NE, a, number_like(0, a))
 
 
@@ -94,12 +94,12 @@ def _logical_not(a: Node) -> Node:
     return _not(a) if a.type is Type.BOOL else apply_operation(Scalar.EQ, a, number_like(0, a))
 
 
-def _operation_builder(operation: Scalar) -> Callable[..., Node]:
+def _build_operation(operation: Scalar) -> Callable[..., Node]:
     return lambda *nodes: apply_operation(operation, *nodes)
 
 
 UNARY: dict[str, Callable[[Node], Node]] = {
-    name: _operation_builder(operation) for name, operation in {
+    name: _build_operation(operation) for name, operation in {
         "negative": Scalar.NEG, "sqrt": Scalar.SQRT, "exp": Scalar.EXP, "exp2": Scalar.EXP2,
         "expm1": Scalar.EXPM1, "log": Scalar.LOG, "log2": Scalar.LOG2, "log10": Scalar.LOG10,
         "log1p": Scalar.LOG1P, "sin": Scalar.SIN, "cos": Scalar.COS, "tan": Scalar.TAN,
@@ -109,13 +109,15 @@ UNARY: dict[str, Callable[[Node], Node]] = {
     }.items()
 }
 UNARY |= {
-    "absolute": _absolute, "fabs": _absolute, "floor": _rounding(Scalar.FLOOR),
-    "ceil": _rounding(Scalar.CEIL), "trunc": _rounding(Scalar.TRUNC),
-    "rint": _rounding(Scalar.ROUND), "sign": _sign, "isnan": isnan, "isinf": _isinf,
+    "absolute": _absolute, "fabs": _absolute, "floor": _build_rounding(Scalar.FLOOR),
+    "ceil": _build_rounding(Scalar.CEIL), "trunc": _build_rounding(Scalar.TRUNC),
+    "rint": _build_rounding(Scalar.ROUND), "sign": _sign, "isnan": isnan, "isinf": _isinf,
     "isfinite": _isfinite, "signbit": _signbit, "logical_not": _logical_not,
     "square": lambda a: apply_operation(Scalar.MUL, a, a), "positive": lambda a: a,
-    "conjugate": lambda a: a, "deg2rad": _times(math.pi / 180), "radians": _times(math.pi / 180),
-    "rad2deg": _times(180 / math.pi), "degrees": _times(180 / math.pi),
+    "conjugate": lambda a: a, "deg2rad": _build_multiplication(math.pi / 180),
+    "radians": _build_multiplication(math.pi / 180),
+    "rad2deg": _build_multiplication(180 / math.pi),
+    "degrees": _build_multiplication(180 / math.pi),
     "reciprocal": lambda a: apply_operation(Scalar.DIV, number_like(1, a), a),
 }
 
@@ -127,12 +129,12 @@ def _with_bool_operation(operation: Scalar, logical: Scalar) -> Callable[[Node, 
     return lambda a, b: apply_operation(logical if a.type is Type.BOOL else operation, a, b)
 
 
-def _comparison_builder(operation: Scalar) -> Callable[[Node, Node], Node]:
-    return lambda a, b: apply_operation(operation, _float_bits(a), _float_bits(b))
+def _build_comparison(operation: Scalar) -> Callable[[Node, Node], Node]:
+    return lambda a, b: apply_operation(operation, _cast_bool_to_byte(a), _cast_bool_to_byte(b))
 
 
-def _logical_builder(operation: Scalar) -> Callable[[Node, Node], Node]:
-    return lambda a, b: apply_operation(operation, _truth(a), _truth(b))
+def _build_logical(operation: Scalar) -> Callable[[Node, Node], Node]:
+    return lambda a, b: apply_operation(operation, _cast_to_bool(a), _cast_to_bool(b))
 
 
 def _has_opposite_sign(remainder: Node, b: Node) -> Node:
@@ -179,7 +181,7 @@ def _remainder(a: Node, b: Node) -> Node:
 
 def _power(a: Node, b: Node) -> Node:
     if b.op is Op.CONSTANT:
-        simple_power = _constant_power(a, b)
+        simple_power = _expand_constant_power(a, b)
         if simple_power is not None:
             return simple_power
     if not a.type.floating:
@@ -187,7 +189,7 @@ def _power(a: Node, b: Node) -> Node:
     return apply_operation(Scalar.POW, a, b)
 
 
-def _constant_power(a: Node, b: Node) -> Node | None:
+def _expand_constant_power(a: Node, b: Node) -> Node | None:
     """Expand a power into products or a root if the result is exact, or nearly so; else None."""
     n = b.value
     if a.type.floating and n == 0.5:
@@ -209,7 +211,7 @@ def _constant_power(a: Node, b: Node) -> Node | None:
     return result
 
 
-def _nan_ignoring_extreme(operation: Scalar) -> Callable[[Node, Node], Node]:
+def _build_nan_ignoring_extreme(operation: Scalar) -> Callable[[Node, Node], Node]:
     """A maximum or minimum that ignores NaN."""
 
     def extreme(a: Node, b: Node) -> Node:
@@ -275,7 +277,7 @@ def _log_sum(exp: Scalar, log: Scalar | None) -> Callable[[Node, Node], Node]:
     return log_sum
 
 
-def _xlogy(log: Scalar) -> Callable[[Node, Node], Node]:
+def _build_xlogy(log: Scalar) -> Callable[[Node, Node], Node]:
     def xlogy(a: Node, b: Node) -> Node:
         y = apply_operation(Scalar.MUL, a, apply_operation(log, b))
         skip = logical_and(apply_operation(Scalar.EQ, a, number_like(0, a)), _not(isnan(b)))
@@ -286,40 +288,40 @@ def _xlogy(log: Scalar) -> Callable[[Node, Node], Node]:
 
 BINARY: dict[str, Callable[[Node, Node], Node]] = {
     "add": _with_bool_operation(Scalar.ADD, Scalar.OR),
-    "subtract": _operation_builder(Scalar.SUB),
+    "subtract": _build_operation(Scalar.SUB),
     "multiply": _with_bool_operation(Scalar.MUL, Scalar.AND),
-    "divide": _operation_builder(Scalar.DIV),
-    "true_divide": _operation_builder(Scalar.DIV),
-    "fmod": _operation_builder(Scalar.REM),
+    "divide": _build_operation(Scalar.DIV),
+    "true_divide": _build_operation(Scalar.DIV),
+    "fmod": _build_operation(Scalar.REM),
     "maximum": _with_bool_operation(Scalar.MAXIMUM, Scalar.OR),
     "minimum": _with_bool_operation(Scalar.MINIMUM, Scalar.AND),
-    "arctan2": _operation_builder(Scalar.ATAN2),
-    "copysign": _operation_builder(Scalar.COPYSIGN),
-    "equal": _comparison_builder(Scalar.EQ),
-    "not_equal": _comparison_builder(Scalar.NE),
-    "less": _comparison_builder(Scalar.LT),
-    "less_equal": _comparison_builder(Scalar.LE),
-    "greater": _comparison_builder(Scalar.GT),
-    "greater_equal": _comparison_builder(Scalar.GE),
-    "logical_and": _logical_builder(Scalar.AND),
-    "logical_or": _logical_builder(Scalar.OR),
-    "logical_xor": _logical_builder(Scalar.XOR),
-    "bitwise_and": _operation_builder(Scalar.AND),
-    "bitwise_or": _operation_builder(Scalar.OR),
-    "bitwise_xor": _operation_builder(Scalar.XOR),
+    "arctan2": _build_operation(Scalar.ATAN2),
+    "copysign": _build_operation(Scalar.COPYSIGN),
+    "equal": _build_comparison(Scalar.EQ),
+    "not_equal": _build_comparison(Scalar.NE),
+    "less": _build_comparison(Scalar.LT),
+    "less_equal": _build_comparison(Scalar.LE),
+    "greater": _build_comparison(Scalar.GT),
+    "greater_equal": _build_comparison(Scalar.GE),
+    "logical_and": _build_logical(Scalar.AND),
+    "logical_or": _build_logical(Scalar.OR),
+    "logical_xor": _build_logical(Scalar.XOR),
+    "bitwise_and": _build_operation(Scalar.AND),
+    "bitwise_or": _build_operation(Scalar.OR),
+    "bitwise_xor": _build_operation(Scalar.XOR),
     "floor_divide": _floor_divide,
     "remainder": _remainder,
     "power": _power,
     "float_power": _power,
-    "fmax": _nan_ignoring_extreme(Scalar.MAXIMUM),
-    "fmin": _nan_ignoring_extreme(Scalar.MINIMUM),
+    "fmax": _build_nan_ignoring_extreme(Scalar.MAXIMUM),
+    "fmin": _build_nan_ignoring_extreme(Scalar.MINIMUM),
     "left_shift": _shift_builder(Scalar.SHL),
     "right_shift": _shift_builder(Scalar.SHR),
     "hypot": _hypot,
     "logaddexp": _log_sum(Scalar.EXP, None),
     "logaddexp2": _log_sum(Scalar.EXP2, Scalar.LOG2),
-    "xlogy": _xlogy(Scalar.LOG),
-    "xlog1py": _xlogy(Scalar.LOG1P),
+    "xlogy": _build_xlogy(Scalar.LOG),
+    "xlog1py": _build_xlogy(Scalar.LOG1P),
 }
 
 # The reductions of ufuncs; on BOOL, some become ANY or ALL (BOOL_REDUCTIONS).

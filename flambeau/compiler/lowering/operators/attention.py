@@ -25,7 +25,7 @@ from ..numpy.symbolic_array import Symbol, symbol
 from ..registry import lowering
 
 
-def _scores(
+def _compute_scores(
     q: Symbol, k: Symbol, mask: Any, scale: float, is_causal: bool
 ) -> Symbol:
     """The scaled and masked scores before softmax."""
@@ -67,7 +67,7 @@ def _mask_nodes(mask: Any, q: Symbol) -> tuple[Node, ...]:
     return (reshape(node, (1,) * (q.ndim - mask.ndim) + node.shape),)
 
 
-def _flash_attention(
+def _attend_by_blocks(
     q: Symbol, k: Symbol, v: Symbol, mask: Any, scale: float, is_causal: bool, keep: int
 ) -> tuple[Symbol, Any]:
     """Return the result and the value saved for backward. Probabilities are a formula of the sums,
@@ -84,11 +84,11 @@ def _flash_attention(
         Node(Op.ATTENTION_SUMS, (q.node, k.node, *masks), q.shape[:-1], type, attributes))
     if keep == Saved.LOG_SUMS:
         return y, sums
-    return y, np.exp(_scores(q, k, mask, scale, is_causal) - sums[..., None])
+    return y, np.exp(_compute_scores(q, k, mask, scale, is_causal) - sums[..., None])
 
 
-def _softmax_sums_of(saved: Symbol) -> Symbol | None:
-    """The sums from which _flash_attention's saved value is built; None for other values."""
+def _find_softmax_sums(saved: Symbol) -> Symbol | None:
+    """The sums from which _attend_by_blocks's saved value is built; None for other values."""
     node = saved.node
     if node.op is Op.APPLY and node.operation is Scalar.EXP:
         node = node.inputs[0]
@@ -98,11 +98,11 @@ def _softmax_sums_of(saved: Symbol) -> Symbol | None:
     return symbol(node) if node.op is Op.ATTENTION_SUMS else None
 
 
-def _softmax_attention(
+def _attend_by_softmax(
     q: Symbol, k: Symbol, v: Symbol, mask: Any, scale: float, is_causal: bool, keep: int
 ) -> tuple[Symbol, Any]:
     """Return the result and the value saved for backward, by products around a softmax."""
-    s = _scores(q, k, mask, scale, is_causal)
+    s = _compute_scores(q, k, mask, scale, is_causal)
     if not s.shape[-1]:
         y = np.zeros_like(v, shape=(*q.shape[:-1], v.shape[-1]))
         saved = s if keep == Saved.PROBABILITIES else np.sum(s, -1)
@@ -129,7 +129,7 @@ def _attention(
     working = compute_dtype(query.dtype)
     q, k, v = (x.astype(working, copy=False) for x in (query, key, value))
     is_flash = _prefers_flash(q, k, v, is_causal, keep)
-    attend = _flash_attention if is_flash else _softmax_attention
+    attend = _attend_by_blocks if is_flash else _attend_by_softmax
     y, saved = attend(q, k, v, mask, scale, is_causal, keep)
     return y.astype(query.dtype), saved
 
@@ -142,7 +142,7 @@ def _attention_backward(
     dtype, working = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(working, copy=False) for x in (g, query, key, value, y))
     inner = np.sum(g * y, -1, keepdims=True)
-    sums = _softmax_sums_of(saved)
+    sums = _find_softmax_sums(saved)
     if sums is not None:
         inputs = tuple(x.node for x in (q, k, v, g, sums, inner[..., 0]))
         inputs += _mask_nodes(mask, q)
@@ -154,7 +154,7 @@ def _attention_backward(
         )
     p = saved
     if keep != Saved.PROBABILITIES:
-        p = np.exp(_scores(q, k, mask, scale, is_causal) - saved[..., None])
+        p = np.exp(_compute_scores(q, k, mask, scale, is_causal) - saved[..., None])
     ds = (np.matmul(g, v.swapaxes(-1, -2)) - inner) * p * scale
     gradients = (
         np.matmul(ds, k), np.matmul(ds.swapaxes(-1, -2), q), np.matmul(p.swapaxes(-1, -2), g)

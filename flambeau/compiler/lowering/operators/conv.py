@@ -68,7 +68,7 @@ def conv_node(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
                  "groups": groups})
 
 
-def _inside(*symbols: Any) -> tuple[Type, list[Node]]:
+def _cast_to_compute_type(*symbols: Any) -> tuple[Type, list[Node]]:
     nodes = [node_of(s) for s in symbols]
     type = nodes[0].type
     return type, [cast(n, compute_type(type)) for n in nodes]
@@ -85,7 +85,7 @@ def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -
     if len(window.kernel) == 3:
         y = conv3d.convolution(_convolution, input, weight, window, groups)
         return conv3d.add_bias(y, bias)
-    type, (x, w) = _inside(input, weight)
+    type, (x, w) = _cast_to_compute_type(input, weight)
     plane = _Plane(window)
     w = graph.permute(plane.weight(w), (2, 3, 1, 0))
     y = conv_node(plane.padded(plane.image(x)), w, plane.stride, plane.dilation, groups)
@@ -96,7 +96,7 @@ def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -
 def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Symbol:
     if len(window.kernel) == 3:
         return conv3d.weight(_convolution_weight, input, output, window, groups)
-    type, (x, g) = _inside(input, output)
+    type, (x, g) = _cast_to_compute_type(input, output)
     plane = _Plane(window)
     x, g = plane.padded(plane.image(x)), plane.image(g)
     shape = (*plane.kernel, x.shape[3] // groups, g.shape[3])
@@ -121,7 +121,7 @@ def _transposed_convolution(
     if len(window.kernel) == 3:
         y = conv3d.transposed(_transposed_convolution, input, weight, spatial, window, groups)
         return conv3d.add_bias(y, bias)
-    type, (g, w) = _inside(input, weight)
+    type, (g, w) = _cast_to_compute_type(input, weight)
     plane = _Plane(window)
     lengths = (1, *spatial) if plane.line else tuple(spatial)
     w = plane.weight(w)
@@ -132,7 +132,7 @@ def _transposed_convolution(
     return symbol(cast(plane.channels_first(_add_bias(y, bias)), type))
 
 
-def _phase_taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:
+def _locate_phase_taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:
     """For phase r of the stride: the first tap, the step between taps, the number of taps, the
     dilation at which they read the cotangents, and the first cotangent's position.
     """
@@ -151,7 +151,7 @@ def _scatter_windows(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], gr
     (top, _), (left, _) = plane.padding
     rows = []
     for i in range(strides[0]):
-        columns = [_phase(g, w, plane, (top + i, left + j), counts, groups)
+        columns = [_lower_phase(g, w, plane, (top + i, left + j), counts, groups)
                    for j in range(strides[1])]
         rows.append(interleave(columns, 2))
     gradient = interleave(rows, 1)
@@ -160,13 +160,13 @@ def _scatter_windows(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], gr
     return gradient
 
 
-def _phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Sequence[int],
-           groups: int) -> Node:
+def _lower_phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Sequence[int],
+                 groups: int) -> Node:
     """One phase of a strided convolution: the taps that reach every stride-th position."""
     dilations = []
     for axis in (0, 1):
         skipped, phase = divmod(places[axis], plane.stride[axis])
-        first, step, taps, dilation, start = _phase_taps(
+        first, step, taps, dilation, start = _locate_phase_taps(
             plane.kernel[axis], plane.stride[axis], plane.dilation[axis], phase
         )
         start += skipped

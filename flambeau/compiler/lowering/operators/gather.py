@@ -84,7 +84,7 @@ def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> S
     return symbol(_take_along_axis(x, at, dim % len(x.shape)))
 
 
-def _flat_index(index: Node, axis: int, shape: Sequence[int]) -> Node:
+def _flatten_index(index: Node, axis: int, shape: Sequence[int]) -> Node:
     """The row-major positions of the elements that an index along an axis selects."""
     grid = [index if i == axis else iota(index.shape, i) for i in range(len(index.shape))]
     return reshape_node(flatten_positions(grid, shape, False), (-1,))
@@ -93,7 +93,7 @@ def _flat_index(index: Node, axis: int, shape: Sequence[int]) -> Node:
 def _scatter_sum(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
     if axis == 0 and len(shape) == 1:
         return _add_rows(reshape_node(index, (-1,)), reshape_node(g, (-1,)), shape)
-    flat = _flat_index(index, axis, shape)
+    flat = _flatten_index(index, axis, shape)
     sums = _add_rows(flat, reshape_node(g, (-1,)), (math.prod(shape),))
     return reshape_node(sums, shape)
 
@@ -119,7 +119,7 @@ def _scatter_backward(g: Any, dim: int, index: Any, shape: Sequence[int]) -> Sym
     return symbol(_add_along(node_of(g), axis, node_of(index), tuple(shape)))
 
 
-def _source(src: Node, index: Node) -> Node:
+def _crop_source(src: Node, index: Node) -> Node:
     """The part of a source that an index covers."""
     if len(src.shape) != len(index.shape):
         return broadcast_to(src, index.shape)
@@ -137,7 +137,7 @@ def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> Symbol:
     _require_along(x, dim, at)
     if 0 in at.shape:
         return input
-    share = _add_along(_source(node_of(src), at), dim % max(len(x.shape), 1), at, x.shape)
+    share = _add_along(_crop_source(node_of(src), at), dim % max(len(x.shape), 1), at, x.shape)
     return input + symbol(share)
 
 
@@ -154,7 +154,7 @@ def _scatter_reduce(
     axis = dim % max(len(x.shape), 1)
     ones = graph.constant(1, Type.I64, at.shape)
     counts = symbol(_add_along(ones, axis, at, x.shape))
-    total = symbol(_add_along(_source(node_of(src), at), axis, at, x.shape))
+    total = symbol(_add_along(_crop_source(node_of(src), at), axis, at, x.shape))
     initial = input if include_self else np.where(np.equal(counts, 0), input, input.dtype.type(0))
     if reduce == "sum":
         return initial + total
@@ -171,7 +171,9 @@ def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
     if not x.shape or not at.shape:
         return symbol(_write_in_order(reshape_node(x, (-1,)), 0, reshape_node(at, (1,)),
                                       reshape_node(node_of(src), (1,)), x.shape))
-    return symbol(_write_in_order(x, dim % len(x.shape), at, _source(node_of(src), at), x.shape))
+    return symbol(
+        _write_in_order(x, dim % len(x.shape), at, _crop_source(node_of(src), at), x.shape)
+    )
 
 
 def _write_in_order(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) -> Node:
@@ -267,7 +269,7 @@ def _take_at_places(input: Symbol, places: Symbol, n: int) -> Symbol:
 # ------------------------------------------------------------------------------- the last written
 
 
-def _last_writers(index: Node, n: int) -> tuple[Node, Node]:
+def _find_last_writers(index: Node, n: int) -> tuple[Node, Node]:
     """Return, for each of n rows, the last position in `index` that names it, and whether any does.
     """
     m = index.shape[0]
@@ -285,7 +287,7 @@ def _last_writers(index: Node, n: int) -> tuple[Node, Node]:
 
 def write_rows(x: Node, index: Node, source: Node) -> Node:
     """Replace rows of x at a vector of indices by rows of a source; the last write wins."""
-    last, named = _last_writers(index, x.shape[0])
+    last, named = _find_last_writers(index, x.shape[0])
     rest = (1,) * (len(x.shape) - 1)
     return where(
         reshape_node(named, (x.shape[0], *rest)), take_along_axis_of(source, last, 0, False), x
@@ -329,7 +331,7 @@ def _max_unpool(input: Symbol, indices: Symbol, spatial: Sequence[int]) -> Symbo
 # ------------------------------------------------------------------------------- masks
 
 
-def _ranks(mask: Symbol) -> Symbol:
+def _rank_selected(mask: Symbol) -> Symbol:
     """Return, for each place where a mask holds, the number of such places before it."""
     flat = mask.reshape(-1).astype(np.int64)
     return np.maximum(np.cumsum(flat) - 1, 0)
@@ -339,7 +341,9 @@ def _ranks(mask: Symbol) -> Symbol:
 def _masked_scatter_backward(g: Symbol, mask: Symbol, shape: Sequence[int]) -> Symbol:
     if not g.size:
         return np.zeros_like(g, shape=tuple(shape))
-    values = symbol(take_along_axis_of(g.node, _ranks(mask).node, 0, False)).reshape(mask.shape)
+    values = symbol(take_along_axis_of(g.node, _rank_selected(mask).node, 0, False)).reshape(
+        mask.shape
+    )
     return np.where(mask, values, g.dtype.type(0))
 
 
@@ -349,7 +353,7 @@ def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
     if not source.size or not input.size:
         return input
     last = source.size - 1
-    places = np.minimum(_ranks(mask), last)
+    places = np.minimum(_rank_selected(mask), last)
     values = symbol(take_along_axis_of(source.reshape(-1).node, places.node, 0, False))
     return np.where(mask, values.reshape(mask.shape), input)
 
@@ -357,7 +361,7 @@ def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
 # ------------------------------------------------------------------------------- indices
 
 
-def _items(where: Any, rank: int) -> list[Any]:
+def _convert_index(where: Any, rank: int) -> list[Any]:
     """Convert an index to full slices and integer nodes; refuse masks and other slices."""
     entries: list[Any] = []
     for w in where if isinstance(where, (tuple, list)) else (where,):
@@ -374,7 +378,7 @@ def _items(where: Any, rank: int) -> list[Any]:
 
 @lowering("index")
 def _index(input: Symbol, where: Any) -> Symbol:
-    items = _items(where, input.ndim)
+    items = _convert_index(where, input.ndim)
     if sum(item.__class__ is Node for item in items) > 1:  # TAKE checks a single index
         _require_each(input.shape, items)
     return symbol(match_advanced_index(input.shape, items).read(input.node))
@@ -389,14 +393,14 @@ def _require_each(shape: Sequence[int], items: Sequence[Any]) -> None:
 
 @lowering("index_adjoint")
 def _index_adjoint(g: Symbol, shape: Sequence[int], where: Any) -> Symbol:
-    positions = match_advanced_index(shape, _items(where, len(shape)))
+    positions = match_advanced_index(shape, _convert_index(where, len(shape)))
     return symbol(positions.added(shape, g.node))
 
 
 @lowering("_index_put")
 def _index_put(input: Symbol, values: Symbol, where: Any, accumulate: bool) -> Any:
     if accumulate:
-        items = _items(where, input.ndim)
+        items = _convert_index(where, input.ndim)
         _require_each(input.shape, items)
         positions = match_advanced_index(input.shape, items)
         share = positions.added(input.shape, cast(values.node, input.node.type))
@@ -405,7 +409,7 @@ def _index_put(input: Symbol, values: Symbol, where: Any, accumulate: bool) -> A
     if len(masks) == len(where) == 1 and values.size == 1:
         mask = masks[0].reshape((*masks[0].shape, *(1,) * (input.ndim - masks[0].ndim)))
         return np.where(mask, values.reshape(()).astype(input.dtype), input)
-    items = _items(where, input.ndim)
+    items = _convert_index(where, input.ndim)
     _require_each(input.shape, items)
     positions = match_advanced_index(input.shape, items)
     front = graph.permute(input.node, positions.order)

@@ -14,7 +14,7 @@ from ..registry import lowering, require
 from .softmax import inside, log_probabilities
 
 
-def _axis(x: Symbol) -> int:
+def _find_class_axis(x: Symbol) -> int:
     return 0 if x.ndim == 1 else 1
 
 
@@ -24,7 +24,7 @@ def _is_target(target: Symbol, shape: tuple[int, ...], axis: int) -> Symbol:
     return call_ufunc(np.equal, (symbol(iota(shape, axis)), t))
 
 
-def _row_weights(
+def _weigh_rows(
     target: Symbol, weight: Symbol | None, ignore_index: int, kind: np.dtype
 ) -> Symbol:
     """The weight of each row; 0 for ignored ones."""
@@ -37,13 +37,13 @@ def _row_weights(
     )
 
 
-def _likelihood(
+def _lower_nll(
     x: Symbol, target: Symbol, weight: Symbol | None, reduction: int,
     ignore_index: int, kind: np.dtype,
 ) -> Symbol:
-    axis, type = _axis(x), x.dtype.type
+    axis, type = _find_class_axis(x), x.dtype.type
     selected = np.sum(np.where(_is_target(target, x.shape, axis), x, type(0)), axis)
-    factors = _row_weights(target, weight, ignore_index, x.dtype)
+    factors = _weigh_rows(target, weight, ignore_index, x.dtype)
     within = 0 <= ignore_index < x.shape[axis]
     if weight is not None or within:
         selected = np.where(call_ufunc(np.equal, (factors, 0)), type(0), selected * factors)
@@ -53,12 +53,12 @@ def _likelihood(
     return (y / np.sum(factors) if reduction == MEAN else y).astype(kind)
 
 
-def _coefficients(
+def _scale_cotangent(
     g: Symbol, target: Symbol, weight: Symbol | None, reduction: int,
     ignore_index: int, kind: np.dtype,
 ) -> Symbol:
     """The cotangent of each row's negated log-probability."""
-    factors = _row_weights(target, weight, ignore_index, kind)
+    factors = _weigh_rows(target, weight, ignore_index, kind)
     g = g.astype(kind, copy=False)
     if reduction == MEAN:
         total = np.sum(factors)
@@ -70,15 +70,15 @@ def _coefficients(
 def _nll_loss(
     input: Symbol, target: Symbol, weight: Any, reduction: int, ignore_index: int
 ) -> Symbol:
-    return _likelihood(inside(input), target, weight, reduction, ignore_index, input.dtype)
+    return _lower_nll(inside(input), target, weight, reduction, ignore_index, input.dtype)
 
 
 @lowering("_cross_entropy", "_cross_entropy2d")
 def _cross_entropy(
     input: Symbol, target: Symbol, weight: Any, reduction: int, ignore_index: int
 ) -> tuple[Symbol, Symbol]:
-    y = log_probabilities(inside(input), _axis(input))
-    loss = _likelihood(y, target, weight, reduction, ignore_index, input.dtype)
+    y = log_probabilities(inside(input), _find_class_axis(input))
+    loss = _lower_nll(y, target, weight, reduction, ignore_index, input.dtype)
     return loss, y.astype(input.dtype)
 
 
@@ -88,7 +88,7 @@ def _nll_loss_backward(
     ignore_index: int,
 ) -> Symbol:
     axis = 0 if len(shape) == 1 else 1
-    c = _coefficients(g, target, weight, reduction, ignore_index, compute_dtype(g.dtype))
+    c = _scale_cotangent(g, target, weight, reduction, ignore_index, compute_dtype(g.dtype))
     hits = _is_target(target, shape, axis)
     return np.where(hits, -np.expand_dims(c, axis), c.dtype.type(0)).astype(g.dtype)
 
@@ -98,8 +98,8 @@ def _cross_entropy_backward(
     share: Symbol, logs: Symbol, target: Symbol, weight: Any, reduction: int,
     ignore_index: int,
 ) -> Symbol:
-    y, axis = inside(logs), _axis(logs)
-    c = _coefficients(share, target, weight, reduction, ignore_index, y.dtype)
+    y, axis = inside(logs), _find_class_axis(logs)
+    c = _scale_cotangent(share, target, weight, reduction, ignore_index, y.dtype)
     hits = _is_target(target, y.shape, axis).astype(y.dtype)
     return ((np.exp(y) - hits) * np.expand_dims(c, axis)).astype(logs.dtype)
 

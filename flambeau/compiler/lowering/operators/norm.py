@@ -19,7 +19,7 @@ def _cast_to(kind: np.dtype, *arrays: Maybe) -> list[Any]:
     return [None if a is None else a.astype(kind, copy=False) for a in arrays]
 
 
-def _moments(x: Symbol, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
+def _compute_moments(x: Symbol, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
     """Return the mean, sum of squared deviations, 1 / standard deviation, and x - mean."""
     count = x.dtype.type(math.prod(x.shape[i] for i in axes))
     mean = np.sum(x, axes, keepdims=True) / count
@@ -44,7 +44,7 @@ def _layer_norm(
     if not input.size:
         return input, save_mean, save_rstd
     x, w, b = _cast_to(save_mean.dtype, input, weight, bias)
-    mean, _, rstd, centred = _moments(x, tuple(range(x.ndim - n, x.ndim)), eps)
+    mean, _, rstd, centred = _compute_moments(x, tuple(range(x.ndim - n, x.ndim)), eps)
     y = _scale_and_shift(centred * rstd, w, b).astype(input.dtype)
     return y, mean.reshape(save_mean.shape), rstd.reshape(save_rstd.shape)
 
@@ -76,11 +76,11 @@ def _layer_norm_backward(
 # ------------------------------------------------------------------------------- batches
 
 
-def _by_channel(v: Maybe, rank: int) -> Any:
+def _view_by_channel(v: Maybe, rank: int) -> Any:
     return None if v is None else v.reshape((1, -1, *(1,) * (rank - 2)))
 
 
-def _batch_axes(x: Symbol) -> tuple[int, ...]:
+def _list_batch_axes(x: Symbol) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
@@ -92,10 +92,10 @@ def _batch_norm(
     if not input.size:
         return input, running_mean, running_var, save_mean, save_rstd
     x, w, b = _cast_to(
-        save_mean.dtype, input, *(_by_channel(v, input.ndim) for v in (weight, bias))
+        save_mean.dtype, input, *(_view_by_channel(v, input.ndim) for v in (weight, bias))
     )
-    axes = _batch_axes(x)
-    mean, squares, rstd, _ = _moments(x, axes, eps)
+    axes = _list_batch_axes(x)
+    mean, squares, rstd, _ = _compute_moments(x, axes, eps)
     count = math.prod(x.shape[i] for i in axes)
     flat = save_mean.shape
     moved = []
@@ -114,12 +114,12 @@ def _batch_norm_backward(
     g: Symbol, input: Symbol, weight: Maybe, mean: Symbol, rstd: Symbol
 ) -> tuple[Symbol, ...]:
     kind = input.dtype if weight is None else weight.dtype
-    axes = _batch_axes(input)
+    axes = _list_batch_axes(input)
     if not input.size:
         zeros = np.zeros_like(mean, dtype=kind)
         return np.zeros_like(input), zeros, zeros
     share, x, w = _cast_to(mean.dtype, g, input, weight)
-    mean, rstd, w = (_by_channel(v, x.ndim) for v in (mean, rstd, w))
+    mean, rstd, w = (_view_by_channel(v, x.ndim) for v in (mean, rstd, w))
     count = x.dtype.type(math.prod(x.shape[i] for i in axes))
     of_g = np.sum(share, axes, keepdims=True)
     centred = x - mean
@@ -140,7 +140,7 @@ def _batch_norm_running(
     rstd = 1 / np.sqrt(var + kind.type(eps))
     scale = rstd if w is None else rstd * w
     shift = -mean * scale if b is None else b - mean * scale
-    y = x * _by_channel(scale, x.ndim) + _by_channel(shift, x.ndim)
+    y = x * _view_by_channel(scale, x.ndim) + _view_by_channel(shift, x.ndim)
     return y.astype(input.dtype)
 
 
@@ -152,7 +152,7 @@ def _split_groups(x: Symbol, groups: int) -> Symbol:
     return x.reshape((x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:])))
 
 
-def _per_group(v: Maybe, groups: int) -> Any:
+def _view_by_group(v: Maybe, groups: int) -> Any:
     return None if v is None else v.reshape((1, groups, -1, 1))
 
 
@@ -164,8 +164,8 @@ def _group_norm(
     if not input.size:
         return input, save_mean, save_rstd
     x, w, b = _cast_to(save_mean.dtype, input, weight, bias)
-    mean, _, rstd, centred = _moments(_split_groups(x, groups), (2, 3), eps)
-    y = _scale_and_shift(centred * rstd, _per_group(w, groups), _per_group(b, groups))
+    mean, _, rstd, centred = _compute_moments(_split_groups(x, groups), (2, 3), eps)
+    y = _scale_and_shift(centred * rstd, _view_by_group(w, groups), _view_by_group(b, groups))
     y = y.reshape(input.shape).astype(input.dtype)
     return y, mean.reshape(save_mean.shape), rstd.reshape(save_rstd.shape)
 
@@ -187,7 +187,7 @@ def _group_norm_backward(
     product = share * hat
     of_weight, of_bias = np.sum(product, (0, 3)), np.sum(share, (0, 3))
     if w is not None:
-        share, product = share * _per_group(w, groups), product * _per_group(w, groups)
+        share, product = share * _view_by_group(w, groups), product * _view_by_group(w, groups)
     count = x.dtype.type(x.shape[2] * x.shape[3])
     along = np.sum(product, (2, 3), keepdims=True) / count
     gradient = (share - (hat * along + np.sum(share, (2, 3), keepdims=True) / count)) * rstd

@@ -65,7 +65,7 @@ class UpdateSymbol(TensorFacade):
     def __init__(self, node: Node) -> None:
         self.node = node
 
-    def _operand(self, value: Any) -> Node:
+    def _convert_operand(self, value: Any) -> Node:
         """The node of another operand, in the type used to compute with this one."""
         type = compute_type(self.node.type)
         if isinstance(value, StepNumber):
@@ -75,14 +75,16 @@ class UpdateSymbol(TensorFacade):
         return number(float(value), type)
 
     def _do(self, operation: Scalar, *operands: Any) -> UpdateSymbol:
-        value = apply_operation(operation, *map(self._operand, operands))
+        value = apply_operation(operation, *map(self._convert_operand, operands))
         return UpdateSymbol(cast(value, self.node.type))
 
     def _test(self, operation: Scalar, a: Any, b: Any) -> Node:
-        return apply_operation(operation, self._operand(a), self._operand(b), type=Type.BOOL)
+        return apply_operation(
+            operation, self._convert_operand(a), self._convert_operand(b), type=Type.BOOL
+        )
 
     def _choose(self, condition: Node, a: Any, b: Any) -> UpdateSymbol:
-        value = where(condition, self._operand(a), self._operand(b))
+        value = where(condition, self._convert_operand(a), self._convert_operand(b))
         return UpdateSymbol(cast(value, self.node.type))
 
     def _set(self, other: UpdateSymbol) -> UpdateSymbol:
@@ -106,7 +108,7 @@ class UpdateSymbol(TensorFacade):
         return UpdateSymbol(self.node)
 
     def copy_(self, source: Any) -> UpdateSymbol:
-        return self._set(UpdateSymbol(cast(self._operand(source), self.node.type)))
+        return self._set(UpdateSymbol(cast(self._convert_operand(source), self.node.type)))
 
 
 class StepNumber(UpdateSymbol):

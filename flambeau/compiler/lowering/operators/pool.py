@@ -104,19 +104,21 @@ class Windows:
 
     def returned(self, share: Callable[[tuple[int, ...]], Node], like: Node) -> Node:
         """For each element, sum share(position) over all windows that contain it."""
-        gradient = self._phases((), share, like)
+        gradient = self._join_phases((), share, like)
         for i, n in enumerate(self.spatial):
             gradient = slice_axis(gradient, self.first + i, self.window.padding[i][0], n)
         return gradient
 
-    def _phases(self, fixed: tuple, share: Callable, like: Node) -> Node:
+    def _join_phases(self, fixed: tuple, share: Callable, like: Node) -> Node:
         axis = len(fixed)
         if axis == self.rank:
-            return self._phase(fixed, share, like)
-        parts = [self._phases((*fixed, r), share, like) for r in range(self.window.stride[axis])]
+            return self._sum_phase(fixed, share, like)
+        parts = [
+            self._join_phases((*fixed, r), share, like) for r in range(self.window.stride[axis])
+        ]
         return interleave(parts, self.first + axis)
 
-    def _phase(self, phase: tuple[int, ...], share: Callable, like: Node) -> Node:
+    def _sum_phase(self, phase: tuple[int, ...], share: Callable, like: Node) -> Node:
         w = self.window
         counts = [-(-(n + lo) // s)
                   for n, (lo, _), s in zip(self.spatial, w.padding, w.stride, strict=True)]
@@ -144,21 +146,21 @@ def _shift_axis(node: Node, axis: int, by: int, count: int) -> Node:
 # ------------------------------------------------------------------------------- maxima
 
 
-def _lowest_value(type: Type) -> Any:
+def _find_lowest_value(type: Type) -> Any:
     return -math.inf if type.floating else int(np.iinfo(dtype_of(type)).min)
 
 
-def _maxima(x: Node, windows: Windows) -> Node:
+def _reduce_maxima(x: Node, windows: Windows) -> Node:
     if windows.apart:
         return reduce_axes(windows.divided(x), ReduceOp.MAXIMUM, windows.inner)
-    return windows.folded(windows.bordered(x, _lowest_value(x.type)), Scalar.MAXIMUM)
+    return windows.folded(windows.bordered(x, _find_lowest_value(x.type)), Scalar.MAXIMUM)
 
 
 @lowering("_max_pool1d", "_max_pool2d", "_max_pool3d")
 def _max_pool(input: Any, window: Any) -> Symbol:
     x = node_of(input)
     inside = cast(x, compute_type(x.type))
-    return symbol(cast(_maxima(inside, Windows(x, window)), x.type))
+    return symbol(cast(_reduce_maxima(inside, Windows(x, window)), x.type))
 
 
 def _order(windows: Windows) -> Node:
@@ -168,7 +170,7 @@ def _order(windows: Windows) -> Node:
     return literal(np.arange(windows.places, dtype=np.int32).reshape(shape))
 
 
-def _first_maxima(x: Node, tops: Node, windows: Windows) -> Node:
+def _locate_first_maxima(x: Node, tops: Node, windows: Windows) -> Node:
     """Return, for each window, the number of the first position that holds its maximum; the last
     if none does.
 
@@ -179,7 +181,7 @@ def _first_maxima(x: Node, tops: Node, windows: Windows) -> Node:
         hits = apply_operation(Scalar.EQ, windows.divided(x), windows.over(tops))
         positions = where(hits, _order(windows), number(last, Type.I32, len(hits.shape)))
         return reduce_axes(positions, ReduceOp.MINIMUM, windows.inner)
-    x = windows.bordered(x, _lowest_value(x.type))
+    x = windows.bordered(x, _find_lowest_value(x.type))
     positions = graph.constant(last, Type.I32, tops.shape)
     for i, at in reversed(list(enumerate(windows.positions()))[:-1]):
         hits = apply_operation(Scalar.EQ, windows.met(x, at), tops)
@@ -197,7 +199,7 @@ def _max_pool_scatter(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
     type = share.type
     x, y, share = (cast(n, compute_type(n.type)) for n in (x, y, share))
     windows = Windows(x, window)
-    firsts = _first_maxima(x, y, windows)
+    firsts = _locate_first_maxima(x, y, windows)
     if windows.apart:
         hits = apply_operation(Scalar.EQ, _order(windows), windows.over(firsts))
         spread_share = where(hits, windows.over(share), number(0, share.type, len(hits.shape)))
@@ -216,7 +218,7 @@ def _max_pool_gather(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
     x, y, values = node_of(input), node_of(tops), node_of(u)
     windows = Windows(x, window)
     inside = compute_type(x.type)
-    firsts = _first_maxima(cast(x, inside), cast(y, inside), windows)
+    firsts = _locate_first_maxima(cast(x, inside), cast(y, inside), windows)
     values = windows.bordered(values, 0)
     gathered: Node | None = None
     for i, at in enumerate(windows.positions()):
@@ -230,8 +232,8 @@ def _max_pool_with_indices(input: Any, window: Any) -> tuple[Symbol, Symbol]:
     x = node_of(input)
     windows = Windows(x, window)
     inside = cast(x, compute_type(x.type))
-    tops = _maxima(inside, windows)
-    rest = symbol(cast(_first_maxima(inside, tops, windows), Type.I64))
+    tops = _reduce_maxima(inside, windows)
+    rest = symbol(cast(_locate_first_maxima(inside, tops, windows), Type.I64))
     flat: Any = 0
     factor = math.prod(windows.window.kernel)
     for i, (k, n) in enumerate(zip(window.kernel, windows.spatial, strict=True)):
@@ -247,13 +249,13 @@ def _max_pool_with_indices(input: Any, window: Any) -> tuple[Symbol, Symbol]:
 # ------------------------------------------------------------------------------- averages
 
 
-def _inside(x: Symbol) -> Node:
+def _cast_to_compute_type(x: Symbol) -> Node:
     return cast(x.node, compute_type(x.node.type))
 
 
 @lowering("_avg_pool1d", "_avg_pool2d", "_avg_pool3d")
 def _avg_pool(input: Symbol, average: Any) -> Symbol:
-    x, window = _inside(input), average.window
+    x, window = _cast_to_compute_type(input), average.window
     windows = Windows(x, window)
     if windows.apart:
         y = reduce_axes(windows.divided(x), ReduceOp.SUM, windows.inner)
@@ -269,7 +271,7 @@ def _avg_pool(input: Symbol, average: Any) -> Symbol:
 
 @lowering("_avg_pool1d_backward", "_avg_pool2d_backward", "_avg_pool3d_backward")
 def _avg_pool_backward(g: Symbol, spatial: Sequence[int], average: Any) -> Symbol:
-    share = symbol(_inside(g))
+    share = symbol(_cast_to_compute_type(g))
     share = share / average.divisors(spatial).astype(share.dtype)
     rank = len(spatial)
     like = graph.constant(0, share.node.type, (*g.shape[:-rank], *spatial))
@@ -281,7 +283,7 @@ def _avg_pool_backward(g: Symbol, spatial: Sequence[int], average: Any) -> Symbo
     return symbol(gradient).astype(g.dtype)
 
 
-def _even_windows(spatial: Sequence[int], output: Sequence[int]) -> bool:
+def _has_even_windows(spatial: Sequence[int], output: Sequence[int]) -> bool:
     return all(m and n % m == 0 for n, m in zip(spatial, output, strict=True))
 
 
@@ -294,7 +296,7 @@ class _EvenWindows:
         self.padding, self.dilation = ((0, 0),) * len(output), (1,) * len(output)
 
 
-def _averaging_matrix(n: int, m: int, kind: np.dtype) -> np.ndarray:
+def _build_averaging_matrix(n: int, m: int, kind: np.dtype) -> np.ndarray:
     matrix = np.zeros((n, m), kind)
     for i in range(m):
         a, b = i * n // m, -(-(i + 1) * n // m)
@@ -311,13 +313,15 @@ def _multiply_by_matrices(x: Symbol, matrices: Sequence[np.ndarray]) -> Symbol:
 
 @lowering("_adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def _adaptive_average(input: Symbol, output: Sequence[int]) -> Symbol:
-    x = symbol(_inside(input))
+    x = symbol(_cast_to_compute_type(input))
     spatial = x.shape[-len(output) :]
-    if _even_windows(spatial, output):
+    if _has_even_windows(spatial, output):
         windows = Windows(x.node, _EvenWindows(spatial, output))
         y = symbol(reduce_axes(windows.divided(x.node), ReduceOp.SUM, windows.inner))
         return (y / x.dtype.type(windows.places)).astype(input.dtype)
-    matrices = [_averaging_matrix(n, m, x.dtype) for n, m in zip(spatial, output, strict=True)]
+    matrices = [
+        _build_averaging_matrix(n, m, x.dtype) for n, m in zip(spatial, output, strict=True)
+    ]
     return _multiply_by_matrices(x, matrices).astype(input.dtype)
 
 
@@ -326,15 +330,15 @@ def _adaptive_average(input: Symbol, output: Sequence[int]) -> Symbol:
 def _adaptive_average_backward(
     g: Symbol, spatial: Sequence[int], output: Sequence[int]
 ) -> Symbol:
-    share = symbol(_inside(g))
-    if _even_windows(spatial, output):
+    share = symbol(_cast_to_compute_type(g))
+    if _has_even_windows(spatial, output):
         like = graph.constant(0, share.node.type, (*g.shape[: -len(spatial)], *spatial))
         windows = Windows(like, _EvenWindows(spatial, output))
         share = share / share.dtype.type(windows.places)
         gradient = windows.whole(broadcast_to(windows.over(share.node), windows.split))
         return symbol(gradient).astype(g.dtype)
     matrices = [
-        _averaging_matrix(n, m, share.dtype).T for n, m in zip(spatial, output, strict=True)
+        _build_averaging_matrix(n, m, share.dtype).T for n, m in zip(spatial, output, strict=True)
     ]
     return _multiply_by_matrices(share, matrices).astype(g.dtype)
 

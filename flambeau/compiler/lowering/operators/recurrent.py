@@ -219,7 +219,7 @@ def _lower_adjoint(
 # ------------------------------------------------------------------------------ operators
 
 
-def _needed(names: str, needs: Sequence[bool]) -> set[str]:
+def _select_needed(names: str, needs: Sequence[bool]) -> set[str]:
     return {name for name, need in zip(names.split(), needs, strict=True) if need}
 
 
@@ -240,7 +240,7 @@ def _lstm_adjoint(
     needs: Sequence[bool],
 ) -> tuple[Any, ...]:
     layer = _Layer("lstm", x.dtype, c.shape[1], sizes, reverse, w_hr)
-    needed = _needed("x h c w_ih w_hh b_ih b_hh w_hr", needs)
+    needed = _select_needed("x h c w_ih w_hh b_ih b_hh w_hr", needs)
     if needed & {"b_ih", "b_hh"}:  # both have the same gradient
         needed = needed - {"b_hh"} | {"b_ih"}
     result = _lower_adjoint(
@@ -269,7 +269,7 @@ def _gru_adjoint(
     names = "x h w_ih w_hh b_ih b_hh"
     result = _lower_adjoint(
         layer, {"gy": g_y, "dh": g_h}, x, {"h": h}, {"w_ih": w_ih, "w_hh": w_hh},
-        {"gates": gates, "inner": inner, "y": y}, _needed(names, needs))
+        {"gates": gates, "inner": inner, "y": y}, _select_needed(names, needs))
     return tuple(map(result.get, names.split()))
 
 
@@ -289,7 +289,7 @@ def _rnn_adjoint(
     reverse: bool, relu: bool, needs: Sequence[bool],
 ) -> tuple[Any, ...]:
     layer = _Layer("relu" if relu else "tanh", x.dtype, h.shape[1], sizes, reverse)
-    needed = _needed("x h w_ih w_hh b_ih b_hh", needs)
+    needed = _select_needed("x h w_ih w_hh b_ih b_hh", needs)
     if needed & {"b_ih", "b_hh"}:  # both have the same gradient
         needed = needed - {"b_hh"} | {"b_ih"}
     result = _lower_adjoint(layer, {"gy": g_y, "dh": g_h}, x, {"h": h},

@@ -18,7 +18,7 @@ def inside(x: Symbol, dtype: Any = None) -> Symbol:
     return x.astype(compute_dtype(x.dtype), copy=False)
 
 
-def _at_least_one(x: Symbol) -> Symbol:
+def _view_at_least_1d(x: Symbol) -> Symbol:
     return x if x.ndim else x.reshape(1)
 
 
@@ -37,7 +37,7 @@ def log_probabilities(x: Symbol, axis: int) -> Symbol:
 @lowering("softmax")
 def _softmax(input: Symbol, dim: int, dtype: Any = None) -> Symbol:
     kind = input.dtype if dtype is None else dtype.numpy
-    x = _at_least_one(inside(input, dtype))
+    x = _view_at_least_1d(inside(input, dtype))
     y = probabilities(x, dim) if x.size else x
     return y.reshape(input.shape).astype(kind)
 
@@ -45,12 +45,12 @@ def _softmax(input: Symbol, dim: int, dtype: Any = None) -> Symbol:
 @lowering("log_softmax")
 def _log_softmax(input: Symbol, dim: int, dtype: Any = None) -> Symbol:
     kind = input.dtype if dtype is None else dtype.numpy
-    x = _at_least_one(inside(input, dtype))
+    x = _view_at_least_1d(inside(input, dtype))
     y = log_probabilities(x, dim) if x.size else x
     return y.reshape(input.shape).astype(kind)
 
 
-def _result(y: Symbol, output: Symbol, input_dtype: Any) -> Symbol:
+def _cast_result(y: Symbol, output: Symbol, input_dtype: Any) -> Symbol:
     return y.astype(output.dtype if input_dtype is None else input_dtype.numpy)
 
 
@@ -62,7 +62,7 @@ def _softmax_backward(
         return np.zeros_like(output)
     g, y = inside(grad_output), inside(output)
     share = g * y
-    return _result(share - y * np.sum(share, dim, keepdims=True), output, input_dtype)
+    return _cast_result(share - y * np.sum(share, dim, keepdims=True), output, input_dtype)
 
 
 @lowering("_log_softmax_backward_data")
@@ -72,7 +72,7 @@ def _log_softmax_backward(
     if not output.ndim:
         return np.zeros_like(output)
     g, y = inside(grad_output), inside(output)
-    return _result(g - np.exp(y) * np.sum(g, dim, keepdims=True), output, input_dtype)
+    return _cast_result(g - np.exp(y) * np.sum(g, dim, keepdims=True), output, input_dtype)
 
 
 @lowering("logsumexp")

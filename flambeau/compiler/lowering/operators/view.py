@@ -64,7 +64,7 @@ def _fold_copies(
     return symbol(slice_axis(interleave(phases, at), at, 0, length))
 
 
-def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
+def _compute_positions(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
     """The memory positions of a strided view's elements."""
     places = np.full((), offset, np.int64)
     for extent, s in zip(shape, strides, strict=True):
@@ -84,7 +84,7 @@ def _as_strided(
         n *= extent
     if tuple(strides) != tuple(reversed(dense)):
         refuse("views of memory that the input does not own")
-    places = _places(size, stride, offset - start)
+    places = _compute_positions(size, stride, offset - start)
     if places.size and (places.min() < 0 or places.max() >= input.size):
         refuse("a view beyond the input's memory")
     return symbol(take_along_axis_of(input.reshape(-1).node, literal(places), 0, False))
@@ -96,7 +96,9 @@ def _strided_adjoint(
     size: Sequence[int], stride: Sequence[int], offset: int,
 ) -> Symbol:
     low = min(start, offset)
-    written, read = _places(size, stride, offset - low), _places(shape, strides, start - low)
+    written, read = _compute_positions(size, stride, offset - low), _compute_positions(
+        shape, strides, start - low
+    )
     if not g.size or not read.size:
         return np.zeros_like(g, shape=tuple(shape))
     n = int(max(written.max(), read.max())) + 1

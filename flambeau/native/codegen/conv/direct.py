@@ -89,10 +89,10 @@ class _DirectConvEmitter:
         b, at = self.b, [0] * len(self.cut.depth)
         self._pack_panels(panel, until, at)
         with b.counted_loop(start, stop) as unit:
-            rows = self._unit_rows(unit)
+            rows = self._locate_unit_rows(unit)
             a = self.image.locate(rows, at)
-            for index, valid in self._each_panel(panel, until):
-                packed = self._panel_address(index, panel)
+            for index, valid in self._iterate_panels(panel, until):
+                packed = self._locate_panel(index, panel)
 
                 def compute(
                     tile: PlacedTile, _: ir.Value, packed: ir.Value = packed,
@@ -112,12 +112,12 @@ class _DirectConvEmitter:
             last = b.minimum_of(b.add(first, constant(cut.units_at_once)), stop)
 
             def each(body: Callable[..., None]) -> None:
-                for index, valid in self._each_panel(panel, until):
+                for index, valid in self._iterate_panels(panel, until):
                     with b.counted_loop(first, last) as unit:
                         place = b.add(b.mul(b.sub(index, panel), constant(cut.units_at_once)),
                                       b.sub(unit, first))
                         place = b.mul(place, constant(cut.tiles * self.tiles.tile_bytes))
-                        rows = self._unit_rows(unit)
+                        rows = self._locate_unit_rows(unit)
                         body(rows, index, valid, offset_bytes(b, self.sums, place))
 
             def clear(rows: list[ir.Value], index: ir.Value, valid: int, sums: ir.Value) -> None:
@@ -129,7 +129,7 @@ class _DirectConvEmitter:
                     )
 
             each(clear)
-            for at in self._each_block():
+            for at in self._iterate_blocks():
                 self._pack_panels(panel, until, at)
                 if cut.lines:
                     self.image.shared = self.image.pack([constant(0)] * len(cut.rows), at)
@@ -141,7 +141,7 @@ class _DirectConvEmitter:
 
             each(finish)
 
-    def _each_panel(self, first: ir.Value, until: ir.Value) -> Iterator[tuple[ir.Value, int]]:
+    def _iterate_panels(self, first: ir.Value, until: ir.Value) -> Iterator[tuple[ir.Value, int]]:
         """(a panel's number, its columns): emits code for full panels, and for a smaller last."""
         b, cut = self.b, self.cut
         if cut.count > 1 and cut.last == cut.width:
@@ -160,7 +160,7 @@ class _DirectConvEmitter:
 
     # ------------------------------------------------------------------- positions and packing
 
-    def _each_block(self) -> Iterator[list[ir.Value | int]]:
+    def _iterate_blocks(self) -> Iterator[list[ir.Value | int]]:
         """Loop over blocks of the depth: code for full blocks, and for a smaller last block."""
         b, cut = self.b, self.cut
         extents, block = cut.depth_extents, cut.block
@@ -183,7 +183,7 @@ class _DirectConvEmitter:
         """Code that adds a block's products to the sums of a unit and a panel."""
 
         def add(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
-            a, packed = self.image.locate(rows, at), self._panel_address(which, panel)
+            a, packed = self.image.locate(rows, at), self._locate_panel(which, panel)
 
             def accumulate_tile(tile: PlacedTile, n: ir.Value) -> None:
                 values = self.tiles.accumulate(tile, a, packed, valid, (sums, n))
@@ -193,7 +193,7 @@ class _DirectConvEmitter:
 
         return add
 
-    def _unit_rows(self, unit: ir.Value) -> list[ir.Value]:
+    def _locate_unit_rows(self, unit: ir.Value) -> list[ir.Value]:
         """The first row of a unit, along each axis."""
         b, cut = self.b, self.cut
         out = [constant(0)] * len(cut.rows)
@@ -214,11 +214,11 @@ class _DirectConvEmitter:
         block = StridedBlock(axes, column, cut.type, cut.lanes, cut.width, self.square)
         bindings = {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
         start = self.image.address(load, bindings)
-        for which, valid in self._each_panel(panel, until):
+        for which, valid in self._iterate_panels(panel, until):
             source = offset_bytes(b, start, multiply(b, which, cut.width * column * self.size))
-            pack_block(b, block, source, self._panel_address(which, panel), valid)
+            pack_block(b, block, source, self._locate_panel(which, panel), valid)
 
-    def _panel_address(self, which: ir.Value, first: ir.Value) -> ir.Value:
+    def _locate_panel(self, which: ir.Value, first: ir.Value) -> ir.Value:
         place = self.b.mul(self.b.sub(which, first), constant(self.panel_bytes))
         return offset_bytes(self.b, self.panels, place)
 

@@ -64,7 +64,7 @@ def require_static(value: object) -> int:
     return value
 
 
-def _terms(position: Affine, extents: dict[Index, int]) -> tuple[tuple[Index, int], ...]:
+def _list_terms(position: Affine, extents: dict[Index, int]) -> tuple[tuple[Index, int], ...]:
     """The terms along axes longer than 1."""
     return tuple((i, require_static(s)) for i, s in position.terms if extents.get(i, 1) > 1)
 
@@ -73,7 +73,7 @@ def match_window(a: Load, extents: dict[Index, int]) -> list[PaddedCoordinate]:
     """Return the coordinates of a load, padded ones first; empty if nothing is masked."""
     limits: dict[tuple[tuple[Index, int], ...], list[int]] = {}
     for position, operation, value in _mask_bounds(a.mask):
-        terms = _terms(position, extents)
+        terms = _list_terms(position, extents)
         low = sum(min(0, c * (extents[i] - 1)) for i, c in terms)
         high = 1 + sum(max(0, c * (extents[i] - 1)) for i, c in terms)
         limits_of_terms = limits.setdefault(terms, [low, high])
@@ -83,13 +83,15 @@ def match_window(a: Load, extents: dict[Index, int]) -> list[PaddedCoordinate]:
             limits_of_terms[1] = min(limits_of_terms[1], value - position.base)
     if limits.get((), [0, 1]) == [0, 1]:
         limits.pop((), None)  # a constant position, which is inside
-    lines = [_padded_coordinate(a.at, terms, low, high) for terms, (low, high) in limits.items()]
+    lines = [
+        _match_padded_coordinate(a.at, terms, low, high) for terms, (low, high) in limits.items()
+    ]
     matched = [i for line in lines for i, _ in line.terms]
     if len(set(matched)) < len(matched):
         raise Unsupported("a window across axes")
     if not lines:
         return []
-    for index, stride in _terms(a.at, extents):
+    for index, stride in _list_terms(a.at, extents):
         if index not in matched:
             lines.append(PaddedCoordinate(((index, 1),), 0, None, stride))
     return lines
@@ -98,7 +100,7 @@ def match_window(a: Load, extents: dict[Index, int]) -> list[PaddedCoordinate]:
 def _pair_axes(plan: ConvPlan, extents: dict[Index, int]) -> list[PaddedCoordinate]:
     """Return coordinates of an unpadded `a`: a row axis and a depth axis share one if their
     strides are nearly multiples. Any pairing is correct; a good one has small extents."""
-    terms = dict(_terms(plan.contract.a.at, extents))
+    terms = dict(_list_terms(plan.contract.a.at, extents))
     if any(stride <= 0 for stride in terms.values()):
         return []
     left = sorted((i for a in plan.rows if (i := a.index) in terms), key=lambda i: -terms[i])
@@ -121,7 +123,7 @@ def _pair_axes(plan: ConvPlan, extents: dict[Index, int]) -> list[PaddedCoordina
     return [*lines, *(PaddedCoordinate(((i, 1),), 0, None, terms[i]) for i in left)]
 
 
-def _padded_coordinate(
+def _match_padded_coordinate(
     at: Affine, terms: tuple[tuple[Index, int], ...], low: int, high: int
 ) -> PaddedCoordinate:
     """Return a padded coordinate whose indices move `at` proportionally."""
@@ -162,7 +164,7 @@ def _split_axis(total: int, each: int) -> list[tuple[int, int]]:
     return [(n, e) for n, e in ((full, each), (1 if rest else 0, rest)) if n]
 
 
-def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
+def _estimate_tile_cycles(rows: int, vectors: int, depth: int) -> float:
     """Estimate a tile's cycles, counting only cache and decoder limits."""
     loads = (rows + vectors) / 2
     step = max(rows * vectors / 2, loads, L2_TO_REGISTER_CYCLES * vectors, 2.0) + loads / 6
@@ -187,7 +189,7 @@ def choose_tile_extents(
                 cost = 0.0
                 for n, e in _split_axis(extent, each):
                     for m, v in _split_axis(across, vectors):
-                        cost += n * m * _tile_cycles(e * inner, v, depth)
+                        cost += n * m * _estimate_tile_cycles(e * inner, v, depth)
                 cost *= prod(extents[:axis])
                 cost *= 1 + 0.002 * (
                     len(_split_axis(extent, each)) + len(_split_axis(across, vectors))
@@ -328,7 +330,7 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
     if lines:
         _shorten_unit(plan)
     largest = max(plan.steps * plan.width, plan.region() if lines else 0)
-    if largest * size > ASSUMED_L2_BYTES or not lines and _steps_share_cache_sets(plan):
+    if largest * size > ASSUMED_L2_BYTES or not lines and _do_steps_share_cache_sets(plan):
         if not lines:
             lines = plan.lines = sorted(_pair_axes(plan, extents), key=lambda line: -line.stride)
         _cut_depth(plan)
@@ -344,7 +346,7 @@ def plan_direct_conv(contract: Contract, target: Target, alone: bool = False) ->
     return plan
 
 
-def _steps_share_cache_sets(plan: ConvPlan) -> bool:
+def _do_steps_share_cache_sets(plan: ConvPlan) -> bool:
     """Whether many depth steps are multiples of a large power of two apart in memory."""
     stride = require_static(plan.contract.a.at.stride(plan.depth[-1].index))
     step_bytes = stride * plan.type.size

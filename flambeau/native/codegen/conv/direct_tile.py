@@ -109,10 +109,10 @@ class ConvEpilogue:
     def __init__(self, context: Context, contract: Contract, cut: ConvPlan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
         self.sideways = runs_along_rows(contract, cut.rows[-1].index)
-        self.flat = self.sideways and self._flat()
+        self.flat = self.sideways and self._is_flat()
         self.long_sums = not self.sideways and _is_long(contract)
 
-    def _flat(self) -> bool:
+    def _is_flat(self) -> bool:
         """Whether a whole tile's rows are contiguous for the epilogue."""
         axes = self.cut.rows[self.cut.shape.axis :]
         for place in epilogue_accesses(self.contract):
@@ -207,10 +207,12 @@ class ConvEpilogue:
                     done = b.mul(j, constant(lanes))
                     left = b.minimum_of(b.sub(constant(valid), done), constant(lanes))
                     row = b.add(start, constant(begin - first))
-                    self._columns(bindings, b.add(column, done), left, (last, row), square, count)
+                    self._emit_columns(
+                        bindings, b.add(column, done), left, (last, row), square, count
+                    )
 
-    def _columns(self, bindings: Bindings, column: ir.Value, left: ir.Value,
-                 row: tuple[Index, ir.Value], square: ir.Value, count: int) -> None:
+    def _emit_columns(self, bindings: Bindings, column: ir.Value, left: ir.Value,
+                      row: tuple[Index, ir.Value], square: ir.Value, count: int) -> None:
         """The body for `left` columns, each with `count` rows in a line of `square`."""
         b, lanes = self.context.builder, self.cut.lanes
         mask = None if count == lanes else b.first_lanes(count, lanes)

@@ -78,7 +78,7 @@ class UnitTiles:
         sums = None if waiting_sums is None else self.load(tile, *waiting_sums, valid)
         return emit_accumulation(b, tile.shape(valid), source, self.image.depth_loops(), sums)
 
-    def _sum_addresses(
+    def _locate_sums(
         self, tile: PlacedTile, sums: ir.Value, n: ir.Value, valid: int
     ) -> list[ir.Value]:
         b = self.b
@@ -89,12 +89,12 @@ class UnitTiles:
     def load(self, tile: PlacedTile, sums: ir.Value, n: ir.Value, valid: int) -> Sums:
         """Load the sums of tile `n` of a unit, whose sums start at `sums`."""
         return [load_vector(self.b, place, self.cut.type, self.cut.lanes)
-                for place in self._sum_addresses(tile, sums, n, valid)]
+                for place in self._locate_sums(tile, sums, n, valid)]
 
     def store(
         self, tile: PlacedTile, sums: ir.Value, n: ir.Value, values: Sums, valid: int
     ) -> None:
         """Write the sums of tile `n` to memory."""
-        places = self._sum_addresses(tile, sums, n, valid)
+        places = self._locate_sums(tile, sums, n, valid)
         for value, place in zip(values, places, strict=True):
             store_vector(self.b, value, place, self.size)

@@ -86,7 +86,7 @@ class Im2colPacker:
     def _pack(self, ways: list[tuple[int, ir.Value]], start: Number, depth: Number, into: ir.Value
               ) -> None:
         if not ways:
-            self._gathered(start, depth, into)
+            self._gather(start, depth, into)
             return
         (steps, fits), *others = ways
         with self.b.if_else(fits) as (rows, apart):
@@ -95,7 +95,7 @@ class Im2colPacker:
             with apart:
                 self._pack(others, start, depth, into)
 
-    def _each_tap(self, start: Number, depth: Number, into: ir.Value, body: Any) -> None:
+    def _emit_taps(self, start: Number, depth: Number, into: ir.Value, body: Any) -> None:
         """Emit body(offset, masks, first and last channel, destination) for each tap."""
         b, image, lines = self.b, self.image, (self.image.rows, self.image.columns)
         lanes = self.tile.lanes
@@ -172,9 +172,9 @@ class Im2colPacker:
                     parts = [[(b.add(bases[v][0], offset), b.and_(masks[v], firsts[v])),
                               (b.add(bases[v][1], offset), b.and_(masks[v], b.not_(firsts[v])))]
                              for v in vectors]
-                self._copied(steps, parts, repeats, place)
+                self._copy_tap(steps, parts, repeats, place)
 
-            self._each_tap(start, depth, into, tap)
+            self._emit_taps(start, depth, into, tap)
 
         with b.if_else(whole) as (one_row, two_rows):
             with one_row:
@@ -182,11 +182,13 @@ class Im2colPacker:
             with two_rows:
                 several(2)
 
-    def _copied(self, steps: int, parts: list, count: ir.Value, place: ir.Value) -> None:
+    def _copy_tap(self, steps: int, parts: list, count: ir.Value, place: ir.Value) -> None:
         """Pack a tap's channels: each vector combines the (offset, mask) parts of memory."""
         b, tile = self.b, self.tile
         if steps == 2:
-            parts = [[(offset, self._even(mask)) for offset, mask in some] for some in parts]
+            parts = [
+                [(offset, self._split_even_mask(mask)) for offset, mask in some] for some in parts
+            ]
         else:
             parts = [[(offset, [mask]) for offset, mask in some] for some in parts]
 
@@ -196,15 +198,15 @@ class Im2colPacker:
                 read = [
                     self._read(offset_bytes(b, source, offset), masks) for offset, masks in some
                 ]
-                value = read[0] if len(read) == 1 else self._either(*read)
+                value = read[0] if len(read) == 1 else self._combine(*read)
                 store_vector(
                     b, value, offset_bytes(b, target, v * tile.lanes * self.size), self.size
                 )
-            return self._next(source, target)
+            return self._advance(source, target)
 
         emit_loop(b, count, [self.image.start, place], channel)
 
-    def _even(self, mask: ir.Value) -> list[ir.Value]:
+    def _split_even_mask(self, mask: ir.Value) -> list[ir.Value]:
         """Return the masks of two memory vectors of which every second element is used."""
         lanes = self.tile.lanes
         none = ir.Constant(mask.type, None)
@@ -223,20 +225,20 @@ class Im2colPacker:
         pick = ir.Constant(ir.VectorType(I32, lanes), list(range(0, 2 * lanes, 2)))
         return b.shuffle_vector(*read, pick)
 
-    def _next(self, source: ir.Value, target: ir.Value) -> list[ir.Value]:
+    def _advance(self, source: ir.Value, target: ir.Value) -> list[ir.Value]:
         step = multiply(self.b, self.taps, self.tile.columns * self.size)
         return [
             offset_bytes(self.b, source, self.image.channel_apart),
             offset_bytes(self.b, target, step),
         ]
 
-    def _either(self, x: ir.Value, y: ir.Value) -> ir.Value:
+    def _combine(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """Combine two vectors, of which one is zero in each lane."""
         b = self.b
         bits = ir.VectorType(ir.IntType(8 * self.size), self.tile.lanes)
         return b.bitcast(b.or_(b.bitcast(x, bits), b.bitcast(y, bits)), x.type)
 
-    def _gathered(self, start: Number, depth: Number, into: ir.Value) -> None:
+    def _gather(self, start: Number, depth: Number, into: ir.Value) -> None:
         """Load each lane from its own address."""
         b, tile, kind = self.b, self.tile, self.tile.type
         vectors = range(tile.vectors)
@@ -255,8 +257,8 @@ class Im2colPacker:
                     store_vector(
                         b, value, offset_bytes(b, target, v * tile.lanes * self.size), self.size
                     )
-                return self._next(source, target)
+                return self._advance(source, target)
 
             emit_loop(b, count, [self.image.start, place], channel)
 
-        self._each_tap(start, depth, into, tap)
+        self._emit_taps(start, depth, into, tap)

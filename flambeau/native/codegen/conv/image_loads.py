@@ -77,11 +77,13 @@ def _build_image(
     for place, apart in load.indirect:
         if place not in limits:
             raise Unsupported("not the mask of a window")
-        lines.append(_window_axis(context, place, limits[place], (outputs, entries), (load, apart)))
+        lines.append(
+            _match_window_axis(context, place, limits[place], (outputs, entries), (load, apart))
+        )
     size, inner = load.type.size, [axis.index for axis in (*outputs, *entries)]
     around = replace(load.at, terms=tuple([t for t in load.at.terms if t[0] not in inner]))
     (image, image_apart), (channel, channel_apart) = (
-        _single_term(load.at, axes) for axes in (outputs, entries)
+        _find_single_term(load.at, axes) for axes in (outputs, entries)
     )
     return WindowedImage(
         load, image, channel, context.extent(image.extent), context.extent(channel.extent),
@@ -113,7 +115,7 @@ def _mask_limits(mask: Expression | None) -> Iterator[tuple[Expression, Size]]:
             raise Unsupported("a mask that is not a window")
 
 
-def _single_term(at: Affine, axes: Sequence[Axis]) -> tuple[Axis, Any]:
+def _find_single_term(at: Affine, axes: Sequence[Axis]) -> tuple[Axis, Any]:
     """Return the axis that a position moves along, and its stride."""
     strides = dict(at.terms)
     terms = [(axis, strides[axis.index]) for axis in axes if axis.index in strides]
@@ -122,7 +124,7 @@ def _single_term(at: Affine, axes: Sequence[Axis]) -> tuple[Axis, Any]:
     return terms[0]
 
 
-def _window_axis(
+def _match_window_axis(
     context: Any, place: Expression, extent: Size, axes: tuple[Sequence[Axis], Sequence[Axis]],
     memory: tuple[Load, Any],
 ) -> WindowAxis:
@@ -131,7 +133,7 @@ def _window_axis(
     moved, padding = place.operands
     if not (isinstance(moved, IndexValue) and isinstance(padding, SizeValue)) or moved.value.base:
         raise Unsupported("not a coordinate of a window")
-    (output, stride), (entry, dilation) = (_single_term(moved.value, some) for some in axes)
+    (output, stride), (entry, dilation) = (_find_single_term(moved.value, some) for some in axes)
     if moved.value.terms[0][0] is not output.index:  # a swapped match is also valid, but not meant
         raise Unsupported("a window with swapped positions and taps")
     load, apart = memory

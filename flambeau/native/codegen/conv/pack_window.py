@@ -36,13 +36,13 @@ class WindowPacker:
 
     def pack(self, source: ir.Value, target: ir.Value) -> None:
         """Pack the window. `source`: the address at which every coordinate is least."""
-        self._outer(0, None, source, target)
+        self._loop_outer(0, None, source, target)
 
-    def _apart(self, k: int) -> int:
+    def _measure_distance(self, k: int) -> int:
         """Return the elements between neighbors along a coordinate in the source."""
         return self.lines[k].stride * self.reach[k][1]
 
-    def _inside(self, k: int, at: ir.Value) -> ir.Value | None:
+    def _test_inside(self, k: int, at: ir.Value) -> ir.Value | None:
         """Whether an iteration of a coordinate is not padding."""
         line, step = self.lines[k], self.reach[k][1]
         if line.extent is None:
@@ -50,21 +50,21 @@ class WindowPacker:
         value = self.b.add(self.lows[k], constant(multiply(self.b, at, step)))
         return self.b.icmp_unsigned("<", value, constant(line.extent))
 
-    def _outer(
+    def _loop_outer(
         self, k: int, ok: ir.Value | None, source: ir.Value, target: ir.Value
     ) -> None:
         """Loop over coordinates k and further; `ok`: whether the earlier ones are not padding."""
         b, last = self.b, len(self.lines) - 1
-        if k == last - 1 and self._joined():
-            body: Callable[..., None] = self._line
+        if k == last - 1 and self._is_joined():
+            body: Callable[..., None] = self._pack_line
             width = self.reach[k][0] * self.strides[k]
         else:
-            body, width = self._row, self.reach[last][0]
-        if k < last and body == self._row:
+            body, width = self._pack_row, self.reach[last][0]
+        if k < last and body == self._pack_row:
             with b.counted_loop(0, self.counts[k] or self.reach[k][0]) as i:
-                self._outer(
-                    k + 1, b.and_masks(ok, self._inside(k, i)),
-                    offset_bytes(b, source, multiply(b, i, self._apart(k) * self.size)),
+                self._loop_outer(
+                    k + 1, b.and_masks(ok, self._test_inside(k, i)),
+                    offset_bytes(b, source, multiply(b, i, self._measure_distance(k) * self.size)),
                     offset_bytes(b, target, multiply(b, i, self.strides[k] * self.size)),
                 )
             return
@@ -75,9 +75,9 @@ class WindowPacker:
             with there:
                 body(source, target)
             with padding:
-                self._zeros(target, width)
+                self._clear_elements(target, width)
 
-    def _joined(self) -> bool:
+    def _is_joined(self) -> bool:
         """Whether the two innermost coordinates are contiguous in source and copy."""
         k, last = len(self.lines) - 2, len(self.lines) - 1
         if k < 0 or self.lines[last].extent is not None or self.counts[k] is not None:
@@ -85,9 +85,10 @@ class WindowPacker:
         if self.reach[k][1] != 1:
             return False
         extent = self.reach[last][0]
-        return self._apart(last) == 1 and self._apart(k) == extent == self.strides[k]
+        return self._measure_distance(last) == 1 \
+            and self._measure_distance(k) == extent == self.strides[k]
 
-    def _line(self, source: ir.Value, target: ir.Value) -> None:
+    def _pack_line(self, source: ir.Value, target: ir.Value) -> None:
         """Pack the two innermost coordinates at once: zeros, data, zeros."""
         b, k = self.b, len(self.lines) - 2
         line, extent, each = self.lines[k], self.reach[k][0], self.strides[k] * self.size
@@ -97,14 +98,18 @@ class WindowPacker:
             high = b.minimum_of(b.sub(constant(line.extent), self.lows[k]), constant(extent))
             low, high = b.minimum_of(low, constant(extent)), b.intrinsic("smax", I64, (low, high))
             with b.counted_loop(0, low) as i:
-                self._zeros(offset_bytes(b, target, b.mul(i, constant(each))), self.strides[k])
+                self._clear_elements(
+                    offset_bytes(b, target, b.mul(i, constant(each))), self.strides[k]
+                )
             with b.counted_loop(high, extent) as i:
-                self._zeros(offset_bytes(b, target, b.mul(i, constant(each))), self.strides[k])
+                self._clear_elements(
+                    offset_bytes(b, target, b.mul(i, constant(each))), self.strides[k]
+                )
         start = b.mul(low, constant(each))
         count = b.mul(b.sub(high, low), constant(self.strides[k]))
-        self._copied(offset_bytes(b, source, start), offset_bytes(b, target, start), count)
+        self._copy_elements(offset_bytes(b, source, start), offset_bytes(b, target, start), count)
 
-    def _copied(self, source: ir.Value, target: ir.Value, count: ir.Value) -> None:
+    def _copy_elements(self, source: ir.Value, target: ir.Value, count: ir.Value) -> None:
         """Copy `count` contiguous elements."""
         b, lanes, size = self.b, self.lanes, self.size
         full = b.and_(count, constant(-lanes))
@@ -116,7 +121,7 @@ class WindowPacker:
         rest = load_vector(b, offset_bytes(b, source, at), self.type, lanes, mask)
         store_vector(b, rest, offset_bytes(b, target, at), size, mask)
 
-    def _zeros(self, target: ir.Value, count: int) -> None:
+    def _clear_elements(self, target: ir.Value, count: int) -> None:
         """Clear contiguous elements."""
         b, lanes = self.b, self.lanes
         zero = ir.Constant(vector(memory_type(self.type), lanes), None)
@@ -129,7 +134,7 @@ class WindowPacker:
             to = offset_bytes(b, target, count // lanes * lanes * self.size)
             store_vector(b, zero, to, self.size, b.first_lanes(count % lanes, lanes))
 
-    def _row(self, source: ir.Value, target: ir.Value) -> None:
+    def _pack_row(self, source: ir.Value, target: ir.Value) -> None:
         """Pack along the innermost coordinate, a vector at a time."""
         last, b, lanes = len(self.lines) - 1, self.b, self.lanes
         extent = self.reach[last][0]
@@ -141,9 +146,9 @@ class WindowPacker:
                 b, value, offset_bytes(b, target, multiply(b, first, self.size)), self.size, mask
             )
 
-        self._chunks(extent, chunk)
+        self._loop_chunks(extent, chunk)
 
-    def _chunks(self, extent: int, chunk: Callable[[Number, int], None]) -> None:
+    def _loop_chunks(self, extent: int, chunk: Callable[[Number, int], None]) -> None:
         full = extent // self.lanes * self.lanes
         if full:
             with self.b.counted_loop(0, full, self.lanes) as first:
@@ -153,8 +158,8 @@ class WindowPacker:
 
     def _read(self, k: int, source: ir.Value, first: Number, mask: ir.Value | None) -> ir.Value:
         """Load `lanes` values along a coordinate from `first` on; zero outside the image."""
-        b, lanes, apart = self.b, self.lanes, self._apart(k) * self.size
-        mask = b.and_masks(mask, self._lanes_inside(k, first))
+        b, lanes, apart = self.b, self.lanes, self._measure_distance(k) * self.size
+        mask = b.and_masks(mask, self._mask_lanes(k, first))
         place = offset_bytes(b, source, multiply(b, first, apart))
         if apart == self.size:
             return load_vector(b, place, self.type, lanes, mask)
@@ -163,7 +168,7 @@ class WindowPacker:
         return b.gather(where, self.type, lanes,
                         b.splat(ir.Constant(I1, 1), lanes) if mask is None else mask)
 
-    def _lanes_inside(self, k: int, first: Number) -> ir.Value | None:
+    def _mask_lanes(self, k: int, first: Number) -> ir.Value | None:
         """Which lanes of a coordinate from `first` on are not padding."""
         b, lanes, line, step = self.b, self.lanes, self.lines[k], self.reach[k][1]
         if line.extent is None:

@@ -28,10 +28,10 @@ def is_profitable(p: GemmProblem, target: Any) -> bool:
         return False
     if p.a_type.size not in (p.a_row, p.a_depth) or p.b_type.size not in (p.b_depth, p.b_column):
         return False
-    return _cycles(p, of_a, of_b) < p.m * p.n * p.k / FMA_PER_CYCLE
+    return _estimate_cycles(p, of_a, of_b) < p.m * p.n * p.k / FMA_PER_CYCLE
 
 
-def _cycles(p: Any, of_a: int, of_b: int) -> float:
+def _estimate_cycles(p: Any, of_a: int, of_b: int) -> float:
     """Cycles of one core for the whole product."""
     tiles = -(-p.m // SIDE) * -(-p.n // SIDE) * -(-p.k // DEPTH_PER_TILE)
     a = AMX_PACK_CYCLES_CONTIGUOUS if p.a_depth == p.a_type.size else AMX_PACK_CYCLES_TRANSPOSED

@@ -53,13 +53,13 @@ class _FallbackFlags:
 
     def of_group(self, i: Number) -> ir.Value:
         """Return the address of the flag of a packed group of rows."""
-        return self._flag(self.groups_at, i)
+        return self._locate_flag(self.groups_at, i)
 
     def of_panel(self, i: Number) -> ir.Value:
         """Return the address of the flag of a packed panel of columns."""
-        return self._flag(self.panels_at, i)
+        return self._locate_flag(self.panels_at, i)
 
-    def _flag(self, first: int, i: Number) -> ir.Value:
+    def _locate_flag(self, first: int, i: Number) -> ir.Value:
         b = self.workspace.builder
         return offset_bytes(
             b, offset_bytes(b, self.workspace.memory, first), multiply(b, i, 8)

@@ -99,7 +99,7 @@ def _round_to_bf16(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
     return b.add(bits, _broadcast(_HALF_PLACE))
 
 
-def _max_magnitude(b: ir.IRBuilder, x: ir.Value, largest: ir.Value) -> ir.Value:
+def _update_max_magnitude(b: ir.IRBuilder, x: ir.Value, largest: ir.Value) -> ir.Value:
     """Return the greatest magnitude so far, as bits."""
     bits = b.and_(b.bitcast(x, _WIDE), _broadcast(_MAGNITUDE))
     return b.select(b.icmp_unsigned(">", bits, largest), bits, largest)
@@ -184,7 +184,7 @@ def _pack_along_depth(
         for first, mask in enumerate(masks):
             here = offset_bytes(b, pointer, first * SIDE * size)
             x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
-            greatest = _max_magnitude(b, x, greatest) if operand.checked else greatest
+            greatest = _update_max_magnitude(b, x, greatest) if operand.checked else greatest
             split.append(_split_terms(b, x, operand.parts))
         for part, (low, high) in enumerate(zip(*split, strict=True)):
             both = b.shuffle_vector(b.bitcast(low, _SHORT), b.bitcast(high, _SHORT), odd)
@@ -228,7 +228,7 @@ def _pack_along_width(
                 here = offset_bytes(b, source, b.mul(constant(add(b, first, half)), stride))
                 here = offset_bytes(b, here, tile * SIDE * size)
                 x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
-                greatest = _max_magnitude(b, x, greatest) if operand.checked else greatest
+                greatest = _update_max_magnitude(b, x, greatest) if operand.checked else greatest
                 split.append(_split_terms(b, x, operand.parts))
             for part, (even, uneven) in enumerate(zip(*split, strict=True)):
                 low = b.bitcast(b.lshr(even, sixteen), _SHORT)
@@ -286,7 +286,7 @@ def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
 
         emit_loop(b, rows, [], row)
 
-    _nested_loops(b, [steps, constant(SIDE), constant(2), columns], element)
+    _emit_nested_loops(b, [steps, constant(SIDE), constant(2), columns], element)
     b.ret_void()
     return function
 
@@ -300,10 +300,12 @@ def _clear_sums(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
     emit_loop(b, vectors, [], clear_vector)
 
 
-def _nested_loops(b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]) -> None:
+def _emit_nested_loops(
+    b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]
+) -> None:
     """Nest loops around body(index of each)."""
     def inner(i: ir.Value, _: list) -> list:
-        _nested_loops(b, extents[1:], partial(body, i))
+        _emit_nested_loops(b, extents[1:], partial(body, i))
         return []
 
     if extents:

@@ -67,7 +67,9 @@ def emit_if(b: ir.IRBuilder, holds: bool | ir.Value, body: Callable[[], object])
 def pack_pair(b: ir.IRBuilder, steps: Sequence[ir.Value], stored: Type) -> ir.Value:
     """Pack one or two depth steps, elements or vectors as loaded from memory."""
     halves = [
-        b.zext(bits, _vector_like(bits, I32)) for bits in (_bf16_bits(b, x, stored) for x in steps)
+        b.zext(bits, _match_vector_type(bits, I32)) for bits in (
+            _convert_to_bf16_bits(b, x, stored) for x in steps
+        )
     ]
     if len(halves) == 1:
         return halves[0]
@@ -78,16 +80,16 @@ def pack_pair(b: ir.IRBuilder, steps: Sequence[ir.Value], stored: Type) -> ir.Va
 
 def pack_consecutive(b: ir.IRBuilder, numbers: ir.Value, stored: Type) -> ir.Value:
     """Pack a vector of numbers that are consecutive along the depth."""
-    bits = _bf16_bits(b, numbers, stored)
+    bits = _convert_to_bf16_bits(b, numbers, stored)
     return b.bitcast(bits, ir.VectorType(I32, bits.type.count // 2))
 
 
-def _bf16_bits(b: ir.IRBuilder, x: ir.Value, stored: Type) -> ir.Value:
+def _convert_to_bf16_bits(b: ir.IRBuilder, x: ir.Value, stored: Type) -> ir.Value:
     """Return bfloat16 numbers as integers; float32 numbers are rounded."""
     if stored is Type.BF16:
         return x
-    return b.bitcast(b.fptrunc(x, _vector_like(x, _BFloatType())), _vector_like(x, I16))
+    return b.bitcast(b.fptrunc(x, _match_vector_type(x, _BFloatType())), _match_vector_type(x, I16))
 
 
-def _vector_like(x: ir.Value, element: ir.Type) -> ir.Type:
+def _match_vector_type(x: ir.Value, element: ir.Type) -> ir.Type:
     return ir.VectorType(element, x.type.count) if isinstance(x.type, ir.VectorType) else element

@@ -161,8 +161,8 @@ def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
     budget = L2Budget(target.l2_bytes)
     pairs = _uses_bf16_pairs(p, target)
     lie_in_pairs = pairs and p.a_type is Type.BF16 and p.a_depth == p.a_type.size
-    pack_a = not lie_in_pairs and (half or pairs or _packs_a(p, budget))
-    pack_b = pairs or _packs_b(p, budget)
+    pack_a = not lie_in_pairs and (half or pairs or _should_pack_a(p, budget))
+    pack_b = pairs or _should_pack_b(p, budget)
     beside = p.a_row == p.a_type.size
     rows, vectors = choose_tile(
         p.m, p.n, p.k, lanes, registers, shares, pack_b, pack_a and beside
@@ -177,7 +177,7 @@ def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
         p.k if is_known(p.k) else MAX_GEMM_CACHED_DEPTH if p.near else MAX_GEMM_UNCUT_DYNAMIC_DEPTH
     )
     if cut and is_known(p.k):
-        depth = _block_depth(p.k)
+        depth = _choose_block_depth(p.k)
         depth += depth % 2 if pairs else 0
     unroll = choose_unroll(rows, vectors, registers, depth, half and not pairs)
     unroll *= 2 if registers == 32 and unroll == 2 and not (is_known(p.k) or p.near) else 1
@@ -226,7 +226,7 @@ def choose_unroll(rows: int, vectors: int, registers: int, depth: int, half: boo
     return 2 if rows * vectors + vectors + 1 <= registers - 3 else 1
 
 
-def _packs_a(p: GemmProblem, budget: L2Budget) -> bool:
+def _should_pack_a(p: GemmProblem, budget: L2Budget) -> bool:
     """Whether to pack a: depth steps are far apart, or at an unknown stride."""
     if p.a_depth == p.a_type.size or (p.near and p.a_row == p.a_type.size):
         return False
@@ -239,7 +239,7 @@ def _packs_a(p: GemmProblem, budget: L2Budget) -> bool:
     )
 
 
-def _packs_b(p: GemmProblem, budget: L2Budget) -> bool:
+def _should_pack_b(p: GemmProblem, budget: L2Budget) -> bool:
     """Whether to pack b: not contiguous, too large for L2, or read by many rows of a."""
     if p.b_column != p.b_type.size:
         return True
@@ -251,7 +251,7 @@ def _packs_b(p: GemmProblem, budget: L2Budget) -> bool:
     )
 
 
-def _block_depth(depth: int) -> int:
+def _choose_block_depth(depth: int) -> int:
     """The length of the blocks of a long depth: all equal if a divisor is close."""
     min_blocks = -(-depth // GEMM_BLOCK_DEPTH)
     for blocks in range(min_blocks, 2 * min_blocks):

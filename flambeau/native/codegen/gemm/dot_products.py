@@ -88,14 +88,14 @@ class DotProductKernel:
             stop = min_of(b, last_group, whole)
 
             def full(g: Number) -> None:
-                self._tile(multiply(b, g, self.rows), self.rows, start, count)
+                self._emit_tile(multiply(b, g, self.rows), self.rows, start, count)
 
-            self._each(first_group, stop, full)
+            self._emit_range(first_group, stop, full)
             if groups > whole:
                 rest = p.m - whole * self.rows
                 beyond = b.icmp_signed(">", constant(last_group), constant(whole))
                 with b.if_then(beyond):
-                    self._tile(whole * self.rows, rest, start, count)
+                    self._emit_tile(whole * self.rows, rest, start, count)
 
         def panel(i: Number) -> None:
             start = multiply(b, i, size)
@@ -103,9 +103,9 @@ class DotProductKernel:
             left = size if exact else min_of(b, size, b.sub(constant(p.n), constant(start)))
             groups_of(start, left)
 
-        self._each(first, last, panel)
+        self._emit_range(first, last, panel)
 
-    def _each(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
+    def _emit_range(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
         b = self.builder
         same = isinstance(first, int) and isinstance(last, int)
         count: Number = last - first if same else b.sub(constant(last), constant(first))
@@ -116,7 +116,7 @@ class DotProductKernel:
 
         emit_loop(b, count, [], round)
 
-    def _tile(self, row: Number, rows: int, column: Number, count: Number) -> None:
+    def _emit_tile(self, row: Number, rows: int, column: Number, count: Number) -> None:
         """rows x columns dot products; columns beyond `count` repeat the last one, unused."""
         b, p = self.builder, self.p
         last = add(b, count, -1)
@@ -130,7 +130,7 @@ class DotProductKernel:
         right = [offset_bytes(b, start, multiply(b, min_of(b, j, last), p.b_column))
                  for j in range(self.columns)]
         zero = ir.Constant(ir.VectorType(memory_type(p.type), self.lanes), None)
-        sums = self._along(left, right, [zero] * (rows * self.columns))
+        sums = self._emit_depth(left, right, [zero] * (rows * self.columns))
         mask = first_lanes(b, count, self.columns)
         for i in range(rows):
             value = sum_lanes(b, sums[i * self.columns : (i + 1) * self.columns])
@@ -139,7 +139,7 @@ class DotProductKernel:
                                   (self.statement.column.index, constant(column)), self.columns,
                                   value, mask)
 
-    def _along(self, left: list, right: list, sums: Sums) -> Sums:
+    def _emit_depth(self, left: list, right: list, sums: Sums) -> Sums:
         """Loop over whole vectors of the depth, then handle the remainder with a mask."""
         b, k, lanes = self.builder, self.p.k, self.lanes
         if isinstance(k, int):

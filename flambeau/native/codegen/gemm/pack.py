@@ -157,10 +157,10 @@ def _pack_along_width(
                 b, value, offset_bytes(b, target, start * panel.type.size), panel.type.size
             )
 
-    _each_step(b, panel, into, step)
+    _emit_steps(b, panel, into, step)
 
 
-def _each_step(
+def _emit_steps(
     b: ir.IRBuilder, panel: PackedPanel, into: ir.Value,
     body: Callable[[ir.Value, Sequence[ir.Value]], None],
 ) -> None:
@@ -216,7 +216,7 @@ def _pack_elements(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
 
         emit_loop(b, min_of(b, panel.valid, panel.width), [], pack_element)
 
-    _each_step(b, panel, into, step)
+    _emit_steps(b, panel, into, step)
 
 
 def _pack_along_depth(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:

@@ -104,7 +104,7 @@ def pack_block(
     if block.column == 1:
         _copy_contiguous(b, block, source, target, valid)
         return
-    run = _contiguous_depth_axes(block)
+    run = _find_contiguous_depth_axes(block)
     if run:
         _pack_transposed(b, block, run, source, target, valid)
     else:
@@ -147,7 +147,7 @@ def _copy_contiguous(
     nested_loops(b, axes, (source, target), row)
 
 
-def _contiguous_depth_axes(block: StridedBlock) -> list[int]:
+def _find_contiguous_depth_axes(block: StridedBlock) -> list[int]:
     """The depth axes that make one contiguous run in memory, innermost first."""
     run: list[int] = []
     step = 1

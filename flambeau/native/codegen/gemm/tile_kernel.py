@@ -104,8 +104,10 @@ class TileKernel:
             b, offset_bytes(b, p.a, multiply(b, first, p.a_row)), multiply(b, start, p.a_depth)
         )
         if self.plan.pairs:  # memory already has the needed layout
-            return a, self._row_offsets(rows, valid), 2 * p.a_type.size, self.product.packed_type
-        return a, self._row_offsets(rows, valid), p.a_depth, p.a_type
+            return a, self._compute_row_offsets(
+                rows, valid
+            ), 2 * p.a_type.size, self.product.packed_type
+        return a, self._compute_row_offsets(rows, valid), p.a_depth, p.a_type
 
     def _accumulate(
         self, tile: MicroTile, source: TileSource, axis: DepthLoop, depth: Number, sums: Sums,
@@ -127,7 +129,7 @@ class TileKernel:
         )
         return emit_loop(b, odd, sums, lambda _, carried: emit_step(b, tile, last, carried))
 
-    def _row_offsets(self, rows: int, valid: Number) -> list[Number]:
+    def _compute_row_offsets(self, rows: int, valid: Number) -> list[Number]:
         """Return the offsets of a tile's rows of a; a missing row repeats the last one."""
         b = self.builder
         last = add(b, valid, -1)

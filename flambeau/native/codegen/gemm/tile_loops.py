@@ -61,7 +61,7 @@ class TileLoops:
         """Emit body(panel, its columns), separately for the edge panel's number of vectors."""
         b, n, width, lanes = self.builder, self.p.n, self.tile.columns, self.tile.lanes
         if not is_known(n):
-            self._over_panels_of_unknown(first, last, body)
+            self._loop_panels_of_unknown(first, last, body)
             return
         full, tail = divmod(n, width)
         if full:
@@ -69,9 +69,9 @@ class TileLoops:
                 i, PanelColumns(multiply(b, i, width), width, self.tile.vectors)))
         if tail:
             edge = PanelColumns(full * width, tail, -(-tail // lanes))
-            self._if_beyond(last, full, lambda: body(full, edge))
+            self._emit_if_beyond(last, full, lambda: body(full, edge))
 
-    def _over_panels_of_unknown(
+    def _loop_panels_of_unknown(
         self, first: Number, last: Number, body: Callable[[Number, PanelColumns], None]
     ) -> None:
         """Emit panels whose last vector may be partial, then one panel of fewer vectors."""
@@ -92,7 +92,7 @@ class TileLoops:
             edge = PanelColumns(multiply(b, wide, width), left, vectors)
             low, high = constant((vectors - 1) * lanes), constant(vectors * lanes)
             fits = b.and_(b.icmp_signed(">", left, low), b.icmp_signed("<=", left, high))
-            self._if_beyond(last, wide, partial(body, wide, edge), fits)
+            self._emit_if_beyond(last, wide, partial(body, wide, edge), fits)
 
     def over_groups(
         self, first: Number, last: Number, body: Callable[[Number, int, Number], None]
@@ -111,9 +111,9 @@ class TileLoops:
         if full != 0:
             self.between(first, min_of(b, last, full), lambda g: body(g, rows, rows))
         if tail != 0:
-            self._if_beyond(last, full, lambda: body(full, edge, tail))
+            self._emit_if_beyond(last, full, lambda: body(full, edge, tail))
 
-    def _if_beyond(
+    def _emit_if_beyond(
         self, end: Number, start: Number, body: Callable[[], None], fits: ir.Value | None = None
     ) -> None:
         """Emit the edge for the thread whose share extends into it, if it `fits`."""

@@ -50,7 +50,7 @@ class Workspace:
         exceeds_l1 = not is_known(self.panel_bytes) \
             or (self.panel_bytes > L1_BYTES and not self.a_near)
         room = budget.panels if exceeds_l1 else budget.row_panels
-        capacity = self._how_many_fit(room, self.panel_bytes)
+        capacity = self._count_fitting(room, self.panel_bytes)
         self.near_panels = min_of(b, panels, capacity)
         self._choose_blocks(groups, panels)
         packed = multiply(b, self.block_groups, self.group_bytes)
@@ -61,7 +61,7 @@ class Workspace:
         panels_bytes = packed_b_bytes if plan.pack_b else 0
         self.b_at = _align_to_page(a)
         self.sums_at = self.b_at + _align_to_page(panels_bytes)
-        self.bytes = self.sums_at + (self._partial_sum_room() if plan.cut else 0)
+        self.bytes = self.sums_at + (self._reserve_partial_sums() if plan.cut else 0)
         assert self.bytes <= USABLE_BYTES, self.bytes
 
     def _choose_blocks(self, groups: Number, panels: Number) -> None:
@@ -73,23 +73,25 @@ class Workspace:
         b, plan, p = self.builder, self.plan, self.p
         self.block_groups, self.block_panels = groups, panels
         if plan.pack_a:
-            capacity = self._how_many_fit(PACKED_A_BYTES, self.group_bytes)
+            capacity = self._count_fitting(PACKED_A_BYTES, self.group_bytes)
             self.block_groups = min_of(b, groups, capacity)
         if not plan.cut:
             return
         whole, others = (self.block_groups, panels) if plan.pack_a else (self.near_panels, groups)
-        capacity = self._how_many_fit(self._partial_sum_room(), multiply(b, whole, self.tile_bytes))
+        capacity = self._count_fitting(
+            self._reserve_partial_sums(), multiply(b, whole, self.tile_bytes)
+        )
         if not is_known(p.k):  # sums are not kept when the depth turns out short
             short = b.icmp_signed("<=", p.k, constant(plan.depth))
             capacity = b.select(short, constant(others), constant(capacity))
         some = min_of(b, others, capacity)
         self.block_groups, self.block_panels = (whole, some) if plan.pack_a else (some, whole)
 
-    def _partial_sum_room(self) -> int:
+    def _reserve_partial_sums(self) -> int:
         """Bytes for partial sums."""
         return PARTIAL_SUM_BYTES if self.plan.pack_a else PARTIAL_SUM_BYTES_WITHOUT_A
 
-    def _how_many_fit(self, room: int, size: Number) -> Number:
+    def _count_fitting(self, room: int, size: Number) -> Number:
         """Return how many items of a size fit, at least one."""
         if isinstance(size, int):
             return max(1, room // max(size, 1))

@@ -40,7 +40,7 @@ def vector(element: ir.Type, lanes: int) -> ir.Type:
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 
-def _single_set_lane(mask: ir.Value | None) -> int | None:
+def _find_single_lane(mask: ir.Value | None) -> int | None:
     """Return the only lane for which a mask is true, if known."""
     if isinstance(mask, Literal):
         lanes = [lane == "i1 1" for lane in mask.constant[1:-1].split(", ")]
@@ -87,9 +87,9 @@ def constant(type: Type, value: Any) -> ir.Value:
     if type in (Type.F32, Type.F64):
         return floating(REGISTER[type], float(value))
     if type is Type.F16:
-        return Literal(REGISTER[type], f"0xH{_half_bits(float(value)):04X}")
+        return Literal(REGISTER[type], f"0xH{_encode_half(float(value)):04X}")
     if type is Type.BF16:
-        return ir.Constant(I16, _brain_bits(float(value)))
+        return ir.Constant(I16, _encode_bfloat16(float(value)))
     bits = 8 * type.size
     whole = int(value) & ((1 << bits) - 1)
     return ir.Constant(REGISTER[type], whole - (1 << bits) if whole >> (bits - 1) else whole)
@@ -106,14 +106,14 @@ def floating(type: ir.Type, value: float) -> ir.Value:
     return Literal(type, f"0x{bits:016X}")
 
 
-def _half_bits(value: float) -> int:
+def _encode_half(value: float) -> int:
     try:
         return int(struct.unpack("<H", struct.pack("<e", value))[0])
     except OverflowError:
         return 0x7C00 if value > 0 else 0xFC00
 
 
-def _brain_bits(value: float) -> int:
+def _encode_bfloat16(value: float) -> int:
     if math.isnan(value):
         return 0x7FC0
     try:
@@ -314,7 +314,7 @@ class Builder(VectorBuilder):
         """Store a scalar or consecutive lanes, only where the mask is true."""
         lanes = lanes_of(value)
         value = self.to_memory(value, type, lanes)
-        if lanes > 1 and (only := _single_set_lane(mask)) is not None:
+        if lanes > 1 and (only := _find_single_lane(mask)) is not None:
             # LLVM for x86 merges these into one store, too wide if the value was narrowed before.
             value, lanes, mask = self.slice_lanes(value, only, 1), 1, None
             pointer = self.offset_elements(pointer, self.integer(only), type) if only else pointer
@@ -440,7 +440,7 @@ class Builder(VectorBuilder):
             return lanes
         element, name = lanes.type.element, REDUCTIONS[fold]
         if type.floating and name in ("max", "min"):
-            return self._extreme(name, lanes)
+            return self._reduce_extreme(name, lanes)
         arguments: tuple[ir.Value, ...] = (lanes,)
         flags: tuple[str, ...] = ()
         if type.floating:
@@ -458,7 +458,7 @@ class Builder(VectorBuilder):
         kind = arguments[-1].type
         return self.intrinsic(f"vector.reduce.{name}", kind.element, arguments, flags, (kind,))
 
-    def _extreme(self, name: str, lanes: ir.Value) -> ir.Value:
+    def _reduce_extreme(self, name: str, lanes: ir.Value) -> ir.Value:
         """Return the greatest or least lane, or NaN if any; tests for NaN once, not per step."""
         element = lanes.type.element
         nan = self.reduce_with("or", (self.fcmp_unordered("uno", lanes, lanes),))

@@ -56,13 +56,13 @@ def _sum_pairs(b: ir.IRBuilder, x: ir.Value, y: ir.Value, factor: int) -> ir.Val
 def dot_bytes(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     """z + x . y on any processor, of vectors or scalars."""
     for i in range(4):
-        left = b.and_(b.lshr(x, _number(x.type, 8 * i)), _number(x.type, 255))
-        right = b.ashr(b.shl(y, _number(x.type, 24 - 8 * i)), _number(x.type, 24))
+        left = b.and_(b.lshr(x, _create_integer(x.type, 8 * i)), _create_integer(x.type, 255))
+        right = b.ashr(b.shl(y, _create_integer(x.type, 24 - 8 * i)), _create_integer(x.type, 24))
         z = b.add(z, b.mul(left, right))
     return z
 
 
-def _number(kind: ir.Type, value: int) -> ir.Value:
+def _create_integer(kind: ir.Type, value: int) -> ir.Value:
     if isinstance(kind, ir.VectorType):
         return ir.Constant(kind, [value] * kind.count)
     return ir.Constant(I32, value)

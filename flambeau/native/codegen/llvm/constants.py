@@ -35,15 +35,15 @@ def lane_indices(indices: tuple[int, ...]) -> Any:
 
 def zero(kind: ir.Type) -> Literal:
     """All lanes of a vector type zero."""
-    return _literal(kind, "zeroinitializer")
+    return _create_literal(kind, "zeroinitializer")
 
 
 def undefined(kind: ir.Type) -> Literal:
     """A vector of whatever there is."""
-    return _literal(kind, "undef")
+    return _create_literal(kind, "undef")
 
 
-def _literal(kind: ir.Type, text: str) -> Literal:
+def _create_literal(kind: ir.Type, text: str) -> Literal:
     literal = _LITERALS.get((str(kind), text))
     if literal is None:
         literal = _LITERALS[str(kind), text] = Literal(kind, text)

@@ -62,26 +62,31 @@ def _is_narrow(b: ir.IRBuilder, kind: Any, element_bytes: int, mask: ir.Value) -
 def _store_set_lanes(
     b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, element_bytes: int, mask: ir.Value
 ) -> None:
-    packed = _packed_type(value.type, element_bytes)
-    lanes = _bits(b, value, packed)
-    b.call(_lane_store(b.module, element_bytes, packed), [pointer, lanes, _bits(b, mask, _I32)])
+    packed = _choose_packed_type(value.type, element_bytes)
+    lanes = _pack_bits(b, value, packed)
+    b.call(
+        _define_lane_store(b.module, element_bytes, packed),
+        [pointer, lanes, _pack_bits(b, mask, _I32)]
+    )
 
 
 def _load_set_lanes(
     b: ir.IRBuilder, pointer: ir.Value, kind: Any, element_bytes: int, mask: ir.Value
 ) -> ir.Value:
-    packed = _packed_type(kind, element_bytes)
-    lanes = b.call(_lane_load(b.module, element_bytes, packed), [pointer, _bits(b, mask, _I32)])
+    packed = _choose_packed_type(kind, element_bytes)
+    lanes = b.call(
+        _define_lane_load(b.module, element_bytes, packed), [pointer, _pack_bits(b, mask, _I32)]
+    )
     bits = kind.count * element_bytes * 8
     return b.bitcast(lanes if bits == packed.width else b.trunc(lanes, ir.IntType(bits)), kind)
 
 
-def _packed_type(kind: Any, element_bytes: int) -> ir.IntType:
+def _choose_packed_type(kind: Any, element_bytes: int) -> ir.IntType:
     """Return the integer type that holds a short vector: 64 bits, or 128 if needed."""
     return _I64 if kind.count * element_bytes <= 8 else _I128
 
 
-def _bits(b: ir.IRBuilder, vector: ir.Value, wide: ir.IntType) -> ir.Value:
+def _pack_bits(b: ir.IRBuilder, vector: ir.Value, wide: ir.IntType) -> ir.Value:
     """The bits of a short vector as an integer."""
     kind = vector.type
     element_bits = getattr(kind.element, "width", None) or {"half": 16, "float": 32}[
@@ -91,7 +96,7 @@ def _bits(b: ir.IRBuilder, vector: ir.Value, wide: ir.IntType) -> ir.Value:
     return bits if bits.type.width == wide.width else b.zext(bits, wide)
 
 
-def _lane_store(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.Function:
+def _define_lane_store(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.Function:
     """Return void(ptr, packed lanes, i32 mask): stores each lane whose mask bit is set."""
     name = f"flambeau_store_lanes_{element_bytes}_{packed}"
     element = ir.IntType(element_bytes * 8)
@@ -101,12 +106,12 @@ def _lane_store(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir
         bits = b.trunc(b.lshr(lanes, _shift(b, lane, element_bytes, packed)), element)
         b.store(bits, b.gep(pointer, [lane], source_etype=element), align=element_bytes)
 
-    return module.globals.get(name) or _lane_loop(
+    return module.globals.get(name) or _define_lane_loop(
         module, name, ir.FunctionType(ir.VoidType(), [_POINTER, packed, _I32]), store
     )
 
 
-def _lane_load(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.Function:
+def _define_lane_load(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.Function:
     """Return packed(ptr, i32 mask): loads each lane whose mask bit is set; zero elsewhere."""
     name = f"flambeau_load_lanes_{element_bytes}_{packed}"
     element = ir.IntType(element_bytes * 8)
@@ -119,7 +124,7 @@ def _lane_load(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.
         wide = b.zext(bits, packed) if element_bytes * 8 < packed.width else bits
         return b.or_(lanes, b.shl(wide, _shift(b, lane, element_bytes, packed)))
 
-    return module.globals.get(name) or _lane_loop(
+    return module.globals.get(name) or _define_lane_loop(
         module, name, ir.FunctionType(packed, [_POINTER, _I32]), load
     )
 
@@ -130,7 +135,7 @@ def _shift(
     return b.mul(b.zext(lane, packed), ir.Constant(packed, element_bytes * 8))
 
 
-def _lane_loop(
+def _define_lane_loop(
     module: ir.Module, name: str, kind: ir.FunctionType,
     body: Callable[[ir.IRBuilder, Sequence[ir.Value], ir.Value, ir.Value], ir.Value | None],
 ) -> ir.Function:
@@ -181,7 +186,7 @@ def _load_by_registers(
     function = declare(b, f"llvm.x86.{name}", part, [_POINTER, selector])
     registers = []
     for first in range(0, kind.count, lanes):
-        selected = b.sext(_lanes(b, mask, range(first, first + lanes)), selector)
+        selected = b.sext(_select_lanes(b, mask, range(first, first + lanes)), selector)
         address = b.gep(pointer, [ir.Constant(_I32, first)], source_etype=kind.element)
         registers.append(b.call(function, [address, selected]))
     while len(registers) > 1:
@@ -190,7 +195,7 @@ def _load_by_registers(
     return registers[0]
 
 
-def _lanes(b: ir.IRBuilder, value: ir.Value, indices: Sequence[int]) -> ir.Value:
+def _select_lanes(b: ir.IRBuilder, value: ir.Value, indices: Sequence[int]) -> ir.Value:
     """Some lanes of a vector."""
     chosen = ir.Constant(ir.VectorType(_I32, len(indices)), list(indices))
     return b.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), chosen)

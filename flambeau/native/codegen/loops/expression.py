@@ -44,16 +44,16 @@ def evaluated(context: Context, scope: Scope, expression: Expression) -> ir.Valu
     return scope.memo[context.key(expression)]
 
 
-def _constant(context: Context, scope: Scope, literal: Constant) -> ir.Value:
+def _emit_constant(context: Context, scope: Scope, literal: Constant) -> ir.Value:
     return constant(literal.type, literal.value)
 
 
-def _accumulator(context: Context, scope: Scope, accumulator: Accumulator) -> ir.Value:
+def _read_accumulator(context: Context, scope: Scope, accumulator: Accumulator) -> ir.Value:
     state = context.accumulators[accumulator]
     return state.value(context.builder) if isinstance(state, ReductionState) else state
 
 
-def _index_value(context: Context, scope: Scope, index_value: IndexValue) -> ir.Value:
+def _emit_index_value(context: Context, scope: Scope, index_value: IndexValue) -> ir.Value:
     b, at = context.builder, index_value.value
     total = b.integer(at.base)
     for index, stride in at.terms:
@@ -65,7 +65,7 @@ def _index_value(context: Context, scope: Scope, index_value: IndexValue) -> ir.
     return b.add(b.splat(total, scope.lanes), offsets, flags=("nsw",))
 
 
-def _size_value(context: Context, scope: Scope, size_value: SizeValue) -> ir.Value:
+def _emit_size_value(context: Context, scope: Scope, size_value: SizeValue) -> ir.Value:
     return context.extent(size_value.size)
 
 
@@ -190,7 +190,7 @@ def _apply(context: Context, scope: Scope, apply: Apply) -> ir.Value:
         if value is not None:
             return value
     if apply.operation is Scalar.PHILOX_WORD:
-        value = _philox_block(context, scope, apply)
+        value = _emit_philox_block(context, scope, apply)
         if value is not None:
             return value
     values = [evaluated(context, scope, each) for each in apply.operands]
@@ -227,7 +227,7 @@ def _compare_index(context: Context, scope: Scope, apply: Apply) -> ir.Value | N
             continue
         b, lanes, sign = context.builder, scope.lanes, COMPARISON_SIGNS[apply.operation]
         # Relative to the vector: the first lane's position without its lane term.
-        start = _first_lane(context, scope, position)
+        start = _emit_first_lane(context, scope, position)
         apart = b.sub(limit, start)
         clamped = b.intrinsic("smax", I64, (b.minimum_of(apart, b.integer(lanes)), b.integer(-1)))
         narrow = I8 if lanes <= 64 else I16
@@ -238,7 +238,7 @@ def _compare_index(context: Context, scope: Scope, apply: Apply) -> ir.Value | N
     return None
 
 
-def _first_lane(context: Context, scope: Scope, position: IndexValue) -> ir.Value:
+def _emit_first_lane(context: Context, scope: Scope, position: IndexValue) -> ir.Value:
     """The index value of the first lane."""
     start = context.builder.integer(position.value.base)
     for index, stride in position.value.terms:
@@ -247,7 +247,7 @@ def _first_lane(context: Context, scope: Scope, position: IndexValue) -> ir.Valu
     return start
 
 
-def _philox_block(context: Context, scope: Scope, apply: Apply) -> ir.Value | None:
+def _emit_philox_block(context: Context, scope: Scope, apply: Apply) -> ir.Value | None:
     """Philox words of consecutive indices, generated four counters at a time; None for others."""
     from ..math.philox import consecutive_words
 
@@ -259,15 +259,15 @@ def _philox_block(context: Context, scope: Scope, apply: Apply) -> ir.Value | No
         return None
     if place.value.stride(scope.lane) != 1 or lanes_of(stream) > 1 or lanes_of(key) > 1:
         return None
-    start = _first_lane(context, scope, place)
+    start = _emit_first_lane(context, scope, place)
     return consecutive_words(context.builder, start, stream, key, scope.lanes)
 
 
 EVALUATORS: dict[type, Callable] = {
-    Constant: _constant,
-    Accumulator: _accumulator,
-    IndexValue: _index_value,
-    SizeValue: _size_value,
+    Constant: _emit_constant,
+    Accumulator: _read_accumulator,
+    IndexValue: _emit_index_value,
+    SizeValue: _emit_size_value,
     Load: _load,
     Apply: _apply,
 }

@@ -18,24 +18,26 @@ def emit_parallel(context: Context, statement: Statement) -> None:
         return
     nest = [statement]
     while (
-        not _rounds_per_block(context, nest[-1])
+        not _count_block_iterations(context, nest[-1])
         and len(nest[-1].body) == 1
         and isinstance(inner := nest[-1].body[0], Loop)
         and inner.kind is LoopKind.PARALLEL
     ):
         nest.append(inner)
-    if len(nest) > 1 and _rounds_per_block(context, nest[-1]) and has_enough_rounds(nest[:-1]):
+    if len(nest) > 1 and _count_block_iterations(context, nest[-1]) and has_enough_rounds(
+        nest[:-1]
+    ):
         nest.pop()
     context.parallel = True
     if len(nest) == 1:
         start, stop = _split_loop(context, statement)
         emit_rounds(context, Scope(), statement, start, stop)
     else:
-        _emit_nest(context, nest, _rounds_per_block(context, nest[-1]))
+        _emit_nest(context, nest, _count_block_iterations(context, nest[-1]))
     context.parallel = False
 
 
-def _rounds_per_block(context: Context, loop: Loop) -> int:
+def _count_block_iterations(context: Context, loop: Loop) -> int:
     """How many iterations of a vectorized or tiled loop form one unit of work; 0 for other loops.
     """
     loads = find_transposable_loads(loop, context.plan)

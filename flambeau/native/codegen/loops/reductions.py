@@ -98,7 +98,7 @@ class ReductionState:
         self.parts: dict[int, tuple[Any, ...]] = {}
         self.outer: list[tuple[dict[int, tuple[Any, ...]], Type]] = []
 
-    def _kinds(self, lanes: int) -> tuple[ir.Type, ...]:
+    def _list_slot_types(self, lanes: int) -> tuple[ir.Type, ...]:
         """The slot types: the value, and for ARGMAX its position and the first position seen."""
         kind, at = vector(REGISTER[self.type], lanes), vector(I64, lanes)
         return (
@@ -107,27 +107,28 @@ class ReductionState:
             else (kind,)
         )
 
-    def _slots(self, b: Builder) -> dict[int, tuple[Any, ...]]:
+    def _allocate_slots(self, b: Builder) -> dict[int, tuple[Any, ...]]:
         widths = [self.lanes] if self.type is not self.value_type else self.widths
         return {
-            lanes: tuple(b.entry_slot(kind) for kind in self._kinds(lanes))
+            lanes: tuple(b.entry_slot(kind) for kind in self._list_slot_types(lanes))
             for lanes in widths
         }
 
-    def _neutral(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
+    def _create_neutral(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
         start = b.splat(constant(self.type, neutral_value(self.fold, self.type)), lanes)
         if self.fold not in ARG_REDUCTIONS:
             return (start,)
         return (
             start,
-            *(b.splat(b.integer(NO_POSITION), lanes_in(k)) for k in self._kinds(lanes)[1:]),
+            *(b.splat(b.integer(NO_POSITION), lanes_in(k))
+              for k in self._list_slot_types(lanes)[1:]),
         )
 
     def begin(self, b: Builder, start: ir.Value | None = None) -> None:
         """Reset everything to neutral, then reduce `start` into it."""
-        self.parts = self._slots(b)
+        self.parts = self._allocate_slots(b)
         for lanes in self.parts:
-            values = self._neutral(b, lanes)
+            values = self._create_neutral(b, lanes)
             if start is not None and lanes == self.lanes:
                 first = self._convert(b, b.splat(start, lanes), self.value_type, self.type)
                 values = (first, *values[1:])
@@ -140,7 +141,7 @@ class ReductionState:
         return b.fpext(value, kind) if target is Type.F64 else b.fptrunc(value, kind)
 
     def _get(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
-        slots = zip(self.parts[lanes], self._kinds(lanes), strict=True)
+        slots = zip(self.parts[lanes], self._list_slot_types(lanes), strict=True)
         return tuple(b.load(slot, typ=kind) for slot, kind in slots)
 
     def _set(self, b: Builder, lanes: int, values: tuple[ir.Value, ...]) -> None:

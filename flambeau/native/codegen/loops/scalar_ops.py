@@ -91,13 +91,13 @@ def _negate(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return b.sub(b.splat(constant(type, 0), lanes), v[0])
 
 
-def _abs(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+def _emit_abs(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     if not type.signed:
         return v[0]
     return b.intrinsic("abs", v[0].type, (v[0], ir.Constant(ir.IntType(1), 0)))
 
 
-def _not(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+def _emit_not(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return b.xor(v[0], b.splat(constant(type, 1 if type is Type.BOOL else -1), lanes))
 
 
@@ -134,7 +134,7 @@ def _divide(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return b.select(is_zero, zero, quotient)
 
 
-def _remainder(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+def _emit_remainder(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     """Emit the remainder of `_divide`: the dividend for a divisor of 0."""
     return b.sub(v[0], b.mul(_divide(b, v, type, lanes), v[1]))
 
@@ -151,19 +151,19 @@ def _divide_rounding_to_zero(
     return (b.sdiv if type.signed else b.udiv)(x, y)
 
 
-def _philox(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+def _emit_philox(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     from ..math.philox import philox
 
     return philox(b, v, type, lanes)
 
 
-def _philox_word(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+def _emit_philox_word(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     from ..math.philox import philox_word
 
     return philox_word(b, v, type, lanes)
 
 
-def _dot_bytes(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+def _emit_dot_bytes(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return dot_bytes(b, v[0], v[1], b.splat(constant(Type.I32, 0), lanes))
 
 
@@ -172,14 +172,14 @@ INTEGER_EMITTERS: dict[Scalar, Emitter] = {
     Scalar.SUB: lambda b, v, type, lanes: b.sub(*v),
     Scalar.MUL: lambda b, v, type, lanes: b.mul(*v),
     Scalar.FMA: lambda b, v, type, lanes: b.add(b.mul(v[0], v[1]), v[2]),
-    Scalar.DIV: _divide, Scalar.REM: _remainder, Scalar.NEG: _negate, Scalar.ABS: _abs,
+    Scalar.DIV: _divide, Scalar.REM: _emit_remainder, Scalar.NEG: _negate, Scalar.ABS: _emit_abs,
     Scalar.MAXIMUM: _combine(ReduceOp.MAXIMUM), Scalar.MINIMUM: _combine(ReduceOp.MINIMUM),
     Scalar.AND: lambda b, v, type, lanes: b.and_(*v),
     Scalar.OR: lambda b, v, type, lanes: b.or_(*v),
     Scalar.XOR: lambda b, v, type, lanes: b.xor(*v),
-    Scalar.NOT: _not, Scalar.SHL: _shift_left, Scalar.SHR: _shift_right,
-    Scalar.PHILOX: _philox, Scalar.PHILOX_WORD: _philox_word,
-    Scalar.DOT_BYTES: _dot_bytes, Scalar.DOT_LOW_BYTES: _dot_bytes,
+    Scalar.NOT: _emit_not, Scalar.SHL: _shift_left, Scalar.SHR: _shift_right,
+    Scalar.PHILOX: _emit_philox, Scalar.PHILOX_WORD: _emit_philox_word,
+    Scalar.DOT_BYTES: _emit_dot_bytes, Scalar.DOT_LOW_BYTES: _emit_dot_bytes,
     Scalar.FLOOR: _return_operand, Scalar.CEIL: _return_operand,
     Scalar.TRUNC: _return_operand, Scalar.ROUND: _return_operand,
 }

@@ -97,7 +97,7 @@ def _prefetch(context: Context, scope: Scope, statement: Prefetch) -> None:
 # ---------------------------------------------------------------------------------- loops
 
 
-def _while(context: Context, scope: Scope, statement: While) -> None:
+def _emit_while(context: Context, scope: Scope, statement: While) -> None:
     b, what = context.builder, written_values(statement.body)
     context.invalidate(what)
     test, body, after = (b.append_basic_block(f"while{part}") for part in (".test", "", ".end"))
@@ -112,7 +112,7 @@ def _while(context: Context, scope: Scope, statement: While) -> None:
     context.invalidate(what)
 
 
-def _if(context: Context, scope: Scope, statement: If) -> None:
+def _emit_if(context: Context, scope: Scope, statement: If) -> None:
     with context.builder.if_then(evaluate(context, scope, statement.condition)):
         emit_body(context, scope.inside({}), statement.body)
     context.invalidate(written_values(statement.body))
@@ -128,13 +128,13 @@ def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: 
     b = context.builder
     what = written_by(loop)
     context.invalidate(what)
-    sums = _long_sums(context, loop)
+    sums = _list_long_sums(context, loop)
     nested = [state for state in sums if state in context.active_reductions and (
         not state.outer or _deserves_partial_sum(loop, context, state.accumulator))]
-    with _partial_sums(context, nested):
+    with _open_partial_sums(context, nested):
         before = context.active_reductions
         context.active_reductions = before | set(sums)
-        each = _lanes if loop in context.plan.widths else _serial
+        each = _emit_lanes if loop in context.plan.widths else _emit_serial
         if isinstance(start, int) and isinstance(stop, int):
             if start < stop:
                 hoist_invariants(context, scope, loop_indices(loop), what, loop.body)
@@ -150,7 +150,7 @@ def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: 
     context.invalidate(what)
 
 
-def _serial(
+def _emit_serial(
     context: Context,
     scope: Scope,
     loop: Loop,
@@ -168,10 +168,10 @@ def _serial(
     if loads:
         start = emit_tiles(context, scope, loop, loads, (start, stop), emit_body, emit_rounds)
         context.invalidate(written_by(loop))
-    _rounds(context, loop, start, stop, 1, sums, body)
+    _emit_rounds(context, loop, start, stop, 1, sums, body)
 
 
-def _lanes(
+def _emit_lanes(
     context: Context,
     scope: Scope,
     loop: Loop,
@@ -196,25 +196,25 @@ def _lanes(
         if masked and lanes > 1:
             body(at, lanes, b.first_lanes(count, lanes))
         else:
-            _rounds(context, loop, first, stop, 1, [], lambda index: body(index, 1))
+            _emit_rounds(context, loop, first, stop, 1, [], lambda index: body(index, 1))
 
     if isinstance(start, int) and isinstance(stop, int):
         whole = (stop - start) // lanes * lanes
         if whole == lanes:
             whole_vectors(b.integer(start))
         elif whole:
-            _rounds(context, loop, start, start + whole, lanes, sums, whole_vectors)
+            _emit_rounds(context, loop, start, start + whole, lanes, sums, whole_vectors)
         if start + whole < stop:
             rest(start + whole, stop - start - whole)
         return
     end = b.add(start, b.and_(b.sub(stop, start), b.integer(-lanes)))
-    _rounds(context, loop, start, end, lanes, sums, whole_vectors)
+    _emit_rounds(context, loop, start, end, lanes, sums, whole_vectors)
     if lanes > 1:
         with b.if_then(b.icmp_signed("<", end, stop)):
             rest(end, b.sub(stop, end))
 
 
-def _rounds(
+def _emit_rounds(
     context: Context,
     loop: Loop,
     start: Bound,
@@ -233,11 +233,11 @@ def _rounds(
     last = b.integer(stop) if isinstance(stop, int) else stop
     with b.counted_loop(start, stop, step * ITERATIONS_PER_PARTIAL_SUM, f"{name}.block") as first:
         end = b.minimum_of(b.add(first, b.integer(step * ITERATIONS_PER_PARTIAL_SUM)), last)
-        with _partial_sums(context, sums), b.counted_loop(first, end, step, name) as index:
+        with _open_partial_sums(context, sums), b.counted_loop(first, end, step, name) as index:
             body(index)
 
 
-def _long_sums(context: Context, loop: Loop) -> list[ReductionState]:
+def _list_long_sums(context: Context, loop: Loop) -> list[ReductionState]:
     """Return the long sums that a loop updates."""
     states = [
         context.accumulators[accumulator]
@@ -254,7 +254,7 @@ def _deserves_partial_sum(loop: Loop, context: Context, accumulator: Accumulator
 
 
 @contextmanager
-def _partial_sums(context: Context, sums: Sequence[ReductionState]) -> Iterator[None]:
+def _open_partial_sums(context: Context, sums: Sequence[ReductionState]) -> Iterator[None]:
     """Give sums a partial sum within the block, and add it at the end."""
     for sum in sums:
         sum.open_block(context.builder)
@@ -317,5 +317,5 @@ def _varies(expression: Expression, inner: set, what: set) -> bool:
 
 EMITTERS: dict[type, Callable] = {
     Begin: _begin, Update: _update, Store: _store, Loop: _loop,
-    Prefetch: _prefetch, While: _while, If: _if,
+    Prefetch: _prefetch, While: _emit_while, If: _emit_if,
 }

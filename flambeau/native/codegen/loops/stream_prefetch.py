@@ -53,12 +53,12 @@ NO_STREAMS = Streams()
 
 def find_streams(body: Sequence[Statement], lanes: dict[Loop, int]) -> dict[Loop, Streams]:
     """The streams that each vectorized loop prefetches."""
-    by_loop = dict(_each(body, lanes, _Around()))
+    by_loop = dict(_iterate_loops(body, lanes, _Around()))
     return {loop: stream for loop, stream in by_loop.items() if stream.places}
 
 
-def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
-          ) -> Iterator[tuple[Loop, Streams]]:
+def _iterate_loops(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
+                   ) -> Iterator[tuple[Loop, Streams]]:
     for statement in body:
         if not isinstance(statement, Loop):
             continue
@@ -67,13 +67,15 @@ def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
             # Iterations of a parallel loop access different memory; those of others may reuse it.
             parallel = statement.kind is LoopKind.PARALLEL
             if parallel and not any(isinstance(s, Contract) for s in statements([statement])):
-                yield from _each(statement.body, lanes, _Around(loops, set(around.seen)))
+                yield from _iterate_loops(statement.body, lanes, _Around(loops, set(around.seen)))
         elif statement.kind is LoopKind.PARALLEL or around.loops:
-            places = _places(statement, loops, around.seen if around.loops else set())
+            places = _list_streams(statement, loops, around.seen if around.loops else set())
             yield statement, Streams(tuple(places), loops)
 
 
-def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load | Store, bool]]:
+def _list_streams(
+    loop: Loop, loops: tuple[Loop, ...], seen: set
+) -> list[tuple[Load | Store, bool]]:
     """The streams of one loop, without those that an earlier loop has brought into L2."""
     inside = list(statements(loop.body))
     windows = {
@@ -94,13 +96,13 @@ def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load |
         if any(place.at.stride(index) == 0 for index in around):
             continue  # the same in all iterations of a loop
         for access in _spread(place, windows):
-            key = _key(access.buffer, access, loop.index)
+            key = _make_key(access.buffer, access, loop.index)
             if key not in seen:
                 by_line[key] = (
                     access,
                     isinstance(access, Store) or (key in by_line and by_line[key][1]),
                 )
-    if not _far(loops, [place for place, _ in by_line.values()]):
+    if not _exceeds_l2(loops, [place for place, _ in by_line.values()]):
         return []
     seen.update(by_line)
     return list(by_line.values())
@@ -124,12 +126,12 @@ def _spread(place: Load | Store, windows: dict[Index, Any]) -> list[Load | Store
     return accesses
 
 
-def _key(buffer: Buffer, place: Load | Store, lane: Index) -> tuple:
+def _make_key(buffer: Buffer, place: Load | Store, lane: Index) -> tuple:
     rest = frozenset(term for term in place.at.terms if term[0] is not lane)
     return (buffer, place.at.base, rest)
 
 
-def _far(loops: tuple[Loop, ...], places: Sequence[Load | Store]) -> bool:
+def _exceeds_l2(loops: tuple[Loop, ...], places: Sequence[Load | Store]) -> bool:
     """Whether the accesses cover too much memory to stay in L2, as far as is known."""
     total = sum(place.buffer.type.size for place in places)
     for loop in loops:
@@ -142,7 +144,7 @@ def _far(loops: tuple[Loop, ...], places: Sequence[Load | Store]) -> bool:
 def prefetch_streams(context: Any, scope: Any, streams: Streams, lanes: int) -> None:
     """Prefetch the lines at a fixed distance ahead of this iteration's."""
     b = context.builder
-    far = _far_away(context, streams) if streams.places else False
+    far = _exceeds_last_level(context, streams) if streams.places else False
     for place, written in streams.places:
         type = place.buffer.type
         near, beyond = (
@@ -160,7 +162,7 @@ def prefetch_streams(context: Any, scope: Any, streams: Streams, lanes: int) -> 
             emit_prefetch(b, at, written)
 
 
-def _far_away(context: Any, streams: Streams) -> Any:
+def _exceeds_last_level(context: Any, streams: Streams) -> Any:
     """Whether all iterations together exceed what the last-level cache holds, or holds nearby:
     known at compile time, or an i1."""
     b, total, unknown = context.builder, streams.bytes, []

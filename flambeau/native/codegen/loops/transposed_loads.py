@@ -75,7 +75,7 @@ def emit_tiles(
     with b.counted_loop(start, end, size, loop.index.name) as row:
         with b.counted_loop(0, columns, size, inner.index.name) as column:
             corner = scope.inside({loop.index: row, inner.index: column})
-            transposed_rows = [_tile(context, corner, inner, load, size) for load in loads]
+            transposed_rows = [_load_tile(context, corner, inner, load, size) for load in loads]
             for i in range(size):
                 here = scope.inside({loop.index: b.add(row, b.integer(i))})
                 here = here.across(inner.index, column, size, None)
@@ -88,7 +88,9 @@ def emit_tiles(
     return end
 
 
-def _tile(context: Context, corner: Scope, inner: Loop, load: Load, size: int) -> list[ir.Value]:
+def _load_tile(
+    context: Context, corner: Scope, inner: Loop, load: Load, size: int
+) -> list[ir.Value]:
     """A square of a buffer, loaded by rows and transposed into vectors of columns."""
     b, kind = context.builder, load.buffer.type
     stride = context.extent(load.at.stride(inner.index))

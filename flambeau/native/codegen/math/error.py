@@ -30,7 +30,7 @@ ERFC_SCALED = (
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 
 
-def _taylor_coefficients(at: float) -> list[float]:
+def _compute_taylor_coefficients(at: float) -> list[float]:
     """erf's derivatives over the factorials, by the recurrence of Hermite's polynomials."""
     slopes = [TWO_OVER_ROOT_PI * math.exp(-at * at)]
     slopes.append(-2 * at * slopes[0])
@@ -48,7 +48,7 @@ def _erfcx(x: float) -> float:
 
 ERF_TABLE = PiecewiseTable32(math.erf, TWO_OVER_ROOT_PI, 67 / 512, 5)
 ERF_TABLE_AVX2 = PiecewiseTable32(math.erf, TWO_OVER_ROOT_PI, 17 / 32, 7, 8)
-ERF_TABLE64 = PiecewiseTable64(_taylor_coefficients, 49 / 128, 13)
+ERF_TABLE64 = PiecewiseTable64(_compute_taylor_coefficients, 49 / 128, 13)
 ERFC_TABLE = PiecewiseTable32(_erfcx, None, 83 / 256, 6)
 
 

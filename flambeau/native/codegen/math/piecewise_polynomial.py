@@ -56,7 +56,7 @@ class PiecewiseTable32:
     def columns(self) -> list[tuple[float, ...]]:
         """For each coefficient, the constant first, its values by interval."""
         half = self.width / 2
-        rows = [] if self.slope is None else [self._around_zero(half, self.slope)]
+        rows = [] if self.slope is None else [self._fit_around_zero(half, self.slope)]
         for k in range(len(rows), self.count):
             rows.append(
                 _fit_polynomial(
@@ -68,7 +68,7 @@ class PiecewiseTable32:
             )
         return list(zip(*rows, strict=True))
 
-    def _around_zero(self, half: float, start: float) -> list[float]:
+    def _fit_around_zero(self, half: float, start: float) -> list[float]:
         """Fit a polynomial that is 0 at 0 with the exact slope, so that small results are as
         precise as large ones."""
         rest = _fit_polynomial(lambda r: (self.curve(r) / r - start) / r, self.degree - 2, 0, half)

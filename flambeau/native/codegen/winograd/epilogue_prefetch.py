@@ -54,9 +54,9 @@ class EpiloguePrefetch:
             place = zeros | self.tiles.place(b.add(first, i))
             for k, stream in enumerate(self.streams):
                 at = self.context.address(stream.buffer, stream.at, place)
-                b.store(at, self._table_entry(k, i), align=8)
+                b.store(at, self._locate_table_entry(k, i), align=8)
 
-    def _table_entry(self, stream: int, tile: ir.Value) -> ir.Value:
+    def _locate_table_entry(self, stream: int, tile: ir.Value) -> ir.Value:
         start = offset_bytes(self.b, self.table, stream * 8 * (self.cut.batch + self.cut.rows))
         return offset_bytes(self.b, start, self.b.mul(tile, constant(8)))
 
@@ -75,7 +75,7 @@ class EpiloguePrefetch:
     def fetch(self, tile: ir.Value, ahead: Sequence[ir.Value]) -> None:
         b = self.b
         for k, offset in enumerate(ahead):
-            noted = self._table_entry(k, tile)
+            noted = self._locate_table_entry(k, tile)
             for i in range(self.cut.rows):
                 at = b.load(offset_bytes(b, noted, 8 * i), typ=POINTER, align=8)
                 b.intrinsic(

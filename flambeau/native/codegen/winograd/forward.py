@@ -118,11 +118,11 @@ class _WinogradEmitter:
         if self.turned is not None:
             for index, valid in self.weights.each(panel, until):
                 with b.counted_loop(constant(0), images) as i:
-                    source = self._output_address(index, panel, i, constant(0), constant(0))
+                    source = self._locate_output(index, panel, i, constant(0), constant(0))
                     column = b.mul(index, constant(cut.width))
                     self.turned.emit(b, source, b.add(image, i), column, valid, self.square)
 
-    def _output_address(
+    def _locate_output(
         self, index: ir.Value, panel: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
     ) -> ir.Value:
         """Where an output of a unit's image waits to be turned."""
@@ -168,7 +168,7 @@ class _WinogradEmitter:
     ) -> None:
         """A tile's outputs over a panel are put aside, to be turned."""
         b, cut = self.b, self.cut
-        start = self._output_address(index, panel, *self.tiles.within(number))
+        start = self._locate_output(index, panel, *self.tiles.within(number))
         assert self.turned is not None
         row = self.turned.across * cut.width * 4
         with b.counted_loop(0, cut.vectors) as j:

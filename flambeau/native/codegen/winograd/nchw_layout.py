@@ -103,14 +103,14 @@ class TransposedOutputs:
         self.lanes, self.width = lanes, width
         self.height, self.across = (2 * side.tiles for side in sides)
         self.bytes = self.height * self.across * width * 4  # of an image
-        self.flat = self._flat()
+        self.flat = self._is_flat()
 
     @staticmethod
     def needed(contract: Contract, sides: tuple[ImageAxis, ImageAxis]) -> bool:
         """Whether the epilogue's stores are closer along the rows than along the columns."""
         return runs_along_rows(contract, sides[1].row.index)
 
-    def _flat(self) -> bool:
+    def _is_flat(self) -> bool:
         """Whether an image's rows are contiguous for the epilogue."""
         down, right = self.sides
         strides = [(access.at.stride(down.row.index), access.at.stride(right.row.index))
@@ -144,11 +144,14 @@ class TransposedOutputs:
                 left = b.minimum_of(b.sub(constant(valid), j), constant(self.lanes))
                 at = {**known, down.row.index: y}
                 del at[right.row.index]
-                self._columns(b, at, b.add(column, j), left, (right.row.index, x), count, square)
+                self._emit_columns(
+                    b, at, b.add(column, j), left, (right.row.index, x), count, square
+                )
 
-    def _columns(self, b: Builder, known: dict[Index, ir.Value], column: ir.Value, left: ir.Value,
-                 row: tuple[Index, ir.Value], count: ir.Value, square: ir.Value
-                 ) -> None:
+    def _emit_columns(self, b: Builder, known: dict[Index, ir.Value], column: ir.Value,
+                      left: ir.Value,
+                      row: tuple[Index, ir.Value], count: ir.Value, square: ir.Value
+                      ) -> None:
         mask = b.first_lanes(count, self.lanes)
         with b.counted_loop(constant(0), left) as c:
             vector_sums = load_vector(

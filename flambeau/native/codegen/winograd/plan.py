@@ -191,7 +191,7 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
         once,
         turned,
     )
-    if _winograd_cycles(cut) > MAX_WINOGRAD_RELATIVE_COST * _direct_cycles(cut):
+    if _estimate_winograd_cycles(cut) > MAX_WINOGRAD_RELATIVE_COST * _estimate_direct_cycles(cut):
         raise Unsupported("a direct convolution is as fast")
     return cut
 
@@ -207,7 +207,7 @@ def match_geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
     extents = {axis.index: require_static(axis.extent) for axis in (*rows, *depth)}
     if not prod(extents.values()):
         raise Unsupported("nothing to do")
-    reaches = _window_coordinates(a, rows, depth, extents)
+    reaches = _map_window_coordinates(a, rows, depth, extents)
     sides: list[ImageAxis] = []
     left, others = [axis for axis in depth if axis.extent != 1], []
     for row in rows:
@@ -237,7 +237,7 @@ def match_geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
     return (sides[0], sides[1]), tuple(others), left[0]
 
 
-def _window_coordinates(
+def _map_window_coordinates(
     a: Load, rows: Sequence[Axis], depth: Sequence[Axis], extents: dict[Index, int]
 ) -> dict[frozenset[Index], PaddedCoordinate]:
     """The lines of a load's window by their indices; steps along them are of one element."""
@@ -269,7 +269,7 @@ def _choose_batch(tiles: int, rows: int, each: int, shares: int) -> int:
     return min(sizes, key=lambda n: (waste[n] > 1.03 * min(waste.values()), -n))
 
 
-def _winograd_cycles(cut: WinogradPlan) -> float:
+def _estimate_winograd_cycles(cut: WinogradPlan) -> float:
     """The cycles of the convolution on one thread."""
     across, deep = cut.count * cut.vectors, -(-cut.channels // cut.lanes)
     groups = -(-cut.count // cut.panels)
@@ -280,7 +280,7 @@ def _winograd_cycles(cut: WinogradPlan) -> float:
     return products + around + 2 * 45 * cut.channels * across
 
 
-def _direct_cycles(cut: WinogradPlan) -> float:
+def _estimate_direct_cycles(cut: WinogradPlan) -> float:
     """The cycles of a direct convolution on one thread."""
     outputs = prod(require_static(a.extent) for a in cut.contract.rows)
     return 9 * outputs * (cut.channels + 2) * -(-cut.columns // cut.lanes) / 2

@@ -90,7 +90,7 @@ class InputTiles:
         start = self.address(self.load, {**place, **(known or {})})
         for side in self.sides:
             start = offset_bytes(b, start, -side.shift * side.stride * 4)
-        inside = [self._inside(side, place[side.row.index]) for side in self.sides]
+        inside = [self._test_inside(side, place[side.row.index]) for side in self.sides]
         whole = None
         for side, each in zip(self.sides, inside, strict=True):
             if any(position_mask is not None for position_mask in each):
@@ -107,7 +107,7 @@ class InputTiles:
             with border:
                 self.channelwise(start, apart, channels, lanes, target, plane, inside)
 
-    def _inside(self, side: ImageAxis, first: ir.Value) -> list[ir.Value | None]:
+    def _test_inside(self, side: ImageAxis, first: ir.Value) -> list[ir.Value | None]:
         """Whether each of a tile's four positions is inside; None if always."""
         b, last = self.b, 2 * side.tiles - 2
         masks: list[ir.Value | None] = []

@@ -134,9 +134,8 @@ def plan_winograd_weight(contract: Contract, target: Target) -> WinogradWeightPl
             high = -(-high // (2 * lanes)) * lanes
     cut = WinogradWeightPlan(contract, sides, others, channel, lanes, rows, vectors, high, wide,
               packed)
-    if _winograd_cycles(cut, channels, columns) > MAX_WINOGRAD_RELATIVE_COST * _direct_cycles(
-        cut, channels, columns
-    ):
+    direct = _estimate_direct_cycles(cut, channels, columns)
+    if _estimate_winograd_cycles(cut, channels, columns) > MAX_WINOGRAD_RELATIVE_COST * direct:
         raise Unsupported("direct sums are as fast")
     return cut
 
@@ -148,7 +147,7 @@ def _choose_tile(across: int, registers: int) -> tuple[int, int]:
     return (8, 2) if across % 2 == 0 else (8, 3) if across % 3 == 0 else (16, 1)
 
 
-def _winograd_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> float:
+def _estimate_winograd_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> float:
     deep, across = -(-channels // cut.lanes), -(-columns // cut.lanes)
     again = -(-channels // cut.channels), -(-columns // cut.columns)
     products = PLACES * cut.tiles * deep * cut.lanes * across / 2 * 1.1
@@ -157,7 +156,7 @@ def _winograd_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> fl
     return products + spread + turned + 120 * channels * across
 
 
-def _direct_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> float:
+def _estimate_direct_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> float:
     outputs = prod(require_static(a.extent) for a in cut.contract.depth)
     return 9 * outputs * channels * -(-columns // cut.lanes) / 2 / 0.85
 
@@ -224,7 +223,7 @@ class _WinogradWeightEmitter:
                 count = b.minimum_of(b.sub(high, channel), constant(cut.channels))
                 with b.counted_loop(left, right, cut.columns) as column:
                     across = b.minimum_of(b.sub(right, column), constant(cut.columns))
-                    self._part(channel, count, column, across)
+                    self._emit_part(channel, count, column, across)
 
     def _share(self) -> TileRange:
         cut, context = self.cut, self.context
@@ -234,8 +233,8 @@ class _WinogradWeightEmitter:
             return TileRange(0, groups, 0, panels)
         return split_tiles(self.b, context.tid, context.threads, groups, panels, cut.costs)
 
-    def _part(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
-              ) -> None:
+    def _emit_part(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
+                   ) -> None:
         """The sums of some channels and columns over all tiles."""
         b, cut = self.b, self.cut
         zero = ir.Constant(vector(ir.FloatType(), cut.lanes), None)
@@ -248,16 +247,16 @@ class _WinogradWeightEmitter:
                 )
                 with b.counted_loop(constant(0), tiles) as i:
                     number = b.add(first, i)
-                    inputs, outputs = self._targets(i)
+                    inputs, outputs = self._locate_targets(i)
                     self.tiles.spread(number, count, cut.lanes, inputs, cut.planes[0],
                                       {cut.channel.index: channel})
                     self._spread_outputs(number, column, across, outputs)
-                self._products(tiles, count, across)
+                self._emit_products(tiles, count, across)
         else:
             self._accumulate_images(channel, count, column, across)
-        self._taps(channel, count, column, across)
+        self._emit_taps(channel, count, column, across)
 
-    def _targets(self, tile: ir.Value) -> list[ir.Value]:
+    def _locate_targets(self, tile: ir.Value) -> list[ir.Value]:
         """The scratch addresses of a tile's inputs and gradients."""
         starts = zip((self.inputs, self.outputs), self.cut.lines, strict=True)
         return [offset_bytes(self.b, p, self.b.mul(tile, constant(line))) for p, line in starts]
@@ -294,19 +293,19 @@ class _WinogradWeightEmitter:
                 tiles = b.minimum_of(b.sub(end, start), constant(WINOGRAD_BATCH_TILES))
                 with b.counted_loop(constant(0), tiles) as i:
                     self._spread_packed(b.add(start, i), i, count, across)
-                self._products(tiles, count, across)
+                self._emit_products(tiles, count, across)
 
     def _spread_packed(self, number: ir.Value, tile: ir.Value, count: ir.Value, across: ir.Value
                        ) -> None:
         """A tile of turned images in the sixteen places."""
         b, cut, place = self.b, self.cut, self.tiles.within(number)
-        inputs, outputs = self._targets(tile)
+        inputs, outputs = self._locate_targets(tile)
         image, gradient = self.sources
         start = image.place(b, self.packed[0], *place)
         self.tiles.channelwise(start, (image.row, image.line), count, cut.lanes, inputs,
                                cut.planes[0])
         start = gradient.place(b, self.packed[1], *place)
-        self._columnwise(start, (gradient.row, gradient.line), across, outputs)
+        self._transform_columns(start, (gradient.row, gradient.line), across, outputs)
 
     # ------------------------------------------------------------------------------ tiles
 
@@ -323,10 +322,10 @@ class _WinogradWeightEmitter:
         masks = [[None if (mask := b.and_masks(x, y)) is None else splat(b, mask, cut.lanes)
                   for y in there[1]] for x in there[0]]
 
-        self._columnwise(start, (down, right), across, target, masks)
+        self._transform_columns(start, (down, right), across, target, masks)
 
-    def _columnwise(self, start: ir.Value, apart: tuple[int, int], across: ir.Value,
-                    target: ir.Value, masks: Square | None = None) -> None:
+    def _transform_columns(self, start: ir.Value, apart: tuple[int, int], across: ir.Value,
+                           target: ir.Value, masks: Square | None = None) -> None:
         """The columns of a tile of gradients that begins at `start`."""
         b, cut = self.b, self.cut
 
@@ -344,7 +343,7 @@ class _WinogradWeightEmitter:
             across, require_static(self.contract.column.extent), cut.lanes, vector
         )
 
-    def _products(self, tiles: ir.Value, count: ir.Value, across: ir.Value) -> None:
+    def _emit_products(self, tiles: ir.Value, count: ir.Value, across: ir.Value) -> None:
         """Sixteen matrix products, added to the sums: channels by tiles by columns."""
         b, cut = self.b, self.cut
         tile = MicroTile(cut.rows, cut.vectors, cut.lanes, Type.F32)
@@ -370,8 +369,8 @@ class _WinogradWeightEmitter:
 
     # ------------------------------------------------------------------------------- taps
 
-    def _taps(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
-              ) -> None:
+    def _emit_taps(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
+                   ) -> None:
         """The nine taps of each channel and column."""
         b, cut = self.b, self.cut
         with b.counted_loop(constant(0), count) as i:
@@ -392,14 +391,14 @@ class _WinogradWeightEmitter:
                     ]
                     for y in range(4)
                 ]
-                self._stored(_transform_sums(b, sums), known, b.add(column, constant(j)), rest)
+                self._store_taps(_transform_sums(b, sums), known, b.add(column, constant(j)), rest)
 
             self.tiles.by_vectors(
                 across, require_static(self.contract.column.extent), cut.lanes, vector
             )
 
-    def _stored(self, taps: Square, known: dict[Index, ir.Value], column: ir.Value,
-                mask: ir.Value | None) -> None:
+    def _store_taps(self, taps: Square, known: dict[Index, ir.Value], column: ir.Value,
+                    mask: ir.Value | None) -> None:
         """The epilogue, for nine taps of a vector of columns."""
         first, second = self.cut.sides
         zeros = {axis.index: constant(0) for axis in self.contract.rows}

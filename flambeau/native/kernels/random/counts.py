@@ -11,7 +11,7 @@ from ..statement_program import Variable
 from .rejection import TRYING, RejectionProgram
 
 
-def _number(x: float) -> Value:
+def _create_constant(x: float) -> Value:
     return constant(x, Type.F64)
 
 
@@ -23,7 +23,7 @@ def _floor(x: Value) -> Value:
     return apply(Scalar.FLOOR, x)
 
 
-def _flag(code: RejectionProgram, name: str, condition: Value) -> Variable:
+def _define_flag(code: RejectionProgram, name: str, condition: Value) -> Variable:
     return code.integer(name, condition.cast(Type.I64))
 
 
@@ -34,15 +34,15 @@ def poisson(type: Type) -> Kernel:
         loaded = Value(Load(rates, Affine(), ((element.expression, 1),)))
         rate = code.real("rate", loaded.cast(Type.F64))
         with code.where(rate.now == 0):
-            code.accept(_number(0.0))
+            code.accept(_create_constant(0.0))
         with code.where((rate.now > 0) & (rate.now < 10)):
-            _poisson_by_product(code, rate)
+            _draw_poisson_by_product(code, rate)
         with code.where(rate.now >= 10):
-            _poisson_by_rejection(code, rate)
+            _draw_poisson_by_rejection(code, rate)
     return code.kernel("poisson", [rates])
 
 
-def _poisson_by_product(code: RejectionProgram, rate: Variable) -> None:
+def _draw_poisson_by_product(code: RejectionProgram, rate: Variable) -> None:
     """Multiply uniform numbers until the product is small."""
     count, product = code.real("count", 0.0), code.real("product", 1.0)
     bound = code.real("bound", apply(Scalar.EXP, -rate.now))
@@ -53,17 +53,17 @@ def _poisson_by_product(code: RejectionProgram, rate: Variable) -> None:
         count.put(count.now + 1.0)
 
 
-def _poisson_by_rejection(code: RejectionProgram, rate: Variable) -> None:
+def _draw_poisson_by_rejection(code: RejectionProgram, rate: Variable) -> None:
     """Hoermann's transformed rejection, "The transformed rejection method for generating Poisson
     random variables", 1993."""
     b = code.real("b", apply(Scalar.SQRT, rate.now) * 2.53 + 0.931)
     a = code.real("a", b.now * 0.02483 + -0.059)
-    inverse_alpha = code.real("inverse_alpha", _number(1.1328) / (b.now - 3.4) + 1.1239)
-    quick = code.real("quick", _number(0.9277) - _number(3.6224) / (b.now - 2.0))
+    inverse_alpha = code.real("inverse_alpha", _create_constant(1.1328) / (b.now - 3.4) + 1.1239)
+    quick = code.real("quick", _create_constant(0.9277) - _create_constant(3.6224) / (b.now - 2.0))
     log_rate = code.real("log_rate", _log(rate.now))
     with code.while_(code.state.now == TRYING), code.with_uniforms(2) as (first, second):
         u, v = code.real("u", first - 0.5), code.real("v", second)
-        us = code.real("us", _number(0.5) - abs(u.now))
+        us = code.real("us", _create_constant(0.5) - abs(u.now))
         k = code.real("k", _floor((a.now * 2.0 / us.now + b.now) * u.now + rate.now + 0.43))
         with code.where((us.now >= 0.07) & (v.now <= quick.now)):
             code.accept(k.now)
@@ -90,27 +90,27 @@ def binomial(type: Type) -> Kernel:
         count, p = (code.real(name, Value(Load(buffer, Affine(), at)).cast(Type.F64))
                     for name, buffer in (("count", counts), ("p", probabilities)))
         with code.where((count.now <= 0) | (p.now <= 0) | (p.now != p.now)):
-            code.accept(_number(0.0))
+            code.accept(_create_constant(0.0))
         with code.where((count.now > 0) & (p.now >= 1)):
             code.accept(count.now)
         with code.where(code.state.now == TRYING):
-            turned = _flag(code, "turned", p.now > 0.5)
+            turned = _define_flag(code, "turned", p.now > 0.5)
             with code.where(turned.now > 0):
-                p.put(rounded(_number(1.0) - p.now))
+                p.put(rounded(_create_constant(1.0) - p.now))
             successes = code.real("successes", 0.0)
-            is_large = _flag(code, "many", rounded(count.now * p.now) >= 10)
+            is_large = _define_flag(code, "many", rounded(count.now * p.now) >= 10)
 
             def accept(value: Value) -> None:
                 code.accept(where(turned.now > 0, count.now - value, value))
 
             with code.where(is_large.now == 0):
-                _binomial_by_waiting(code, count, p, successes, rounded, accept)
+                _draw_binomial_by_waiting(code, count, p, successes, rounded, accept)
             with code.where(is_large.now > 0):
-                _binomial_by_rejection(code, count, p, rounded, accept)
+                _draw_binomial_by_rejection(code, count, p, rounded, accept)
     return code.kernel("binomial", [counts, probabilities])
 
 
-def _binomial_by_waiting(
+def _draw_binomial_by_waiting(
     code: RejectionProgram, count: Variable, p: Variable, successes: Variable,
     rounded: Callable[[Value], Value], accept: Callable[[Value], None],
 ) -> None:
@@ -125,38 +125,40 @@ def _binomial_by_waiting(
         successes.put(successes.now + 1.0)
 
 
-def _binomial_by_rejection(
+def _draw_binomial_by_rejection(
     code: RejectionProgram, count: Variable, p: Variable,
     rounded: Callable[[Value], Value], accept: Callable[[Value], None],
 ) -> None:
     """Hoermann's BTRS, "The generation of binomial random variates", 1993."""
-    failure = code.real("failure", rounded(_number(1.0) - p.now))
+    failure = code.real("failure", rounded(_create_constant(1.0) - p.now))
     mean = code.real("mean", rounded(count.now * p.now))
     deviation = code.real(
         "deviation", rounded(apply(Scalar.SQRT, rounded(mean.now * failure.now))))
     b = code.real("b", deviation.now * 2.53 + 1.15)
     a = code.real("a", b.now * 0.0248 + -0.0873 + p.now * 0.01)
     c = code.real("c", mean.now + 0.5)
-    quick = code.real("quick", _number(0.92) - _number(4.2) / b.now)
+    quick = code.real("quick", _create_constant(0.92) - _create_constant(4.2) / b.now)
     odds = code.real("odds", rounded(p.now / failure.now))
-    alpha = code.real("alpha", (_number(5.1) / b.now + 2.83) * deviation.now)
+    alpha = code.real("alpha", (_create_constant(5.1) / b.now + 2.83) * deviation.now)
     mode = code.real("mode", _floor(rounded(rounded(count.now + 1.0) * p.now)))
     with code.while_(code.state.now == TRYING), code.with_uniforms(2) as (first, second):
         u, v = code.real("u", first - 0.5), code.real("v", second)
-        us = code.real("us", _number(0.5) - abs(u.now))
+        us = code.real("us", _create_constant(0.5) - abs(u.now))
         k = code.real("k", _floor((a.now * 2.0 / us.now + b.now) * u.now + c.now))
-        possible = _flag(code, "possible", (us.now != 0) & (k.now >= 0) & (k.now <= count.now))
+        possible = _define_flag(
+            code, "possible", (us.now != 0) & (k.now >= 0) & (k.now <= count.now)
+        )
         with code.where((possible.now > 0) & (us.now >= 0.07) & (v.now <= quick.now)):
             accept(k.now)
             possible.put(0)
         with code.where(possible.now > 0):
-            bound = _binomial_bound(code, k, count, mode, odds)
+            bound = _compute_binomial_bound(code, k, count, mode, odds)
             drawn = _log(v.now * alpha.now / (a.now / (us.now * us.now) + b.now))
             with code.where((v.now == 0) | (drawn <= bound.now)):
                 accept(k.now)
 
 
-def _binomial_bound(
+def _compute_binomial_bound(
     code: RejectionProgram, k: Variable, count: Variable, mode: Variable, odds: Variable
 ) -> Variable:
     """The logarithm below which k is accepted."""
@@ -173,8 +175,8 @@ def _binomial_bound(
 
 def _stirling_tail(k: Value) -> Value:
     square = (k + 1.0) * (k + 1.0)
-    tail = (_number(1.0 / 12) - (_number(1.0 / 360) - _number(1.0 / 1260) / square) / square) / (
-        k + 1.0)
+    c1, c3, c5 = (_create_constant(1.0 / n) for n in (12, 360, 1260))
+    tail = (c1 - (c3 - c5 / square) / square) / (k + 1.0)
     for whole, value in enumerate(STIRLING_TAIL):
         tail = where(k == whole, value, tail)
     return tail

@@ -19,35 +19,43 @@ STATE_WORDS, MIDDLE_WORD = 624, 397  # words of a state; distance to the word th
 _MATRIX = 0x9908B0DF
 
 
-def _word(number: int) -> Expression:
+def _create_word(number: int) -> Expression:
     return Constant(Type.U32, number)
 
 
-def _operation(operation: Scalar, *operands: Expression) -> Expression:
+def _apply_operation(operation: Scalar, *operands: Expression) -> Expression:
     return Apply(operation, operands, Type.U32)
 
 
-def _next_word(first: Expression, second: Expression, ahead: Expression) -> Expression:
+def _compute_next_word(first: Expression, second: Expression, ahead: Expression) -> Expression:
     """Return the next state's word from the word at its position, its successor, and one ahead."""
-    upper = _operation(Scalar.AND, first, _word(0x80000000))
-    mixed = _operation(Scalar.OR, upper, _operation(Scalar.AND, second, _word(0x7FFFFFFF)))
-    odd = _operation(Scalar.AND, second, _word(1))
-    matrix = _operation(Scalar.AND, _operation(Scalar.SUB, _word(0), odd), _word(_MATRIX))
-    return _operation(
-        Scalar.XOR, _operation(Scalar.XOR, _operation(Scalar.SHR, mixed, _word(1)), matrix), ahead
+    upper = _apply_operation(Scalar.AND, first, _create_word(0x80000000))
+    mixed = _apply_operation(
+        Scalar.OR, upper, _apply_operation(Scalar.AND, second, _create_word(0x7FFFFFFF))
+    )
+    odd = _apply_operation(Scalar.AND, second, _create_word(1))
+    matrix = _apply_operation(
+        Scalar.AND, _apply_operation(Scalar.SUB, _create_word(0), odd), _create_word(_MATRIX)
+    )
+    return _apply_operation(
+        Scalar.XOR, _apply_operation(
+            Scalar.XOR, _apply_operation(Scalar.SHR, mixed, _create_word(1)), matrix
+        ), ahead
     )
 
 
 def _temper(y: Expression) -> Expression:
     """Temper a state word into an output word."""
-    y = _operation(Scalar.XOR, y, _operation(Scalar.SHR, y, _word(11)))
+    y = _apply_operation(Scalar.XOR, y, _apply_operation(Scalar.SHR, y, _create_word(11)))
     for shift, mask in ((7, 0x9D2C5680), (15, 0xEFC60000)):
-        y = _operation(
+        y = _apply_operation(
             Scalar.XOR,
             y,
-            _operation(Scalar.AND, _operation(Scalar.SHL, y, _word(shift)), _word(mask)),
+            _apply_operation(
+                Scalar.AND, _apply_operation(Scalar.SHL, y, _create_word(shift)), _create_word(mask)
+            ),
         )
-    return _operation(Scalar.XOR, y, _operation(Scalar.SHR, y, _word(18)))
+    return _apply_operation(Scalar.XOR, y, _apply_operation(Scalar.SHR, y, _create_word(18)))
 
 
 def twist() -> Kernel:
@@ -67,7 +75,9 @@ def twist() -> Kernel:
     def several(out: Buffer, count: Size, size: int) -> Loop:
         group, block, part, lane = (Index(name) for name in ("group", "block", "part", "lane"))
         here = ((block, STATE_WORDS), (part, TWISTER_WORDS_PER_PART), (lane, 1))
-        next_words = _next_word(*(Load(line, Affine(ahead, here)) for ahead in (0, 1, MIDDLE_WORD)))
+        next_words = _compute_next_word(
+            *(Load(line, Affine(ahead, here)) for ahead in (0, 1, MIDDLE_WORD))
+        )
         output_position = Affine(0, ((group, size * STATE_WORDS), *here))
         renew: list[Statement] = [Store(out, output_position, _temper(next_words)),
                                   Store(line, Affine(STATE_WORDS, here), next_words)]
@@ -103,25 +113,25 @@ class _DrawKernelBuilder:
         self.index, self.at = index, Affine(0, ((index, 1),))
         self.buffers: list[Buffer] = []
 
-    def _buffer(self, type: Type, name: str) -> Buffer:
+    def _add_buffer(self, type: Type, name: str) -> Buffer:
         self.buffers.append(Buffer(type, name))
         return self.buffers[-1]
 
     def words(self) -> Value:
         """The words, one per element."""
-        return Value(Load(self._buffer(Type.U32, "words"), self.at))
+        return Value(Load(self._add_buffer(Type.U32, "words"), self.at))
 
     def pairs(self) -> Value:
         """The words, two per element, in memory order."""
-        return Value(Load(self._buffer(Type.U64, "words"), self.at))
+        return Value(Load(self._add_buffer(Type.U64, "words"), self.at))
 
     def number(self, type: Type, name: str) -> Value:
         """Add an argument of one element."""
-        return Value(Load(self._buffer(type, name), Affine()))
+        return Value(Load(self._add_buffer(type, name), Affine()))
 
     def kernel(self, name: str, type: Type, value: Value) -> Kernel:
         """Return the kernel that writes `value` for each element."""
-        y = self._buffer(type, "y")
+        y = self._add_buffer(type, "y")
         body: Sequence[Statement] = [Store(y, self.at, value.cast(type).expression)]
         return Kernel(
             name,
@@ -131,7 +141,7 @@ class _DrawKernelBuilder:
         )
 
 
-def _bits53(pairs: Value) -> Value:
+def _combine_words(pairs: Value) -> Value:
     """Combine two words, the upper half first, into 53 bits."""
     number = apply(Scalar.OR, apply(Scalar.SHL, pairs, 32), apply(Scalar.SHR, pairs, 32))
     return apply(Scalar.AND, number, (1 << 53) - 1)
@@ -140,18 +150,18 @@ def _bits53(pairs: Value) -> Value:
 def unit_of(words: Value) -> Value:
     """Uniform on [0, 1): F32 of 24 bits of a word (U32), F64 of 53 bits of two (U64)."""
     if words.type is Type.U64:
-        return _bits53(words).cast(Type.I64).cast(Type.F64) * 2.0**-53
+        return _combine_words(words).cast(Type.I64).cast(Type.F64) * 2.0**-53
     return apply(Scalar.AND, words, (1 << 24) - 1).cast(Type.I32).cast(Type.F32) * 2.0**-24
 
 
-def _unit(draw: _DrawKernelBuilder, type: Type) -> Value:
+def _draw_unit(draw: _DrawKernelBuilder, type: Type) -> Value:
     return unit_of(draw.pairs() if type is Type.F64 else draw.words())
 
 
 def unit(type: Type) -> Kernel:
     """words, y; count: uniform numbers on [0, 1), of F32 or F64."""
     draw = _DrawKernelBuilder()
-    return draw.kernel("unit", type, _unit(draw, type))
+    return draw.kernel("unit", type, _draw_unit(draw, type))
 
 
 def uniform(type: Type) -> Kernel:
@@ -160,7 +170,7 @@ def uniform(type: Type) -> Kernel:
     Numbers rounded to `high` become `low`.
     """
     draw, wide = _DrawKernelBuilder(), compute_type(type)
-    number = _unit(draw, type)
+    number = _draw_unit(draw, type)
     span, start, low, high = (draw.number(wide, name) for name in ("span", "start", "low", "high"))
     number = apply(Scalar.FMA, number, span, start).cast(type).cast(wide)
     return draw.kernel("uniform", type, where(compare(Scalar.EQ, number, high), low, number))
@@ -169,7 +179,7 @@ def uniform(type: Type) -> Kernel:
 def bernoulli(type: Type) -> Kernel:
     """words, bound, on, y; count: `on` where 53 bits of two words are less than bound, else 0."""
     draw, wide = _DrawKernelBuilder(), compute_type(type)
-    below = compare(Scalar.LT, _bits53(draw.pairs()), draw.number(Type.U64, "bound"))
+    below = compare(Scalar.LT, _combine_words(draw.pairs()), draw.number(Type.U64, "bound"))
     on = draw.number(wide, "on")
     return draw.kernel("bernoulli", type, below if type is Type.BOOL else where(below, on, 0))
 

@@ -123,14 +123,14 @@ def gamma(type: Type) -> Kernel:
         d = code.real("d", rounded(alpha.now - _THIRD))
         c = code.real("c", constant(1.0, Type.F64) / apply(Scalar.SQRT, d.now * 9.0))
         with code.while_(code.state.now == TRYING):
-            value = _gamma_candidate(code, d, c)
+            value = _draw_gamma_candidate(code, d, c)
             with code.where(code.state.now == DRAWN):
                 drawn = code.real("drawn", scale.now * d.now * value.now)
                 code.accept(where(drawn.now > tiny, drawn.now, tiny))
     return code.kernel("gamma", [shapes])
 
 
-def _gamma_candidate(code: RejectionProgram, d: Variable, c: Variable) -> Variable:
+def _draw_gamma_candidate(code: RejectionProgram, d: Variable, c: Variable) -> Variable:
     """A trial; its result counts if the state is then DRAWN."""
     x, y = code.real("x", 0.0), code.real("y", 0.0)
     with code.while_((code.state.now == TRYING) & (y.now <= 0)):
