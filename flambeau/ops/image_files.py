@@ -28,7 +28,7 @@ _SIGNATURES = {
 _DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")  # 16 bits per channel, from PNG files
 
 
-def _pillow(name: str) -> Any:
+def _import_pillow(name: str) -> Any:
     """Import a module of Pillow; RuntimeError if Pillow is not installed."""
     try:
         return importlib.import_module(f"PIL.{name}")
@@ -88,7 +88,7 @@ def _open_image(content: bytes, kind: str) -> Any:
     if _detect_format(content) != kind:
         first = f": starts with 0x{content[0]:02x} 0x{content[1:2].hex()}"
         raise RuntimeError(_WRONG[kind] + (first if kind == "JPEG" else ""))
-    image_module = _pillow("Image")
+    image_module = _import_pillow("Image")
     try:
         image = image_module.open(io.BytesIO(content), formats=(kind,))
         image.load()
@@ -104,7 +104,7 @@ def _detect_format(content: bytes) -> str | None:
     return None
 
 
-def _tensor(pixels: np.ndarray) -> Tensor:
+def _convert_to_tensor(pixels: np.ndarray) -> Tensor:
     """Convert (height, width) or (height, width, channels) to (channels, height, width)."""
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     return wrap(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
@@ -112,7 +112,7 @@ def _tensor(pixels: np.ndarray) -> Tensor:
 
 def _rotate_by_exif(image: Any, wanted: bool) -> Any:
     """Rotate the image by its EXIF orientation, if wanted."""
-    return _pillow("ImageOps").exif_transpose(image) if wanted else image
+    return _import_pillow("ImageOps").exif_transpose(image) if wanted else image
 
 
 def decode_png(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
@@ -131,8 +131,8 @@ def decode_png(data: Tensor, mode: int, apply_exif_orientation: bool = False) ->
     if image.mode == "1":
         image = image.convert("L")
     if mode == UNCHANGED:
-        return _tensor(_read_16_bit(image) if image.mode in _DEEP else np.asarray(image))
-    return _tensor(_convert_mode(image, mode, (1 << bits) - 1))
+        return _convert_to_tensor(_read_16_bit(image) if image.mode in _DEEP else np.asarray(image))
+    return _convert_to_tensor(_convert_mode(image, mode, (1 << bits) - 1))
 
 
 def _read_16_bit(image: Any) -> np.ndarray:
@@ -167,8 +167,10 @@ def decode_jpeg(data: Tensor, mode: int, apply_exif_orientation: bool = False) -
     image = _rotate_by_exif(image, apply_exif_orientation)
     if mode == UNCHANGED:
         pixels = np.asarray(image)
-        return _tensor(255 - pixels if image.mode == "CMYK" else pixels)  # as stored in the file
-    return _tensor(np.asarray(image.convert(_MODES[mode])))
+        return _convert_to_tensor(
+            255 - pixels if image.mode == "CMYK" else pixels
+        )  # as stored in the file
+    return _convert_to_tensor(np.asarray(image.convert(_MODES[mode])))
 
 
 def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
@@ -179,12 +181,14 @@ def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
             "Webp does not support grayscale conversions. The returned tensor will be in the "
             "colorspace of the original image.",
         )
-    return _tensor(np.asarray(image.convert(_MODES[mode]) if mode in (RGB, RGB_ALPHA) else image))
+    return _convert_to_tensor(
+        np.asarray(image.convert(_MODES[mode]) if mode in (RGB, RGB_ALPHA) else image)
+    )
 
 
 def decode_gif(data: Tensor) -> Tensor:
     """Decode a GIF file to uint8 (3, height, width), or (n, 3, height, width) if animated."""
-    image, sequence = _open_image(_read_bytes(data), "GIF"), _pillow("ImageSequence")
+    image, sequence = _open_image(_read_bytes(data), "GIF"), _import_pillow("ImageSequence")
     frames = [np.asarray(frame.convert("RGB")) for frame in sequence.Iterator(image)]
     pixels = np.stack(frames).transpose(0, 3, 1, 2)
     return wrap(np.ascontiguousarray(pixels[0] if len(frames) == 1 else pixels))
@@ -215,7 +219,7 @@ def _encode(data: Tensor, kind: str, **options: Any) -> Tensor:
     if channels not in (1, 3):
         raise RuntimeError(f"The number of channels should be 1 or 3, got: {channels}")
     pixels = np.ascontiguousarray(data._array.transpose(1, 2, 0))
-    image = _pillow("Image").fromarray(pixels[:, :, 0] if channels == 1 else pixels)
+    image = _import_pillow("Image").fromarray(pixels[:, :, 0] if channels == 1 else pixels)
     file = io.BytesIO()
     image.save(file, kind, **options)
     return wrap(np.frombuffer(bytearray(file.getvalue()), np.uint8))

@@ -14,7 +14,7 @@ import flambeau._higher_order_ops as control_flow
 from flambeau import nn
 from flambeau.export import Dim
 from flambeau.nn import functional as F
-from flambeau.ops.registration.aten_schemas import _lines, find_overload, schemas
+from flambeau.ops.registration.aten_schemas import _read_lines, find_overload, schemas
 from flambeau.utils import _pytree as pytree
 
 READ = """
@@ -183,7 +183,7 @@ def test_pytorch_reads_them(tmp_path):
 def test_schemas_are_those_of_pytorch():
     torch = pytest.importorskip("torch")
     theirs = {str(s).removeprefix("aten::") for s in torch._C._jit_get_all_schemas()}
-    assert not [line for lines in _lines().values() for line in lines if line not in theirs]
+    assert not [line for lines in _read_lines().values() for line in lines if line not in theirs]
 
 
 def test_an_overload_fits_a_calls_types():

@@ -219,7 +219,7 @@ def test_a_function_that_writes_its_argument_and_then_reads_is_refused():
         return x if x.sum() > 0 else -x
 
     def handle(x):
-        return batching._composite("write_and_read", write_and_read, write_and_read, (x,), {})
+        return batching._run_composite("write_and_read", write_and_read, write_and_read, (x,), {})
 
     with pytest.raises(NotImplementedError, match="write_and_read writes into its arguments"):
         flambeau.vmap(handle)(flambeau.ones(2, 3))

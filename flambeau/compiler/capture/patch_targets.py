@@ -59,7 +59,7 @@ def _bypass_fast_path(twin: Any) -> Callable:
 
 
 # Globals of a recorded twin, without kernels that write over its operand unseen.
-_WITHOUT_KERNELS = {**vars(in_place), "_by_kernel": lambda *_: False}
+_WITHOUT_KERNELS = {**vars(in_place), "_write_by_kernel": lambda *_: False}
 
 
 _swaps: list[Any] = []  # active swaps, including any that Ctrl-C left behind

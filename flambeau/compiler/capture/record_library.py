@@ -37,9 +37,9 @@ def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
     """Return (function, replacement) for functions of the library."""
     return [
         (dropout._alpha_dropped, _record_alpha_dropout),
-        (scaled_dot_product._probabilities, _compute_probabilities),
+        (scaled_dot_product._compute_probabilities, _compute_probabilities),
         (vector_distance._clamp_from, _clamp_from),
-        (multihead._additive, _record_additive_mask),
+        (multihead._convert_to_additive, _record_additive_mask),
         (embedding.one_hot, lambda original, *a, **k: _record_one_hot(r, original, *a, **k)),
         (join.repeat_interleave, _repeat_interleave),
         (transformer._detect_is_causal_mask, _trust_is_causal),
@@ -59,9 +59,9 @@ def _record_alpha_dropout(
     if p in (0, 1) or not train or not input._array.size:
         return original(input, p, train, channels, inplace)
     a = 1 / math.sqrt((dropout._ALPHA**2 * p + 1) * (1 - p))
-    noise = tensors.wrap(
-        dropout._drawn(input, channels, lambda result: distributions.fill_bernoulli(result, 1 - p))
-    )
+    noise = tensors.wrap(dropout._draw_factors(
+        input, channels, lambda result: distributions.fill_bernoulli(result, 1 - p)
+    ))
     shift = (noise - 1) * (dropout._ALPHA * a) + dropout._ALPHA * a * p
     if inplace:
         return input.mul_(noise * a).add_(shift)

@@ -148,11 +148,13 @@ def _put_at(
 def _record_setitem(r: Recorder, original: Callable, self: Any, item: Any, value: Any) -> Any:
     source = index._as_value(self, value)
     basic, rest = index.split_index(self, item)
-    target = self if basic is None or index._whole(basic, rest) else index._view(self, basic)
+    target = self if basic is None or index._selects_whole(basic, rest) else index._view_basic(
+        self, basic
+    )
     if rest is not None:
         if value is source:
             index._check_dtypes(self, source, rest)
-        values = index._like(value_shapes.without_leading_ones(source), target)
+        values = index._cast_like(value_shapes.without_leading_ones(source), target)
         index.put_at(target, values, rest, False, "index_put_")
         return
     if not value_shapes.is_broadcastable(source, target):

@@ -29,7 +29,7 @@ def leaky_by(input: Array, weight: Array) -> Array:
 
 @leaky_by.vjp("input")
 def _(g: Tensor, input: Tensor, weight: Tensor) -> Tensor:
-    return _below(g, input, g * weight)
+    return _select_below(g, input, g * weight)
 
 
 @leaky_by.vjp("weight")
@@ -37,7 +37,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
     return g * input * (input <= 0)
 
 
-def _below(above: Tensor, input: Tensor, below: Tensor) -> Tensor:
+def _select_below(above: Tensor, input: Tensor, below: Tensor) -> Tensor:
     from ..pointwise.selection import select
 
     return select(input > 0, above, below)
@@ -112,7 +112,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return gated(input.narrow(dim, 0, half), input.narrow(dim, half, half))
 
 
-def _noise(input: Tensor, lower: float, upper: float, generator: Generator | None) -> Tensor:
+def _draw_slopes(input: Tensor, lower: float, upper: float, generator: Generator | None) -> Tensor:
     """Draw slopes for the elements that are not positive, in order; 1 for the others."""
     from ...tensor.dtypes import float64
     from ..creation.creation import empty
@@ -132,7 +132,7 @@ def _rrelu(
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
-    return input * _noise(input, lower, upper, generator)
+    return input * _draw_slopes(input, lower, upper, generator)
 
 
 @composite(expose=("nn.functional",))

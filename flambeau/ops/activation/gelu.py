@@ -59,7 +59,9 @@ def _gelu_ref(x: np.ndarray, approximate: str = "none") -> np.ndarray:
     return x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
 
 
-def _both(samples: Callable[[Rng], Iterator[Sample]]) -> Callable[[Rng], Iterator[Sample]]:
+def _double_samples(
+    samples: Callable[[Rng], Iterator[Sample]]
+) -> Callable[[Rng], Iterator[Sample]]:
     def generate(rng: Rng) -> Iterator[Sample]:
         for args, _ in samples(rng):
             yield args, {"approximate": "none"}
@@ -68,7 +70,8 @@ def _both(samples: Callable[[Rng], Iterator[Sample]]) -> Callable[[Rng], Iterato
     return generate
 
 
-@pointwise(ref=_gelu_ref, samples=_both(real_line), expose=("nn.functional",), inplace=False,
+@pointwise(ref=_gelu_ref, samples=_double_samples(real_line), expose=("nn.functional",),
+           inplace=False,
            refuse=dtype_refusals.integers)
 def gelu(input: Array, *, approximate: str = "none") -> Array:
     """Apply the Gaussian error linear unit: input times the standard normal CDF of input.
@@ -102,7 +105,7 @@ def _slope_ref(g: np.ndarray, x: np.ndarray, approximate: str = "none") -> np.nd
     return g * (_gelu_ref(x + step, approximate) - _gelu_ref(x - step, approximate)) / (2 * step)
 
 
-@pointwise(ref=_slope_ref, samples=_both(pairs_nonzero), expose=(), inplace=False)
+@pointwise(ref=_slope_ref, samples=_double_samples(pairs_nonzero), expose=(), inplace=False)
 def gelu_backward(grad: Array, input: Array, *, approximate: str = "none") -> Array:
     """Return the cotangent of gelu's input."""
     return blockwise(_tanh_slope if approximate == "tanh" else _exact_slope, grad, input)

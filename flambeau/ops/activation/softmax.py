@@ -44,33 +44,33 @@ _samples = matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), -2), ((), 0))
 
 
 @lru_cache(maxsize=64)
-def _ones_of(n: int, kind: np.dtype) -> Array:
+def _create_ones(n: int, kind: np.dtype) -> Array:
     return np.ones(n, kind)
 
 
-def _max_along(x: Array, axis: int) -> Array:
+def _reduce_max_along(x: Array, axis: int) -> Array:
     """The largest elements along an axis, which stays as one of length 1."""
     if axis == 1 and x.shape[1] <= MAX_SHORT_ROW_ELEMENTS and x.ndim == 2:
         return reduce_max(x.T.copy(), 0)[:, None]  # whole rows at a time
     return reduce_max(x, axis, None, None, True)
 
 
-def _sum_along(x: Array, axis: int) -> Array:
+def _reduce_sum_along(x: Array, axis: int) -> Array:
     """The sums along an axis, which stays as one of length 1; a BLAS product for rows."""
     if axis == 1 and x.ndim == 2:
-        return np.dot(x, _ones_of(x.shape[1], x.dtype))[:, None]
+        return np.dot(x, _create_ones(x.shape[1], x.dtype))[:, None]
     return reduce_sum(x, axis, None, None, True)
 
 
 def _write_softmax(x: Array, axis: int, y: Array) -> None:
-    np.subtract(x, _max_along(x, axis), y)
+    np.subtract(x, _reduce_max_along(x, axis), y)
     np.exp(y, y)
-    np.divide(y, _sum_along(y, axis), y)
+    np.divide(y, _reduce_sum_along(y, axis), y)
 
 
 def _write_log_softmax(x: Array, axis: int, y: Array) -> None:
-    np.subtract(x, _max_along(x, axis), y)
-    total = _sum_along(np.exp(y), axis)
+    np.subtract(x, _reduce_max_along(x, axis), y)
+    total = _reduce_sum_along(np.exp(y), axis)
     np.subtract(y, np.log(total, total), y)
 
 
@@ -288,7 +288,7 @@ def _(g: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
     return -g * output.exp() * grad_output.sum(dim, True)
 
 
-def _exp_shifted(x: Array, top: Array) -> Array:
+def _compute_shifted_exp(x: Array, top: Array) -> Array:
     return np.exp(x - top)
 
 
@@ -317,8 +317,10 @@ def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> 
     if x.size:
         top = np.asarray(reduce_max(x.real, axes, None, None, True))
         top[~np.isfinite(top)] = 0
-        powers = try_kernel(_exp_shifted, x, top) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
-        powers = _exp_shifted(x, top) if powers is None else powers
+        powers = try_kernel(
+            _compute_shifted_exp, x, top
+        ) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
+        powers = _compute_shifted_exp(x, top) if powers is None else powers
         y = np.log(reduce_sum(powers, axes, None, None, True)) + top
     else:
         y = np.log(reduce_sum(x, axes, None, None, True))

@@ -53,7 +53,7 @@ def multi_head_attention_forward(
         )
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
     length, batch, width = query._array.shape
-    attn_mask, key_padding_mask, is_causal = _masks(
+    attn_mask, key_padding_mask, is_causal = _merge_masks(
         query, key_padding_mask, attn_mask, need_weights, is_causal
     )
     _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
@@ -64,10 +64,10 @@ def multi_head_attention_forward(
         q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias)
     attn_mask = _mask_by_heads(attn_mask, batch, num_heads, length, key._array.shape[0])
     k, v, extra = _with_bias(k, v, bias_k, bias_v, static_k, static_v)
-    q = _by_heads(q, num_heads)
+    q = _split_heads(q, num_heads)
     sizes = batch, num_heads, width
-    k = _by_heads(k, num_heads) if static_k is None else _static(static_k, "k", *sizes)
-    v = _by_heads(v, num_heads) if static_v is None else _static(static_v, "v", *sizes)
+    k = _split_heads(k, num_heads) if static_k is None else _split_static(static_k, "k", *sizes)
+    v = _split_heads(v, num_heads) if static_v is None else _split_static(static_v, "v", *sizes)
     if add_zero_attn:
         k, v = _with_zero(k), _with_zero(v)
     extra += bool(add_zero_attn)
@@ -78,7 +78,7 @@ def multi_head_attention_forward(
         return _join_heads(y, out_proj_weight, out_proj_bias, batched), None
     if is_causal and mask is None:
         raise AssertionError("is_causal needs an attn_mask where need_weights is True")
-    probabilities = _weights(q, k, mask)
+    probabilities = _compute_weights(q, k, mask)
     if p > 0:
         probabilities = dropout(probabilities, p, True)
     y = _join_heads(probabilities @ v, out_proj_weight, out_proj_bias, batched)
@@ -138,7 +138,7 @@ def _check_sizes(
 # --------------------------------------------------------------------------------------- masks
 
 
-def _additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
+def _convert_to_additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
     """Convert a bool mask to an additive one: -inf where it is True."""
     if mask is None or mask.is_floating_point():
         return mask
@@ -147,7 +147,7 @@ def _additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
     return wrap(np.where(mask._array, -np.inf, 0).astype(like._array.dtype))
 
 
-def _masks(
+def _merge_masks(
     query: Tensor, padding: Tensor | None, mask: Tensor | None, need_weights: bool, causal: bool
 ) -> tuple[Tensor | None, Tensor | None, bool]:
     """Return (attn_mask, key_padding_mask, whether to mask causally), with additive masks."""
@@ -156,7 +156,7 @@ def _masks(
             "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type "
             "for both instead.",
         )
-    padding = _additive(padding, "key_padding_mask", query)
+    padding = _convert_to_additive(padding, "key_padding_mask", query)
     if causal and mask is None:
         raise RuntimeError(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
@@ -164,7 +164,7 @@ def _masks(
         )
     if causal and padding is None and not need_weights:
         return None, None, True
-    return _additive(mask, "attn_mask", query), padding, causal and padding is None
+    return _convert_to_additive(mask, "attn_mask", query), padding, causal and padding is None
 
 
 def _mask_by_heads(
@@ -253,13 +253,13 @@ def _with_bias(
 # ---------------------------------------------------------------------------------------- heads
 
 
-def _by_heads(x: Tensor, heads: int) -> Tensor:
+def _split_heads(x: Tensor, heads: int) -> Tensor:
     """Reshape (time, batch, heads * head_dim) to (batch, heads, time, head_dim)."""
     width = x._array.shape[-1]
     return x.unflatten(-1, (heads, width // heads)).permute(1, 2, 0, 3)
 
 
-def _static(x: Tensor, name: str, batch: int, heads: int, width: int) -> Tensor:
+def _split_static(x: Tensor, name: str, batch: int, heads: int, width: int) -> Tensor:
     """Reshape a static key or value, (batch * heads, s, head_dim), to separate batch and heads."""
     for axis, n in ((0, batch * heads), (2, width // heads)):
         if x.shape[axis] != n:
@@ -272,7 +272,7 @@ def _with_zero(x: Tensor) -> Tensor:
     return cat([x, zeros((batch, heads, 1, width), dtype=x.dtype)], 2)
 
 
-def _weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+def _compute_weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
     scores = (q * math.sqrt(1.0 / q._array.shape[-1])) @ k.transpose(-1, -2)
     return softmax(scores if mask is None else scores + mask, -1)
 

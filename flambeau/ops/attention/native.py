@@ -34,7 +34,7 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     rows, columns = q.shape[-2], k.shape[-2]
     count = q.size // max(q.shape[-1], 1) * columns
     if 0 < count <= min(MAX_SMALL_ELEMENTS, MAX_NUMPY_ATTENTION_SCORES) and q.__class__ is Array:
-        return _small(q, k, v, scale, causal)
+        return _attend_small(q, k, v, scale, causal)
     if not _fits(count, q):
         return None
     result = kernels.ATTENTION_PROBABILITIES.address(q.dtype, causal)
@@ -46,8 +46,8 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     return multiply_matrices(p, v), p
 
 
-def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
-           ) -> tuple[Array, Array] | None:
+def _attend_small(q: Array, k: Array, v: Array, scale: float, causal: bool
+                  ) -> tuple[Array, Array] | None:
     """forward of few scores, from a fixed call on."""
     kernel = PROBABILITIES[causal][q.dtype]
     if not kernel or not KernelPolicy.allowed:

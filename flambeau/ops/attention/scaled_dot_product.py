@@ -76,7 +76,7 @@ class _Block(NamedTuple):
     window: tuple  # its index along the batch axes and rows, for all other arrays
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[_Block]:
+def _iterate_blocks(shape: tuple[int, ...]) -> Iterator[_Block]:
     """Cut (*batch, l, s) into blocks of about SCORES_PER_NUMPY_BLOCK scores, along the first axis
     whose slices are small enough."""
     row_axis = len(shape) - 2
@@ -157,7 +157,7 @@ def _attend_in_blocks(
     elif keep == Saved.LOG_SUMS:
         saved = np.empty(scores.shape[:-1], q.dtype)
     with np.errstate(all="ignore"):
-        for block in _blocks(scores.shape):
+        for block in _iterate_blocks(scores.shape):
             target = y[block.window]
             p = saved[block.window] if keep == Saved.PROBABILITIES else \
                 np.empty((*target.shape[:-1], k.shape[-2]), q.dtype)
@@ -217,7 +217,7 @@ def _(
 ) -> tuple[Tensor | None, ...]:
     p = ys[1] if keep == Saved.PROBABILITIES and not MODE.grad else None
     if p is None:
-        p = _probabilities(query, key, mask, scale, is_causal)
+        p = _compute_probabilities(query, key, mask, scale, is_causal)
     scores_t = sum_terms(
         unless_missing(lambda t: (t * scale) @ key.transpose(-1, -2), query_t),
         unless_missing(lambda t: (query * scale) @ t.transpose(-1, -2), key_t), mask_t)
@@ -252,7 +252,7 @@ def _differentiate_in_blocks(
     v_transposed = v.swapaxes(-1, -2)
     inner = np.einsum("...i,...i->...", g, y)[..., None]  # what softmax's derivative subtracts
     with np.errstate(all="ignore"):
-        for block in _blocks(scores.shape):
+        for block in _iterate_blocks(scores.shape):
             batch, window = block.batch, block.window
             dy = g[window]
             if keep == Saved.PROBABILITIES:
@@ -300,13 +300,13 @@ def _differentiable_adjoint(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the cotangents of query, key and value, computed by differentiable operators."""
-    p = _probabilities(q, k, mask, scale, causal)
+    p = _compute_probabilities(q, k, mask, scale, causal)
     dp = g @ v.transpose(-1, -2)
     ds = (dp - (dp * p).sum(-1, keepdim=True)) * p * scale
     return ds @ k, ds.transpose(-1, -2) @ q, p.transpose(-1, -2) @ g
 
 
-def _probabilities(
+def _compute_probabilities(
     q: Tensor, k: Tensor, mask: Tensor | None, scale: float, causal: bool
 ) -> Tensor:
     """Return softmax(q @ k.T * scale + mask); fully masked rows are 0."""
@@ -357,7 +357,7 @@ def scaled_dot_product_attention(
     has_equal_batches = q[:-2] == k[:-2] == v[:-2] and q[-1] == k[-1] and k[-2] == v[-2]
     if dropout_p > 0 or not has_equal_batches \
             or (attn_mask is not None and _is_recorded(attn_mask)):
-        p = _probabilities(query, key, attn_mask, scale, is_causal)
+        p = _compute_probabilities(query, key, attn_mask, scale, is_causal)
         return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
     keep = Saved.NOTHING
     if LEVELS.active or any(map(_is_recorded, (query, key, value))):  # derivatives need it
@@ -390,13 +390,13 @@ def _check_arguments(
     """Raise RuntimeError if dtypes, ranks or the probability do not fit."""
     dtypes = [x._array.dtype for x in (query, key, value)]
     if not dtypes[0] == dtypes[1] == dtypes[2]:
-        names = [_dtype_name(x) for x in (query, key, value)]
+        names = [_name_dtype(x) for x in (query, key, value)]
         raise RuntimeError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{names[0]} key.dtype: {names[1]} and value.dtype: {names[2]} instead."
         )
     if not FROM_NUMPY[dtypes[0]].is_floating_point and dtypes[0].kind != "c":
-        name = _dtype_name(query).capitalize()
+        name = _name_dtype(query).capitalize()
         raise RuntimeError(f"expected scalar type Float but found {name}")
     ranks = [x._array.ndim for x in (query, key, value)]
     if min(ranks) < 2:
@@ -407,12 +407,12 @@ def _check_arguments(
     if mask is not None and mask._array.dtype not in (np.bool_, dtypes[0], np.float32):
         raise RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
-            f"attn_mask.dtype: {_dtype_name(mask)} and  query.dtype: {_dtype_name(query)} instead."
+            f"attn_mask.dtype: {_name_dtype(mask)} and  query.dtype: {_name_dtype(query)} instead."
         )
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _dtype_name(x: Tensor) -> str:
+def _name_dtype(x: Tensor) -> str:
     name = legacy_name(x.dtype).removesuffix("Tensor").split(".")[-1].lower()
     return {"long": "long int"}.get(name, name)

@@ -16,7 +16,7 @@ _SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
 _PREFIXES = ("special_", "linalg_", "fft_")
 
 
-def _lookup(name: str) -> Callable[..., Any] | None:
+def _look_up(name: str) -> Callable[..., Any] | None:
     """Return flambeau's function of this name."""
     for prefix in _PREFIXES:
         if name.startswith(prefix):
@@ -27,7 +27,7 @@ def _lookup(name: str) -> Callable[..., Any] | None:
     return getattr(Tensor, name, None)
 
 
-def _recording_class(args: tuple) -> Any:
+def _find_recording_class(args: tuple) -> Any:
     """Return the class of the first non-tensor argument that defines `__torch_function__`."""
     for value in args:
         if not isinstance(value, Tensor) and hasattr(type(value), "__torch_function__"):
@@ -43,7 +43,7 @@ class Overload:
         self.__name__ = f"{packet.__name__}.{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        kind = _recording_class(args)  # that of proxies and their like, which want the overload
+        kind = _find_recording_class(args)  # proxies and their like want the overload
         if kind is not None:
             return kind.__torch_function__(self, (kind,), args, kwargs)
         return self.overloadpacket(*args, **kwargs)
@@ -78,10 +78,10 @@ class Packet:
         self.__name__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        kind = _recording_class(args)
+        kind = _find_recording_class(args)
         if kind is not None:
             return kind.__torch_function__(self, (kind,), args, kwargs)
-        function = self.__dict__.get("own") or _lookup(self.__name__) \
+        function = self.__dict__.get("own") or _look_up(self.__name__) \
             or self.__dict__.get("fallback")
         if function is None:
             raise NotImplementedError(
@@ -133,7 +133,7 @@ def _index(self: Tensor, indices: Any) -> Tensor:
     return self[tuple(slice(None) if i is None else i for i in indices)]
 
 
-def _in_place(name: str) -> Callable[..., Any]:
+def _create_in_place(name: str) -> Callable[..., Any]:
     def operator(self: Tensor, *args: Any) -> Any:
         return PUBLIC["nn.functional"][name](self, *args, inplace=True)
 
@@ -174,4 +174,4 @@ PUBLIC.setdefault("aten", {}).update(
 )
 for _name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6",
               "selu", "silu"):
-    PUBLIC["aten"][f"{_name}_"] = _in_place(_name)
+    PUBLIC["aten"][f"{_name}_"] = _create_in_place(_name)

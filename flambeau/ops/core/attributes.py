@@ -204,16 +204,16 @@ def _attach() -> None:
     methods.__reversed__, methods.__nonzero__ = _reverse_axes, Tensor.__bool__
     methods.__long__, methods.const_data_ptr = Tensor.__int__, Tensor.data_ptr
     for name in ("ipu", "maia", "mtia", "vulkan", "xla"):
-        setattr(methods, f"is_{name}", property(_no))
-    methods.name = property(_no_name)
+        setattr(methods, f"is_{name}", property(_return_false))
+    methods.name = property(_return_none)
     methods._cdata = property(id)  # PyTorch's: the address of what stands behind the object
 
 
-def _no(self: Tensor) -> bool:
+def _return_false(self: Tensor) -> bool:
     return False
 
 
-def _no_name(self: Tensor) -> None:
+def _return_none(self: Tensor) -> None:
     return None
 
 

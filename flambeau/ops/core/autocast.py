@@ -52,7 +52,7 @@ def cast_inputs(policy: Policy, values: Any) -> tuple[Any, ...]:
         return tuple(values)
     if policy is Policy.WIDEST:
         kinds = {t.dtype for v in values for t in (v if isinstance(v, (tuple, list)) else (v,))
-                 if _eligible(t)}
+                 if _is_eligible(t)}
         if len(kinds) < 2:
             return tuple(values)
         target = types.float32
@@ -61,14 +61,14 @@ def cast_inputs(policy: Policy, values: Any) -> tuple[Any, ...]:
     return tuple(_cast(v, target) for v in values)
 
 
-def _eligible(value: Any) -> bool:
+def _is_eligible(value: Any) -> bool:
     return (isinstance(value, Tensor) and value.dtype.category == FLOATING
             and value.dtype is not types.float64)
 
 
 def _cast(value: Any, target: dtype) -> Any:
     if isinstance(value, Tensor):
-        return value.to(target) if _eligible(value) and value.dtype is not target else value
+        return value.to(target) if _is_eligible(value) and value.dtype is not target else value
     if isinstance(value, (tuple, list)) and value and isinstance(value[0], Tensor):
         return type(value)(_cast(v, target) for v in value)
     return value

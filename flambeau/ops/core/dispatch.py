@@ -43,7 +43,9 @@ def build(operator: Operator) -> Callable:
     """Build the public function of an operator, and publish its in-place twin."""
     if operator.kind is Kind.COMPOSITE:
         shown = name_in_errors(operator)
-        body: Any = _numpy_named(shown, operator.body) if operator.numpy_names else operator.body
+        body: Any = _accept_numpy_names(
+            shown, operator.body
+        ) if operator.numpy_names else operator.body
         if operator.name.rstrip("_") in OLD_ORDERED:
             body.__signature__ = _strip_old_names(body)
         if operator.autocast is None:
@@ -54,24 +56,24 @@ def build(operator: Operator) -> Callable:
         p.default is p.empty for p in operator.parameters
     )
     if plain and len(shape) == 1 and len(operator.tensor_positions) == 1:
-        function = _unary(operator)
+        function = _create_unary(operator)
     elif plain and len(shape) == 2 and len(operator.tensor_positions) == 2:
-        function = _binary(operator)
+        function = _create_binary(operator)
     else:
-        function = _lazy(operator)
+        function = _create_lazy(operator)
     if operator.inplace:
         twin = operator.twin = inplace_twin(operator, function)
         spaces = operator.expose
         names = [n + "_" for n in (operator.name, *operator.aliases) if "." not in n]
         publish(twin, names, spaces)
-    return _name(function, operator)
+    return _copy_name(function, operator)
 
 
-def _name(function: Any, operator: Operator) -> Any:
+def _copy_name(function: Any, operator: Operator) -> Any:
     function.__name__ = function.__qualname__ = operator.name
     function.__doc__ = operator.doc
     function.__module__ = operator.body.__module__
-    source_listing.attach(function, operator, lambda: _public_signature(operator))
+    source_listing.attach(function, operator, lambda: _create_public_signature(operator))
     return function
 
 
@@ -110,7 +112,7 @@ def _mark(function: Any, operator: Operator, swapped: bool = False) -> Callable:
     return function
 
 
-def _unary(operator: Operator) -> Callable:
+def _create_unary(operator: Operator) -> Callable:
     body = operator.ufunc or operator.body
     fast = straight(operator)
     differentiable = operator.differentiable
@@ -144,7 +146,7 @@ def _unary(operator: Operator) -> Callable:
     return _mark(function, operator)
 
 
-def _binary(
+def _create_binary(
     operator: Operator, unknown: Any = TypeError, takes_arrays: bool = False
 ) -> Callable:
     """Return the function of two tensors, or of a tensor and a number.
@@ -154,7 +156,7 @@ def _binary(
     """
     body = operator.ufunc or operator.body
     fast, differentiable = straight(operator), operator.differentiable
-    with_integer, with_number = _numbers_with(operator, fast, unknown)
+    with_integer, with_number = _list_number_dtypes(operator, fast, unknown)
 
     def function(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
         try:
@@ -177,7 +179,7 @@ def _binary(
         except Exception:
             if (answer := Overriding.ask(operator, (input, other))) is not MISSING:
                 return answer if out is None else Overriding.into(out, answer)
-            y = _binary_slow(operator, input, other, unknown, takes_arrays)
+            y = _run_binary(operator, input, other, unknown, takes_arrays)
             if y is NotImplemented:
                 return y
         result = _new(Tensor)
@@ -194,7 +196,7 @@ def _binary(
     return _mark(function, operator)
 
 
-def _numbers_with(
+def _list_number_dtypes(
     operator: Operator, fast: frozenset[np.dtype], unknown: Any
 ) -> tuple[frozenset[np.dtype], frozenset[np.dtype]]:
     """Return the dtypes of arrays that need no promotion with integers, and with floats."""
@@ -215,7 +217,7 @@ def _record_mixed(operator: Operator, result: Tensor, input: Any, other: Any) ->
         record_binary(operator, result, input, other)
 
 
-def _binary_slow(
+def _run_binary(
     operator: Operator, input: Any, other: Any, unknown: Any, takes_arrays: bool
 ) -> Any:
     try:
@@ -260,7 +262,7 @@ def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
     body = operator.ufunc or operator.body
     with_number = FLOATS
     with_integer = frozenset(d for d in straight(operator) if d.kind in "iu") | with_number
-    forward = _binary(operator, NotImplemented)
+    forward = _create_binary(operator, NotImplemented)
     turned = swap_operands(body)
 
     def function(self: Tensor, other: Any) -> Any:
@@ -296,7 +298,7 @@ def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
             record_number(operator, result, (other, self), 1)
         return result
 
-    return _name(_mark(function, operator, swapped=True), operator)
+    return _copy_name(_mark(function, operator, swapped=True), operator)
 
 
 def python_operator(operator: Operator, takes_arrays: bool = False) -> Callable:
@@ -305,13 +307,13 @@ def python_operator(operator: Operator, takes_arrays: bool = False) -> Callable:
     These include NumPy arrays unless `takes_arrays`: Python then calls the array's operator, which
     computes with NumPy.
     """
-    return _name(_binary(operator, NotImplemented, takes_arrays), operator)
+    return _copy_name(_create_binary(operator, NotImplemented, takes_arrays), operator)
 
 
 # ------------------------------------------------------------- functions written on first call
 
 
-def _lazy(operator: Operator) -> Callable:
+def _create_lazy(operator: Operator) -> Callable:
     """Return a function that replaces its code by the generated one on its first call."""
     names: dict[str, Any] = {"__builtins__": __builtins__}
 
@@ -333,7 +335,7 @@ def _stub(*args: Any, **kwargs: Any) -> Any:
     return become(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
-def _public_signature(operator: Operator) -> inspect.Signature:
+def _create_public_signature(operator: Operator) -> inspect.Signature:
     parameters = [p.replace(annotation=inspect.Parameter.empty) for p in operator.parameters]
     if operator.kind is not Kind.VIEW and not any(p.name == "out" for p in parameters):
         out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
@@ -351,7 +353,7 @@ def _strip_old_names(body: Callable) -> inspect.Signature:
     return whole.replace(parameters=rest)
 
 
-def _numpy_named(name: str, body: Callable) -> Callable:
+def _accept_numpy_names(name: str, body: Callable) -> Callable:
     """Wrap a composite to accept NumPy's parameter names too."""
     known = inspect.signature(body).parameters
     aliases = [(name, alias) for name, alias in NUMPY_NAMES.items() if name in known]

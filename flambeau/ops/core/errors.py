@@ -48,23 +48,25 @@ class RefusedValue(ValueError):
 def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
     """Return the exception to raise for `error`, raised by `operator` on `args`."""
     if isinstance(error, AttributeError):
-        wrong = _refused_argument(operator, args)
+        wrong = _describe_refused_argument(operator, args)
         if wrong is not None:
             return wrong
     if error.__class__ is RefusedValue:
         return ValueError(*error.args)
     if error.__class__ in _OF_NUMPY:
         return _explain_shapes(operator, error, args)
-    if isinstance(error, TypeError) and any(t._array.dtype == COMPLEX32 for t in _tensors(args)):
+    if isinstance(error, TypeError) and any(
+        t._array.dtype == COMPLEX32 for t in _list_tensors(args)
+    ):
         return NotImplementedError(f"\"{operator.name.strip('_')}_cpu\" not implemented for "
                                    "'ComplexHalf'")
     if isinstance(error, _UFuncTypeError):
-        kinds = ", ".join(str(t.dtype) for t in _tensors(args))
+        kinds = ", ".join(str(t.dtype) for t in _list_tensors(args))
         return RuntimeError(f"{operator.name}: not implemented for dtypes {kinds} ({error})")
     return error
 
 
-def _tensors(args: tuple) -> list[Tensor]:
+def _list_tensors(args: tuple) -> list[Tensor]:
     result: list[Tensor] = []
     for value in args:
         if isinstance(value, Tensor):
@@ -83,7 +85,7 @@ def check_sequence(operator: Operator, position: int, value: Any) -> None:
         )
 
 
-def _refused_argument(operator: Operator, args: tuple) -> TypeError | None:
+def _describe_refused_argument(operator: Operator, args: tuple) -> TypeError | None:
     for i in operator.tensor_positions:
         value = args[i] if i < len(args) else None
         note = str(operator.parameters[i].annotation)
@@ -185,7 +187,7 @@ def not_a_tensor(
 
 
 def _explain_shapes(operator: Operator, error: Exception, args: tuple) -> Exception:
-    tensors = _tensors(args)
+    tensors = _list_tensors(args)
     if "broadcast" in str(error) and len(tensors) >= 2:
         result = broadcast_mismatch([t._array.shape for t in tensors])
         if result is not None:

@@ -36,7 +36,7 @@ def _as_list(name: str, tensors: Any) -> Sequence[Tensor]:
     return tensors
 
 
-def _beside(tensors: Sequence[Tensor], other: Any, are_tensors: bool = False) -> Any:
+def _pair_operands(tensors: Sequence[Tensor], other: Any, are_tensors: bool = False) -> Any:
     """Return one operand per tensor: from a list, or the same number or 0-dim tensor for all.
 
     An empty list is one of numbers unless `are_tensors`.
@@ -54,10 +54,10 @@ def _beside(tensors: Sequence[Tensor], other: Any, are_tensors: bool = False) ->
                        f"{len(tensors)} and {len(other)}")
 
 
-def _scales(tensors: Sequence[Tensor], value: Any) -> Any:
+def _list_scales(tensors: Sequence[Tensor], value: Any) -> Any:
     """Return each tensor's scale, from one number, a list of them, or a tensor of them."""
     if not isinstance(value, Tensor):
-        return _beside(tensors, value)
+        return _pair_operands(tensors, value)
     if value.dim() != 1:
         raise RuntimeError("Expected packed scalar Tensor to be of dimension 1. Got "
                            f"{value.dim()} instead.")
@@ -94,42 +94,44 @@ def _declare(name: str, apply: Callable[..., list]) -> None:
         publish(function, (public,), ("torch",))
 
 
-def _each(call: Callable, tensors: Sequence[Tensor]) -> list:
+def _map_tensors(call: Callable, tensors: Sequence[Tensor]) -> list:
     return [call(tensor) for tensor in tensors]
 
 
 def _with_other(call: Callable, tensors: Sequence[Tensor], other: Any, **options: Any) -> list:
     return [call(tensor, by, **options)
-            for tensor, by in zip(tensors, _beside(tensors, other), strict=True)]
+            for tensor, by in zip(tensors, _pair_operands(tensors, other), strict=True)]
 
 
 def _with_product(
     call: Callable, tensors: Sequence[Tensor], tensor1: Any, tensor2: Any, value: Any = 1,
     *, scalars: Any = None,
 ) -> list:
-    scales = _scales(tensors, value if scalars is None else scalars)
-    operands = zip(tensors, _beside(tensors, tensor1, True), _beside(tensors, tensor2, True),
+    scales = _list_scales(tensors, value if scalars is None else scalars)
+    operands = zip(tensors, _pair_operands(tensors, tensor1, True), _pair_operands(tensors, tensor2, True),
                    scales, strict=True)
     return [call(input, a, b, value=scale) for input, a, b, scale in operands]
 
 
-def _towards(
+def _map_towards(
     call: Callable, tensors: Sequence[Tensor], tensors1: Any, weight: Any = None,
     *, weights: Any = None,
 ) -> list:
-    steps = _beside(tensors, weight if weights is None else weights)
+    steps = _pair_operands(tensors, weight if weights is None else weights)
     return [call(tensor, end, by)
-            for tensor, end, by in zip(tensors, _beside(tensors, tensors1), steps, strict=True)
+            for tensor, end, by in zip(
+                tensors, _pair_operands(tensors, tensors1), steps, strict=True
+            )
             ]
 
 
 for _name in _UNARY:
-    _declare(_name, _each)
+    _declare(_name, _map_tensors)
 for _name in _BINARY:
     _declare(_name, _with_other)
 for _name in _SCALED:
     _declare(_name, _with_product)
-_declare("lerp", _towards)
+_declare("lerp", _map_towards)
 
 _raised = PUBLIC["torch"]["_foreach_pow"]
 
@@ -181,7 +183,7 @@ def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
 
 def _foreach_zero_(self: Any) -> Any:
     """Fill each tensor of a list with zeros."""
-    _each(Tensor.zero_, _as_list("_foreach_zero_", self))
+    _map_tensors(Tensor.zero_, _as_list("_foreach_zero_", self))
     return self
 
 

@@ -333,14 +333,14 @@ class _Computation:
             test = f"y.ndim > 1 and not ({' and '.join(row_major) or 'True'})"
         else:
             test = "y.ndim > 1"
-        return [f"    if {test}:", f"        y = laid_out(LAYOUT, y, ({self._windows()},))"]
+        return [f"    if {test}:", f"        y = laid_out(LAYOUT, y, ({self._write_windows()},))"]
 
     def _lay_out_results(self) -> list[str]:
         if self.operator.layout is Layout.FREE:
             return []
-        return [f"    y = [laid_out(LAYOUT, v, ({self._windows()},)) for v in y]"]
+        return [f"    y = [laid_out(LAYOUT, v, ({self._write_windows()},)) for v in y]"]
 
-    def _windows(self) -> str:
+    def _write_windows(self) -> str:
         """The arrays of all tensor parameters, or the numbers passed in their place."""
         return ", ".join(operand.read_window() for operand in self.operands.values())
 

@@ -47,7 +47,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
 
     def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         try:
-            if direct and not kwargs and _at_once(operator, direct, kinds, self, args):
+            if direct and not kwargs and _write_at_once(operator, direct, kinds, self, args):
                 bump(self)
                 return self
             recorded = MODE.grad and (
@@ -65,7 +65,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
             if pointwise:
                 check_operands(array, args)
             if array.size <= MAX_NUMPY_POINTWISE_ELEMENTS \
-                    or not _by_kernel(operator, array, args, kwargs):
+                    or not _write_by_kernel(operator, array, args, kwargs):
                 write(self, function(self, *args, **kwargs)._array, name)
             bump(self)
         except AttributeError as error:
@@ -74,7 +74,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
 
     functools.update_wrapper(twin, body, assigned=("__module__",), updated=())
     twin.__doc__ = f"`{operator.name}` in place. {own_text(body).partition(chr(10))[0]}"
-    source_listing.attach(twin, operator, lambda: _signature_in_place(operator))
+    source_listing.attach(twin, operator, lambda: _create_signature(operator))
     twin.__name__ = twin.__qualname__ = operator.name + "_"
     attributes: Any = twin
     attributes.operator = operator
@@ -101,13 +101,13 @@ def python_in_place(twin: Callable) -> Callable:
     return functools.update_wrapper(function, twin)
 
 
-def _signature_in_place(operator: Operator) -> inspect.Signature:
+def _create_signature(operator: Operator) -> inspect.Signature:
     """Return the operator's signature with `self` first, without annotations."""
     first, *rest = (p.replace(annotation=inspect.Parameter.empty) for p in operator.parameters)
     return inspect.Signature([first.replace(name="self"), *rest])
 
 
-def _at_once(
+def _write_at_once(
     operator: Operator, direct: np.ufunc, kinds: frozenset[np.dtype], self: Tensor, args: tuple
 ) -> bool:
     """Write a ufunc's result over `self` if there is nothing to record or convert."""
@@ -133,7 +133,7 @@ def _at_once(
         else:
             return False
     if array.size > MAX_NUMPY_POINTWISE_ELEMENTS:
-        if _by_kernel(operator, array, args, {}):
+        if _write_by_kernel(operator, array, args, {}):
             return True
         if not array.flags.c_contiguous:  # for gaps, a kernel with a new array is faster
             return False
@@ -144,7 +144,7 @@ def _at_once(
     return True
 
 
-def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
+def _write_by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
     """Run a pointwise operator in place by a kernel; return False if there is none."""
     if operator.kind.name != "POINTWISE" or array.__class__ is not np.ndarray \
             or not array.flags.writeable or (order := dense_order(array)) is None:
@@ -162,7 +162,7 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
         if operator.ufunc is not None and value.__class__ in (int, float):
             value = np.asarray(value, array.dtype)
         operands.append(value._array if isinstance(value, Tensor) else value)
-        if operands[-1].__class__ is np.ndarray and not _apart(operands[-1], array):
+        if operands[-1].__class__ is np.ndarray and not _is_apart(operands[-1], array):
             return False
     named = {p.name: values.pop(p.name) for p in rest
              if p.kind is p.KEYWORD_ONLY and p.name in values}
@@ -179,7 +179,7 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
     return try_kernel_with(body, tuple(operands), tuple(values.values()), named, array) is not None
 
 
-def _apart(operand: Any, array: Any) -> bool:
+def _is_apart(operand: Any, array: Any) -> bool:
     """Whether an operand is exactly the written array or does not overlap it."""
     if operand.__class__ is LazyWindow or array.__class__ is LazyWindow:
         return False

@@ -63,7 +63,7 @@ def _split(
     args: tuple, factors: tuple[str, ...], tensors: tuple[str, ...]
 ) -> tuple[list[Any], dict[str, Any]] | None:
     """Return the tensors and, by name, the numbers of a call in the old order, else None."""
-    numbers = [_number(x) if i != len(args) - 1 else None for i, x in enumerate(args)]
+    numbers = [_read_number(x) if i != len(args) - 1 else None for i, x in enumerate(args)]
     factor_count = len(args) - 1 - len(tensors)
     if not 1 <= factor_count <= len(factors):
         return None
@@ -73,12 +73,12 @@ def _split(
     rest = [x for i, x in enumerate(args) if i not in places]
     if any(numbers[i] is None for i in places) or not isinstance(rest[0], Tensor):
         return None
-    if not all(isinstance(x, Tensor) for x in rest[:-1]) or not _operand(rest[-1], tensors):
+    if not all(isinstance(x, Tensor) for x in rest[:-1]) or not _is_operand(rest[-1], tensors):
         return None
     return rest, {factor: numbers[i] for factor, i in zip(factors, places, strict=False)}
 
 
-def _number(x: Any) -> Any:
+def _read_number(x: Any) -> Any:
     """Return a number, or the value of a 0-dim tensor that does not require grad; else None."""
     if isinstance(x, (bool, int, float, complex)):
         return x
@@ -89,9 +89,9 @@ def _number(x: Any) -> Any:
     return None
 
 
-def _operand(x: Any, tensors: tuple[str, ...]) -> bool:
+def _is_operand(x: Any, tensors: tuple[str, ...]) -> bool:
     """Whether the last argument is a tensor; of sums it may be a number."""
-    return isinstance(x, Tensor) or (tensors == ("other",) and _number(x) is not None)
+    return isinstance(x, Tensor) or (tensors == ("other",) and _read_number(x) is not None)
 
 
 def _warn(name: str, args: tuple, out: Any, factors: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ def compute_narrow(
         kernel = _KERNELS.get(name, f"{name}_cpu")
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{legacy_name(common)}'")
     inside = types.complex64.numpy if common.is_complex else types.float32.numpy
-    arrays = [_wide(x, inside) for x in operands]
+    arrays = [_widen(x, inside) for x in operands]
     with np.errstate(all="ignore"):
         y: np.ndarray = operator.body(*arrays, *attributes, **options)
     if y.dtype == inside or not common.is_complex and y.dtype.kind == "f":
@@ -49,7 +49,7 @@ def compute_narrow(
     return y.astype(np.float16) if y.dtype == np.float32 else y
 
 
-def _wide(x: Any, inside: np.dtype) -> Any:
+def _widen(x: Any, inside: np.dtype) -> Any:
     array = x._array if isinstance(x, Tensor) else x
     if isinstance(array, np.ndarray):
         wide = widened(array)

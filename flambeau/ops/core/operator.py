@@ -91,7 +91,7 @@ class Operator:
         self.aliases: tuple[str, ...] = options.pop("aliases", ())
         self.second_order: bool = options.pop("second_order", True)
         self._read_facts(options)
-        node = options.pop("node", _camel(name) + "Backward0")
+        node = options.pop("node", _convert_to_camel(name) + "Backward0")
         if options:
             raise TypeError(f"operator {name}: unknown options {sorted(options)}")
         self.vjps, self.plans = {}, {}
@@ -173,7 +173,7 @@ class Operator:
         else:
             wanted = [i for i in wanted if self.differentiable]
             for i in wanted:
-                vjp = self.vjps.get(self.names[i], _missing(self, self.names[i]))
+                vjp = self.vjps.get(self.names[i], _create_missing_vjp(self, self.names[i]))
                 entries.append((vjp, self._indices(vjp, sources)))
         actual: Plan = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
         actual.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
@@ -289,7 +289,7 @@ class Operator:
         DERIVATIVES.add(vjp.__code__)
 
 
-def _missing(operator: Operator, name: str) -> Callable:
+def _create_missing_vjp(operator: Operator, name: str) -> Callable:
     """Return a vjp that raises, for an input without one. RuntimeError at once if the input must be
     constant."""
     if name in operator.constant_inputs:
@@ -305,7 +305,7 @@ def _missing(operator: Operator, name: str) -> Callable:
     return vjp
 
 
-def _camel(name: str) -> str:
+def _convert_to_camel(name: str) -> str:
     return "".join(part.capitalize() for part in re.split("_+", name.strip("_")))
 
 

@@ -41,7 +41,7 @@ class Layout(Enum):
 def iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     """Return the strides of a pointwise result, for operands given as (shape, strides)."""
     if all(s == shape for s, _ in operands):
-        simple = _common_strides(shape, [strides for _, strides in operands])
+        simple = _find_common_strides(shape, [strides for _, strides in operands])
         if simple is not None:
             return simple
     rank = len(shape)
@@ -57,14 +57,14 @@ def iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strid
     return ordered_strides(shape, axes)
 
 
-def _common_strides(shape: tuple[int, ...], operands: list[Strides]) -> Strides | None:
+def _find_common_strides(shape: tuple[int, ...], operands: list[Strides]) -> Strides | None:
     """Return the strides that all operands of the result's shape share, or None."""
     if all(_is_row_major(shape, s) for s in operands):
         return contiguous_strides(shape)
     form = channels_last_form(len(shape))
     if form is not None:
         strides = format_strides(shape, form)
-        if all(_same_order(shape, s, strides) for s in operands):
+        if all(_has_same_order(shape, s, strides) for s in operands):
             return strides
     first = operands[0]
     if all(s == first for s in operands) and is_dense(shape, first):
@@ -73,10 +73,10 @@ def _common_strides(shape: tuple[int, ...], operands: list[Strides]) -> Strides 
 
 
 def _is_row_major(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    return 0 in shape or _same_order(shape, strides, contiguous_strides(shape))
+    return 0 in shape or _has_same_order(shape, strides, contiguous_strides(shape))
 
 
-def _same_order(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+def _has_same_order(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
     """Whether strides agree on all axes longer than one."""
     return all(n == 1 or s == t for n, s, t in zip(shape, a, b, strict=True))
 
@@ -93,7 +93,7 @@ def _suggest(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     return format_strides(shape, form)
 
 
-def _suggested_of_volumes(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+def _suggest_for_volumes(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     if len(shape) != 4:
         return _suggest(shape, operands)
     of, strides = operands[0]
@@ -111,11 +111,11 @@ def _suggest_by_any(shape: tuple[int, ...], operands: Sequence[tuple]) -> Stride
     return _suggest(shape, result or operands)
 
 
-def _row_major(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+def _choose_row_major(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     return contiguous_strides(shape)
 
 
-def _columns(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+def _choose_columns(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     rank = len(shape)
     if rank < 2 or rank < len(operands[0][0]):  # pivots, factors: vectors of a batch
         return contiguous_strides(shape)
@@ -123,14 +123,14 @@ def _columns(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
 
 
 _RULES: dict[Layout, Callable[[tuple[int, ...], Sequence[tuple]], Strides]] = {
-    Layout.CONTIGUOUS: _row_major,
+    Layout.CONTIGUOUS: _choose_row_major,
     Layout.ITERATOR: iterator_strides,
     Layout.PRESERVE: _preserve_order,
     Layout.CHANNELS_LAST: _suggest,
-    Layout.VOLUME: _suggested_of_volumes,
+    Layout.VOLUME: _suggest_for_volumes,
     Layout.ALL_CHANNELS_LAST: _suggest_by_all,
     Layout.ANY_CHANNELS_LAST: _suggest_by_any,
-    Layout.COLUMNS: _columns,
+    Layout.COLUMNS: _choose_columns,
 }
 _answers: dict[tuple, Strides] = {}
 
@@ -181,10 +181,10 @@ def select_axes(y: np.ndarray, input: np.ndarray, where: Sequence) -> np.ndarray
     """Return `y`, selected from `input` by index arrays, with PyTorch's strides."""
     if input.ndim == 1 or input.flags.c_contiguous or y.__class__ is not _ndarray:
         return y
-    return lay_out_again(y, _selection_strides(y, input, where))
+    return lay_out_again(y, _choose_selection_strides(y, input, where))
 
 
-def _selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence) -> Strides:
+def _choose_selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence) -> Strides:
     """The strides of elements selected by index arrays, as left by a loop over the other axes and
     the index arrays."""
     axes, chosen, axis = [], [], 0

@@ -27,7 +27,7 @@ def compute_pointwise(
     promotion = operator.promotion
     options = options or {}
     if promotion is Promotion.NONE:
-        arrays = [_plain(x) for x in operands]
+        arrays = [_require_plain(x) for x in operands]
         return operator.body(*arrays, *attributes, **options)
     common = result_dtype(operands)
     if promotion is Promotion.FLOATING and common.category in (BOOL, INTEGER):
@@ -40,7 +40,7 @@ def compute_pointwise(
     inside = types.float32.numpy if half else common.numpy
     y = None
     if half:
-        y = _halves(operator, operands, attributes, options, common)
+        y = _compute_halves(operator, operands, attributes, options, common)
     elif not attributes and not options:
         y = _promote_mixed(operator, operands, common)
     if y is not None:
@@ -53,7 +53,7 @@ def compute_pointwise(
     return y
 
 
-def _halves(
+def _compute_halves(
     operator: Operator, operands: tuple, attributes: tuple, options: dict[str, Any], common: dtype
 ) -> np.ndarray | None:
     """The result by a kernel, for large half-precision arrays, numbers and settings."""
@@ -80,7 +80,7 @@ def _promote_mixed(operator: Operator, operands: tuple, common: dtype) -> np.nda
     return mix_dtypes(body, arrays, kind)
 
 
-def _plain(x: Any) -> Any:
+def _require_plain(x: Any) -> Any:
     if isinstance(x, np.ndarray):
         raise AttributeError(x)  # told as "must be Tensor" by explained()
     return x._array if isinstance(x, Tensor) else x

@@ -39,7 +39,7 @@ def return_type(name: str, *fields: str) -> type:
         if not name.endswith("_out") and name != "histogramdd":  # which takes no `out`
             return_type(f"{name}_out", *fields)
         attributes: dict[str, Any] = {"__slots__": (), "_fields": fields}
-        attributes |= {f: property(_item(i)) for i, f in enumerate(fields)}
+        attributes |= {f: property(_create_item_getter(i)) for i, f in enumerate(fields)}
         attributes |= {"n_fields": len(fields), "n_sequence_fields": len(fields)}
         result = type(name, (_Structure,), attributes)
         result.__module__ = "torch.return_types"
@@ -52,5 +52,5 @@ def written_type(result_type: type) -> type:
     return RETURN_TYPES.get(f"{result_type.__name__}_out", result_type)
 
 
-def _item(index: int) -> Any:
+def _create_item_getter(index: int) -> Any:
     return lambda self: self[index]

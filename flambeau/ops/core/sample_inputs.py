@@ -47,14 +47,14 @@ def pairs(rng: Rng) -> Iterator[Sample]:
         yield (rng.normal(size=left), rng.normal(size=right)), {}
 
 
-def _away_from_zero(rng: Rng, shape: tuple[int, ...]) -> np.ndarray:
+def _draw_away_from_zero(rng: Rng, shape: tuple[int, ...]) -> np.ndarray:
     return rng.uniform(0.4, 2, shape) * rng.choice([-1.0, 1.0], shape)
 
 
 def pairs_nonzero(rng: Rng) -> Iterator[Sample]:
     """Two operands that broadcast, the second away from zero."""
     for left, right in _BROADCASTS:
-        yield (rng.normal(size=left), _away_from_zero(rng, right)), {}
+        yield (rng.normal(size=left), _draw_away_from_zero(rng, right)), {}
 
 
 def positive_pairs(rng: Rng) -> Iterator[Sample]:

@@ -12,7 +12,7 @@ import numpy as np
 
 
 @lru_cache(maxsize=1)
-def _openblas_functions() -> tuple[Any, Any] | None:
+def _find_openblas_functions() -> tuple[Any, Any] | None:
     """Return OpenBLAS's (get, set) functions of NumPy's wheel, or None if not found."""
     root = os.path.dirname(os.path.dirname(np.__file__))
     for path in glob.glob(os.path.join(root, "numpy.libs", "*openblas*")):
@@ -44,7 +44,7 @@ def set_num_threads(count: int) -> None:
     if count <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
     POOL.set_threads(count)
-    functions = _openblas_functions()
+    functions = _find_openblas_functions()
     if functions is not None:
         set_blas_threads = functions[1]
         set_blas_threads(count)

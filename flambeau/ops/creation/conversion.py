@@ -45,7 +45,7 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
         return array.astype(dtype)
     if (array.dtype in NARROW or dtype in NARROW) and array.dtype != dtype:
         wide = widened(array)
-        return copy_in_format(narrowed(_real(wide, dtype), dtype), form) if dtype in NARROW \
+        return copy_in_format(narrowed(_take_real(wide, dtype), dtype), form) if dtype in NARROW \
             else cast(wide, dtype, form)
     if array.dtype.kind == "c" and dtype.kind != "c":
         warn(
@@ -68,7 +68,7 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
     return result if form in (preserve_format, contiguous_format) else copy_in_format(result, form)
 
 
-def _real(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _take_real(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return the real parts if the dtype is real."""
     return array if dtype == COMPLEX32 or array.dtype.kind != "c" else array.real
 
@@ -155,7 +155,7 @@ _methods: Any = Tensor
 _methods.to = _to
 
 
-def _method_of(name: str, dtype: Dtype) -> None:
+def _attach_method(name: str, dtype: Dtype) -> None:
     kind = dtype.numpy
 
     def method(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
@@ -173,10 +173,10 @@ def _method_of(name: str, dtype: Dtype) -> None:
 
 
 for _name, _dtype in types.ALIASES.items():
-    _method_of(_name, _dtype)
+    _attach_method(_name, _dtype)
 for _name, _dtype in (("bool", types.bool_), ("byte", types.uint8), ("char", types.int8),
                       ("bfloat16", types.bfloat16)):
-    _method_of(_name, _dtype)
+    _attach_method(_name, _dtype)
 
 
 @public(spaces=("Tensor",))

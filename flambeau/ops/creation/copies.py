@@ -132,10 +132,10 @@ def check_copy(target: Any, source: Any) -> None:
         return
     skipped = len(shape) - len(extents)
     if skipped < 0 or any(n not in (1, m) for n, m in zip(extents, shape[skipped:], strict=True)):
-        raise RuntimeError(_shape_error(shape, extents))
+        raise RuntimeError(_describe_shape_error(shape, extents))
 
 
-def _shape_error(target: tuple[int, ...], source: tuple[int, ...]) -> str:
+def _describe_shape_error(target: tuple[int, ...], source: tuple[int, ...]) -> str:
     return broadcast_mismatch([target, source]) or (
         f"output with shape {list(target)} doesn't match the broadcast shape "
         f"{list(np.broadcast_shapes(target, source))}"

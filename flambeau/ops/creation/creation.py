@@ -63,7 +63,7 @@ def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
         if first.__class__ is tuple or first.__class__ is list \
                 or (hasattr(first, "__iter__") and getattr(first, "ndim", True)):
             size = tuple(first)
-    result = tuple([n if n.__class__ is int else _length(n) for n in size])
+    result = tuple([n if n.__class__ is int else _read_length(n) for n in size])
     for n in result:
         if n < 0:
             raise RuntimeError(
@@ -81,7 +81,7 @@ def refuse_array_shape(shape: Any, name: str) -> None:
         )
 
 
-def _length(n: Any) -> int:
+def _read_length(n: Any) -> int:
     if isinstance(n, (float, bool, str)) or not hasattr(n, "__index__"):
         raise TypeError(
             "argument 'size' must be tuple of ints, but found element of type "
@@ -125,7 +125,7 @@ def numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
     return wanted.numpy
 
 
-def _into(
+def _write_into(
     out: Tensor, array: np.ndarray, dtype: Dtype | None = None, counted: bool = False
 ) -> Tensor:
     """Write a factory's numbers into `out`, which keeps its shape if it has as many elements.
@@ -166,15 +166,15 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
         memory_format: Any = None, **named: Any,
     ) -> Tensor:
         if named:
-            size = (_only_size(name, named),)
+            size = (_require_size(name, named),)
         if len(size) != 1 or size[0].__class__ is not int or size[0] < 0:
             size = shape_of(size)
         kind = _default_dtype.floating.numpy if dtype is None else numpy_dtype(dtype, name)
         if layout is not None and layout is not strided:
-            return _sparse(name, size, kind, layout, requires_grad)
+            return _create_sparse(name, size, kind, layout, requires_grad)
         if out is not None:
             kind = out._array.dtype
-            return _into(out, make(size, kind), dtype)
+            return _write_into(out, make(size, kind), dtype)
         if device is None and _default.current is _CPU:
             array = make(size, kind)
         elif on_meta(device):
@@ -197,7 +197,9 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
     return function
 
 
-def _sparse(name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: bool) -> Tensor:
+def _create_sparse(
+    name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: bool
+) -> Tensor:
     """A sparse tensor without values."""
     if name == "ones":
         raise NotImplementedError(
@@ -206,7 +208,7 @@ def _sparse(name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: 
     return requiring(result) if requires_grad else result
 
 
-def _only_size(name: str, named: dict[str, Any]) -> Any:
+def _require_size(name: str, named: dict[str, Any]) -> Any:
     if set(named) != {"size"}:
         raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
     return named["size"]
@@ -220,11 +222,11 @@ zeros = _fill(np.zeros, "zeros", """A tensor of zeros, of shape `size`.
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """)
-def _new_ones(shape: Any, kind: np.dtype) -> np.ndarray:
+def _create_ones(shape: Any, kind: np.dtype) -> np.ndarray:
     return np.full(shape, convert_scalar(1, kind)) if kind in NARROW else np.ones(shape, kind)
 
 
-ones = _fill(_new_ones, "ones", """A tensor of ones, of shape `size`.
+ones = _fill(_create_ones, "ones", """A tensor of ones, of shape `size`.
 
     The dtype is the default one, float32, unless given.
 
@@ -255,7 +257,7 @@ def full(
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     shape = shape_of((size,))
     if out is not None:
-        return _into(out, np.full(shape, convert_scalar(value, out._array.dtype)), dtype)
+        return _write_into(out, np.full(shape, convert_scalar(value, out._array.dtype)), dtype)
     kind = _fill_dtype(value, dtype)
     if on_meta(device):
         return place(meta_array(shape, kind), device, requires_grad)
@@ -337,7 +339,7 @@ def _check_layout(size: tuple[int, ...], order: tuple[int, ...]) -> None:
         raise RuntimeError("Duplicate dim not allowed")
 
 
-def _range_dtype(numbers: tuple, dtype: Dtype | None) -> np.dtype:
+def _infer_range_dtype(numbers: tuple, dtype: Dtype | None) -> np.dtype:
     if dtype is not None:
         return numpy_dtype(dtype)
     whole = [n for n in numbers if n.__class__ is int]  # sooner than `any`, in most calls
@@ -354,7 +356,7 @@ def _check_ends(start: Any, end: Any, name: str) -> None:
         )
 
 
-def _number(x: Any) -> Any:
+def _read_number(x: Any) -> Any:
     return x.item() if isinstance(x, (Tensor, np.generic)) else x
 
 
@@ -372,7 +374,7 @@ def arange(
     >>> torch.arange(1, 2.5, 0.5)
     tensor([1.0000, 1.5000, 2.0000])
     """
-    start, end, step = _number(start), _number(end), _number(step)
+    start, end, step = _read_number(start), _read_number(end), _read_number(step)
     if end is None:
         start, end = 0, start
     if step == 0:
@@ -383,7 +385,7 @@ def arange(
         raise RuntimeError(
             "upper bound and lower bound inconsistent with step sign"
         )
-    kind = _range_dtype((start, end, step), dtype) if out is None else out._array.dtype
+    kind = _infer_range_dtype((start, end, step), dtype) if out is None else out._array.dtype
     refuse_narrow(kind, "arange_cpu")
     if kind.kind in "iu":
         start, end, step = int(start), int(end), int(step)
@@ -395,7 +397,7 @@ def arange(
     else:
         count = math.ceil((end - start) / step)
         array = (start + np.arange(count, dtype=np.float64) * step).astype(kind)
-    return place(array, device, requires_grad) if out is None else _into(
+    return place(array, device, requires_grad) if out is None else _write_into(
         out, array, dtype, counted=True
     )
 
@@ -413,7 +415,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
     >>> torch.range(1, 3)
     tensor([1., 2., 3.])
     """
-    start, end, step = _number(start), _number(end), _number(step)
+    start, end, step = _read_number(start), _read_number(end), _read_number(step)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
@@ -424,11 +426,11 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
     kind = numpy_dtype(dtype) if out is None else out._array.dtype
     array = (start + np.arange(count) * step).astype(kind)
     if out is not None:
-        return _into(out, array, dtype)
+        return _write_into(out, array, dtype)
     return place(array, options.get("device"), options.get("requires_grad", False))
 
 
-def _dtype_of_spaces(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
+def _infer_spaces_dtype(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
     if dtype is not None:
         return numpy_dtype(dtype)
     result = types.get_default_dtype()
@@ -440,7 +442,7 @@ def _dtype_of_spaces(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
 
 
 def _check_steps(steps: Any, name: str) -> int:
-    steps = _number(steps)
+    steps = _read_number(steps)
     if isinstance(steps, float):
         raise TypeError(
             f"{name}() received an invalid combination of arguments - got (int, int, float), but "
@@ -451,7 +453,7 @@ def _check_steps(steps: Any, name: str) -> int:
     return steps
 
 
-def _symmetric(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
+def _count_from_both_ends(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
     """Equally spaced numbers, counted from both ends as PyTorch does."""
     if steps == 1:
         return np.full(1, start).astype(kind)
@@ -486,10 +488,12 @@ def linspace(
     tensor([0.0000, 0.5000, 1.0000])
     """
     _check_ends(start, end, "linspace")
-    kind = _dtype_of_spaces(start, end, dtype) if out is None else out._array.dtype
+    kind = _infer_spaces_dtype(start, end, dtype) if out is None else out._array.dtype
     refuse_narrow(kind, "linspace_cpu")
-    array = _symmetric(_number(start), _number(end), _check_steps(steps, "linspace"), kind)
-    return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
+    array = _count_from_both_ends(
+        _read_number(start), _read_number(end), _check_steps(steps, "linspace"), kind
+    )
+    return place(array, device, requires_grad) if out is None else _write_into(out, array, dtype)
 
 
 @public()
@@ -510,15 +514,15 @@ def logspace(
     tensor([1, 2, 4, 8])
     """
     _check_ends(start, end, "logspace")
-    kind = _dtype_of_spaces(start, end, dtype) if out is None else out._array.dtype
+    kind = _infer_spaces_dtype(start, end, dtype) if out is None else out._array.dtype
     steps = _check_steps(steps, "logspace")
-    start, end = _number(start), _number(end)
+    start, end = _read_number(start), _read_number(end)
     if kind.kind in "iu":
         start, end = int(start), int(end)
-    exponents = _symmetric(start, end, steps, np.dtype(np.complex128)
-                           if kind.kind == "c" else np.dtype(np.float64))
+    exponents = _count_from_both_ends(start, end, steps, np.dtype(np.complex128)
+                                      if kind.kind == "c" else np.dtype(np.float64))
     array = np.power(float(base) if kind.kind != "c" else complex(base), exponents).astype(kind)
-    return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
+    return place(array, device, requires_grad) if out is None else _write_into(out, array, dtype)
 
 
 @public()
@@ -540,7 +544,7 @@ def eye(
     if kind == COMPLEX32:
         refuse_narrow(kind, "eye")
     array = np.eye(n, m, dtype=kind)
-    return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
+    return place(array, device, requires_grad) if out is None else _write_into(out, array, dtype)
 
 
 # ------------------------------------------------------------------------ like another tensor
@@ -569,7 +573,7 @@ def like_array(
     return result
 
 
-def _like(name: str, value: Any) -> Callable:
+def _create_like(name: str, value: Any) -> Callable:
     def function(
         input: Tensor, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
@@ -599,8 +603,8 @@ def _like(name: str, value: Any) -> Callable:
     return function
 
 
-empty_like, zeros_like = _like("empty_like", None), _like("zeros_like", 0)
-ones_like = Functions.ones_like = _like("ones_like", 1)
+empty_like, zeros_like = _create_like("empty_like", None), _create_like("zeros_like", 0)
+ones_like = Functions.ones_like = _create_like("ones_like", 1)
 
 
 @public()
@@ -619,12 +623,12 @@ def full_like(
     except AttributeError as error:
         raise not_a_tensor(error, "full_like", full_like, (input, fill_value)) from None
     if array.__class__ is not MetaArray:
-        fill(array, convert_scalar(_number(fill_value), array.dtype))
+        fill(array, convert_scalar(_read_number(fill_value), array.dtype))
     result = wrap(array)
     return requiring(result) if requires_grad else result
 
 
-def _new_method(name: str, function: Callable, doc: str) -> None:
+def _attach_new_method(name: str, function: Callable, doc: str) -> None:
     def method(
         self: Tensor, *size: Any, dtype: Dtype | None = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, **named: Any,
@@ -638,27 +642,27 @@ def _new_method(name: str, function: Callable, doc: str) -> None:
     publish(method, (name,), ("Tensor",))
 
 
-_new_method("new_empty", empty, """An uninitialised tensor with this one's dtype.
+_attach_new_method("new_empty", empty, """An uninitialised tensor with this one's dtype.
 
     >>> torch.tensor([1, 2]).new_empty(3).dtype
     torch.int64
     """)
-_new_method("new_zeros", zeros, """Zeros with this one's dtype.
+_attach_new_method("new_zeros", zeros, """Zeros with this one's dtype.
 
     >>> torch.tensor([1, 2]).new_zeros(3)
     tensor([0, 0, 0])
     """)
-_new_method("new_ones", ones, """Ones with this one's dtype.
+_attach_new_method("new_ones", ones, """Ones with this one's dtype.
 
     >>> torch.tensor([1, 2]).new_ones(3)
     tensor([1, 1, 1])
     """)
-_new_method("new_full", full, """A filled tensor with this one's dtype.
+_attach_new_method("new_full", full, """A filled tensor with this one's dtype.
 
     >>> torch.tensor([1, 2]).new_full((2,), 7)
     tensor([7, 7])
     """)
-_new_method("new_empty_strided", empty_strided, """Uninitialised, with the strides given.
+_attach_new_method("new_empty_strided", empty_strided, """Uninitialised, with the strides given.
 
     >>> torch.zeros(1).new_empty_strided((2, 3), (1, 2)).stride()
     (1, 2)

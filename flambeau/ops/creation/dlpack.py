@@ -52,12 +52,12 @@ def imported(source: Any) -> np.ndarray:
     capsule = source if type(source).__name__ == "PyCapsule" else source.__dlpack__()
     tensor = _read_capsule(capsule)
     if tensor is None or (tensor.code, tensor.bits) != (_BFLOAT, 16):
-        return _writable(np.from_dlpack(_Offered(capsule)))
+        return _make_writable(np.from_dlpack(_Offered(capsule)))
     tensor.code = _UINT
-    return _writable(np.from_dlpack(_Offered(capsule))).view(bfloat16.numpy)
+    return _make_writable(np.from_dlpack(_Offered(capsule))).view(bfloat16.numpy)
 
 
-def _writable(array: np.ndarray) -> np.ndarray:
+def _make_writable(array: np.ndarray) -> np.ndarray:
     """Return a writable array on the same memory; NumPy imports such capsules as read-only."""
     if array.flags.writeable or not array.size:
         return array

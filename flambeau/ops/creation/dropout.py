@@ -27,7 +27,9 @@ from .creation import like_array
 _ALPHA = 1.7580993408473766
 
 
-def _drawn(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) -> np.ndarray:
+def _draw_factors(
+    input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]
+) -> np.ndarray:
     """An array to multiply `input` by: one number an element, or one a channel."""
     if channels:
         shape = input._array.shape
@@ -51,7 +53,7 @@ def _drawn(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) 
 
 def draw_noise(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) -> Tensor:
     """Return dropout factors for `input`, drawn by `fill`; under vmap, for all examples at once."""
-    return wrap(_drawn(input, channels, fill))
+    return wrap(_draw_factors(input, channels, fill))
 
 
 def _check_probability(p: float) -> None:
@@ -75,13 +77,13 @@ def _drop(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -
     if (certain := _drop_without_drawing(input, p, train, inplace)) is not None:
         return certain
     if input._array.__class__ is MetaArray and not input.is_meta:
-        noise = _noise_of_class(input, channels, p)
+        noise = _draw_noise_of_class(input, channels, p)
     else:
         noise = draw_noise(input, channels, lambda result: fill_dropout(result, p))
     return input.mul_(noise) if inplace else input * noise
 
 
-def _noise_of_class(input: Tensor, channels: bool, p: float) -> Tensor:
+def _draw_noise_of_class(input: Tensor, channels: bool, p: float) -> Tensor:
     """Return the factors for a wrapper, drawn by its class."""
     shape = (*input.shape[:2], *(1,) * (input.dim() - 2)) if channels else input.shape
     noise: Any = input.detach().new_empty(shape)
@@ -233,7 +235,7 @@ def dropout1d(
             "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
             f"a channel dimension, and an optional batch dimension, not {list(input.shape)}."
         )
-    return _by_channel(input, p, training, inplace, rank == 2)
+    return _drop_channels(input, p, training, inplace, rank == 2)
 
 
 def dropout2d(
@@ -257,7 +259,7 @@ def dropout2d(
             "without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise "
             "dropout behavior, please switch to using dropout1d instead.",
         )
-    return _by_channel(input, p, training, inplace, False)
+    return _drop_channels(input, p, training, inplace, False)
 
 
 def dropout3d(
@@ -273,7 +275,7 @@ def dropout3d(
     rank = input.dim()
     if rank not in (4, 5):
         _warn_rank("dropout3d", rank, "4D or 5D")
-    return _by_channel(input, p, training, inplace, rank != 5)
+    return _drop_channels(input, p, training, inplace, rank != 5)
 
 
 def _warn_rank(name: str, rank: int, wanted: str) -> None:
@@ -284,7 +286,7 @@ def _warn_rank(name: str, rank: int, wanted: str) -> None:
     )
 
 
-def _by_channel(input: Tensor, p: float, training: bool, inplace: bool, alone: bool) -> Tensor:
+def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool, alone: bool) -> Tensor:
     """Dropout of channels; `alone` where the input lacks the axis of the batch."""
     if not alone:
         return _drop(input, p, training, True, inplace)

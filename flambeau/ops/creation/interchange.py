@@ -55,10 +55,10 @@ def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
     elif isinstance(data, (np.ndarray, np.generic)) or hasattr(
         data, "__array_interface__"
     ) or hasattr(data, "__array__"):
-        array = _native(np.asarray(data))
+        array = _convert_to_native(np.asarray(data))
     elif isinstance(data, (TypedStorage, UntypedStorage)):
         inferred = types.int64 if isinstance(data, UntypedStorage) else types.get_default_dtype()
-        array = _of_storage(data, dtype or inferred)
+        array = _view_storage(data, dtype or inferred)
     else:
         if data.__class__ is list and data and isinstance(data[0], np.ndarray):
             warn(
@@ -72,7 +72,7 @@ def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
     return array.astype(kind, copy=copy) if array.dtype != kind or copy else array
 
 
-def _of_storage(storage: TypedStorage | UntypedStorage, kind: Dtype) -> np.ndarray:
+def _view_storage(storage: TypedStorage | UntypedStorage, kind: Dtype) -> np.ndarray:
     """A storage's memory as elements of `kind`, which a typed one must have."""
     if isinstance(storage, TypedStorage) and storage.dtype is not kind:
         wanted, has = storage_name(kind), storage_name(storage.dtype)
@@ -82,7 +82,7 @@ def _of_storage(storage: TypedStorage | UntypedStorage, kind: Dtype) -> np.ndarr
     return storage.untyped()._array().view(kind.numpy)
 
 
-def _native(array: np.ndarray) -> np.ndarray:
+def _convert_to_native(array: np.ndarray) -> np.ndarray:
     kind = from_numpy_dtype(array.dtype).numpy
     return array if array.dtype == kind else array.astype(kind)
 

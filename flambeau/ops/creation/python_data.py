@@ -37,7 +37,7 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
     kinds = set(map(type, flat))
     plain = bool(kinds) and kinds <= _PLAIN and not flat.dtypes
     if dtype is None:
-        dtype = _met(kinds) if plain else _infer(flat)
+        dtype = _infer_dtype(kinds) if plain else _infer(flat)
     kind = dtype.numpy
     if not plain:
         _check_numbers(flat, dtype, bool(shape))
@@ -57,7 +57,7 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
         return np.array(flat, wide).astype(kind).reshape(shape)
 
 
-def _met(kinds: set[type]) -> Dtype:
+def _infer_dtype(kinds: set[type]) -> Dtype:
     """The dtype implied by Python numbers of these classes."""
     if float in kinds:
         return types.get_default_dtype()

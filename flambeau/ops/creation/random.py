@@ -100,14 +100,14 @@ def _draw(shape: tuple, dtype: np.dtype, device: Any, fill: Callable) -> np.ndar
     return fill(np.empty(shape, dtype))
 
 
-def _out_dtype(name: str, dtype: Dtype | None, out: Tensor) -> np.dtype:
+def _choose_out_dtype(name: str, dtype: Dtype | None, out: Tensor) -> np.dtype:
     """The dtype in which numbers are drawn for `out=`: its own, which `dtype` must agree with."""
     if dtype is not None:
         check_out_dtype(name, as_dtype(dtype), out.dtype)
     return out._array.dtype
 
 
-def _empty_for(name: str, fill: Callable, doc: str) -> Callable:
+def _create_sized_draw(name: str, fill: Callable, doc: str) -> Callable:
     def function(
         *size: Any, generator: Generator | None = None, out: Tensor | None = None,
         dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -117,7 +117,7 @@ def _empty_for(name: str, fill: Callable, doc: str) -> Callable:
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         if out is not None:
-            kind = _out_dtype(name, dtype, out)
+            kind = _choose_out_dtype(name, dtype, out)
             write_into(out, _draw(shape, kind, None, lambda a: fill(a, generator)))
             return out
         kind = numpy_dtype(dtype)
@@ -129,7 +129,7 @@ def _empty_for(name: str, fill: Callable, doc: str) -> Callable:
     return public(name)(function)
 
 
-rand = _empty_for("rand", distributions.fill_uniform, """Uniform numbers on [0, 1).
+rand = _create_sized_draw("rand", distributions.fill_uniform, """Uniform numbers on [0, 1).
 
     PyTorch's, for the same seed.
 
@@ -137,7 +137,8 @@ rand = _empty_for("rand", distributions.fill_uniform, """Uniform numbers on [0, 
     >>> torch.rand(3)
     tensor([0.4963, 0.7682, 0.0885])
     """)
-randn = _empty_for("randn", normals.fill_normal, """Normal numbers, of mean 0 and variance 1.
+randn = _create_sized_draw("randn", normals.fill_normal, """\
+Normal numbers, of mean 0 and variance 1.
 
     PyTorch's, for the same seed.
 
@@ -147,7 +148,7 @@ randn = _empty_for("randn", normals.fill_normal, """Normal numbers, of mean 0 an
     """)
 
 
-def _empty_like(name: str, fill: Callable, doc: str) -> Callable:
+def _create_draw_like(name: str, fill: Callable, doc: str) -> Callable:
     def function(
         input: Tensor, *, generator: Generator | None = None, dtype: Dtype | None = None,
         layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -168,13 +169,15 @@ def _empty_like(name: str, fill: Callable, doc: str) -> Callable:
     return public(name, explains=True)(function)
 
 
-rand_like = _empty_like(
+rand_like = _create_draw_like(
     "rand_like", distributions.fill_uniform, "Uniform numbers, shaped as `input`."
 )
-randn_like = _empty_like("randn_like", normals.fill_normal, "Normal numbers, shaped as `input`.")
+randn_like = _create_draw_like(
+    "randn_like", normals.fill_normal, "Normal numbers, shaped as `input`."
+)
 
 
-def _bounds(low: Any, high: Any) -> tuple[int, int]:
+def _read_bounds(low: Any, high: Any) -> tuple[int, int]:
     low = low.item() if isinstance(low, Tensor) else low
     high = high.item() if isinstance(high, Tensor) else high
     if low >= high:
@@ -183,7 +186,7 @@ def _bounds(low: Any, high: Any) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _not_integers(args: tuple[Any, ...]) -> TypeError:
+def _create_bounds_error(args: tuple[Any, ...]) -> TypeError:
     """What randint says of bounds that are no integers."""
     if len(args) == 2:
         return TypeError("randint(): argument 'high' (position 1) must be int, not float")
@@ -230,10 +233,12 @@ def randint(
             "size) or (int low, int high, tuple size)"
         )
     if isinstance(low, float) or isinstance(positional[0], float):
-        raise _not_integers(args)
-    low, high = _bounds(low, positional[0])
+        raise _create_bounds_error(args)
+    low, high = _read_bounds(low, positional[0])
     shape = shape_of((positional[1],))
-    kind = numpy_dtype(dtype or types.int64) if out is None else _out_dtype("randint", dtype, out)
+    kind = numpy_dtype(dtype or types.int64) if out is None else _choose_out_dtype(
+        "randint", dtype, out
+    )
     array = _draw(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
     if out is not None:
         write_into(out, array)
@@ -258,7 +263,7 @@ def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: 
     high = named.get("high", args[-1] if args else None)
     array = like_array(input, dtype, memory_format)
     if array.__class__ is not MetaArray:
-        integers.fill_random(array, generator, *_bounds(low, high))
+        integers.fill_random(array, generator, *_read_bounds(low, high))
     return place(array, device or input.device, requires_grad)
 
 
@@ -276,7 +281,9 @@ def randperm(
     """
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
-    kind = numpy_dtype(dtype or types.int64) if out is None else _out_dtype("randperm", dtype, out)
+    kind = numpy_dtype(dtype or types.int64) if out is None else _choose_out_dtype(
+        "randperm", dtype, out
+    )
     array = integers.randperm(n, kind, generator)
     if out is not None:
         write_into(out, array)
@@ -477,11 +484,11 @@ def _fill(
     IN_PLACE_DRAWS.append(public(name, spaces=("Tensor",))(method))
 
 
-def _uniform(x: Tensor, generator: Any, values: tuple) -> None:
+def _fill_uniform(x: Tensor, generator: Any, values: tuple) -> None:
     distributions.fill_uniform(x._array, generator, float(values[0]), float(values[1]))
 
 
-def _normal(x: Tensor, generator: Any, values: tuple) -> None:
+def _fill_normal(x: Tensor, generator: Any, values: tuple) -> None:
     if values[1] < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {values[1]}")
     normals.fill_normal(x._array, generator, float(values[0]), float(values[1]))
@@ -490,19 +497,19 @@ def _normal(x: Tensor, generator: Any, values: tuple) -> None:
 _UNSET = object()  # of `to`: None asks for all numbers from `from` on
 
 
-def _random(x: Tensor, generator: Any, values: tuple) -> None:
+def _fill_random(x: Tensor, generator: Any, values: tuple) -> None:
     low, high = values
     if low is None and high is _UNSET:
         integers.fill_random(x._array, generator, whole=True)
     elif high is _UNSET:  # random_(to)
-        integers.fill_random(x._array, generator, *_bounds(0, low))
+        integers.fill_random(x._array, generator, *_read_bounds(0, low))
     elif high is None:
         integers.fill_random(x._array, generator, int(low or 0))
     else:
-        integers.fill_random(x._array, generator, *_bounds(low or 0, high))
+        integers.fill_random(x._array, generator, *_read_bounds(low or 0, high))
 
 
-def _bernoulli(x: Tensor, generator: Any, values: tuple) -> None:
+def _fill_bernoulli(x: Tensor, generator: Any, values: tuple) -> None:
     p = values[0]
     if isinstance(p, Tensor):
         _check_probabilities(p)
@@ -514,25 +521,27 @@ def _bernoulli(x: Tensor, generator: Any, values: tuple) -> None:
     distributions.fill_bernoulli(x._array, float(p), generator)
 
 
-_fill("uniform_", _uniform, """Uniform numbers on [from, to), in place.
+_fill("uniform_", _fill_uniform, """Uniform numbers on [from, to), in place.
 
     >>> x = torch.empty(1000).uniform_(-1, 1)
     >>> bool(((-1 <= x) & (x < 1)).all())
     True
     """, ("from", 0), ("to", 1))
-_fill("normal_", _normal, """Normal numbers, in place. RuntimeError for a negative `std`.
+_fill("normal_", _fill_normal, """Normal numbers, in place. RuntimeError for a negative `std`.
 
     >>> torch.empty(2).normal_(mean=3., std=0.)
     tensor([3., 3.])
     """, ("mean", 0), ("std", 1))
-_fill("random_", _random, """Integers, in place: of the dtype's range, below `to`, or from `from`.
+_fill("random_", _fill_random, """\
+Integers, in place: of the dtype's range, below `to`, or from `from`.
 
     >>> x = torch.empty(1000).random_(5, 10)
     >>> bool(((5 <= x) & (x < 10)).all())
     True
     """,
       ("from", None), ("to", _UNSET))
-_fill("bernoulli_", _bernoulli, """1 with probability p, a number or a tensor, else 0, in place.
+_fill("bernoulli_", _fill_bernoulli, """\
+1 with probability p, a number or a tensor, else 0, in place.
 
     >>> torch.zeros(3).bernoulli_(torch.tensor([0., 1., 1.]))
     tensor([0., 1., 1.])

@@ -37,7 +37,7 @@ def _samples(rng: Rng) -> Iterator[Sample]:
         ), {}
 
 
-def _pixel(plane: np.ndarray, y: float, x: float) -> float:
+def _interpolate_pixel(plane: np.ndarray, y: float, x: float) -> float:
     """Interpolate between four pixels, counting those outside as 0: the reference definition."""
     total, top, left = 0.0, int(np.floor(y)), int(np.floor(x))
     for row, by in ((top, 1 - (y - top)), (top + 1, y - top)):
@@ -61,7 +61,9 @@ def _reference(
             tap = (channel // (channels // offset_groups) * kh + r) * kw + s
             at = (i * sy - py + r * dy + offset[b, 2 * tap, i, j],
                   j * sx - px + s * dx + offset[b, 2 * tap + 1, i, j])
-            value = _pixel(input[b, channel], *at) * (mask[b, tap, i, j] if masked else 1)
+            value = _interpolate_pixel(input[b, channel], *at) * (
+                mask[b, tap, i, j] if masked else 1
+            )
             y[b, m, i, j] += weight[m, c, r, s] * value
     return y
 
@@ -86,8 +88,8 @@ class _Sampling(NamedTuple):
     factors: Array | None  # (columns,): the masks
 
 
-def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[int, int],
-              call: _Call) -> _Sampling:
+def _compute_sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[int, int],
+                      call: _Call) -> _Sampling:
     """Compute where each column reads, from offset (n, offset_groups * taps * 2, high, wide)."""
     (n, _, high, wide), groups = offset.shape, call.offset_groups
     moved = offset.reshape(n, groups, *kernel, 2, high, wide).transpose(0, 5, 6, 1, 2, 3, 4)
@@ -100,7 +102,7 @@ def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[
         starts.append(at.reshape(*extents, 1, 1) + step.reshape(1, 1, 1, *by))
     # In the offsets' dtype: in half precision, the positions of taps depend on it.
     y, x = ((moved[..., axis] + starts[axis]).reshape(-1).astype(mask.dtype) for axis in range(2))
-    places, shares, slopes = _corners(y, x, sizes)
+    places, shares, slopes = _find_corners(y, x, sizes)
     shape = (n, high, wide, groups, *kernel)
     image = np.arange(n).reshape(-1, 1, 1, 1, 1, 1) * groups
     plane = np.broadcast_to(image + np.arange(groups).reshape(-1, 1, 1), shape).reshape(-1, 1)
@@ -114,7 +116,7 @@ def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[
     return _Sampling(Taps(places.reshape(-1), weights.reshape(-1), bounds), shares, slopes, factors)
 
 
-def _corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, tuple]:
+def _find_corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, tuple]:
     """Return the four pixels around each point, their weights, and the weights' derivatives by y
     and x; all 0 outside the image."""
     unit, along = y.dtype.type(1), []
@@ -137,14 +139,14 @@ def _corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, 
     return places, shares, (by_y, by_x)
 
 
-def _table(input: Array, groups: int) -> Array:
+def _tabulate_pixels(input: Array, groups: int) -> Array:
     """Return the image's pixels (n, group, y, x) as rows of one offset group's channels."""
     n, c, h, w = input.shape
     parts = input.reshape(n, groups, c // groups, h, w).transpose(0, 1, 3, 4, 2)
     return np.ascontiguousarray(put_in_order(parts)).reshape(-1, c // groups)
 
 
-def _by_weight_group(columns: Array, call: _Call, taps: int) -> Array:
+def _order_by_weight_group(columns: Array, call: _Call, taps: int) -> Array:
     """Reorder (position, offset group, tap, channel) to (weight group, position, channel * tap)."""
     places = columns.size // (taps * columns.shape[-1] * call.offset_groups)
     each = columns.reshape(places, call.offset_groups, taps, -1).transpose(1, 3, 2, 0)
@@ -153,7 +155,7 @@ def _by_weight_group(columns: Array, call: _Call, taps: int) -> Array:
 
 
 def _from_weight_group(g: Array, call: _Call, taps: int) -> Array:
-    """The inverse of `_by_weight_group`, as rows of channels."""
+    """The inverse of `_order_by_weight_group`, as rows of channels."""
     places = g.shape[1]
     each = g.transpose(0, 2, 1).reshape(call.offset_groups, -1, taps, places)
     return np.ascontiguousarray(each.transpose(3, 0, 2, 1)).reshape(-1, each.shape[1])
@@ -192,18 +194,18 @@ def deform_conv2d(
     y = np.empty(shape, kind)
     for i in range(len(x)):  # one image at a time: columns take `taps` times its memory
         part = slice(i, i + 1)
-        columns = _columns(x[part], w, offset[part], factors[part], call)
+        columns = _compute_columns(x[part], w, offset[part], factors[part], call)
         each = columns @ w.reshape(groups, len(w) // groups, -1).transpose(0, 2, 1)
         y[i] = each.transpose(0, 2, 1).reshape(shape[1:])
     y += bias.astype(kind)[:, None, None]
     return y.astype(input.dtype, copy=False)
 
 
-def _columns(x: Array, w: Array, offset: Array, mask: Array, call: _Call) -> Array:
+def _compute_columns(x: Array, w: Array, offset: Array, mask: Array, call: _Call) -> Array:
     """Return the columns of one image: (weight group, position, channel * tap)."""
-    sampling = _sampling(offset, mask, w.shape[2:], x.shape[2:], call)
-    rows = sum_taps(_table(x, call.offset_groups), sampling.taps)
-    return _by_weight_group(rows, call, w.shape[2] * w.shape[3])
+    sampling = _compute_sampling(offset, mask, w.shape[2:], x.shape[2:], call)
+    rows = sum_taps(_tabulate_pixels(x, call.offset_groups), sampling.taps)
+    return _order_by_weight_group(rows, call, w.shape[2] * w.shape[3])
 
 
 @deform_conv2d.vjp
@@ -239,10 +241,10 @@ def deform_conv2d_backward(
     for i in range(len(x)):
         part = slice(i, i + 1)
         above = g[i].reshape(groups, len(w) // groups, -1)  # (weight group, feature, position)
-        columns = _columns(x[part], w, offset[part], factors[part], call)
+        columns = _compute_columns(x[part], w, offset[part], factors[part], call)
         totals[1] += (above @ columns).reshape(w.shape)
         rows = _from_weight_group(above.transpose(0, 2, 1) @ matrix, call, w[0, 0].size)
-        totals[0][i], totals[2][i], moved = _places_adjoint(
+        totals[0][i], totals[2][i], moved = _differentiate_places(
             rows, x[part], offset[part], factors[part], w.shape[2:], call
         )
         if use_mask:
@@ -256,13 +258,15 @@ def _unpack_cotangents(arrays: Iterable[Any]) -> tuple[Array, Array, Array, Arra
     return input, weight, offset, mask, bias
 
 
-def _places_adjoint(
+def _differentiate_places(
     rows: Array, x: Array, offset: Array, mask: Array, kernel: tuple[int, int], call: _Call
 ) -> tuple[Array, Array, Array | None]:
     """Return the cotangents of one image, its offsets and masks, from those of column rows."""
     _, c, h, w = x.shape
     groups, taps, (high, wide) = call.offset_groups, kernel[0] * kernel[1], offset.shape[2:]
-    sampling, table = _sampling(offset, mask, kernel, (h, w), call), _table(x, call.offset_groups)
+    sampling, table = _compute_sampling(offset, mask, kernel, (h, w), call), _tabulate_pixels(
+        x, call.offset_groups
+    )
     pixels = spread(rows, sampling.taps, len(table)).reshape(groups, h, w, c // groups)
     dots = weights_adjoint(rows, table, sampling.taps).reshape(-1, 4)
     by_axis = np.stack([(dots * slope).sum(1) for slope in sampling.slopes], 1)

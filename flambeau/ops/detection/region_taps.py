@@ -40,8 +40,8 @@ class _Axis(NamedTuple):
     counts: Array
 
 
-def _axis(start: Array, end: Array, bins: int, size: int, grid: Grid, inside: np.dtype
-          ) -> _Axis:
+def _compute_axis(start: Array, end: Array, bins: int, size: int, grid: Grid, inside: np.dtype
+                  ) -> _Axis:
     """The taps of bins along an axis of `size` pixels, for regions from `start` to `end` (k,)."""
     kind = start.dtype.type
     length = end - start
@@ -85,8 +85,8 @@ def region_taps(
     kind, (high, wide) = rois.dtype.type, sizes
     shift = kind(0.5) if grid.centred else kind(0)
     edges = rois[:, 1:] * kind(scale) - shift
-    y = _axis(edges[:, 1], edges[:, 3], grid.height, high, grid, inside)
-    x = _axis(edges[:, 0], edges[:, 2], grid.width, wide, grid, inside)
+    y = _compute_axis(edges[:, 1], edges[:, 3], grid.height, high, grid, inside)
+    x = _compute_axis(edges[:, 0], edges[:, 2], grid.width, wide, grid, inside)
     ny = np.diff(y.bounds).reshape(-1, grid.height)
     nx = np.diff(x.bounds).reshape(-1, grid.width)
     counts = y.counts * x.counts

@@ -24,7 +24,7 @@ from .sampling import spread, sum_taps
 SymInt = int  # a size, named as in operator schemas
 
 
-def _regions(rng: Rng, count: int) -> np.ndarray:
+def _draw_regions(rng: Rng, count: int) -> np.ndarray:
     images = rng.integers(0, 2, (count, 1))
     corners = rng.uniform(-1, 6, (count, 2))
     return np.concatenate([images, corners, corners + rng.uniform(0.5, 7, (count, 2))], 1)
@@ -32,14 +32,14 @@ def _regions(rng: Rng, count: int) -> np.ndarray:
 
 def _align_samples(rng: Rng) -> Iterator[Sample]:
     for ratio, aligned in ((2, False), (0, True), (-1, False)):
-        rois = _regions(rng, 3)
+        rois = _draw_regions(rng, 3)
         yield (rng.normal(size=(2, 3, 6, 7)), rois, 0.7, 2, 3, ratio, aligned), {}
     yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2, 2, True), {}
 
 
 def _place_samples(rng: Rng) -> Iterator[Sample]:
     for ratio in (2, 0):
-        yield (rng.normal(size=(2, 12, 6, 7)), _regions(rng, 3), 0.7, 2, 3, ratio), {}
+        yield (rng.normal(size=(2, 12, 6, 7)), _draw_regions(rng, 3), 0.7, 2, 3, ratio), {}
 
 
 def bilinear(plane: Any, y: float, x: float) -> float:
@@ -117,7 +117,7 @@ def _sample(input: Array, rois: Array, scale: float, grid: Grid, has_bin_channel
     return y
 
 
-def _adjoint(
+def _scatter_cotangents(
     g: Array, rois: Array, scale: float, grid: Grid, shape: tuple[int, ...], has_bin_channels: bool
 ) -> Array:
     """Return the cotangent of `_sample`'s input, of `shape` (n, c, h, w)."""
@@ -184,7 +184,7 @@ def roi_align_backward(
     if grad.__class__ is MetaArray:
         return meta_array(shape, grad.dtype)
     grid = Grid(pooled_height, pooled_width, sampling_ratio, aligned, not aligned)
-    return _adjoint(grad, rois, spatial_scale, grid, shape, False)
+    return _scatter_cotangents(grad, rois, spatial_scale, grid, shape, False)
 
 
 @roi_align_backward.vjp
@@ -260,7 +260,7 @@ def ps_roi_align_backward(
     if grad.__class__ is MetaArray:
         return meta_array(shape, grad.dtype)
     grid = Grid(pooled_height, pooled_width, sampling_ratio, True, False)
-    return _adjoint(grad, rois, spatial_scale, grid, shape, True)
+    return _scatter_cotangents(grad, rois, spatial_scale, grid, shape, True)
 
 
 @ps_roi_align_backward.vjp

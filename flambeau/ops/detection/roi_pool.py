@@ -20,14 +20,14 @@ from ..core.sample_inputs import Rng, Sample
 from ..indexing.embedding_bag import _MAX, reduced_bags
 from ..native.transpose import put_in_order
 from .arguments import check_regions, images_of, place_channels
-from .roi_align import SymInt, _regions, channel_mapping
+from .roi_align import SymInt, _draw_regions, channel_mapping
 from .sampling import Taps, spread, sum_taps
 
 _INT32 = np.dtype(np.int32)
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
-    yield (rng.normal(size=(2, 3, 6, 7)), _regions(rng, 4), 0.7, 2, 3), {}
+    yield (rng.normal(size=(2, 3, 6, 7)), _draw_regions(rng, 4), 0.7, 2, 3), {}
     yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2), {}
 
 
@@ -37,15 +37,15 @@ def _place_samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(2, 12, 6, 7)), rois, 0.7, 2, 3), {}
 
 
-def _nearest(x: float) -> int:
+def _round_half_away(x: float) -> int:
     return int(np.floor(abs(x) + 0.5) * np.sign(x))
 
 
-def _window(
+def _locate_window(
     low: float, high: float, bins: int, i: int, size: int, inclusive: int
 ) -> slice:
     """Reference: the pixels of bin i of a region from `low` to `high`, both rounded."""
-    low, high = _nearest(low), _nearest(high)
+    low, high = _round_half_away(low), _round_half_away(high)
     length = max(high - low + inclusive, 1)
     limit = size if inclusive else size - 1
     first = int(np.floor(np.float64(i) * (length / bins))) + low
@@ -59,8 +59,8 @@ def _pool_reference(
     y = np.zeros((len(rois), input.shape[1], high, wide))
     for k, i, j in np.ndindex(len(rois), high, wide):
         image, x1, y1, x2, y2 = rois[k]
-        rows = _window(y1 * scale, y2 * scale, high, i, input.shape[2], 1)
-        columns = _window(x1 * scale, x2 * scale, wide, j, input.shape[3], 1)
+        rows = _locate_window(y1 * scale, y2 * scale, high, i, input.shape[2], 1)
+        columns = _locate_window(x1 * scale, x2 * scale, wide, j, input.shape[3], 1)
         part = input[int(image), :, rows, columns]
         y[k, :, i, j] = part.max((1, 2)) if part.size else 0
     return y
@@ -72,8 +72,8 @@ def _reference_with_places(
     y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
     for k, i, j in np.ndindex(len(rois), high, wide):
         image, x1, y1, x2, y2 = rois[k]
-        rows = _window(y1 * scale, y2 * scale, high, i, input.shape[2], 0)
-        columns = _window(x1 * scale, x2 * scale, wide, j, input.shape[3], 0)
+        rows = _locate_window(y1 * scale, y2 * scale, high, i, input.shape[2], 0)
+        columns = _locate_window(x1 * scale, x2 * scale, wide, j, input.shape[3], 0)
         part = input[int(image), i * wide + j :: high * wide, rows, columns]
         y[k, :, i, j] = part.mean((1, 2)) if part.size else 0
     return y
@@ -201,7 +201,7 @@ def roi_pool_backward(
     shape = batch_size, channels, height, width
     if grad.__class__ is MetaArray:
         return meta_array(shape, grad.dtype)
-    places, present = _flat_places(rois, argmax, shape)
+    places, present = _flatten_places(rois, argmax, shape)
     if present.all():
         places, values = places.ravel(), grad.ravel()
     else:
@@ -210,7 +210,7 @@ def roi_pool_backward(
     return y.reshape(shape).astype(grad.dtype)
 
 
-def _flat_places(rois: Array, argmax: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+def _flatten_places(rois: Array, argmax: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Return each maximum's index in the flat input, and whether the bin has one."""
     batch, channels, height, width = shape
     planes = images_of(rois, batch)[:, None] * channels + np.arange(channels)
@@ -225,11 +225,11 @@ def _(g: Tensor, rois: Tensor, argmax: Tensor) -> tuple[Tensor | None, ...]:
 @opaque(name="_roi_pool_taken", expose=(), ref=None, samples=None, differentiable=False)
 def _gather_argmax(input: Array, rois: Array, argmax: Array) -> Array:
     """Return the input's elements at the positions of the maxima; 0 for empty bins."""
-    places, present = _flat_places(rois, argmax, input.shape)
+    places, present = _flatten_places(rois, argmax, input.shape)
     return np.where(present, input.reshape(-1)[np.where(present, places, 0)], input.dtype.type(0))
 
 
-def _mean_taps(
+def _compute_mean_taps(
     rois: Array, scale: float, shape: tuple[int, ...], bins: tuple[int, int],
     limits: tuple[int, int],
 ) -> Taps:
@@ -267,8 +267,8 @@ def ps_roi_pool(
         return meta_array(shape, input.dtype), meta_array(shape, _INT32)
     kind, (n, _, h, w), bins = compute_dtype(input.dtype), input.shape, pooled_height * pooled_width
     planes = input.astype(kind, copy=False).reshape(n, result, bins, h, w).transpose(0, 2, 3, 4, 1)
-    taps = _mean_taps(rois, spatial_scale, input.shape, (pooled_height, pooled_width),
-                      (h - 1, w - 1))
+    taps = _compute_mean_taps(rois, spatial_scale, input.shape, (pooled_height, pooled_width),
+                              (h - 1, w - 1))
     rows = sum_taps(np.ascontiguousarray(planes).reshape(-1, result), taps)
     y = rows.reshape(len(rois), pooled_height, pooled_width, result).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(y, input.dtype), channel_mapping(shape)
@@ -298,8 +298,8 @@ def ps_roi_pool_backward(
     if grad.__class__ is MetaArray:
         return meta_array(shape, grad.dtype)
     kind, bins = compute_dtype(grad.dtype), pooled_height * pooled_width
-    taps = _mean_taps(rois, spatial_scale, shape, (pooled_height, pooled_width),
-                      (height, width))
+    taps = _compute_mean_taps(rois, spatial_scale, shape, (pooled_height, pooled_width),
+                              (height, width))
     result = channels // bins
     rows = np.ascontiguousarray(grad.transpose(0, 2, 3, 1), kind).reshape(-1, result)
     y = spread(rows, taps, batch_size * bins * height * width)

@@ -30,8 +30,10 @@ def _reference(boxes1: np.ndarray, boxes2: np.ndarray) -> np.ndarray:
     where sides cross, in the order of their angles."""
     y = np.zeros((len(boxes1), len(boxes2)), np.float32)
     for i, j in np.ndindex(*y.shape):
-        a, b = _polygons(boxes1[i : i + 1])[0], _polygons(boxes2[j : j + 1])[0]
-        corners = [p for p in a if _inside(p, boxes2[j])] + [p for p in b if _inside(p, boxes1[i])]
+        a, b = _compute_corners(boxes1[i : i + 1])[0], _compute_corners(boxes2[j : j + 1])[0]
+        corners = [p for p in a if _is_inside(p, boxes2[j])] + [
+            p for p in b if _is_inside(p, boxes1[i])
+        ]
         for m, n in np.ndindex(4, 4):
             way, line = a[(m + 1) % 4] - a[m], b[(n + 1) % 4] - b[n]
             s, t = np.linalg.solve(np.stack([way, -line], 1), b[n] - a[m])
@@ -46,7 +48,7 @@ def _reference(boxes1: np.ndarray, boxes2: np.ndarray) -> np.ndarray:
     return y
 
 
-def _inside(point: np.ndarray, box: np.ndarray) -> bool:
+def _is_inside(point: np.ndarray, box: np.ndarray) -> bool:
     z = complex(*(point - box[:2])) * np.exp(1j * np.radians(box[4]))
     return abs(z.real) <= box[2] / 2 and abs(z.imag) <= box[3] / 2
 
@@ -74,24 +76,24 @@ def box_iou_rotated(boxes1: Array, boxes2: Array) -> Array:
     step = max(ROTATED_PAIRS_PER_BLOCK // max(shape[1], 1), 1)
     for first in range(0, shape[0], step):
         part = slice(first, first + step)
-        y[part] = _overlaps(boxes1[part].astype(np.float64), boxes2.astype(np.float64))
+        y[part] = _compute_overlaps(boxes1[part].astype(np.float64), boxes2.astype(np.float64))
     return y
 
 
-def _overlaps(boxes1: Array, boxes2: Array) -> Array:
+def _compute_overlaps(boxes1: Array, boxes2: Array) -> Array:
     # Coordinates from the middle of both centres: far from zero they would lose digits.
     middle = (boxes1[:, None, :2] + boxes2[None, :, :2]) / 2
-    subject = _polygons(boxes1)[:, None] - middle[:, :, None]  # (n, m, 4, 2)
-    clip = _polygons(boxes2)[None] - middle[:, :, None]
+    subject = _compute_corners(boxes1)[:, None] - middle[:, :, None]  # (n, m, 4, 2)
+    clip = _compute_corners(boxes2)[None] - middle[:, :, None]
     areas = boxes1[:, None, 2] * boxes1[:, None, 3], boxes2[None, :, 2] * boxes2[None, :, 3]
-    common = _common_area(subject.reshape(-1, 4, 2), clip.reshape(-1, 4, 2))
+    common = _compute_common_area(subject.reshape(-1, 4, 2), clip.reshape(-1, 4, 2))
     common = common.reshape(middle.shape[:2])
     union = areas[0] + areas[1] - common
     y = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
     return np.where((areas[0] < 1e-14) | (areas[1] < 1e-14), 0, y)
 
 
-def _polygons(boxes: Array) -> Array:
+def _compute_corners(boxes: Array) -> Array:
     """The corners (n, 4, 2) of boxes, in one sense of rotation."""
     angle = np.radians(boxes[:, 4])
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
@@ -99,7 +101,7 @@ def _polygons(boxes: Array) -> Array:
     return boxes[:, None, :2] + np.stack([across * cos + down * sin, down * cos - across * sin], 2)
 
 
-def _common_area(subject: Array, clip: Array) -> Array:
+def _compute_common_area(subject: Array, clip: Array) -> Array:
     """Areas of what convex polygons (pairs, 4, 2) have in common (Sutherland and Hodgman 1974).
 
     A polygon of up to eight corners is kept as eight, the last one repeated.
@@ -109,7 +111,7 @@ def _common_area(subject: Array, clip: Array) -> Array:
     for side in range(4):
         a, b = clip[:, side, None], clip[:, (side + 1) % 4, None]
         ahead = np.roll(polygon, -1, 1)
-        inside, next_inside = _beside(a, b, polygon), _beside(a, b, ahead)
+        inside, next_inside = _measure_side(a, b, polygon), _measure_side(a, b, ahead)
         crosses = (inside < 0) != (next_inside < 0)
         gap = inside - next_inside
         share = np.divide(inside, gap, out=np.zeros_like(gap), where=gap != 0)[..., None]
@@ -126,7 +128,7 @@ def _common_area(subject: Array, clip: Array) -> Array:
     return abs(twice.sum(1)) / 2
 
 
-def _beside(a: Array, b: Array, points: Array) -> Array:
+def _measure_side(a: Array, b: Array, points: Array) -> Array:
     """Positive for points on the inner side of the line from a to b."""
     line, way = b - a, points - a
     return line[..., 0] * way[..., 1] - line[..., 1] * way[..., 0]

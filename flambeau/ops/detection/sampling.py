@@ -24,7 +24,7 @@ class Taps(NamedTuple):
     bounds: Array
 
 
-def _cuts(bounds: Array, width: int) -> list[int]:
+def _choose_cuts(bounds: Array, width: int) -> list[int]:
     """Return the results at which blocks of about GATHERED_ELEMENTS_PER_BLOCK elements start."""
     block = max(GATHERED_ELEMENTS_PER_BLOCK // max(width, 1), 1)
     steps = np.arange(0, int(bounds[-1]), block)[1:]
@@ -35,7 +35,7 @@ def _cuts(bounds: Array, width: int) -> list[int]:
 def sum_taps(table: Array, taps: Taps) -> Array:
     """Map table (rows, width) to (results, width): sums of weights times rows."""
     y = np.empty((len(taps.bounds) - 1, table.shape[1]), table.dtype)
-    cuts = _cuts(taps.bounds, table.shape[1])
+    cuts = _choose_cuts(taps.bounds, table.shape[1])
     for a, b in zip(cuts, cuts[1:], strict=False):
         first, last = taps.bounds[a], taps.bounds[b]
         y[a:b] = reduced_bags.operator.body(

@@ -29,18 +29,20 @@ def compose(function: Callable, source: str, paths: list[str]) -> str:
     base = name.rstrip("_").removesuffix("_copy")
     parts = [text]
     for title, parameters in documented(function):
-        described = read_entries(_sections_of(operator, sections).get("Args", []))
+        described = read_entries(_choose_sections(operator, sections).get("Args", []))
         entries = []
         for parameter in parameters:
             description = describe(parameter.name, module, described)
-            description = _in_kind(operator, parameter, description, in_place=name[-1] == "_")
-            entries.append(_argument(parameter, description).replace("{base}", base))
-        parts.append(f"{title}:\n" + "\n".join(map(_wrapped, entries)))
+            description = _describe_kind(operator, parameter, description, in_place=name[-1] == "_")
+            entries.append(_format_argument(parameter, description).replace("{base}", base))
+        parts.append(f"{title}:\n" + "\n".join(map(_wrap_entry, entries)))
     kind, sentence = result_of(function, operator, paths, module)
-    returned = sections.get("Returns") or [_wrapped(f"{kind}: {sentence}")]
+    returned = sections.get("Returns") or [_wrap_entry(f"{kind}: {sentence}")]
     parts.append("Returns:\n" + "\n".join(returned))
     errors = sections.get("Raises", [])
-    errors += [_wrapped(_named(entry, name)) for entry in list_raised_errors(function, operator)]
+    errors += [
+        _wrap_entry(_insert_name(entry, name)) for entry in list_raised_errors(function, operator)
+    ]
     if errors:
         parts.append("Raises:\n" + "\n".join(errors))
     return "\n\n".join(part for part in parts if part)
@@ -55,7 +57,7 @@ def documented(function: Callable) -> list[tuple[str, list[inspect.Parameter]]]:
     return [(title, chosen) for title, chosen in sections if chosen]
 
 
-def _sections_of(
+def _choose_sections(
     operator: Any, sections: dict[str, list[str]]
 ) -> dict[str, list[str]]:
     """Return the sections, taken from the operator's docstring if the twin's one line has none."""
@@ -71,7 +73,7 @@ def _split(text: str) -> tuple[str, dict[str, list[str]]]:
     return re.sub(r"\n{3,}", "\n\n", rest).strip(), sections
 
 
-def _in_kind(
+def _describe_kind(
     operator: Any, parameter: inspect.Parameter, description: Description, in_place: bool
 ) -> Description:
     """Return the description, extended by what the declaration says: tensors and operands."""
@@ -90,7 +92,7 @@ def _in_kind(
     return Description(kind, sentence)
 
 
-def _argument(parameter: inspect.Parameter, description: Description) -> str:
+def _format_argument(parameter: inspect.Parameter, description: Description) -> str:
     """Format `name (type, optional): sentence Default: value.`"""
     kind, sentence = description
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -105,12 +107,12 @@ def _argument(parameter: inspect.Parameter, description: Description) -> str:
     return f"{parameter.name} ({kind}): {sentence}"
 
 
-def _named(entry: str, name: str) -> str:
+def _insert_name(entry: str, name: str) -> str:
     """Insert the operator's name in an error message that begins with it."""
     return re.sub(r"^(\w+: (?:torch\.)?)\{name\}", rf"\g<1>{name}", entry)
 
 
-def _wrapped(entry: str) -> str:
+def _wrap_entry(entry: str) -> str:
     """Wrap an entry below its section's title: indent by four spaces, further lines by eight."""
     lines, line = [], "    "
     for word in entry.split():

@@ -47,7 +47,7 @@ class LazyDocstring(str):
         return str, (str(self),)
 
 
-def _answering_from_the_whole(name: str) -> Callable[..., Any]:
+def _create_string_method(name: str) -> Callable[..., Any]:
     method = getattr(str, name)
 
     def function(self: LazyDocstring, *args: Any, **kwargs: Any) -> Any:
@@ -61,7 +61,7 @@ _EXCLUDED = {"maketrans", "__new__", "__init__", "__str__", "__reduce__", "__red
 _PROTOCOL = ("__add__", "__contains__", "__eq__", "__format__", "__getitem__", "__hash__",
              "__iter__", "__len__", "__mod__", "__mul__", "__ne__", "__repr__")
 for _name in (*(n for n in dir(str) if n[0] != "_" and n not in _EXCLUDED), *_PROTOCOL):
-    setattr(LazyDocstring, _name, _answering_from_the_whole(_name))
+    setattr(LazyDocstring, _name, _create_string_method(_name))
 
 
 def own_text(function: Any) -> str:

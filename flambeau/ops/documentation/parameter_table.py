@@ -22,13 +22,13 @@ def describe(name: str, module: str, overrides: dict[str, Description]) -> Descr
 
     The sentence is empty if no table has the name; a test requires one.
     """
-    general = _general()
+    general = _read_general()
     path = module.partition(".ops.")[2]
     described = general.get(name, Description("object", ""))
     for length in range(path.count(".") + 1, 0, -1):
         family = ".".join(path.split(".")[:length])
-        if name in _families().get(family, ()):
-            described = _families()[family][name]
+        if name in _read_families().get(family, ()):
+            described = _read_families()[family][name]
             break
     if name in overrides:
         return Description(overrides[name].type or described.type, overrides[name].sentence)
@@ -51,14 +51,14 @@ def read_entries(lines: list[str]) -> dict[str, Description]:
 
 
 @functools.cache
-def _general() -> dict[str, Description]:
+def _read_general() -> dict[str, Description]:
     from .general_parameters import GENERAL
 
     return _read(GENERAL.splitlines())
 
 
 @functools.cache
-def _families() -> dict[str, dict[str, Description]]:
+def _read_families() -> dict[str, dict[str, Description]]:
     from .family_parameters import FAMILIES
 
     sections: dict[str, dict[str, Description]] = {}

@@ -71,10 +71,10 @@ def _list_refusals(operator: Any) -> Iterator[str]:
         return
     kinds = [_CATEGORIES[category] for category in categories]
     words = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} or {kinds[-1]}"
-    yield f"{_refusal_type(operator, categories[0])}: The dtype is {words}."
+    yield f"{_find_refusal_type(operator, categories[0])}: The dtype is {words}."
 
 
-def _refusal_type(operator: Any, category: Any) -> str:
+def _find_refusal_type(operator: Any, category: Any) -> str:
     kind = next(d for d in FROM_NUMPY.values() if d.category == category)
     return type(operator.refuse.error(operator, kind)).__name__
 

@@ -19,15 +19,15 @@ def result_of(
     names = list(inspect.signature(function).parameters)
     if paths[0].endswith("_") and names[:1] in (["self"], ["input"]):
         return Description("Tensor", f"`{names[0]}`, changed.")
-    listed = _listed(paths, module)
+    listed = _find_listed(paths, module)
     kind = "" if operator is None else operator.kind.name
     if kind == "POINTWISE":
-        return _pointwise(operator)
+        return _describe_pointwise(operator)
     if listed is not None and listed[0]:
         return listed[1]
     if kind == "VIEW" and listed is None:
         return Description("Tensor", "A view: it shares the memory of `input`.")
-    by_parameters = _by_parameters(names, paths[0])
+    by_parameters = _describe_by_parameters(names, paths[0])
     if by_parameters is not None:
         return by_parameters
     note = str(getattr(function, "__annotations__", {}).get("return", ""))
@@ -40,7 +40,7 @@ def result_of(
     return Description("object", "")
 
 
-def _pointwise(operator: Any) -> Description:
+def _describe_pointwise(operator: Any) -> Description:
     tensors = operator.tensor_names
     if len(tensors) == 1:
         shape = f"Of the shape of `{tensors[0]}`"
@@ -58,7 +58,7 @@ def _pointwise(operator: Any) -> Description:
     return Description("Tensor", sentence)
 
 
-def _by_parameters(names: list[str], path: str) -> Description | None:
+def _describe_by_parameters(names: list[str], path: str) -> Description | None:
     """The rules that parameters imply: reductions, losses, tensors of a size, like another."""
     if "keepdim" in names:
         dtype = "; `dtype`, or the input's, int64 for integers and bools" * ("dtype" in names)
@@ -72,10 +72,10 @@ def _by_parameters(names: list[str], path: str) -> Description | None:
     return None
 
 
-def _listed(paths: list[str], module: str) -> tuple[bool, Description] | None:
+def _find_listed(paths: list[str], module: str) -> tuple[bool, Description] | None:
     """The table's entry, and whether it is for this function alone."""
     place = module.partition(".ops.")[2]
-    table = _table()
+    table = _read_table()
     for name in [*paths, *(path.rpartition(".")[2].removeprefix("linalg_") for path in paths)]:
         if f"{place}:{name}" in table:
             return True, table[f"{place}:{name}"]
@@ -87,7 +87,7 @@ def _listed(paths: list[str], module: str) -> tuple[bool, Description] | None:
 
 
 @functools.cache
-def _table() -> dict[str, Description]:
+def _read_table() -> dict[str, Description]:
     from .result_sentences import RESULTS
 
     table: dict[str, Description] = {}

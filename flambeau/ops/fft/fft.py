@@ -20,7 +20,7 @@ from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.threads import get_num_threads
-from ..creation.creation import _into, numpy_dtype, place
+from ..creation.creation import _write_into, numpy_dtype, place
 from ..view.join import cat
 from ..view.slices import narrow
 
@@ -31,7 +31,7 @@ _SCIPY_NORMS: dict[bool, tuple[Literal["backward", "ortho", "forward"], ...]] = 
 }
 
 
-def _workers(input: Array) -> int | None:
+def _count_workers(input: Array) -> int | None:
     return get_num_threads() if input.size >= MIN_THREADED_FFT_ELEMENTS else None
 
 
@@ -67,22 +67,22 @@ def complex_transform(input: Array, dim: Sequence[int], scale: int, forward: boo
 
     if not dim:
         return input.astype(np.result_type(input.dtype, np.complex64))
-    norm, workers = _SCIPY_NORMS[forward][scale], _workers(input)
+    norm, workers = _SCIPY_NORMS[forward][scale], _count_workers(input)
     if len(dim) == 1:  # a third of the overhead
         transform = scipy.fft.fft if forward else scipy.fft.ifft
         y = transform(input, None, dim[0], norm, False, workers)
     else:
         transform = scipy.fft.fftn if forward else scipy.fft.ifftn
         y = transform(input, None, dim, norm, False, workers)
-    return _signals_innermost(y, input, _by_stride(dim, input))
+    return _lay_signals_innermost(y, input, _sort_by_stride(dim, input))
 
 
-def _by_stride(dim: Sequence[int], input: Array) -> tuple[int, ...]:
+def _sort_by_stride(dim: Sequence[int], input: Array) -> tuple[int, ...]:
     """Sort axes from the largest to the smallest stride."""
     return tuple(sorted(dim, key=lambda d: -input.strides[d]))
 
 
-def _signals_innermost(y: Array, input: Array, dim: Sequence[int]) -> Array:
+def _lay_signals_innermost(y: Array, input: Array, dim: Sequence[int]) -> Array:
     """Lay out `y` with the transformed axes innermost, in the order of `dim`, as FFT libraries do.
 
     The other axes keep the input's order.
@@ -117,13 +117,13 @@ def real_transform(input: Array, dim: Sequence[int], scale: int, forward: bool) 
     """Return the transform of real numbers, with n // 2 + 1 terms along the last axis of `dim`."""
     import scipy.fft
 
-    norm, workers = _SCIPY_NORMS[True][scale], _workers(input)
+    norm, workers = _SCIPY_NORMS[True][scale], _count_workers(input)
     if len(dim) == 1:
         y = scipy.fft.rfft(input, None, dim[0], norm, False, workers)
     else:
         y = scipy.fft.rfftn(input, None, dim, norm, False, workers)
     y = y if forward else np.conjugate(y, out=y)
-    return _signals_innermost(y, input, (*_by_stride(dim[:-1], input), dim[-1]))
+    return _lay_signals_innermost(y, input, (*_sort_by_stride(dim[:-1], input), dim[-1]))
 
 
 @real_transform.vjp
@@ -149,13 +149,13 @@ def half_transform(
     import scipy.fft
 
     x = np.conjugate(input) if forward else input
-    norm, workers = _SCIPY_NORMS[False][scale], _workers(input)
+    norm, workers = _SCIPY_NORMS[False][scale], _count_workers(input)
     if len(dim) == 1:
         y = scipy.fft.irfft(x, length, dim[0], norm, False, workers)
     else:
         lengths = [*(input.shape[d] for d in dim[:-1]), length]
         y = scipy.fft.irfftn(x, lengths, dim, norm, False, workers)
-    return _signals_innermost(y, input, (*_by_stride(dim[:-1], input), dim[-1]))
+    return _lay_signals_innermost(y, input, (*_sort_by_stride(dim[:-1], input), dim[-1]))
 
 
 @half_transform.vjp
@@ -199,7 +199,7 @@ def resize(x: Tensor, dim: Sequence[int], lengths: Sequence[int]) -> Tensor:
 # ------------------------------------------------------------------------------ arguments
 
 
-def _floating(x: Tensor, name: str, real: bool) -> Tensor:
+def _convert_to_floating(x: Tensor, name: str, real: bool) -> Tensor:
     """Convert the input to floating point or complex; RuntimeError for half precision."""
     kind = x.dtype
     if real and kind.is_complex:
@@ -281,11 +281,11 @@ def _transform_half(
     length = 2 * (x._array.shape[axes[-1]] - 1) if last is None else last
     _check_lengths([*wanted[:-1], length])
     wanted[-1] = length // 2 + 1
-    x = resize(x if x.is_complex() else x.to(_complex_of(x)), axes, wanted)
+    x = resize(x if x.is_complex() else x.to(_find_complex_dtype(x)), axes, wanted)
     return half_transform(x, axes, scaling(norm, forward), forward, length, out=out)
 
 
-def _complex_of(x: Tensor) -> Dtype:
+def _find_complex_dtype(x: Tensor) -> Dtype:
     return types.FROM_NUMPY[np.result_type(x._array.dtype, np.complex64)]
 
 
@@ -312,14 +312,14 @@ def _declare(
     def along_axis(
         input: Tensor, n: Any = None, dim: int = -1, norm: Any = None, *, out: Any = None
     ) -> Tensor:
-        x = _floating(input, name, real)
+        x = _convert_to_floating(input, name, real)
         return compute(x, (_check_dim(x, dim),), [n], norm, forward, out)
 
     def transform_axes(
         input: Tensor, s: Any = None, dim: Sequence[int] | None = None, norm: Any = None, *,
         out: Any = None
     ) -> Tensor:
-        x = _floating(input, name + "n", real)
+        x = _convert_to_floating(input, name + "n", real)
         axes, lengths = _check_dims(x, s, dim)
         if not axes and compute is not _transform:
             raise RuntimeError(f"{name}n must transform at least one axis")
@@ -354,7 +354,7 @@ for _name, _kind in _KINDS.items():
 # ---------------------------------------------------------------------------- frequencies
 
 
-def _frequencies(name: str, count: Callable[[int], Array], doc: str) -> None:
+def _attach_frequencies(name: str, count: Callable[[int], Array], doc: str) -> None:
     def function(
         n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Dtype | None = None,
         layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -364,7 +364,7 @@ def _frequencies(name: str, count: Callable[[int], Array], doc: str) -> None:
             raise RuntimeError(f"{name} requires a floating point or complex dtype")
         array = (count(n) * (1.0 / (n * d) if n else 0.0)).astype(kind)
         if out is not None:
-            return _into(out, array, counted=True)
+            return _write_into(out, array, counted=True)
         return place(array, device, requires_grad)
 
     function.__name__ = function.__qualname__ = f"fft_{name}"
@@ -372,21 +372,21 @@ def _frequencies(name: str, count: Callable[[int], Array], doc: str) -> None:
     publish(function, (name,), ("fft",))
 
 
-_frequencies("fftfreq", lambda n: (np.arange(n) + n // 2) % max(n, 1) - n // 2,
-             """The frequencies of fft's n terms, for samples d apart.
+_attach_frequencies("fftfreq", lambda n: (np.arange(n) + n // 2) % max(n, 1) - n // 2,
+                    """The frequencies of fft's n terms, for samples d apart.
 
     >>> torch.fft.fftfreq(4)
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
     """)
-_frequencies("rfftfreq", lambda n: np.arange(n // 2 + 1),
-             """The frequencies of rfft's terms, for n samples d apart.
+_attach_frequencies("rfftfreq", lambda n: np.arange(n // 2 + 1),
+                    """The frequencies of rfft's terms, for n samples d apart.
 
     >>> torch.fft.rfftfreq(4, d=0.5)
     tensor([0.0000, 0.5000, 1.0000])
     """)
 
 
-def _shifts(x: Tensor, dim: Any, sign: int) -> Tensor:
+def _shift_axes(x: Tensor, dim: Any, sign: int) -> Tensor:
     rank = x._array.ndim
     axes = list(range(rank)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if not axes:
@@ -402,7 +402,7 @@ def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     >>> torch.fft.fftshift(torch.arange(4))
     tensor([2, 3, 0, 1])
     """
-    return _shifts(input, dim, 1)
+    return _shift_axes(input, dim, 1)
 
 
 @composite(expose=("fft",), explains=True)
@@ -412,4 +412,4 @@ def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     >>> torch.fft.ifftshift(torch.arange(4))
     tensor([2, 3, 0, 1])
     """
-    return _shifts(input, dim, -1)
+    return _shift_axes(input, dim, -1)

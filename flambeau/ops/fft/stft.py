@@ -43,7 +43,7 @@ def _check_frames(
         )
 
 
-def _full_window(window: Tensor | None, like: Tensor, length: int, n_fft: int) -> Tensor:
+def _fill_window(window: Tensor | None, like: Tensor, length: int, n_fft: int) -> Tensor:
     """The window in the middle of a frame of n_fft; ones where none is given."""
     if window is None:
         kind = like._array.real.dtype
@@ -118,14 +118,14 @@ def stft(
     _check_frames("stft", described, n_fft, hop, length, window)
     frames = signal.unfold(-1, n_fft, hop)  # (batch, frame, n_fft)
     if window is not None or length < n_fft:
-        frames = frames * _full_window(window, input, length, n_fft)
-    y = _spectra(frames, is_complex, onesided, ROOT if normalized else NONE)
+        frames = frames * _fill_window(window, input, length, n_fft)
+    y = _compute_spectra(frames, is_complex, onesided, ROOT if normalized else NONE)
     y = y.transpose(1, 2)
     y = y if rank == 2 else y.squeeze(0)
     return y if return_complex else PUBLIC["torch"]["view_as_real"](y)
 
 
-def _spectra(frames: Tensor, is_complex: bool, onesided: Any, scale: int) -> Tensor:
+def _compute_spectra(frames: Tensor, is_complex: bool, onesided: Any, scale: int) -> Tensor:
     if onesided is None:
         onesided = not is_complex
     if is_complex and onesided:
@@ -162,7 +162,7 @@ def istft(
     _check_frames("istft", described, n_fft, hop, size, window)
     rank = input._array.ndim
     spectra = (input if rank == 3 else input.unsqueeze(0)).transpose(1, 2)
-    full = _full_window(window, input, size, n_fft)
+    full = _fill_window(window, input, size, n_fft)
     if onesided is None:
         onesided = input.shape[-2] != n_fft
     scale = ROOT if normalized else FULL

@@ -31,7 +31,7 @@ def kaiser(points: int, beta: float) -> np.ndarray:
     return np.i0(beta * np.sqrt(np.maximum(1 - place_between**2, 0))) / np.i0(beta)
 
 
-def _window(
+def _create_window(
     name: str, length: int, periodic: bool, make: Any, dtype: Dtype | None, device: Any,
     requires_grad: bool,
 ) -> Tensor:
@@ -59,8 +59,8 @@ def hann_window(
     >>> torch.hann_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    return _window("hann_window", window_length, periodic, lambda n: cosine_sum(n, (0.5, 0.5)),
-                   dtype, device, requires_grad)
+    return _create_window("hann_window", window_length, periodic,
+                          lambda n: cosine_sum(n, (0.5, 0.5)), dtype, device, requires_grad)
 
 
 @public()
@@ -77,7 +77,9 @@ def hamming_window(
     def points(n: int) -> np.ndarray:
         return cosine_sum(n, (alpha, beta))
 
-    return _window("hamming_window", window_length, periodic, points, dtype, device, requires_grad)
+    return _create_window(
+        "hamming_window", window_length, periodic, points, dtype, device, requires_grad
+    )
 
 
 @public()
@@ -95,7 +97,9 @@ def blackman_window(
     def points(n: int) -> np.ndarray:
         return cosine_sum(n, (0.42, 0.5, 0.08))
 
-    return _window("blackman_window", window_length, periodic, points, dtype, device, requires_grad)
+    return _create_window(
+        "blackman_window", window_length, periodic, points, dtype, device, requires_grad
+    )
 
 
 @public()
@@ -108,8 +112,8 @@ def bartlett_window(
     >>> torch.bartlett_window(4)
     tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
-    return _window("bartlett_window", window_length, periodic, triangle, dtype, device,
-                   requires_grad)
+    return _create_window("bartlett_window", window_length, periodic, triangle, dtype, device,
+                          requires_grad)
 
 
 @public()
@@ -122,5 +126,5 @@ def kaiser_window(
     >>> torch.kaiser_window(5, periodic=False, beta=4.)
     tensor([0.0885, 0.6334, 1.0000, 0.6334, 0.0885])
     """
-    return _window("kaiser_window", window_length, periodic, lambda n: kaiser(n, beta), dtype,
-                   device, requires_grad)
+    return _create_window("kaiser_window", window_length, periodic, lambda n: kaiser(n, beta),
+                          dtype, device, requires_grad)

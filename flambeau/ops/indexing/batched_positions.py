@@ -16,12 +16,12 @@ from .index import _index_put, _overwrite, gather_at, scatter_at
 @gather_at.batch
 def _(batch: Batch, input: Tensor, where: Positions) -> Tensor:
     y = gather_at(batch.lower(input), (slice(None), *where))
-    return y.movedim(_axes_in_front(where), 0)
+    return y.movedim(_count_axes_in_front(where), 0)
 
 
 @scatter_at.batch
 def _(batch: Batch, g: Tensor, shape: Any, where: Positions) -> Tensor:
-    placed = batch.lower(g).movedim(0, _axes_in_front(where))
+    placed = batch.lower(g).movedim(0, _count_axes_in_front(where))
     return scatter_at(placed, (batch.size, *shape), (slice(None), *where))
 
 
@@ -30,12 +30,12 @@ def _(
     batch: Batch, input: Tensor, values: Tensor, where: Positions, accumulate: bool
 ) -> Tensor:
     indexed = sum(w.ndim if w.dtype == np.bool_ else 1 for w in where if w.__class__ is np.ndarray)
-    rank = input.dim() - indexed + _rank_of_positions(where)
+    rank = input.dim() - indexed + _count_position_axes(where)
     source = batch.lower(values)
     if batch.holds(values):
         source = batch.view(values, *[1] * (rank - values.dim()))
-        source = source.movedim(0, _axes_in_front(where))
-    elif (front := _axes_in_front(where)) and values.dim() > rank - front:
+        source = source.movedim(0, _count_axes_in_front(where))
+    elif (front := _count_axes_in_front(where)) and values.dim() > rank - front:
         source = source.expand(*[1] * (rank - values.dim()), *values.shape).unsqueeze(front)
     return _index_put(batch.expand(input), source, (slice(None), *where), accumulate)
 
@@ -50,12 +50,12 @@ def _(batch: Batch, input: Tensor, src: Tensor) -> Any:
     return _overwrite(batch.expand(input), source)
 
 
-def _axes_in_front(where: tuple) -> int:
+def _count_axes_in_front(where: tuple) -> int:
     """The number of index axes that NumPy moves to the front, if index arrays are not adjacent."""
     at = [i for i, w in enumerate(where) if isinstance(w, np.ndarray)]
-    return 0 if at[-1] - at[0] == len(at) - 1 else _rank_of_positions(where)
+    return 0 if at[-1] - at[0] == len(at) - 1 else _count_position_axes(where)
 
 
-def _rank_of_positions(where: tuple) -> int:
+def _count_position_axes(where: tuple) -> int:
     """The number of axes that an index's arrays produce together."""
     return max(1 if w.dtype == np.bool_ else w.ndim for w in where if isinstance(w, np.ndarray))

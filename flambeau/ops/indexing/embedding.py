@@ -90,7 +90,9 @@ def _(
     if not batch.holds(weight):
         return rows_of(batch.lower(weight), batch.lower(indices), padding_idx, scale_grad_by_freq)
     check_indices(elements(batch.lower(indices)), weight.shape[0], "embedding")
-    return rows_of(batch.lower(weight).flatten(0, 1), _apart(batch, indices, weight.shape[0]))
+    return rows_of(
+        batch.lower(weight).flatten(0, 1), _offset_indices(batch, indices, weight.shape[0])
+    )
 
 
 @rows_of.vjp("weight")
@@ -101,7 +103,7 @@ def _(
     return embedding_dense_backward(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
 
 
-def _sum_of_rows(
+def _sum_rows(
     g: np.ndarray, indices: np.ndarray, rows: int, padding_idx: int, by_frequency: bool
 ) -> np.ndarray:
     result, counts = np.zeros((rows, g.shape[-1])), np.zeros(rows)
@@ -117,7 +119,7 @@ def _gradient_samples(rng: Rng) -> Iterator[Sample]:
 
 
 @opaque(linear_in="grad_output",
-        layout=Layout.FREE, expose=("torch",), ref=_sum_of_rows, samples=_gradient_samples)
+        layout=Layout.FREE, expose=("torch",), ref=_sum_rows, samples=_gradient_samples)
 def embedding_dense_backward(
     grad_output: Array, indices: Array, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Array:
@@ -152,13 +154,13 @@ def _(
 ) -> Any:
     if padding_idx >= 0:
         return NotImplemented
-    rows = _apart(batch, indices, num_weights)
+    rows = _offset_indices(batch, indices, num_weights)
     y = embedding_dense_backward(batch.expand(grad_output), rows, batch.size * num_weights,
                                  padding_idx, scale_grad_by_freq)
     return y.reshape(batch.size, num_weights, -1)
 
 
-def _apart(batch: Batch, indices: Tensor, rows: int) -> Tensor:
+def _offset_indices(batch: Batch, indices: Tensor, rows: int) -> Tensor:
     """Return indices into the concatenation of the examples' tables."""
     starts = wrap(np.arange(0, batch.size * rows, rows or 1)[: batch.size])
     return batch.expand(indices) + starts.reshape(-1, *[1] * indices.dim())

@@ -34,7 +34,7 @@ from ..pointwise.selection import where
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 
-def _indices(index: Array, name: str) -> Array:
+def _check_dtype(index: Array, name: str) -> Array:
     if index.size and (index.dtype.kind not in "iu" or index.dtype.itemsize < 4):
         raise noted(
             RuntimeError(f"{name}(): Expected dtype int32/int64 for index"),
@@ -53,7 +53,7 @@ def all_below(index: Array, size: int) -> bool:
     return wide.item(wide.argmax()) < size  # half of the overhead
 
 
-def _within(index: Array, size: int, dim: int, negative: bool = False) -> None:
+def _check_range(index: Array, size: int, dim: int, negative: bool = False) -> None:
     if not negative and all_below(index, size):
         return
     if index.size and (index.max() >= size or index.min() < (-size if negative else 0)):
@@ -63,15 +63,15 @@ def _within(index: Array, size: int, dim: int, negative: bool = False) -> None:
         )
 
 
-def _grid(index: Array, dim: int) -> tuple:
+def _create_grid(index: Array, dim: int) -> tuple:
     """Return a NumPy index that uses `index` along one axis and positions along the others."""
     small = index.size <= MAX_NUMPY_GATHER_ELEMENTS
-    result = _places(index.shape) if small else _places.__wrapped__(index.shape)
+    result = _create_positions(index.shape) if small else _create_positions.__wrapped__(index.shape)
     return (*result[:dim], index, *result[dim + 1 :])
 
 
 @functools.lru_cache(256)
-def _places(shape: tuple[int, ...]) -> tuple[Array, ...]:
+def _create_positions(shape: tuple[int, ...]) -> tuple[Array, ...]:
     """Return the positions along each axis of a shape, broadcastable over the others."""
     return tuple(
         np.arange(n).reshape([n if k == i else 1 for k in range(len(shape))])
@@ -79,7 +79,7 @@ def _places(shape: tuple[int, ...]) -> tuple[Array, ...]:
     )
 
 
-def _same_rank(name: str, a: Array, b: Array, subject: str = "self") -> None:
+def _check_same_rank(name: str, a: Array, b: Array, subject: str = "self") -> None:
     if b.size and max(a.ndim, 1) != max(b.ndim, 1):
         raise RuntimeError(
             f"Index tensor must have the same number of dimensions as {subject} tensor"
@@ -115,11 +115,11 @@ def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -
     tensor([[1, 1],
             [4, 3]])
     """
-    _indices(index, "gather")
-    _same_rank("gather", input, index, "input")
+    _check_dtype(index, "gather")
+    _check_same_rank("gather", input, index, "input")
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
-        _within(index, 1, 0)
+        _check_range(index, 1, 0)
         return np.full(index.shape, input)
     if not index.size:
         return np.empty(index.shape, input.dtype)
@@ -127,12 +127,14 @@ def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -
         _fits("gather", index, input.shape, at, True, "self")
     if (y := gather_scatter.take_within(input, at, index)) is not None:
         return y
-    _within(index, input.shape[at], at)
+    _check_range(index, input.shape[at], at)
     if index.ndim == 0:
         return np.asarray(input[index])
     if input.ndim == 1:
         return input.take(index)
-    return input[_grid(index, at)] if (y := gather_scatter.take(input, at, index)) is None else y
+    return input[_create_grid(index, at)] if (
+        y := gather_scatter.take(input, at, index)
+    ) is None else y
 
 
 @gather.vjp("input")
@@ -152,7 +154,7 @@ def _scattered(g: Array, dim: int, index: Array, shape: Any) -> Array:
     elif index.ndim == 0:
         result[index] += g
     elif index.size:
-        np.add.at(result, _grid(index, dim % len(shape)), g)
+        np.add.at(result, _create_grid(index, dim % len(shape)), g)
     return result
 
 
@@ -174,15 +176,15 @@ def _place_source(index: Array, src: Array) -> Array:
 
 
 def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) -> int:
-    _indices(index, name)
+    _check_dtype(index, name)
     at = canonical_dim(dim, input.ndim)
     if index.size == 0:
         return at
-    _same_rank(name, input, index)
+    _check_same_rank(name, input, index)
     if input.ndim and index.ndim:
         _fits(name, index, input.shape, at, True, "self")
     if isinstance(src, np.ndarray):
-        _same_rank(name, src, index, "src")
+        _check_same_rank(name, src, index, "src")
         if src.ndim and index.ndim:
             _fits(name, index, src.shape, at, False, "src")
         if src.dtype != input.dtype:
@@ -191,7 +193,7 @@ def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) ->
                 f"self is {FROM_NUMPY[input.dtype]} and src {FROM_NUMPY[src.dtype]}: "
                 "src.to(self.dtype).",
             )
-    _within(index, input.shape[at] if input.ndim else 1, at)
+    _check_range(index, input.shape[at] if input.ndim else 1, at)
     return at
 
 
@@ -202,7 +204,7 @@ def _write_at(result: Array, at: int, index: Array, value: Array, ufunc: Any) ->
         result, index, value = result.reshape(-1), index.reshape(-1), np.asarray(value).reshape(-1)
     if gather_scatter.put(result, at, index, value, gather_scatter.OPERATIONS.get(ufunc, False)):
         return
-    where = _grid(index, at)
+    where = _create_grid(index, at)
     if ufunc is None:
         result[where] = value
     else:
@@ -346,18 +348,18 @@ def _scatter_reduce(
     if not include_self:
         start = {"sum": 0, "prod": 1}.get(reduce)
         if start is None:
-            start = _lowest(result.dtype) if reduce == "amax" else _highest(result.dtype)
+            start = _find_lowest(result.dtype) if reduce == "amax" else _find_highest(result.dtype)
         _write_at(result, at, index, np.full(index.shape, start, result.dtype), None)
     with np.errstate(all="ignore"):
         _write_at(result, at, index, value, _REDUCE[reduce])
     return result
 
 
-def _lowest(kind: np.dtype) -> Any:
+def _find_lowest(kind: np.dtype) -> Any:
     return -np.inf if kind.kind in "fV" else False if kind.kind == "b" else np.iinfo(kind).min
 
 
-def _highest(kind: np.dtype) -> Any:
+def _find_highest(kind: np.dtype) -> Any:
     return np.inf if kind.kind in "fV" else True if kind.kind == "b" else np.iinfo(kind).max
 
 
@@ -390,7 +392,7 @@ def _(
         share = g / count
         return (_keep(share, dim, index, include_self), None, gather(share, dim, index))
     if reduce == "prod":
-        return _product_gradients(g, input, dim, index, src, include_self)
+        return _differentiate_product(g, input, dim, index, src, include_self)
     chosen = gather(y, dim, index)
     from_src, from_self = (src == chosen).to(g.dtype), (input == y).to(g.dtype)
     ties = _scatter_add(from_self, dim, index, from_src)
@@ -408,7 +410,7 @@ def _keep(g: Any, dim: Any, index: Any, include_self: Any) -> Any:
     return _scatter(g, dim, index, wrap(np.zeros((), g._array.dtype)))
 
 
-def _product_gradients(
+def _differentiate_product(
     g: Any, input: Any, dim: Any, index: Any, src: Any, include_self: Any
 ) -> Any:
     base = input if include_self else _scatter(input, dim, index, wrap(

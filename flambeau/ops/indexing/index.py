@@ -66,14 +66,14 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if index.__class__ is slice or index.__class__ is tuple:
         plain = plain_index(index)
         if plain is not None:
-            return _view(self, plain) if self._tracked else _window(self, plain)
+            return _view_basic(self, plain) if self._tracked else _view_window(self, plain)
     if index.__class__ is list and is_tuple_of_indices(index):
         return getitem(self, tuple(index))
-    where = _positions(index)
+    where = _match_positions(index)
     if where is not None and len(where) <= self._array.ndim:
         return gather_at(self, check_version(where, index, self) if self._tracked else where)
     basic, rest = split_index(self, index)
-    result = self if basic is None else _view(self, basic)
+    result = self if basic is None else _view_basic(self, basic)
     if rest is None:
         return result
     return gather_at(result, check_version(rest, index, self) if self._tracked else rest)
@@ -137,7 +137,7 @@ def plain_index(index: Any) -> tuple | None:
     return items + rest
 
 
-def _positions(index: Any) -> tuple | None:
+def _match_positions(index: Any) -> tuple | None:
     """The index as arrays of int64 positions, masks and full slices, when it is nothing else."""
     result: list[Any] = []
     arrays = 0
@@ -155,19 +155,19 @@ def _positions(index: Any) -> tuple | None:
     return tuple(result) if arrays else None
 
 
-def _window(self: Tensor, plain: tuple) -> Tensor:
+def _view_window(self: Tensor, plain: tuple) -> Tensor:
     """A basic view of a tensor that autograd does not know."""
     try:
         return view_of(self, self._array[plain])
     except IndexError as error:
-        raise _basic_error(self, plain, error) from None
+        raise _create_basic_error(self, plain, error) from None
 
 
-def _view(x: Tensor, basic: tuple) -> Tensor:
+def _view_basic(x: Tensor, basic: tuple) -> Tensor:
     try:
         return basic_index(x, basic)
     except IndexError as error:
-        raise _basic_error(x, basic, error) from None
+        raise _create_basic_error(x, basic, error) from None
 
 
 def _raise_out_of_range(x: Tensor, index: int, dim: int = 0) -> IndexError:
@@ -181,7 +181,7 @@ def _raise_out_of_range(x: Tensor, index: int, dim: int = 0) -> IndexError:
     )
 
 
-def _basic_error(
+def _create_basic_error(
     x: Tensor, basic: tuple, error: IndexError, rest: tuple | None = None
 ) -> IndexError:
     if rest is not None:
@@ -213,7 +213,7 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
     for item in items:
         if item.__class__ is int or item.__class__ in _BASIC:
             _check_slice(item)
-            basic.append(item if item.__class__ is not slice else _plain_slice(item))
+            basic.append(item if item.__class__ is not slice else _convert_slice(item))
             if item.__class__ is not int:
                 rest.append(item)
             continue
@@ -233,7 +233,7 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
     return (
         None if plain and arrays else (*basic, Ellipsis) if Ellipsis not in basic
         else tuple(basic),
-        _second_pass(x, basic, rest) if arrays else None,
+        _align_with_basic(x, basic, rest) if arrays else None,
     )
 
 
@@ -242,14 +242,14 @@ def _check_slice(item: Any) -> None:
         raise ValueError("step must be greater than zero")
 
 
-def _plain_slice(item: slice) -> slice:
+def _convert_slice(item: slice) -> slice:
     parts = (item.start, item.stop, item.step)
     if all(p is None or p.__class__ is int for p in parts):
         return item
     return slice(*(None if p is None else int(p) for p in parts))
 
 
-def _second_pass(x: Tensor, basic: list, rest: list) -> tuple:
+def _align_with_basic(x: Tensor, basic: list, rest: list) -> tuple:
     """The arrays, with a full slice for every axis that the basic part left between them."""
     used = sum(1 for b in basic if b is not None and b is not Ellipsis)
     fill = max(x._array.ndim - used, 0)
@@ -499,7 +499,7 @@ def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: s
     return self
 
 
-def _unless(x: Any, mask: Any, value: Any) -> Any:
+def _select_unless(x: Any, mask: Any, value: Any) -> Any:
     return np.where(mask, value, x)
 
 
@@ -515,7 +515,7 @@ def _mask(target: Array, rest: tuple | None, value: Array) -> bool:
         return False
     whole = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
     return whole and pointwise.serve(
-        _unless, (target, mask, value), target=target) is not None
+        _select_unless, (target, mask, value), target=target) is not None
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
@@ -548,7 +548,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
                     target[Ellipsis if rest is None else rest] = supplied
             bump(self)
             return
-        target = self if basic is None or _whole(basic, rest) else _view(self, basic)
+        target = self if basic is None or _selects_whole(basic, rest) else _view_basic(self, basic)
         if rest is not None:
             _write_back(target, source, check_version(rest, index, self, source))
         elif requires(self) or (source._tracked and requires(source)):
@@ -557,13 +557,13 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             same = source._array.shape == target._array.shape
             target.copy_(source if same else without_leading_axes(source, target).clone())
     except IndexError as error:
-        raise _basic_error(self, basic or (), error, rest) from None
+        raise _create_basic_error(self, basic or (), error, rest) from None
     except ValueError:
         raise describe_mismatch(self, basic, rest, source) from None
 
 
 def _write_back(target: Tensor, source: Tensor, where: tuple) -> None:
-    put_at(target, _like(without_leading_ones(source), target), where, False, "index_put_")
+    put_at(target, _cast_like(without_leading_ones(source), target), where, False, "index_put_")
 
 
 def _check_dtypes(target: Tensor, source: Tensor, where: tuple) -> None:
@@ -596,7 +596,7 @@ def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
     else:
         return False
     if index.__class__ is not int:
-        index = plain_index(index) or _positions(index)
+        index = plain_index(index) or _match_positions(index)
     if index is None or array.__class__ is not np.ndarray \
             or (array.base is not None and 0 in array.strides):  # an expanded view
         return False
@@ -607,13 +607,13 @@ def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
     return True
 
 
-def _whole(basic: tuple, rest: Any) -> bool:
+def _selects_whole(basic: tuple, rest: Any) -> bool:
     return rest is None and all(
         b is Ellipsis or (b.__class__ is slice and b == slice(None)) for b in basic
     )
 
 
-def _like(source: Tensor, target: Tensor) -> Tensor:
+def _cast_like(source: Tensor, target: Tensor) -> Tensor:
     return source if source._array.dtype == target._array.dtype else source.to(target.dtype)
 
 

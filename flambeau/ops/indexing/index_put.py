@@ -10,13 +10,13 @@ from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import innermost_batch
 from ..core.errors import explaining
 from ..core.operator import publish
-from .index import _check_dtypes, _view, check_positions, put_at, split_index
+from .index import _check_dtypes, _view_basic, check_positions, put_at, split_index
 
 
-def _full_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
+def _complete_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
     items = tuple(slice(None) if i is None else i for i in indices)
     basic, rest = split_index(self, items)
-    return (self if basic is None else _view(self, basic)), rest or ()
+    return (self if basic is None else _view_basic(self, basic)), rest or ()
 
 
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
@@ -31,7 +31,7 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
             "index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not "
             f"{type(indices).__name__}"
         )
-    target, where = _full_index(self, indices)
+    target, where = _complete_index(self, indices)
     _check_dtypes(self, values, where or ())
     try:
         put_at(target, values, where or (Ellipsis,), accumulate, "index_put_")
@@ -53,10 +53,10 @@ def index_put(
     >>> torch.index_put(torch.zeros(3), (torch.tensor([0, 2]),), torch.tensor(5.))
     tensor([5., 0., 5.])
     """
-    return index_put_(_own_copy(input, (indices, values)), indices, values, accumulate)
+    return index_put_(_copy_target(input, (indices, values)), indices, values, accumulate)
 
 
-def _own_copy(input: Tensor, others: tuple) -> Tensor:
+def _copy_target(input: Tensor, others: tuple) -> Tensor:
     """Return a copy to write to; inside vmap, one per example if the others are of examples."""
     batch = innermost_batch(others)
     if batch is None or batch.holds(input):

@@ -97,7 +97,7 @@ def _is_out_of_range(index: Array, size: int) -> bool:
     )
 
 
-def _slices_at(at: int, index: Array) -> Any:
+def _place_index(at: int, index: Array) -> Any:
     return index if not at else (*[slice(None)] * at, index)
 
 
@@ -163,7 +163,7 @@ def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Numbe
         fits = source.shape == target.shape[:at] + index.shape + target.shape[at + 1 :]
         if not (fits and source.size > MAX_NUMPY_GATHER_ELEMENTS
                 and gather_scatter.put(target, at, _spread_index(index, at, source), source, True)):
-            np.add.at(target, _slices_at(at, index), source)
+            np.add.at(target, _place_index(at, index), source)
     return result
 
 
@@ -228,7 +228,7 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
         )
     _check_source("index_copy_", input, at, index, source)
     result = input.copy()
-    (result if result.ndim else result.reshape(1))[_slices_at(at, index)] = source
+    (result if result.ndim else result.reshape(1))[_place_index(at, index)] = source
     return result
 
 
@@ -264,7 +264,7 @@ def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     if not all_below(index, n) and index.size and (index.max() >= n or index.min() < -n):
         wrong = index[(index >= n) | (index < -n)][0]
         raise IndexError(f"index {wrong} is out of bounds for dimension {at} with size {n}")
-    (result if result.ndim else result.reshape(1))[_slices_at(at, index)] = value
+    (result if result.ndim else result.reshape(1))[_place_index(at, index)] = value
     return result
 
 

@@ -79,7 +79,7 @@ def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
     if input.size > MAX_NUMPY_POINTWISE_ELEMENTS and input.dtype.kind == "f" \
             and input.dtype == value.dtype \
             and input.__class__ is np.ndarray and KernelPolicy.allowed \
-            and (y := serve(_unless, (input, mask, value))) is not None:
+            and (y := serve(_select_unless, (input, mask, value))) is not None:
         return y
     if input.__class__ is Array and mask.shape == input.shape \
             and input.size <= MAX_NUMPY_POINTWISE_ELEMENTS \
@@ -90,7 +90,7 @@ def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
     return np.where(mask, value, input)
 
 
-def _unless(x: Any, mask: Any, value: Any) -> Any:
+def _select_unless(x: Any, mask: Any, value: Any) -> Any:
     return np.where(mask, value, x)
 
 

@@ -10,7 +10,7 @@ from ..core.operator import Number
 from ..core.registry import composite
 
 
-def _within(input: Tensor, indices: Any) -> tuple:
+def _clamp_indices(input: Tensor, indices: Any) -> tuple:
     """Clamp indices to the valid range; replace None by a full slice."""
     result = []
     for axis, index in enumerate(indices):
@@ -31,7 +31,7 @@ def _unsafe_masked_index(
     """
     if not input._array.size:
         return input.new_full(mask.shape, fill)
-    return input[_within(input, indices)].masked_fill(mask.logical_not(), fill)
+    return input[_clamp_indices(input, indices)].masked_fill(mask.logical_not(), fill)
 
 
 @composite(expose=("torch",), explains=True)
@@ -47,4 +47,4 @@ def _unsafe_masked_index_put_accumulate(
     if not input._array.size:
         return input.clone()
     masked = values.masked_fill(mask.logical_not(), 0)
-    return input.index_put(_within(input, indices), masked, True)
+    return input.index_put(_clamp_indices(input, indices), masked, True)

@@ -65,7 +65,7 @@ def _check_lengths(sizes: Any, length: int, unsafe: bool) -> None:
         )
 
 
-def _rows(data: Array, bounds: Array) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _iterate_rows(data: Array, bounds: Array) -> Iterator[tuple[tuple[int, ...], Array]]:
     """Yield each batch index and its segment bounds; segments lie along the next axis."""
     for row in np.ndindex(bounds.shape[:-1]):
         yield row, bounds[row]
@@ -81,7 +81,7 @@ def _segment_reduce(data: Array, bounds: Array, reduce: str, start: float, empty
     shape = (*data.shape[:at], bounds.shape[-1] - 1, *data.shape[at + 1 :])
     inside = compute_dtype(data.dtype)
     new = np.full(shape, empty, inside)
-    for row, ends in _rows(data, bounds):
+    for row, ends in _iterate_rows(data, bounds):
         full = np.flatnonzero(ends[:-1] < ends[1:])
         if not full.size:
             continue
@@ -89,7 +89,7 @@ def _segment_reduce(data: Array, bounds: Array, reduce: str, start: float, empty
         result = _UFUNCS[reduce].reduceat(values, ends[full], axis=0)
         result = _UFUNCS[reduce](result, np.asarray(start, inside))
         if reduce == "mean":
-            result = result / _down(np.diff(ends)[full], result.ndim)
+            result = result / _reshape_down(np.diff(ends)[full], result.ndim)
         new[row][full] = result
     return new.astype(data.dtype, copy=False)
 
@@ -99,30 +99,30 @@ def _(g: Tensor, y: Tensor, data: Tensor, bounds: Tensor, reduce: str, start: fl
     inside = compute_dtype(data._array.dtype)
     x, cotangent, result = (t._array.astype(inside) for t in (data, g, y))
     new = np.zeros(x.shape, inside)
-    for row, ends in _rows(x, bounds._array):
+    for row, ends in _iterate_rows(x, bounds._array):
         sizes = np.diff(ends)
         first, last = int(ends[0]), int(ends[-1])
         segment = np.repeat(np.arange(len(sizes)), sizes)
         here, along = x[row][first:last], cotangent[row][segment]
         if reduce == "mean":
-            along = along / _down(sizes[segment], along.ndim)
+            along = along / _reshape_down(sizes[segment], along.ndim)
         elif reduce in ("max", "min"):
             chosen = np.isnan(here) | (here == result[row][segment])
             counts = np.zeros(cotangent[row].shape, inside)
             np.add.at(counts, segment, chosen)
             along = np.where(chosen, along / np.maximum(counts[segment], 1), 0)
         elif reduce == "prod":
-            along = along * _products_of_others(here, result[row], sizes, start)
+            along = along * _multiply_others(here, result[row], sizes, start)
         new[row][first:last] = along
     return wrap(new.astype(data._array.dtype))
 
 
-def _down(values: Array, ndim: int) -> Array:
+def _reshape_down(values: Array, ndim: int) -> Array:
     """Reshape a vector to lie along the first of `ndim` axes."""
     return values.reshape(-1, *(1,) * (ndim - 1))
 
 
-def _products_of_others(x: Array, products: Array, sizes: Array, start: float) -> Array:
+def _multiply_others(x: Array, products: Array, sizes: Array, start: float) -> Array:
     """For each element, the product of its segment's other elements, by division if it is exact."""
     segment = np.repeat(np.arange(len(sizes)), sizes)
     with np.errstate(all="ignore"):

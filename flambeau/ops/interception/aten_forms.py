@@ -41,7 +41,9 @@ def by_schema(
         return None
     positional = [a for a in schema.arguments if not a.kwarg_only]
     values = dict(zip([a.name for a in positional], args, strict=False)) | kwargs
-    values = {a.name: _listed(a, values.get(a.name, a.default_value)) for a in schema.arguments}
+    values = {
+        a.name: _convert_to_list(a, values.get(a.name, a.default_value)) for a in schema.arguments
+    }
     while positional and _is_default(positional[-1], values[positional[-1].name]):
         positional.pop()
     options = {a.name: values[a.name] for a in schema.arguments
@@ -49,7 +51,7 @@ def by_schema(
     return schema.overload_name or "default", tuple([values[a.name] for a in positional]), options
 
 
-def _listed(argument: Argument, value: Any) -> Any:
+def _convert_to_list(argument: Argument, value: Any) -> Any:
     """Return a list where the argument's type is a list and the value a tuple or a number."""
     match = _LIST.fullmatch(argument.kind)
     if match is None or value is None or value.__class__ is list:
@@ -97,7 +99,7 @@ def _run_unsealed(function: Call, *args: Any, **kwargs: Any) -> Any:
 # ------------------------------------------------------------------ operators with other arguments
 
 
-def _normalized(name: str) -> Call:
+def _create_normalized(name: str) -> Call:
     def form(call: Call, x: Tensor, dim: int, dtype: Any) -> Any:
         if dtype is not None and dtype is not x.dtype:
             x = call(aten._to_copy.default, (x,), {"dtype": dtype})
@@ -106,7 +108,7 @@ def _normalized(name: str) -> Call:
     return form
 
 
-def _normalized_backward(name: str) -> Call:
+def _create_normalized_backward(name: str) -> Call:
     """A form that names the input's dtype, which the operator leaves out if it is g's."""
     def form(call: Call, g: Tensor, y: Tensor, dim: int, dtype: Any) -> Any:
         return call(getattr(aten, name).default, (g, y, dim, g.dtype if dtype is None else dtype))
@@ -131,7 +133,7 @@ def _without_tail(settings: list, defaults: list) -> list:
     return settings
 
 
-def _max_pool(n: int) -> Call:
+def _create_max_pool_form(n: int) -> Call:
     def form(call: Call, x: Tensor, window: Any) -> Any:
         kernel, padding = list(window.kernel), [low for low, _ in window.padding]
         ceil = any(high > low for low, high in window.padding)
@@ -143,7 +145,7 @@ def _max_pool(n: int) -> Call:
     return form
 
 
-def _avg_pool(n: int) -> Call:
+def _create_avg_pool_form(n: int) -> Call:
     def form(call: Call, x: Tensor, average: Any) -> Any:
         window, padding = average.window, list(average.pads)
         kernel = list(window.kernel)
@@ -178,7 +180,7 @@ def _mse_loss(call: Call, x: Tensor, target: Tensor, reduction: int, beta: float
     return call(aten.mse_loss.default, (x, target, *(() if reduction == 1 else (reduction,))))
 
 
-def _divided(mode: str) -> Call:
+def _create_division(mode: str) -> Call:
     def form(call: Call, x: Any, other: Any) -> Any:
         if not isinstance(x, Tensor):
             return NotImplemented
@@ -187,7 +189,7 @@ def _divided(mode: str) -> Call:
     return form
 
 
-def _along(name: str) -> Call:
+def _create_reduction(name: str) -> Call:
     """A form of a reduction along an axis, which PyTorch has as the overload `dim`."""
     def form(call: Call, x: Tensor, dim: int, keepdim: bool) -> Any:
         return call(getattr(aten, name).dim, (x, dim, *((True,) if keepdim else ())))
@@ -210,7 +212,7 @@ def _split_sizes(call: Call, x: Tensor, sizes: Any, dim: int) -> Any:
     return call(aten.split_with_sizes.default, (x, list(sizes), *((dim,) if dim else ())))
 
 
-def _squeezed(call: Call, x: Tensor, dims: Any) -> Any:
+def _squeeze(call: Call, x: Tensor, dims: Any) -> Any:
     if len(dims) == 1:
         return call(aten.squeeze.dim, (x, dims[0]))
     return call(aten.squeeze.dims, (x, list(dims)))
@@ -218,16 +220,18 @@ def _squeezed(call: Call, x: Tensor, dims: Any) -> Any:
 
 FORMS: dict[str, Call] = {
     **SPLIT,
-    "softmax": _normalized("_softmax"), "log_softmax": _normalized("_log_softmax"),
-    **{name: _normalized_backward(name)
+    "softmax": _create_normalized("_softmax"), "log_softmax": _create_normalized("_log_softmax"),
+    **{name: _create_normalized_backward(name)
        for name in ("_softmax_backward_data", "_log_softmax_backward_data")},
     "_convolution": _convolution, "_nll_loss": _nll_loss, "_nll_loss2d": _nll_loss,
     "_cross_entropy": _cross_entropy, "_cross_entropy2d": _cross_entropy,
-    "_mse_loss": _mse_loss, "_div_floor": _divided("floor"), "_div_trunc": _divided("trunc"),
-    "_max_dim": _along("max"), "_min_dim": _along("min"), "_median_dim": _along("median"),
-    "_sort": _sort, "_split_sizes": _split_sizes, "squeeze_dims": _squeezed,
-    **{f"_max_pool{n}d": _max_pool(n) for n in (2, 3)},
-    **{f"_avg_pool{n}d": _avg_pool(n) for n in (2, 3)},
+    "_mse_loss": _mse_loss, "_div_floor": _create_division("floor"),
+    "_div_trunc": _create_division("trunc"),
+    "_max_dim": _create_reduction("max"), "_min_dim": _create_reduction("min"),
+    "_median_dim": _create_reduction("median"),
+    "_sort": _sort, "_split_sizes": _split_sizes, "squeeze_dims": _squeeze,
+    **{f"_max_pool{n}d": _create_max_pool_form(n) for n in (2, 3)},
+    **{f"_avg_pool{n}d": _create_avg_pool_form(n) for n in (2, 3)},
     "_adaptive_avg_pool2d": lambda call, x, size: call(
         aten._adaptive_avg_pool2d.default, (x, list(size))),
 }
@@ -259,7 +263,7 @@ def _cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> 
     return y
 
 
-def _max_pooled(n: int) -> Call:
+def _create_max_pool(n: int) -> Call:
     def operator(self: Tensor, output_size: Any) -> Any:
         return PUBLIC["nn.functional"][f"adaptive_max_pool{n}d"](self, output_size, True)
 
@@ -278,7 +282,7 @@ def _to_copy(self: Tensor, **options: Any) -> Tensor:
 _REDUCTIONS = "none", "mean", "sum"
 
 
-def _loss(function: Call, inputs: int, names: str) -> Call:
+def _create_loss(function: Call, inputs: int, names: str) -> Call:
     """Return a loss whose reduction is a number, 1 (the mean) by default, as in aten's schema.
 
     `inputs`: how many tensors it compares; `names`: its other parameters, in the schema's order.
@@ -312,6 +316,6 @@ PUBLIC.setdefault("aten", {}).update(
     nll_loss_forward=_nll_loss_forward, nll_loss2d_forward=_nll_loss_forward, elu=_elu,
     cdist=_cdist, unfold=lambda self, dimension, size, step: self.unfold(dimension, size, step),
     _to_copy=_to_copy,
-    **{name: _loss(PUBLIC["nn.functional"][name], *rest) for name, rest in _LOSSES.items()},
-    **{f"adaptive_max_pool{n}d": _max_pooled(n) for n in (2, 3)},
+    **{name: _create_loss(PUBLIC["nn.functional"][name], *rest) for name, rest in _LOSSES.items()},
+    **{f"adaptive_max_pool{n}d": _create_max_pool(n) for n in (2, 3)},
 )

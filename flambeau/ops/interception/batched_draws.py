@@ -31,7 +31,7 @@ _UNBATCHED_TARGET = (
 
 
 @contextmanager
-def _around(batch: Batch) -> Iterator[None]:
+def _enter_enclosing(batch: Batch) -> Iterator[None]:
     """Context in which draws belong to the enclosing vmaps of `batch`."""
     inner = STATE.batches
     STATE.batches = [b for b in inner if b.number < batch.number]
@@ -41,7 +41,7 @@ def _around(batch: Batch) -> Iterator[None]:
         STATE.batches = inner
 
 
-def _drawing(args: tuple, kwargs: dict[str, Any]) -> Batch | None:
+def _find_drawing_batch(args: tuple, kwargs: dict[str, Any]) -> Batch | None:
     """Return the batch that a draw belongs to, or None; RuntimeError if it must not draw."""
     batch = innermost_batch((*args, *kwargs.values()))
     if batch is None and STATE.batches:
@@ -58,10 +58,10 @@ def _draw_shape(
     function: Callable, at: int, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """rand and similar functions, whose shape starts at positional argument `at` or is last."""
-    batch = _drawing(args, kwargs)
+    batch = _find_drawing_batch(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
-    with _around(batch):
+    with _enter_enclosing(batch):
         if batch.randomness == "same":
             return function(*args, **kwargs)
         if "size" in kwargs:
@@ -74,11 +74,11 @@ def _draw_shape(
 
 
 def _draw_permutation(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    batch = _drawing(args, kwargs)
+    batch = _find_drawing_batch(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
     function = PUBLIC["torch"]["randperm"]
-    with _around(batch):
+    with _enter_enclosing(batch):
         if batch.randomness == "same":
             return function(*args, **kwargs)
         return batch.wrap(stack([function(*args, **kwargs) for _ in range(batch.size)]))
@@ -91,11 +91,11 @@ def _draw_like(
     function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """rand_like and similar functions, which only use the shape and dtype of the first argument."""
-    batch = _drawing(args, kwargs)
+    batch = _find_drawing_batch(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
     pattern, rest = args[0], args[1:]
-    with _around(batch):
+    with _enter_enclosing(batch):
         if batch.randomness == "same":
             below = batch.lower(pattern)
             return function(below.select(0, 0) if batch.holds(pattern) else below, *rest, **kwargs)
@@ -106,12 +106,12 @@ def _draw_from(
     function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """Draw one number per element of tensors that hold the distribution's parameters."""
-    batch = _drawing(args, kwargs)
+    batch = _find_drawing_batch(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
     if not any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
         return _draw_shape(function, -1, original, args, kwargs)
-    with _around(batch):
+    with _enter_enclosing(batch):
         if batch.randomness == "same":
             if batch.holds_any((*args, *kwargs.values())):
                 raise RuntimeError(_SAME_REFUSED)
@@ -126,12 +126,12 @@ def _expand(batch: Batch, value: Any) -> Any:
 
 def _draw_indices(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """multinomial: a row of indices for each row of weights."""
-    batch = _drawing(args, kwargs)
+    batch = _find_drawing_batch(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
     weights, rest = args[0], args[1:]
     function = PUBLIC["torch"]["multinomial"]
-    with _around(batch):
+    with _enter_enclosing(batch):
         if batch.randomness == "same":
             if batch.holds(weights):
                 raise RuntimeError(_SAME_REFUSED)
@@ -144,12 +144,12 @@ def _draw_indices(original: Callable, args: tuple, kwargs: dict[str, Any]) -> An
 
 
 def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    batch = _drawing(args, kwargs)
+    batch = _find_drawing_batch(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
     target, rest = args[0], args[1:]
     method = getattr(Tensor, original.__name__)
-    with _around(batch):
+    with _enter_enclosing(batch):
         if batch.randomness == "same" and batch.holds_any(rest):
             raise RuntimeError(_SAME_REFUSED)
         if not batch.holds(target):
@@ -170,12 +170,12 @@ def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> A
 
 def _draw_noise(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Draw the factors of dropout."""
-    batch = _drawing(args, kwargs)
+    batch = _find_drawing_batch(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
     input, channels, fill = args
     draw = dropout.draw_noise
-    with _around(batch):
+    with _enter_enclosing(batch):
         if batch.randomness == "same":
             below = batch.lower(input)
             return draw(below.select(0, 0) if batch.holds(input) else below, channels, fill)
@@ -193,7 +193,7 @@ def _drop(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         return original(*args, **kwargs)
     input, p, train = args
     if train and p:
-        _drawing(args, kwargs)
+        _find_drawing_batch(args, kwargs)
     mask = PUBLIC["torch"]["ones_like"](input)
     if train and p:
         mask = mask.bernoulli_(1 - p) if batch.holds(input) else \

@@ -86,12 +86,12 @@ class _OfExamples(Function):
             result = backward(context, *[
                 batch.wrap(g) if isinstance(g, Tensor) else g for g in grads])
             every = result if isinstance(result, tuple) else (result,)
-            lowered = [_gradient_below(batch, g, h)
+            lowered = [_move_gradient_below(batch, g, h)
                        for g, h in zip(every, ctx.varying, strict=False)]
         return (None, None, None, None, None, *lowered)
 
 
-def _gradient_below(batch: Batch, g: Any, is_varying: bool) -> Any:
+def _move_gradient_below(batch: Batch, g: Any, is_varying: bool) -> Any:
     """Return an argument's gradient below the vmap, summed over examples if they share it."""
     if not isinstance(g, Tensor):
         return g
@@ -151,7 +151,7 @@ def by_own_rule(
 ) -> Any:
     """Call a vmap rule `rule(info, in_dims, *args, **named)`; return its outputs as examples."""
     info = VmapInfo(batch.size, batch.randomness)
-    in_dims = tuple([_axes(batch, a) for a in args])
+    in_dims = tuple([_find_axes(batch, a) for a in args])
     result = rule(info, in_dims, *batch.lower_all(args), **(named or {}))
     if not isinstance(result, tuple) or len(result) != 2:
         returned = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
@@ -178,7 +178,7 @@ def _as_moved(batch: Batch, outputs: Any, dims: Any) -> Any:
     if not isinstance(outputs, (tuple, list)):
         if dims is not None and not isinstance(dims, int):
             raise _Incompatible
-        return _moved(batch, outputs, dims)
+        return _move_axis(batch, outputs, dims)
     if dims is None or isinstance(dims, int):
         dims = type(outputs)([dims] * len(outputs))
     if type(dims) is not type(outputs) or len(dims) != len(outputs):
@@ -186,14 +186,14 @@ def _as_moved(batch: Batch, outputs: Any, dims: Any) -> Any:
     return type(outputs)([_as_moved(batch, y, d) for y, d in zip(outputs, dims, strict=True)])
 
 
-def _axes(batch: Batch, x: Any) -> Any:
+def _find_axes(batch: Batch, x: Any) -> Any:
     """Return the batch axis of an argument, 0 or None; for a sequence, one per element."""
     if isinstance(x, (tuple, list)):
-        return type(x)([_axes(batch, v) for v in x])
+        return type(x)([_find_axes(batch, v) for v in x])
     return 0 if batch.holds(x) else None
 
 
-def _moved(batch: Batch, y: Any, dim: int | None) -> Any:
+def _move_axis(batch: Batch, y: Any, dim: int | None) -> Any:
     if not isinstance(y, Tensor) or dim is None:
         return y
     return batch.wrap(y.movedim(dim, 0) if dim else y)

@@ -35,7 +35,7 @@ class _Lookup(NamedTuple):
     at: int  # position of the rows' axes in the result
 
 
-def _tensors_of(index: Any) -> list[Tensor]:
+def _list_tensors(index: Any) -> list[Tensor]:
     items = index if isinstance(index, (tuple, list)) else (index,)
     return [item for item in items if isinstance(item, Tensor)]
 
@@ -52,14 +52,14 @@ def _lower_if_shared(x: Tensor) -> Tensor:
 
 def _get(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     x, index = args
-    if innermost_batch((x, *_tensors_of(index))) is None:
+    if innermost_batch((x, *_list_tensors(index))) is None:
         return original(x, index)
     index = _lower_shared(index)
-    if innermost_batch(_tensors_of(index)) is None:
+    if innermost_batch(_list_tensors(index)) is None:
         return forward_mode.SHORT_CUTS["__getitem__"](original, (x, index), {}, True)
     view, places = _split(x, index)
     lookup = _look_up(view, places)
-    table = view.permute(lookup.order).reshape(_product(lookup.lengths), -1)
+    table = view.permute(lookup.order).reshape(_multiply_lengths(lookup.lengths), -1)
     rest = [view.shape[a] for a in lookup.order[len(lookup.lengths) :]]
     chosen = OPERATORS["_embedding"].function(table, lookup.rows).reshape(*lookup.rows.shape, *rest)
     count = lookup.rows.dim()
@@ -68,7 +68,7 @@ def _get(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _set(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
     x, index, value = args
-    if innermost_batch((x, value, *_tensors_of(index))) is None:
+    if innermost_batch((x, value, *_list_tensors(index))) is None:
         original(*args)
         return
     index = _lower_shared(index)
@@ -84,7 +84,7 @@ def _set(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
         view.copy_(value)
         return
     lookup = _look_up(view, places)
-    table = view.permute(lookup.order).reshape(_product(lookup.lengths), -1)
+    table = view.permute(lookup.order).reshape(_multiply_lengths(lookup.lengths), -1)
     rest = [view.shape[a] for a in lookup.order[len(lookup.lengths) :]]
     count = lookup.rows.dim()
     shape = [*rest[: lookup.at], *lookup.rows.shape, *rest[lookup.at :]]
@@ -105,7 +105,7 @@ def _split(x: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
              for i in items]
     if Ellipsis not in [i for i in items if not isinstance(i, Tensor)]:
         items.append(Ellipsis)
-    used = sum(_axes_of(i) for i in items)
+    used = sum(_count_axes(i) for i in items)
     plain: list[Any] = []
     places: list[Any] = []
     for item in items:
@@ -129,7 +129,7 @@ def _split(x: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
     return OPERATORS["_slice"].function(x, (*plain, Ellipsis)), places
 
 
-def _axes_of(item: Any) -> int:
+def _count_axes(item: Any) -> int:
     if isinstance(item, Tensor):
         return item.dim() if item.dtype in (_bool, _uint8) else 1
     return 0 if item is None or item is Ellipsis else 1
@@ -147,13 +147,13 @@ def _look_up(view: Tensor, places: Sequence[Any]) -> _Lookup:
         if len(indexed) > 1:  # an out-of-range index may still give a valid row number
             inside = (place >= 0) & (place < n) & inside
     if inside is not True:
-        rows = where(inside, rows, _product(lengths))
+        rows = where(inside, rows, _multiply_lengths(lengths))
     together = indexed == list(range(indexed[0], indexed[-1] + 1))
     others = [a for a in range(view.dim()) if a not in indexed]
     return _Lookup([*indexed, *others], lengths, rows, indexed[0] if together else 0)
 
 
-def _product(lengths: Sequence[int]) -> int:
+def _multiply_lengths(lengths: Sequence[int]) -> int:
     return int(np.prod(lengths, dtype=np.int64))
 
 

@@ -63,20 +63,20 @@ def _find_places(base: Tensor, view: Tensor) -> Tensor:
     if view._array.itemsize != item:
         raise NotImplementedError("vmap: a write through a view of another dtype, where gradients "
                                   "flow through its base")
-    start = (_address(view) - _address(base)) // item
-    of_base, of_view = _offsets(base, item), start + _offsets(view, item)
+    start = (_read_address(view) - _read_address(base)) // item
+    of_base, of_view = _compute_offsets(base, item), start + _compute_offsets(view, item)
     order = np.argsort(of_base, kind="stable")
     return wrap(order[np.searchsorted(of_base[order], of_view)])
 
 
-def _offsets(x: Tensor, item: int) -> np.ndarray:
+def _compute_offsets(x: Tensor, item: int) -> np.ndarray:
     result = np.zeros((), np.int64)
     for n, stride in zip(x._array.shape, x._array.strides, strict=True):
         result = result[..., None] + np.arange(n) * (stride // item)
     return result.reshape(-1)
 
 
-def _address(x: Tensor) -> int:
+def _read_address(x: Tensor) -> int:
     window: Any = x._array
     while window.__class__ is BatchedWindow:
         window = window.below._array

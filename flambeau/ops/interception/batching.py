@@ -68,7 +68,7 @@ def inner_leaf(x: Tensor) -> Tensor | None:
     """
     if not STATE.batches:
         return None
-    batch, window = STATE.batches[-1], _window_of(x)
+    batch, window = STATE.batches[-1], _find_window(x)
     if window is None or window.batch is not batch:
         return batch.share(x)
     return batch.wrap(window.below, window.is_shared)
@@ -76,17 +76,17 @@ def inner_leaf(x: Tensor) -> Tensor | None:
 
 def is_inside(x: Tensor) -> bool:
     """Return whether `x` is an example of the innermost vmap."""
-    window = _window_of(x)
+    window = _find_window(x)
     return window is not None and window.batch is STATE.batches[-1]
 
 
 def with_below(x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
     """Return an example without history on change(tensor below); None if `x` is not an example."""
-    window = _window_of(x)
+    window = _find_window(x)
     return None if window is None else window.batch.wrap(change(window.below), window.is_shared)
 
 
-def _window_of(x: Tensor) -> Any:
+def _find_window(x: Tensor) -> Any:
     window: Any = x._array
     return window if window.__class__ is BatchedWindow else None
 
@@ -170,7 +170,7 @@ def _share(batch: Batch, x: Tensor) -> Tensor:
     return x
 
 
-def _composite(
+def _run_composite(
     name: str, function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """Run a composite function; if it reads elements, loop over examples instead."""
@@ -287,15 +287,15 @@ def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         if batch.holds(value):
             refuse_write()
         return original(*args, **kwargs) if innermost_batch((target,)) is None else \
-            write(target, _overwritten(target, value), "copy_")
-    return write(target, _overwritten(target, value), "copy_")
+            write(target, _overwrite(target, value), "copy_")
+    return write(target, _overwrite(target, value), "copy_")
 
 
 def _copy_again(original: Callable, *args: Any, **kwargs: Any) -> Any:
     return _copy(original, args, kwargs)
 
 
-def _overwritten(target: Tensor, value: Any) -> Tensor:
+def _overwrite(target: Tensor, value: Any) -> Tensor:
     """Return the value of `target` after a copy."""
     if not isinstance(value, Tensor):
         value = PUBLIC["torch"]["full"]((), value, dtype=target.dtype)
@@ -386,7 +386,7 @@ def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 # ------------------------------------------------------------------------------------ targets
 
 
-def _short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _call_operator(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Call the operator of a method with a fast path."""
     if innermost_batch(args) is None:
         return original(*args, **kwargs)
@@ -412,7 +412,7 @@ def _find_targets() -> list[tuple[Any, Callable]]:
             if (pointwise := pointwise_call(function)) is not None:
                 result[function] = functools.partial(_call, *pointwise)
             elif name in forward_mode.SHORT_CUTS:
-                result[function] = functools.partial(_short_cut, name)
+                result[function] = functools.partial(_call_operator, name)
     for name in ("copy_", "fill_", "zero_"):
         result[PUBLIC["Tensor"].get(name) or methods[name]] = _copy
     result[inplace.before_write], result[core_inplace.assign] = _before_write, _assign
@@ -427,7 +427,7 @@ def _find_targets() -> list[tuple[Any, Callable]]:
         for name, function in names.items():
             if isinstance(function, FunctionType) and function not in result \
                     and not name.startswith("__") and name not in _NEVER:
-                handle: Callable = functools.partial(_composite, name, function)
+                handle: Callable = functools.partial(_run_composite, name, function)
                 if getattr(function, "shape_depends_on_values", False):
                     handle = functools.partial(_refuse_shape, name)
                 elif getattr(function, "answers_from_values", False):

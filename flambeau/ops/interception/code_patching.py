@@ -34,7 +34,7 @@ _observers: set[Swap] = set()  # active swaps that do more than check kinds of a
 
 
 @functools.cache
-def _stub(free: int, checked: bool, name: str) -> types.CodeType:
+def _create_stub(free: int, checked: bool, name: str) -> types.CodeType:
     """Return a stub's code with as many free variables as the code that it replaces.
 
     It also has that code's name, by which frame inspection identifies the function. If `checked`,
@@ -114,12 +114,12 @@ def is_anything_observed() -> bool:
 
 def own_code(function: types.FunctionType) -> types.CodeType:
     """Return the code that a function has when nothing is swapped."""
-    owner = _owner(function)
+    owner = _find_owner(function)
     code: types.CodeType = function.__code__ if owner is None else owner.code
     return code
 
 
-def _owner(function: types.FunctionType) -> Any:
+def _find_owner(function: types.FunctionType) -> Any:
     """Return the object that stores a function's own code: its first swap, or the stub of a
     followed call."""
     layers = _layers.get(function)
@@ -128,7 +128,7 @@ def _owner(function: types.FunctionType) -> Any:
 
 def own_function(function: types.FunctionType) -> types.FunctionType:
     """Return the function without its stubs, or the same one if it has none."""
-    owner = _owner(function)
+    owner = _find_owner(function)
     if owner is None:
         return function
     result = clone(function)
@@ -246,7 +246,7 @@ class Swap:
         function, worn = self.function, self.worn
         if worn is None or worn["_check"] is not self.check:
             free = len(function.__code__.co_freevars)
-            self.stub = _stub(free, self.check is not None, self.code.co_name)
+            self.stub = _create_stub(free, self.check is not None, self.code.co_name)
             worn = self.worn = {"_record": self.record, "_check": self.check}
         function.__kwdefaults__ = worn
         function.__defaults__ = None

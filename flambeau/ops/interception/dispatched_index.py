@@ -47,14 +47,14 @@ def index_basic(call: Call, x: Any, index: Any) -> Any:
             axis += 1
         elif isinstance(entry, slice):
             if entry != _WHOLE:
-                result = call(aten.slice.Tensor, (result, axis, *_bounds(entry)))
+                result = call(aten.slice.Tensor, (result, axis, *_read_bounds(entry)))
             axis += 1
         else:
             result = call(aten.select.int, (result, axis, int(entry)))
     return call(aten.alias.default, (x,)) if result is x else result
 
 
-def _bounds(entry: slice) -> tuple[int, ...]:
+def _read_bounds(entry: slice) -> tuple[int, ...]:
     start = 0 if entry.start is None else int(entry.start)
     end = sys.maxsize if entry.stop is None else int(entry.stop)
     return (start, end) if entry.step in (None, 1) else (start, end, int(entry.step))
@@ -64,7 +64,7 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple, list[Tensor | None]]:
     """Return the basic part of an index, and the tensors that are left for each axis after it."""
     if index.__class__ is list and indexing.is_tuple_of_indices(index):
         index = tuple(index)
-    entries = [_entry(item) for item in (index if index.__class__ is tuple else (index,))]
+    entries = [_convert_entry(item) for item in (index if index.__class__ is tuple else (index,))]
     used = sum(_count_axes(entry) for entry in entries)
     basic: list[Any] = []
     rest: list[Tensor | None] = []
@@ -86,7 +86,7 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple, list[Tensor | None]]:
     return (tuple(basic) if Ellipsis in basic else (*basic, Ellipsis)), rest
 
 
-def _entry(item: Any) -> Any:
+def _convert_entry(item: Any) -> Any:
     """An entry as an int, a bool, a slice, None, an ellipsis or a tensor."""
     if isinstance(item, (bool, np.bool_)):
         return bool(item)
@@ -121,7 +121,7 @@ def positions_of(indices: Sequence[Tensor | None]) -> DispatchedPositions:
     return positions
 
 
-def _tensors(where: Any) -> list[Tensor | None]:
+def _list_tensors(where: Any) -> list[Tensor | None]:
     """Return positions as PyTorch's list of tensors and None."""
     if isinstance(where, DispatchedPositions):
         return where.indices
@@ -132,17 +132,17 @@ def _tensors(where: Any) -> list[Tensor | None]:
 
 
 def _gather(call: Call, x: Any, where: Any) -> Any:
-    return call(aten.index.Tensor, (x, _tensors(where)))
+    return call(aten.index.Tensor, (x, _list_tensors(where)))
 
 
 def _scatter(call: Call, g: Any, shape: Any, where: Any) -> Any:
     zeros = call(aten.new_zeros.default, (g, list(shape)))
-    return call(aten.index_put.default, (zeros, _tensors(where), g, True))
+    return call(aten.index_put.default, (zeros, _list_tensors(where), g, True))
 
 
 def _put(call: Call, x: Any, values: Any, where: Any, accumulate: bool) -> Any:
     extra = (True,) if accumulate else ()
-    return call(aten.index_put.default, (x, _tensors(where), values, *extra))
+    return call(aten.index_put.default, (x, _list_tensors(where), values, *extra))
 
 
 # Operators that PyTorch splits into others, by name.

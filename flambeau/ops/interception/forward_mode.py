@@ -36,7 +36,7 @@ from .lingering_stubs import LingeringStubs
 from .plain_duals import Split, split_plain
 
 
-def _targets() -> list[tuple[Any, Callable]]:
+def _list_targets() -> list[tuple[Any, Callable]]:
     """Return each operator's function, its in-place twin, its Python operators, and their stubs."""
     result: dict[Any, Callable] = {}
     for operator in OPERATORS.values():
@@ -102,14 +102,14 @@ def level_of(args: Sequence[Any]) -> int | None:
 
     None if an argument is an example of a vmap inside that level: its batch is handled first.
     """
-    level = _last_level(args)
+    level = _find_last_level(args)
     if level is None:
         return None
     batch = innermost_batch(args)
     return None if batch is not None and batch.outer_level >= level else level
 
 
-def _last_level(args: Iterable[Any]) -> int | None:
+def _find_last_level(args: Iterable[Any]) -> int | None:
     """Return the innermost level of the tensors in `args`; hot: runs for every operator."""
     innermost: int | None = None
     for x in args:
@@ -118,9 +118,9 @@ def _last_level(args: Iterable[Any]) -> int | None:
                 continue
             level = last_level(x)
         elif isinstance(x, (tuple, list)):
-            level = _last_level(x)
+            level = _find_last_level(x)
         elif isinstance(x, dict):
-            level = _last_level(x.values())
+            level = _find_last_level(x.values())
         else:
             continue
         if level is not None and (innermost is None or level > innermost):
@@ -128,7 +128,7 @@ def _last_level(args: Iterable[Any]) -> int | None:
     return innermost
 
 
-def _primals_at(args: tuple, level: int) -> tuple:
+def _list_primals(args: tuple, level: int) -> tuple:
     """Return the arguments without their tangents at `level`."""
     return tuple([primal_at(x, level) if isinstance(x, Tensor) else
                   map_leaves_of(Tensor, lambda t: primal_at(t, level), x)
@@ -141,18 +141,18 @@ def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bo
         args = args[::-1]
     values = list(args)
     if not kwargs:
-        values += _defaults(operator)[len(values) :]
+        values += _list_defaults(operator)[len(values) :]
         return values
     for alias, name in (("axis", "dim"), ("keepdims", "keepdim")):
         if alias in kwargs and alias not in operator.names:
             kwargs = {**kwargs, name: kwargs[alias]}
     values += [kwargs.get(parameter.name, default) for parameter, default in
-               zip(operator.parameters, _defaults(operator), strict=True)][len(values) :]
+               zip(operator.parameters, _list_defaults(operator), strict=True)][len(values) :]
     return values
 
 
 @functools.cache
-def _defaults(operator: Operator) -> tuple[Any, ...]:
+def _list_defaults(operator: Operator) -> tuple[Any, ...]:
     """Return the value of each omitted parameter."""
     return tuple([() if p.kind is p.VAR_POSITIONAL else p.default for p in operator.parameters])
 
@@ -196,7 +196,7 @@ def _push_plain(
     if not is_dual or not operator.differentiable:
         return original(*primals, **kwargs)
     _check_out(operator, kwargs)
-    if _variadic_position(operator) is not None:
+    if _find_variadic_position(operator) is not None:
         values = bound(operator, gather_arguments(operator, tuple(primals), kwargs), kwargs,
                        reflected)
         tangents = tangents[:1]
@@ -225,7 +225,7 @@ def _push_by_rule(
     operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any],
     level: int
 ) -> Any:
-    primals = _primals_at(args, level)
+    primals = _list_primals(args, level)
     named = map_leaves_of(Tensor, lambda x: primal_at(x, level), kwargs) if kwargs else kwargs
     if len(LEVELS.active) == 1:
         y = original(*primals, **named)
@@ -237,7 +237,7 @@ def _push_by_rule(
         _hide_views(y, (level,), primals)
     duals = bound(operator, gather_arguments(operator, args, kwargs), kwargs, reflected)
     values = bound(operator, gather_arguments(operator, primals, named), named, reflected)
-    tangents = [_tangents(value, level) for value in duals]
+    tangents = [_read_tangents(value, level) for value in duals]
     dy = tangent_rules.push(operator, values, tangents, y)
     result = _as_dual(y, dy, level)
     if operator.kind is not Kind.COMPOSITE:
@@ -255,7 +255,7 @@ def _hide_views(y: Any, levels: tuple[int, ...], primals: Sequence[Any]) -> Any:
 
 def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Return the positional arguments, those of a `*parameter` as one tuple."""
-    at = _variadic_position(operator)
+    at = _find_variadic_position(operator)
     if at is None:
         return args
     name = operator.parameters[at].name
@@ -266,13 +266,13 @@ def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) ->
 
 
 @functools.cache
-def _variadic_position(operator: Operator) -> int | None:
+def _find_variadic_position(operator: Operator) -> int | None:
     """Return the position of the operator's `*parameter`, or None."""
     return next((at for at, p in enumerate(operator.parameters) if p.kind is p.VAR_POSITIONAL),
                 None)
 
 
-def _tangents(value: Any, level: int) -> Any:
+def _read_tangents(value: Any, level: int) -> Any:
     """Return the tangents of an argument: None, a tensor, or a list for a sequence of tensors."""
     if isinstance(value, Tensor):
         return tangent_at(value, level)
@@ -368,14 +368,14 @@ def push_in_place(
     duals, values = bound(operator, args, kwargs, False), bound(
         operator, primals, named, False)
     values[0] = old = primals[0].clone()
-    y = operator.function(*_positional(operator, values))
-    dy = tangent_rules.push(operator, values, [_tangents(v, level) for v in duals], y)
+    y = operator.function(*_select_positional(operator, values))
+    dy = tangent_rules.push(operator, values, [_read_tangents(v, level) for v in duals], y)
     del old
     push_in_place(operator, original, primals, named)
     return _write_tangent(target, primals[0], dy, level)
 
 
-def _positional(operator: Operator, values: list[Any]) -> list[Any]:
+def _select_positional(operator: Operator, values: list[Any]) -> list[Any]:
     return values[: sum(p.kind is not p.KEYWORD_ONLY for p in operator.parameters)]
 
 
@@ -478,5 +478,5 @@ def _before_write(original: Callable, args: tuple, kwargs: dict[str, Any]) -> An
     return carry(args[0], original(*args, **kwargs))
 
 
-_pushing = LingeringStubs(_targets)
+_pushing = LingeringStubs(_list_targets)
 Switch.turn = _pushing.turn

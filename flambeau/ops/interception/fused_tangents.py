@@ -109,11 +109,11 @@ def _push_pointwise(
             return None
     if not arrays or not _are_alike(arrays):
         return None
-    formula = _formula_of(tuple(key), operator, primals, tangents)
+    formula = _find_formula(tuple(key), operator, primals, tangents)
     return None if formula is None else serve_pair(tuple(key), formula, arrays)
 
 
-def _formula_of(
+def _find_formula(
     key: tuple, operator: Operator, primals: list[Any], tangents: list[Tensor | None]
 ) -> Callable | None:
     """Return the formula for elements and tangents, or None if there is none.
@@ -142,10 +142,10 @@ def _derive(
     probes_t: list[Tensor | None] = [None] * len(primals)
     for i, x in enumerate(primals):
         if isinstance(x, Tensor):
-            probes[i] = _probe(x)
+            probes[i] = _create_probe(x)
             inputs.append(probes[i])
             if tangents[i] is not None:
-                probes_t[i] = probe = _probe(x)
+                probes_t[i] = probe = _create_probe(x)
                 inputs.append(probe)
     tape = LEVELS.tape = Tape()
     enabled, LEVELS.enabled = LEVELS.enabled, False
@@ -166,7 +166,7 @@ def _derive(
     return tape.replay(inputs, (y, dy)) if {id(y), id(dy)} <= known else None
 
 
-def _probe(x: Tensor) -> Tensor:
+def _create_probe(x: Tensor) -> Tensor:
     return wrap(meta_array((2,), x._array.dtype))
 
 

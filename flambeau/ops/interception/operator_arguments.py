@@ -29,7 +29,7 @@ def arguments_of(name: str, function: Callable, args: tuple, kwargs: dict[str, A
     """
     operator = OPERATORS.get(name)
     declared = function if operator is None else operator.function
-    parameters = _parameters_of(declared)
+    parameters = _list_parameters(declared)
     if parameters is None:
         return args
     values: list[Any] = []
@@ -51,7 +51,7 @@ def arguments_of(name: str, function: Callable, args: tuple, kwargs: dict[str, A
     return args if rest else tuple(values)
 
 
-def _parameters_of(function: Callable) -> list[Parameter] | None:
+def _list_parameters(function: Callable) -> list[Parameter] | None:
     """Return an operator's parameters, or None if the function does not show them."""
     if function not in _signatures:
         try:

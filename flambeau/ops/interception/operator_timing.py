@@ -39,7 +39,7 @@ def _turn(recorder: Recorder | None) -> None:
     if recorder is None:
         return
     targets: dict[Any, Callable] = {}
-    for function, name in _operators().items():
+    for function, name in _list_operators().items():
         targets[function] = time_operators(recorder, f"aten::{name}", _EXPANDED.get(name))
     targets[Node.apply] = time_as(
         recorder, lambda node, *_: node.name(), RecordScope.BACKWARD_FUNCTION,
@@ -51,7 +51,7 @@ def _turn(recorder: Recorder | None) -> None:
         swap.start()
 
 
-def _operators() -> dict[Any, str]:
+def _list_operators() -> dict[Any, str]:
     """Return the functions of operators, with the names of their events."""
     result: dict[Any, str] = {}
     for space in ("torch", "Tensor", "nn.functional", "linalg", "special", "fft"):
@@ -93,32 +93,32 @@ _FACTORIES = (
 _SHORT_CUTS = {"__matmul__": "matmul"}
 
 
-def _factory(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+def _split_factory(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
     """Return a factory's event, and at its end the `empty` that the memory is counted to."""
     computed_ns = event[7].computed_ns if len(event) > 7 else event[2]
     return event, ("aten::empty", computed_ns, *event[2:4], None, *event[5:7])
 
 
-def _product(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+def _split_product(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
     """Return a matmul event, and within it the product chosen by the operands' ranks."""
     a, b = (x.ndim if isinstance(x, Tensor) else 2 for x in (*args, None, None)[:2])
     kind = "dot" if a == b == 1 else "mv" if (a, b) == (2, 1) else "mm" if b <= 2 else "bmm"
-    return event, _part(event, f"aten::{kind}")
+    return event, _create_part(event, f"aten::{kind}")
 
 
-def _linear(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+def _split_linear(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
     """Return a linear event, and within it the product."""
     bias = args[2] if len(args) > 2 else kwargs.get("bias")
-    return event, _part(event, "aten::mm" if bias is None else "aten::addmm")
+    return event, _create_part(event, "aten::mm" if bias is None else "aten::addmm")
 
 
-def _part(event: tuple, name: str) -> tuple:
+def _create_part(event: tuple, name: str) -> tuple:
     """Return an inner event of the same span; only the outer one counts operations."""
     details = [more._replace(flops=0) for more in event[7:]]
     return (name, *event[1:7], *details)
 
 
-def _kind_of_index(index: Any) -> str:
+def _classify_index(index: Any) -> str:
     """Return the operator that an index calls: a view operator, or `index`."""
     kinds = {item.__class__ for item in (index if index.__class__ is tuple else (index,))}
     if not kinds <= {int, slice, type(None), type(Ellipsis)}:
@@ -128,12 +128,12 @@ def _kind_of_index(index: Any) -> str:
 
 
 def _read(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
-    return ((_kind_of_index(args[1]), *event[1:]),)
+    return ((_classify_index(args[1]), *event[1:]),)
 
 
 def _write(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
     """Return the event of taking the view, with zero duration, and the write."""
-    kind = _kind_of_index(args[1])
+    kind = _classify_index(args[1])
     if kind == "aten::index":
         return (("aten::index_put_", *event[1:]),)
     before_ns = event[1] - 1
@@ -143,9 +143,9 @@ def _write(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]
 
 # Calls that are several events in PyTorch, or whose event depends on the index.
 _EXPANDED: dict[str, Callable] = {
-    "matmul": _product, "linear": _linear, "__getitem__": _read, "__setitem__": _write,
+    "matmul": _split_product, "linear": _split_linear, "__getitem__": _read, "__setitem__": _write,
     **dict.fromkeys(("zeros", "ones", "full", "eye", "arange", "linspace", "logspace", "rand",
-                     "randn", "randint", "randperm"), _factory)}
+                     "randn", "randint", "randperm"), _split_factory)}
 
 
 def time_operators(recorder: Recorder, name: str, expand: Callable | None = None) -> Callable:
@@ -164,7 +164,7 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
             end, node = clock(), getattr(y, "_node", None)
             event: tuple[Any, ...] = (name, begin, end, thread(), None, None, _FUNCTION)
             if node is not None:
-                event = (*event, Details(_number(node), computed_ns=end))
+                event = (*event, Details(_find_sequence_number(node), computed_ns=end))
             note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
 
     python, bare = recorder.python, name.removeprefix("aten::")
@@ -172,7 +172,7 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
     def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         paused = python is not None and python.pause()
         whole = arguments_of(bare, original, args, kwargs) if recorder.shapes else args
-        shapes = [_shape(a) for a in whole] if recorder.shapes else None
+        shapes = [_read_shape(a) for a in whole] if recorder.shapes else None
         stack = user_stack(2) if recorder.stack else None
         y, computed, begin = None, 0, clock()
         try:
@@ -183,7 +183,7 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
             return y
         finally:
             end = clock()
-            details = _details(recorder, name, whole, shapes, y)._replace(
+            details = _collect_details(recorder, name, whole, shapes, y)._replace(
                 computed_ns=computed or end)
             event = (name, begin, end, thread(), shapes, stack, _FUNCTION, details)
             note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
@@ -194,26 +194,26 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
     return detailed if wanted else plain
 
 
-def _number(node: Any) -> int:
+def _find_sequence_number(node: Any) -> int:
     """Return the sequence number of a node, or of the node of an output."""
     number: int = getattr(node.shown(), "sequence", -1)
     return number
 
 
-def _details(
+def _collect_details(
     recorder: Recorder, name: str, args: tuple, shapes: list[Any] | None, y: Any
 ) -> Details:
     node = getattr(y, "_node", None)
-    sequence = -1 if node is None else _number(node)
+    sequence = -1 if node is None else _find_sequence_number(node)
     flops = 0
     if recorder.flops and isinstance(y, Tensor):
-        flops = count_flops(name, shapes or [_shape(a) for a in args], _shape(y))
+        flops = count_flops(name, shapes or [_read_shape(a) for a in args], _read_shape(y))
     if not recorder.shapes:
         return Details(sequence, flops=flops)
-    dtypes = tuple(map(_dtypes, args))
+    dtypes = tuple(map(_read_dtypes, args))
     plain = tuple(None if kind is not None or not TraceSwitches.arguments else a
                   for a, kind in zip(args, dtypes, strict=True))
-    return Details(sequence, plain, tuple(_strides(a) for a in args), flops, dtypes)
+    return Details(sequence, plain, tuple(_read_strides(a) for a in args), flops, dtypes)
 
 
 def time_as(
@@ -240,24 +240,24 @@ def time_as(
     return record
 
 
-def _shape(value: Any) -> list[Any]:
+def _read_shape(value: Any) -> list[Any]:
     if isinstance(value, Tensor):
         return list(value._array.shape)
     if value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
-        return [_shape(v) for v in value]
+        return [_read_shape(v) for v in value]
     return []
 
 
-def _strides(value: Any) -> list[Any]:
+def _read_strides(value: Any) -> list[Any]:
     if isinstance(value, Tensor):
         array = value._array
         return list(strides_of(array)) if array.__class__ is np.ndarray else []
     if value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
-        return [_strides(v) for v in value]
+        return [_read_strides(v) for v in value]
     return []
 
 
-def _dtypes(value: Any) -> Any:
+def _read_dtypes(value: Any) -> Any:
     """Return a tensor's dtype, those of a list of tensors, or None."""
     if isinstance(value, Tensor):
         return value.dtype

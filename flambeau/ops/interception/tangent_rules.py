@@ -194,25 +194,25 @@ def _push_linear(operator: Operator, values: list[Any], tangents: list[Any], y: 
             changed[i] = tangents[i]
         for i in alone:  # in the first step only; as zeros if the argument is mandatory
             is_first = total is None
-            changed[i] = _tangent_or_zeros(values[i], tangents[i], not products) \
+            changed[i] = _fill_tangent(values[i], tangents[i], not products) \
                 if is_first else None
         part = call_with(operator, changed)
         total = part if total is None else total + part
     return total
 
 
-def _tangent_or_zeros(value: Any, tangent: Any, filled: bool) -> Any:
+def _fill_tangent(value: Any, tangent: Any, filled: bool) -> Any:
     """Return an argument's tangent, else zeros if `filled`, else None."""
     if value.__class__ in (tuple, list):
         parts = tangent or [None] * len(value)
         return type(value)(
-            [_zeros(v) if t is None else t for v, t in zip(value, parts, strict=True)])
+            [_create_zeros(v) if t is None else t for v, t in zip(value, parts, strict=True)])
     if tangent is not None or not filled:
         return tangent
-    return _zeros(value) if isinstance(value, Tensor) else 0
+    return _create_zeros(value) if isinstance(value, Tensor) else 0
 
 
-def _zeros(x: Tensor) -> Tensor:
+def _create_zeros(x: Tensor) -> Tensor:
     if isinstance(x._array, OpaqueWindow):
         return x * 0
     return x.new_zeros(()).expand(x.shape)
@@ -229,7 +229,7 @@ def _read_values(
         elif kind == OUTPUT:
             result.append(y)
         elif kind == SHAPE:
-            result.append(_shape(values[position]))
+            result.append(_read_shape(values[position]))
         elif kind == DTYPE:
             result.append(values[position].dtype)
         else:
@@ -237,7 +237,7 @@ def _read_values(
     return result
 
 
-def _shape(value: Any) -> Any:
+def _read_shape(value: Any) -> Any:
     if value.__class__ in (tuple, list):
         return tuple(v._array.shape for v in value)
     return None if value is None else value._array.shape
@@ -247,7 +247,7 @@ def _needs(operator: Operator, positions: Sequence[int]) -> tuple[bool, ...]:
     return tuple(i in positions for i in operator.tensor_positions)
 
 
-def _cotangents(
+def _compute_cotangents(
     operator: Operator, values: list[Any], positions: list[int], g: Any, y: Any
 ) -> list[Any]:
     """Return the raw vjps of some inputs; nested lists for sequences of tensors."""
@@ -277,7 +277,7 @@ def _push_diagonal(operator: Operator, values: list[Any], tangents: list[Any], y
             t = t.to(y.dtype)
         if t._array.shape != y._array.shape:
             t = t.expand(y.shape)
-        parts = _cotangents(operator, values, [i], t, y)
+        parts = _compute_cotangents(operator, values, [i], t, y)
         if not parts or parts[0] is None:  # no derivative with respect to this operand
             continue
         part = parts[0]
@@ -298,7 +298,9 @@ def _push_rows(operator: Operator, values: list[Any], tangents: list[Any], y: Te
     """
     positions = [i for i in operator.tensor_positions if tangents[i] is not None and (
         operator.joint is not None or operator.names[i] in operator.vjps)]
-    parts = _cotangents(operator, values, positions, y.new_ones(y.shape), y) if positions else []
+    parts = _compute_cotangents(
+        operator, values, positions, y.new_ones(y.shape), y
+    ) if positions else []
     total = None
     for position, part in zip(positions, parts, strict=True):
         if part is None:
@@ -324,37 +326,37 @@ def _push_by_double_vjp(operator: Operator, values: list[Any], tangents: list[An
         return None
     recorded = is_grad_enabled() and _find_histories((*values, *tangents)) != (False, False)
     with enable_grad():
-        slots = [_slot(t, i, operator) for i, t in enumerate(outputs)]
+        slots = [_require_differentiable(t, i, operator) for i, t in enumerate(outputs)]
         g: Any = tuple(slots) if several else slots[0]
         conjugate = not several and slots[0] is not None and slots[0].is_complex() \
             and operator.holomorphic and operator.joint is None
-        actual = _cotangents(operator, values, positions, g.conj() if conjugate else g, y)
+        actual = _compute_cotangents(operator, values, positions, g.conj() if conjugate else g, y)
         pairs = []
         for position, part in zip(positions, actual, strict=True):
-            for x, p, t in _sequences(values[position], part, tangents[position]):
+            for x, p, t in _zip_sequences(values[position], part, tangents[position]):
                 if p is not None and t is not None and p.requires_grad:
                     p = p.conj() if conjugate else p
                     pairs.append((unbroadcast(p, x._array.shape, x._array.dtype), t))
         if not pairs:
-            return tuple([None if s is None else _zeros(s) for s in slots]) if several \
-                else _zeros(y)
+            return tuple([None if s is None else _create_zeros(s) for s in slots]) if several \
+                else _create_zeros(y)
         wanted = [s for s in slots if s is not None]
         ps, ts = zip(*pairs, strict=True)
         result = iter(autograd_grad(ps, wanted, ts, create_graph=recorded, allow_unused=True))
     pushed = [None if s is None else next(result) for s in slots]
-    pushed = [_zeros(s) if p is None and s is not None else p
+    pushed = [_create_zeros(s) if p is None and s is not None else p
               for s, p in zip(slots, pushed, strict=True)]
     return tuple(pushed) if several else pushed[0]
 
 
-def _slot(t: Any, index: int, operator: Operator) -> Any:
+def _require_differentiable(t: Any, index: int, operator: Operator) -> Any:
     if not isinstance(t, Tensor) or t._array.dtype.kind not in "fcV" \
             or index in operator.constant_outputs:
         return None
     return t.new_zeros(t.shape).requires_grad_()
 
 
-def _sequences(value: Any, part: Any, tangent: Any) -> list[tuple[Any, Any, Any]]:
+def _zip_sequences(value: Any, part: Any, tangent: Any) -> list[tuple[Any, Any, Any]]:
     if value.__class__ in (tuple, list):
         return list(zip(value, part, tangent, strict=True))
     return [(value, part, tangent)]

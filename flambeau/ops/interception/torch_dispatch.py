@@ -130,23 +130,23 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
             if (pointwise := pointwise_call(function)) is not None:
                 result[function] = (_call, *pointwise)
             elif name in forward_mode.SHORT_CUTS:
-                result[function] = (_past_short_cut, name)
+                result[function] = (_dispatch_short_cut, name)
     result[Tensor.__getitem__], result[Tensor.__setitem__] = (_get_item,), (_set_item,)
     for name in ("copy_", "fill_", "zero_"):
         result[PUBLIC["Tensor"].get(name) or getattr(Tensor, name)] = (_overwrite, name)
     result |= {draw: (_overwrite, draw.__name__) for draw in IN_PLACE_DRAWS}
     for name in ("index_put", "index_put_"):
         result[PUBLIC["torch"][name]] = (_put_at_indices, name)
-    result[Tensor.detach] = (_by_name, aten.detach.default)
-    result[Tensor.item] = (_by_name, aten._local_scalar_dense.default)
+    result[Tensor.detach] = (_dispatch_by_name, aten.detach.default)
+    result[Tensor.item] = (_dispatch_by_name, aten._local_scalar_dense.default)
     for name in ("equal", "nonzero", "masked_select", "histc", "multinomial", "bernoulli"):
-        result[PUBLIC["torch"][name]] = (_by_name, getattr(aten, name).default)
+        result[PUBLIC["torch"][name]] = (_dispatch_by_name, getattr(aten, name).default)
     for name in ("bucketize", "searchsorted"):
-        result[PUBLIC["torch"][name]] = (_by_name, getattr(aten, name).Tensor)
+        result[PUBLIC["torch"][name]] = (_dispatch_by_name, getattr(aten, name).Tensor)
     for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):
-        result[PUBLIC["torch"][name]] = (_factory, name)
+        result[PUBLIC["torch"][name]] = (_dispatch_factory, name)
     for space, name in _LIKE:
-        result[PUBLIC[space][name]] = (_factory_like, name)
+        result[PUBLIC[space][name]] = (_dispatch_factory_like, name)
     return result
 
 
@@ -164,7 +164,7 @@ def _ask(values: Sequence[Any]) -> list[Any]:
     return chosen
 
 
-def _rule_of(func: Any, kind: type) -> Callable | None:
+def _find_rule(func: Any, kind: type) -> Callable | None:
     """Return the rule registered for a custom operator and a class in place of the class's own."""
     rules: dict[type, Callable] = getattr(func, "dispatch_rules", {})
     return rules.get(kind)
@@ -181,7 +181,7 @@ def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any])
         if STATE.modes:
             mode = STATE.modes.pop()
             try:
-                rule = _rule_of(func, type(mode))
+                rule = _find_rule(func, type(mode))
                 result = mode.__torch_dispatch__(func, kinds, args, kwargs) if rule is None \
                     else rule(mode, func, kinds, args, kwargs)
             finally:
@@ -189,7 +189,7 @@ def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any])
             if result is not NotImplemented:
                 return result
         for value in match:
-            rule = _rule_of(func, type(value))
+            rule = _find_rule(func, type(value))
             result = type(value).__torch_dispatch__(func, kinds, args, kwargs) if rule is None \
                 else rule(type(value), func, kinds, args, kwargs)
             if result is not NotImplemented:
@@ -222,7 +222,9 @@ def _call(
         result = FORMS[operator.name](
             _hand_over_again, *forward_mode.bound(operator, args, kwargs, False))
     if result is NotImplemented:
-        func, values, options = _aten_call(operator, _without_defaults(operator, args), kwargs)
+        func, values, options = _convert_to_aten_call(
+            operator, _without_defaults(operator, args), kwargs
+        )
         result = _hand_over(func, match, values, options)
     if MODE.grad and operator.differentiable and not (
         isinstance(result, Tensor) and result._requires_grad
@@ -251,7 +253,7 @@ def _call_in_place(
     result = _ask((*args, *kwargs.values()))
     if not result and not STATE.modes:
         return original(*args, **kwargs)
-    func = getattr(getattr(aten, _aten_name(operator) + "_"), _suffix(operator, args))
+    func = getattr(getattr(aten, _find_aten_name(operator) + "_"), _find_suffix(operator, args))
     if not args:
         return _hand_over(func, result, args, kwargs)
     return write_in_place(_hand_over_again, operator, func, args, kwargs)
@@ -269,7 +271,7 @@ def _overwrite(name: str, original: Callable, args: tuple, kwargs: dict[str, Any
     return overwrite(_hand_over_again, name, getattr(getattr(aten, name), kind), args, kwargs)
 
 
-def _past_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _dispatch_short_cut(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """If the call is dispatched, call the operator of a method with a fast path."""
     if not STATE.modes and not _ask(args):
         return original(*args, **kwargs)
@@ -309,7 +311,7 @@ def _put_at_indices(name: str, original: Callable, args: tuple, kwargs: dict[str
     return args[0] if name == "index_put_" else result
 
 
-def _by_name(func: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _dispatch_by_name(func: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Dispatch a function that is not an operator, if an argument's class dispatches."""
     result = _ask(args)
     if not result:
@@ -317,7 +319,7 @@ def _by_name(func: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
     return _hand_over(func, result, args, kwargs)
 
 
-def _factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _dispatch_factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     if not STATE.modes:
         return original(*args, **kwargs)
     if name in ("ones", "zeros", "empty", "rand", "randn") and args and isinstance(args[0], int):
@@ -332,7 +334,9 @@ _LIKE = [("Tensor", f"new_{name}") for name in ("empty", "full", "ones", "zeros"
 ]
 
 
-def _factory_like(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _dispatch_factory_like(
+    name: str, original: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
     match = _ask((*args, *kwargs.values()))
     if not match and not STATE.modes:
         return original(*args, **kwargs)
@@ -351,7 +355,7 @@ _SUFFIXES = {"transpose": "int", "select": "int", "slice": "Tensor", "where": "s
              "index": "Tensor", "unbind": "int", "max_dim": "dim", "min_dim": "dim"}
 
 
-def _aten_name(operator: Operator) -> str:
+def _find_aten_name(operator: Operator) -> str:
     names = {"vector_norm": "linalg_vector_norm", "layer_norm": "native_layer_norm",
              "softmax": "_softmax",
              "log_softmax": "_log_softmax", "relu_only": "relu", "pow_number": "pow",
@@ -363,7 +367,7 @@ def _aten_name(operator: Operator) -> str:
     return names.get(name, name)
 
 
-def _suffix(operator: Operator, args: tuple) -> str:
+def _find_suffix(operator: Operator, args: tuple) -> str:
     name = operator.name.strip("_")
     tensors = [isinstance(a, Tensor) for a in args[:2]]
     if name in _WITH_TENSOR:
@@ -383,11 +387,11 @@ def _suffix(operator: Operator, args: tuple) -> str:
 _PRODUCTS = {(1, 1): "dot", (2, 1): "mv", (2, 2): "mm", (3, 3): "bmm"}
 
 
-def _aten_call(
+def _convert_to_aten_call(
     operator: Operator, args: tuple, kwargs: dict[str, Any]
 ) -> tuple[Any, tuple, dict[str, Any]]:
     """Return the overload that handlers receive for an operator's call, and its arguments."""
-    name, first = _aten_name(operator), _suffix(operator, args)
+    name, first = _find_aten_name(operator), _find_suffix(operator, args)
     if name == "matmul" and len(args) > 1:
         name = _PRODUCTS.get((args[0].dim(), args[1].dim()), name)
     packet = getattr(aten, name)

@@ -89,7 +89,7 @@ def overloaded_arguments(values: Iterable[Any]) -> list[Any]:
     return chosen
 
 
-def _flat(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+def _flatten_arguments(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
     """Return the arguments, with lists and tuples expanded one level."""
     values: list[Any] = []
     for value in (*args, *kwargs.values()):
@@ -102,7 +102,7 @@ def _flat(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
 
 def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Return whether a call has arguments of overriding classes."""
-    return bool(overloaded_arguments(_flat(args, kwargs)))
+    return bool(overloaded_arguments(_flatten_arguments(args, kwargs)))
 
 
 def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -113,7 +113,9 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
             return _run(function, original, args, kwargs)
         if state.inside or (_ORDINARY.issuperset(map(type, args)) and not kwargs):
             return original(*args, **kwargs)
-        match = () if state.no_subclasses else overloaded_arguments(_flat(args, kwargs))
+        match = () if state.no_subclasses else overloaded_arguments(
+            _flatten_arguments(args, kwargs)
+        )
         if not match:
             return original(*args, **kwargs)
         if state.skipped is function:
@@ -123,7 +125,7 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
     if state.skipped is function:
         state.skipped = None
         return original(*args, **kwargs)
-    match = () if state.no_subclasses else overloaded_arguments(_flat(args, kwargs))
+    match = () if state.no_subclasses else overloaded_arguments(_flatten_arguments(args, kwargs))
     result = ask_mode(function, tuple(map(type, match)), args, kwargs, original)
     return ask(function, match, args, kwargs, state.modes[-1]) if result is NotImplemented \
         else result
@@ -132,7 +134,7 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
 def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Run a call made by the outermost mode, without intercepting its inner calls."""
     state = STATE
-    result = () if state.no_subclasses else overloaded_arguments(_flat(args, kwargs))
+    result = () if state.no_subclasses else overloaded_arguments(_flatten_arguments(args, kwargs))
     if result:
         return ask(function, result, args, kwargs)
     state.inside = True
@@ -173,7 +175,7 @@ def ask(
         result = hook(function, kinds, args, kwargs)
         if result is not NotImplemented:
             return result
-    name = _full_name(function)
+    name = _find_full_name(function)
     lines = [f"Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned "
              "NotImplemented:\n\n"]
     if mode is not None:
@@ -183,7 +185,7 @@ def ask(
                     "TORCH_LOGS=not_implemented")
 
 
-def _full_name(function: Any) -> str:
+def _find_full_name(function: Any) -> str:
     name = getattr(function, "__name__", "")
     for space in ("torch", "nn.functional", "linalg", "special", "fft"):
         if PUBLIC.get(space, {}).get(name) is function:
@@ -209,7 +211,7 @@ def _find_routes() -> dict[FunctionType, tuple[Any, ...]]:
     for names in spaces:
         present += names.values()
     if len(present) != len(_routes_of) or not all(map(operator.is_, present, _routes_of)):
-        _routes = dict.fromkeys(INTERNAL, (_internal,)) | public_functions()
+        _routes = dict.fromkeys(INTERNAL, (_run_internal,)) | public_functions()
         _routes_of[:] = present
     return _routes
 
@@ -261,12 +263,12 @@ def meet(cls: type) -> bool:
     return True
 
 
-def _met(operator: Operator, args: tuple) -> Any:
+def _dispatch_failed_call(operator: Operator, args: tuple) -> Any:
     """Dispatch a call that failed on a non-tensor argument whose class overrides; else MISSING.
 
     Later calls are dispatched before they start.
     """
-    values = _flat(args, {})
+    values = _flatten_arguments(args, {})
     if not any(meet(type(v)) for v in values if not isinstance(v, Tensor)):
         return MISSING
     if STATE.no_subclasses:
@@ -285,7 +287,7 @@ def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         if ROUTES.is_on or state.no_subclasses \
                 or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
-                or not (result := overloaded_arguments(_flat(args, kwargs))):
+                or not (result := overloaded_arguments(_flatten_arguments(args, kwargs))):
             return None
         if state.skipped is shown:
             state.skipped = None
@@ -303,7 +305,7 @@ def as_internal(function: Any, record: Callable) -> Callable:
 
 
 def _run_internally(record: Callable, original: Callable, args: tuple, kwargs: dict) -> Any:
-    return _internal(lambda *args, **kwargs: record(original, args, kwargs), args, kwargs)
+    return _run_internal(lambda *args, **kwargs: record(original, args, kwargs), args, kwargs)
 
 
 def _call_operator(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -330,7 +332,7 @@ def _call_rearranged(
     return call(function, original, args, kwargs)
 
 
-def _internal(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _run_internal(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     state = STATE
     state.no_subclasses += 1
     state.nothing += 1
@@ -412,7 +414,7 @@ def _route_properties(cls: type) -> None:
     inherited = [n for n in known if next(k for k in cls.__mro__ if n in vars(k)) is Tensor]
     _routed[cls] = inherited
     for name in inherited:
-        setattr(cls, name, _routed_property(known[name]))
+        setattr(cls, name, _create_routed_property(known[name]))
 
 
 # Properties whose values are tensors, which the default hook converts to the class.
@@ -424,25 +426,25 @@ def _unroute_properties(cls: type) -> None:
         setattr(cls, name, _SLOTS[name])
 
 
-def _routed_property(original: property) -> property:
+def _create_routed_property(original: property) -> property:
     def get(self: Any) -> Any:
-        return _attribute(original.__get__, self)
+        return _access_attribute(original.__get__, self)
 
     def set_value(self: Any, value: Any) -> None:
-        _attribute(original.__set__, self, value)
+        _access_attribute(original.__set__, self, value)
 
     def delete(self: Any) -> None:
-        _attribute(original.__delete__, self)
+        _access_attribute(original.__delete__, self)
 
     setter, deleter = original.fset and set_value, original.fdel and delete
     return property(get, setter, deleter, original.__doc__)
 
 
-def _attribute(accessor: Any, *args: Any) -> Any:
+def _access_attribute(accessor: Any, *args: Any) -> Any:
     state = STATE
     if state.inside or (not state.modes and (state.no_subclasses or type(args[0]) in _ORDINARY)):
         return accessor(*args)
     return call(accessor, accessor, args, {})
 
 
-Overriding.ask = _met
+Overriding.ask = _dispatch_failed_call

@@ -25,7 +25,7 @@ from .matrix_samples import well_conditioned
 from .solves import solve_triangular, triangular_solved
 
 
-def _words(order: int) -> str:
+def _describe_failure(order: int) -> str:
     return ("The factorization could not be completed because the input is not positive-definite "
             f"(the leading minor of order {order} is not positive-definite).")
 
@@ -56,7 +56,7 @@ def _cholesky_ex(
     check_kernel(A, "cholesky_cpu")
     y, info = _factor(np.swapaxes(A, -1, -2).conj() if upper else A)
     if check_errors:
-        raise_for_info(info, name, _words)
+        raise_for_info(info, name, _describe_failure)
     return (np.swapaxes(y, -1, -2).conj() if upper else y), info
 
 
@@ -84,7 +84,7 @@ def cholesky_ex(
     return _cholesky_ex(A, upper, check_errors, "linalg.cholesky_ex", out=out)
 
 
-def _result(y: Tensor, out: Tensor | None) -> Tensor:
+def _write_result(y: Tensor, out: Tensor | None) -> Tensor:
     from ..core.out import write_out
 
     return y if out is None else write_out(_cholesky_ex.operator, y, out)
@@ -100,7 +100,7 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     tensor([[2., 0.],
             [1., 2.]])
     """
-    return _result(_cholesky_ex(A, upper)[0], out)
+    return _write_result(_cholesky_ex(A, upper)[0], out)
 
 
 @composite(autocast=Policy.FULL, name="cholesky")
@@ -111,7 +111,7 @@ def cholesky_legacy(input: Tensor, upper: bool = False, *, out: Tensor | None = 
     tensor([[2., 0.],
             [1., 2.]])
     """
-    return _result(_cholesky_ex(input, upper, True, "cholesky")[0], out)
+    return _write_result(_cholesky_ex(input, upper, True, "cholesky")[0], out)
 
 
 # ------------------------------------------------------------------------------------ solves

@@ -12,7 +12,7 @@ from ..core.registry import Declared, composite, opaque
 from ..core.value_rules import ONLY_RUNNING_TELLS
 
 
-def _node_name(name: str) -> str:
+def _compose_node_name(name: str) -> str:
     """Return the name of an operator's node: LinalgEighBackward0."""
     return "Linalg" + "".join(part.capitalize() for part in name.split("_")) + "Backward0"
 
@@ -25,7 +25,7 @@ def linalg_operator(**options: Any) -> Callable[[Callable], Declared]:
 
     def decorate(body: Callable) -> Any:
         name = body.__name__
-        settings = {"node": _node_name(name), "holomorphic": False,
+        settings = {"node": _compose_node_name(name), "holomorphic": False,
                     "values": ONLY_RUNNING_TELLS, **options}
         result = opaque(name=f"linalg_{name}", expose=(), **settings)(body)
         publish(result, (name,), ("linalg",))

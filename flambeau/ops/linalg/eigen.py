@@ -23,7 +23,7 @@ from .matrix_samples import positive_definite, square_samples
 from .solves import solve_matrix
 
 
-def _gaps(L: Tensor) -> Tensor:
+def _compute_gaps(L: Tensor) -> Tensor:
     """L_j - L_i, ones on the diagonal."""
     return L.unsqueeze(-2) - L.unsqueeze(-1) + diag_embed(L.new_ones(L.shape[-1]))
 
@@ -77,7 +77,7 @@ def _(gs: Tensor, ys: tuple[Tensor, ...]) -> Tensor:
     (gL, gV), (L, V) = gs, ys
     if gV is None:
         return None if gL is None else (V * to_dtype_of(gL, V).unsqueeze(-2)) @ mH(V)
-    inner = (mH(V) @ gV) / _gaps(L)
+    inner = (mH(V) @ gV) / _compute_gaps(L)
     inner = inner - diag_embed(inner.diagonal(0, -2, -1))
     if gL is not None:
         inner = inner + diag_embed(to_dtype_of(gL, V))
@@ -161,7 +161,7 @@ def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor:
     inner = mH(V) @ gV
     # Eigenvectors have norm 1: what would lengthen them does not count.
     inner = inner - (mH(V) @ V) * to_dtype_of(inner.diagonal(0, -2, -1).real, V).unsqueeze(-2)
-    inner = inner / _gaps(L.conj())
+    inner = inner / _compute_gaps(L.conj())
     inner = inner - diag_embed(inner.diagonal(0, -2, -1))
     if gL is not None:
         inner = inner + diag_embed(gL)

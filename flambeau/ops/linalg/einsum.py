@@ -100,7 +100,9 @@ def parse(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, ..
     return tuple(operands), tuple(output)
 
 
-def _once(x: Tensor, labels: Sequence[Label], index: int) -> tuple[Tensor, list[Label]]:
+def _merge_repeated_labels(
+    x: Tensor, labels: Sequence[Label], index: int
+) -> tuple[Tensor, list[Label]]:
     """Take diagonals of repeated labels, so that each label occurs once."""
     labels = list(labels)
     for label in dict.fromkeys(labels):
@@ -117,7 +119,9 @@ def _once(x: Tensor, labels: Sequence[Label], index: int) -> tuple[Tensor, list[
     return x, labels
 
 
-def _sizes(operands: Sequence[tuple[Sequence[Label], tuple[int, ...]]]) -> dict[Label, int]:
+def _measure_labels(
+    operands: Sequence[tuple[Sequence[Label], tuple[int, ...]]]
+) -> dict[Label, int]:
     """Return the length of each label from the operands' labels and shapes."""
     result: dict[Label, int] = {}
     for index, (labels, shape) in enumerate(operands):
@@ -176,7 +180,7 @@ def _take_diagonal(x: Tensor, steps: Steps) -> Tensor:
     return x if reshape is None else x.reshape(reshape)
 
 
-def _places(labels: Sequence[Label], drop: set) -> tuple[int, ...] | None:
+def _locate_labels(labels: Sequence[Label], drop: set) -> tuple[int, ...] | None:
     return tuple(i for i, s in enumerate(labels) if s in drop) or None
 
 
@@ -186,12 +190,12 @@ def _order(labels: Sequence[Label], wanted: Sequence[Label]) -> tuple[int, ...] 
 
 
 @functools.lru_cache(4096)
-def _pair_plan(
+def _plan_pair(
     left: tuple[Label, ...], a: tuple[int, ...], right: tuple[Label, ...], b: tuple[int, ...],
     keep: frozenset,
 ) -> PairPlan:
     """Return the plan for operands of shapes a and b, summing over labels not in `keep`."""
-    sizes = _sizes(((left, a), (right, b)))
+    sizes = _measure_labels(((left, a), (right, b)))
     # Axes of length 1 that the other operand broadcasts do not count.
     ones = [{s for s, n in zip(x, shape, strict=True) if n == 1 and sizes[s] != 1}
             for x, shape in ((left, a), (right, b))]
@@ -220,7 +224,7 @@ def _pair_plan(
                        for o in orders)
         reshape = None
     first, second = [
-        Steps(_places(labels, item), _places(w, drop), _order(remaining, o), shape)
+        Steps(_locate_labels(labels, item), _locate_labels(w, drop), _order(remaining, o), shape)
         for labels, item, w, drop, remaining, o, shape in zip(
             (left, right), ones, whole, alone, (x, y), orders, shapes, strict=True)
     ]
@@ -230,23 +234,25 @@ def _pair_plan(
 def _contract_pair(a: tuple, b: tuple, keep: frozenset) -> tuple[Tensor, tuple[Label, ...]]:
     """Contract two operands to one, summing over labels not in `keep`."""
     (x, left), (y, right) = a, b
-    plan = _pair_plan(tuple(left), x._array.shape, tuple(right), y._array.shape, keep)
-    return _product(x, y, plan), plan.labels
+    plan = _plan_pair(tuple(left), x._array.shape, tuple(right), y._array.shape, keep)
+    return _multiply_pair(x, y, plan), plan.labels
 
 
-def _product(x: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
+def _multiply_pair(x: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
     x, y = _take_diagonal(x, plan.left), _take_diagonal(y, plan.right)
     result = matmul(x, y) if plan.matrix else x * y
     return result if plan.reshape is None else result.reshape(plan.reshape)
 
 
 @functools.lru_cache(4096)
-def _two(equation: str, a: tuple, b: tuple) -> tuple[PairPlan, tuple[int, ...] | None] | None:
+def _plan_two_operands(
+    equation: str, a: tuple, b: tuple
+) -> tuple[PairPlan, tuple[int, ...] | None] | None:
     """The whole plan of an equation with two operands, or None if a label is repeated."""
     (left, right), output = parse(equation, (len(a), len(b)))
     if len(set(left)) != len(left) or len(set(right)) != len(right):
         return None
-    plan = _pair_plan(left, a, right, b, frozenset(output))
+    plan = _plan_pair(left, a, right, b, frozenset(output))
     if set(plan.labels) != set(output):
         return None
     return plan, _order(plan.labels, output)
@@ -270,7 +276,7 @@ def _choose_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[
 
 def contract(operands: list, output: Sequence[Label]) -> Tensor:
     """Contract operands, (tensor, axis labels) pairs, to a tensor with the output labels."""
-    sizes = _sizes([(labels, x._array.shape) for x, labels in operands])
+    sizes = _measure_labels([(labels, x._array.shape) for x, labels in operands])
     while len(operands) > 1:
         i, j = (0, 1) if len(operands) == 2 else _choose_pair(operands, output, sizes)
         first, second = operands[i], operands[j]
@@ -285,7 +291,7 @@ def contract(operands: list, output: Sequence[Label]) -> Tensor:
     return _arrange(x, labels, output)
 
 
-def _letter(number: Any, place: str) -> str:
+def _convert_to_letter(number: Any, place: str) -> str:
     if number is Ellipsis:
         return "..."
     if not 0 <= number < 52:
@@ -298,10 +304,14 @@ def _from_lists(args: tuple) -> tuple[str, list[Tensor]]:
     """Return equation and operands of `einsum(x, [0, 1], y, [1, 2], [0, 2])`."""
     operands, pieces = list(args[: len(args) // 2 * 2 : 2]), []
     for subscripts in args[1 : len(args) // 2 * 2 : 2]:
-        pieces.append("".join(_letter(s, "the operand subscript list") for s in subscripts))
+        pieces.append(
+            "".join(_convert_to_letter(s, "the operand subscript list") for s in subscripts)
+        )
     equation = ",".join(pieces)
     if len(args) % 2:
-        equation += "->" + "".join(_letter(s, "the output subscript list") for s in args[-1])
+        equation += "->" + "".join(
+            _convert_to_letter(s, "the output subscript list") for s in args[-1]
+        )
     return equation, operands
 
 
@@ -331,12 +341,12 @@ def einsum(*args: Any) -> Tensor:
     equation, *operands = _separate_operands(args)
     if len(operands) == 2:
         x, y = operands
-        result = _two(equation, x._array.shape, y._array.shape)
+        result = _plan_two_operands(equation, x._array.shape, y._array.shape)
         if result is not None:
-            new = _product(x, y, result[0])
+            new = _multiply_pair(x, y, result[0])
             return new if result[1] is None else new.permute(result[1])
     labels, output = parse(equation, tuple(x._array.ndim for x in operands))
-    each = [_once(x, s, i) if len(set(s)) != len(s) else (x, list(s))
+    each = [_merge_repeated_labels(x, s, i) if len(set(s)) != len(s) else (x, list(s))
             for i, (x, s) in enumerate(zip(operands, labels, strict=True))]
     return contract(each, output)
 

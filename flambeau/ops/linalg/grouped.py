@@ -39,11 +39,13 @@ def grouped_mm(
     elif offs is None:
         raise RuntimeError("Have to provide offsets if there is a 2d matrix.")
     else:
-        result = _of_groups(mat_a, mat_b, ranks, [0, *offs.tolist()])
+        result = _multiply_groups(mat_a, mat_b, ranks, [0, *offs.tolist()])
     return result if out_dtype is None else result.to(out_dtype)
 
 
-def _of_groups(mat_a: Tensor, mat_b: Tensor, ranks: tuple[int, ...], bounds: list[int]) -> Tensor:
+def _multiply_groups(
+    mat_a: Tensor, mat_b: Tensor, ranks: tuple[int, ...], bounds: list[int]
+) -> Tensor:
     parts = list(zip(bounds, bounds[1:], strict=False))
     if ranks == (2, 3):
         products = [mat_a[a:b] @ mat_b[i] for i, (a, b) in enumerate(parts)]

@@ -53,7 +53,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
         kind = input.dtype
         if kind is weight.dtype and kind in _BLAS and (bias is None or bias.dtype is kind):
             if input.size > MIN_PRODUCT_LHS_ELEMENTS or input.ndim > 2:
-                return _of_rows(input, weight, bias)
+                return _multiply_rows(input, weight, bias)
             y = input.dot(weight.T)
             if bias is not None:
                 y += bias
@@ -74,7 +74,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     return y if bias is None else (y + bias).astype(y.dtype, copy=False)
 
 
-def _of_rows(input: Array, weight: Array, bias: Array | None) -> Array:
+def _multiply_rows(input: Array, weight: Array, bias: Array | None) -> Array:
     """linear of a stack of rows, or of many."""
     rows = input.reshape(-1, input.shape[-1]) if input.ndim > 2 else input
     y = try_product(rows, weight.T, bias) if rows.size > MIN_PRODUCT_LHS_ELEMENTS else None

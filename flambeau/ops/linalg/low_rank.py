@@ -15,7 +15,7 @@ from .solves import solve_triangular
 from .svd import svd
 
 
-def _basis(A: Tensor, q: int, niter: int) -> Tensor:
+def _approximate_basis(A: Tensor, q: int, niter: int) -> Tensor:
     """Orthonormal columns that nearly span those of A: a random start, then power iterations.
 
     Halko, Martinsson and Tropp, "Finding structure with randomness", 2009, algorithm 4.4.
@@ -39,7 +39,7 @@ def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Any = None) -> Any:
         A = A - M.expand(A.shape)
     wide = A.shape[-2] < A.shape[-1]
     X = mH(A) if wide else A
-    Q = _basis(X, q, niter)
+    Q = _approximate_basis(X, q, niter)
     U, S, Vh = svd(matmul(mH(Q), X), False)
     U, V = matmul(Q, U), mH(Vh)
     return (V, S, U) if wide else (U, S, V)

@@ -100,13 +100,13 @@ def lu_cotangent(gL: Tensor | None, gU: Tensor | None, P: Tensor, L: Tensor, U: 
     inner = solve_triangular(mH(U1), left + right, upper=False, left=False)
     y = solve_triangular(mH(L1), inner, upper=True, unitriangular=True)
     if n > k:
-        y = _cat([y, beside], -1)
+        y = _join_parts([y, beside], -1)
     if m > k:
-        y = _cat([y, below], -2)
+        y = _join_parts([y, below], -2)
     return P @ y
 
 
-def _cat(parts: list[Tensor], dim: int) -> Tensor:
+def _join_parts(parts: list[Tensor], dim: int) -> Tensor:
     from ..view.join import cat
 
     return cat(parts, dim)

@@ -42,19 +42,19 @@ def multiply_matrices(a: Array, b: Array) -> Array:
         raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')
     if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := try_product(a, b)) is not None:
         return y
-    if a.size > MAX_COUNTED_ROW_ELEMENTS and (y := _product_with_vector(a, b)) is not None:
+    if a.size > MAX_COUNTED_ROW_ELEMENTS and (y := _multiply_vector(a, b)) is not None:
         return y
     return np.matmul(a, b)
 
 
-def _product_with_vector(a: Array, b: Array) -> Array | None:
+def _multiply_vector(a: Array, b: Array) -> Array | None:
     """Return a large product with a vector, computed on all threads; None for other operands."""
     if a.ndim == 2 and b.ndim == 1 and a.shape[0] > 1:
         return multiply_by_vector(a, b)
-    return _large_dot(a, b) if a.size == b.size else None
+    return _multiply_large_vectors(a, b) if a.size == b.size else None
 
 
-def _large_dot(a: Array, b: Array) -> Array | None:
+def _multiply_large_vectors(a: Array, b: Array) -> Array | None:
     """Return the product of a large row and a column, or of two vectors, computed on all threads;
     None for other operands."""
     if a.size != a.shape[-1] or max(a.ndim, b.ndim) > 2 or a.dtype not in FLOATS \
@@ -279,7 +279,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     return matmul(input, tensor, out=out)
 
 
-def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
+def _run_matmul_operator(self: Tensor, other: Tensor) -> Tensor:
     try:
         a, b = self._array, other._array
         kind = a.dtype
@@ -306,7 +306,7 @@ def _reflect_matmul(self: Tensor, other: Tensor) -> Tensor:
 
 
 _methods: Any = Tensor
-_methods.__matmul__, _methods.__rmatmul__ = _matmul_operator, _reflect_matmul
+_methods.__matmul__, _methods.__rmatmul__ = _run_matmul_operator, _reflect_matmul
 
 
 @composite(expose=("torch",), explains=True)

@@ -23,14 +23,14 @@ from .solves import inv, inv_ex, solve
 from .svd import svdvals
 
 
-def _out(y: Tensor, out: Tensor | None) -> Tensor:
+def _write_result(y: Tensor, out: Tensor | None) -> Tensor:
     return y if out is None else write_out(_matrix_exp.operator, y, out)
 
 
 # ------------------------------------------------------------------------------- exponential
 
 
-def _series(A: np.ndarray) -> np.ndarray:
+def _sum_series(A: np.ndarray) -> np.ndarray:
     y, term = np.eye(A.shape[-1]) + A * 0, np.eye(A.shape[-1]) + A * 0
     for i in range(1, 60):
         term = term @ A / i
@@ -50,7 +50,7 @@ _PADE = (
 )
 
 
-def _exponential(A: Array) -> Array:
+def _compute_exponential(A: Array) -> Array:
     """exp(A): A is halved until a rational function is exact, whose result is squared as often."""
     with np.errstate(all="ignore"):
         size = np.abs(A).sum(-2).max(-1)
@@ -59,7 +59,9 @@ def _exponential(A: Array) -> Array:
             return np.full(A.shape, np.nan, A.dtype)
         bound, coefficients = next((p for p in _PADE if largest <= p[0]), _PADE[-1])
         halvings = np.ceil(np.log2(np.maximum(size / bound, 1))).astype(int)
-        y = _rational(A * (0.5**halvings)[..., None, None].astype(A.real.dtype), coefficients)
+        y = _evaluate_rational(
+            A * (0.5**halvings)[..., None, None].astype(A.real.dtype), coefficients
+        )
         for i in range(int(halvings.max())):
             more = halvings > i
             y = np.matmul(y, y) if more.all() else np.where(
@@ -67,7 +69,7 @@ def _exponential(A: Array) -> Array:
     return y
 
 
-def _rational(A: Array, coefficients: tuple[int, ...]) -> Array:
+def _evaluate_rational(A: Array, coefficients: tuple[int, ...]) -> Array:
     """(V - U)^-1 (V + U), U of the odd powers of A and V of the even ones."""
     square, power = np.matmul(A, A), np.eye(A.shape[-1], dtype=A.dtype)
     kind = A.real.dtype.type
@@ -82,7 +84,7 @@ def _rational(A: Array, coefficients: tuple[int, ...]) -> Array:
 
 @opaque(leading=True,
         name="_matrix_exp", node="LinalgMatrixExpBackward0", expose=(), holomorphic=False,
-        samples=square_samples, ref=_series)
+        samples=square_samples, ref=_sum_series)
 def _matrix_exp(A: Array) -> Array:
     """The exponential of square matrices."""
     check_floats(A, "linalg.matrix_exp")
@@ -90,8 +92,8 @@ def _matrix_exp(A: Array) -> Array:
     if not A.size:
         return np.zeros(A.shape, A.dtype)
     if FROM_NUMPY[A.dtype] in HALF:
-        return _exponential(A.astype(np.float32)).astype(A.dtype)
-    return _exponential(A)
+        return _compute_exponential(A.astype(np.float32)).astype(A.dtype)
+    return _compute_exponential(A)
 
 
 @_matrix_exp.vjp
@@ -136,7 +138,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     if n == 0:
         eye = A.new_zeros(A.shape)
         eye.diagonal(0, -2, -1).fill_(1)
-        return _out(eye + A * 0 if A._tracked else eye, out)
+        return _write_result(eye + A * 0 if A._tracked else eye, out)
     if n < 0:
         A, n = inv(A), -n
     y: Any = None
@@ -146,10 +148,10 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
         n >>= 1
         if n:
             A = matmul(A, A)
-    return _out(y.clone() if out is None and y is A else y, out)
+    return _write_result(y.clone() if out is None and y is A else y, out)
 
 
-def _best_order(sizes: list[int]) -> list[list[int]]:
+def _choose_order(sizes: list[int]) -> list[list[int]]:
     """Where to split each range of a chain of products so that it costs least."""
     n = len(sizes) - 1
     cost = [[0.0] * n for _ in range(n)]
@@ -211,9 +213,9 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
             raise RuntimeError(f"multi_dot(): tensors {i} and {i + 1} with shapes {shapes[i]} and "
                                f"{shapes[i + 1]} cannot be multiplied")
     sizes = [t.shape[0] for t in chain] + [chain[-1].shape[1]]
-    y = _chain(chain, _best_order(sizes), 0, len(chain) - 1)
+    y = _chain(chain, _choose_order(sizes), 0, len(chain) - 1)
     y = y.squeeze(-1) if column else y
-    return _out(y.squeeze(0) if row else y, out)
+    return _write_result(y.squeeze(0) if row else y, out)
 
 
 @composite(expose=("torch",), explains=True)
@@ -255,21 +257,21 @@ def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         S = svdvals(A)
         if not S.shape[-1]:
-            return _out(S.new_zeros(S.shape[:-1]), out)
+            return _write_result(S.new_zeros(S.shape[:-1]), out)
         first, last = S.select(-1, 0), S.select(-1, -1)
-        return _out(last / first if p == -2 else first / last, out)
+        return _write_result(last / first if p == -2 else first / last, out)
     check_square(A._array, f"linalg.cond(ord={p if isinstance(p, str) else format(p, 'g')})")
     if not A._array.shape[-1]:
-        return _out(A.new_zeros(A.shape[:-2]).abs(), out)
+        return _write_result(A.new_zeros(A.shape[:-2]).abs(), out)
     inverse, info = inv_ex(A)
     inverse = inverse.masked_fill((info > 0).unsqueeze(-1).unsqueeze(-1), math.inf)
-    return _out(matrix_norm(A, p) * matrix_norm(inverse, p), out)
+    return _write_result(matrix_norm(A, p) * matrix_norm(inverse, p), out)
 
 
 # ------------------------------------------------------------------------- tensor equations
 
 
-def _product(lengths: Any) -> int:
+def _multiply_lengths(lengths: Any) -> int:
     return math.prod(lengths)
 
 
@@ -286,11 +288,11 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
     shape = tuple(A.shape)
-    rows, columns = _product(shape[:ind]), _product(shape[ind:])
+    rows, columns = _multiply_lengths(shape[:ind]), _multiply_lengths(shape[ind:])
     if rows != columns:
         raise RuntimeError("Expected self to satisfy the requirement prod(self.shape[ind:]) == "
                            f"prod(self.shape[:ind]), but got {columns} != {rows}")
-    return _out(inv(A.reshape(rows, columns)).reshape((*shape[ind:], *shape[:ind])), out)
+    return _write_result(inv(A.reshape(rows, columns)).reshape((*shape[ind:], *shape[:ind])), out)
 
 
 @linalg_function()
@@ -310,13 +312,14 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> T
         rank = A._array.ndim
         A = A.movedim(tuple(dims), tuple(range(rank - len(dims), rank)))
     known, unknown = tuple(A.shape[: B._array.ndim]), tuple(A.shape[B._array.ndim :])
-    if _product(known) != _product(unknown):
+    if _multiply_lengths(known) != _multiply_lengths(unknown):
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
-            f"prod(self.shape[:other.ndim]), but got {_product(unknown)} != {_product(known)}"
+            f"prod(self.shape[:other.ndim]), but got {_multiply_lengths(unknown)} != "
+            f"{_multiply_lengths(known)}"
         )
-    n = _product(unknown)
-    return _out(solve(A.reshape(n, n), B.reshape(n)).reshape(unknown), out)
+    n = _multiply_lengths(unknown)
+    return _write_result(solve(A.reshape(n, n), B.reshape(n)).reshape(unknown), out)
 
 
 @linalg_function()

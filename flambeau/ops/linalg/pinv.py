@@ -21,7 +21,9 @@ from .matrix_samples import rectangular_samples, well_conditioned
 # ------------------------------------------------------------------------------ pseudo-inverses
 
 
-def _zero_threshold(largest: Array, atol: Any, rtol: Any, shape: tuple, kind: np.dtype) -> Any:
+def _compute_zero_threshold(
+    largest: Array, atol: Any, rtol: Any, shape: tuple, kind: np.dtype
+) -> Any:
     """Return the threshold up to which singular values count as zero: max(atol, rtol * largest)."""
     absolute = 0.0 if atol is None else atol
     if rtol is None:
@@ -39,7 +41,7 @@ def _decompose(A: Array, hermitian: bool) -> tuple[Array, Array, Array]:
     return V, L, np.swapaxes(V, -1, -2).conj()
 
 
-def _singular_values(A: Array, hermitian: bool) -> Array:
+def _compute_singular_values(A: Array, hermitian: bool) -> Array:
     if hermitian:
         return np.abs(np.linalg.eigvalsh(A))
     values: Array = np.linalg.svd(A, compute_uv=False)
@@ -66,7 +68,7 @@ def _pinv(
         return np.zeros((*A.shape[:-2], n, m), A.dtype)
     U, S, Vh = _decompose(A, hermitian)
     magnitudes = np.abs(S)
-    threshold = _zero_threshold(magnitudes.max(-1), atol, rtol, A.shape, S.dtype)
+    threshold = _compute_zero_threshold(magnitudes.max(-1), atol, rtol, A.shape, S.dtype)
     with np.errstate(all="ignore"):
         inverse = np.where(magnitudes > threshold, 1 / S, 0).astype(S.dtype)
     return np.matmul(np.swapaxes(Vh, -1, -2).conj() * inverse[..., None, :],
@@ -94,7 +96,7 @@ def pinv_cotangent(g: Tensor, y: Tensor, A: Tensor) -> Tensor:
     return (gH - A @ K) @ y @ yH - mH(K @ y) + yHK - (yHK @ y) @ A
 
 
-def _tolerance(x: Any) -> Any:
+def _read_tolerance(x: Any) -> Any:
     """Return a tolerance, which may be a tensor, as a number or an array."""
     return x._array if isinstance(x, Tensor) else x
 
@@ -111,7 +113,7 @@ def pinv(
     """
     if rcond is not None:
         atol, rtol = 0.0, rcond
-    return _pinv(A, _tolerance(atol), _tolerance(rtol), hermitian, out=out)
+    return _pinv(A, _read_tolerance(atol), _read_tolerance(rtol), hermitian, out=out)
 
 
 @composite(autocast=Policy.FULL)
@@ -135,8 +137,8 @@ def _matrix_rank(A: Array, atol: Any = None, rtol: Any = None, hermitian: bool =
         raise RuntimeError("This function doesn't handle types other than float and double")
     if not A.size:
         return np.zeros(A.shape[:-2], np.int64)
-    S = _singular_values(A, hermitian)
-    threshold = _zero_threshold(S.max(-1), atol, rtol, A.shape, S.dtype)
+    S = _compute_singular_values(A, hermitian)
+    threshold = _compute_zero_threshold(S.max(-1), atol, rtol, A.shape, S.dtype)
     return np.asarray((threshold < S).sum(-1), np.int64)
 
 
@@ -152,7 +154,7 @@ def matrix_rank(
     """
     if tol is not None:
         atol, rtol = tol, 0.0
-    return _matrix_rank(A, _tolerance(atol), _tolerance(rtol), hermitian, out=out)
+    return _matrix_rank(A, _read_tolerance(atol), _read_tolerance(rtol), hermitian, out=out)
 
 
 # -------------------------------------------------------------------------------- least squares
@@ -225,7 +227,7 @@ def _(gs: tuple[Tensor, None, None], A: Tensor, B: Tensor) -> tuple[Tensor | Non
     return gA, (mH(inverse) @ gs[0]).sum_to_size(B.shape)
 
 
-def _first_of_repeated(x: Tensor, batch: Sequence[int]) -> Tensor:
+def _select_first_repeated(x: Tensor, batch: Sequence[int]) -> Tensor:
     """Undo broadcasting against B: keep one of each repeated result, for A's batch shape."""
     for axis, length in enumerate(batch):
         if length != x.shape[axis]:
@@ -251,7 +253,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any
     has_full_rank = driver == "gels" or bool((rank == n).all())
     if m > n and driver != "gelsy" and has_full_rank:
         residuals = (A @ X - columns).abs().square().sum(-2)
-    rank, values = (_first_of_repeated(x, A.shape[:-2]) for x in (rank, values))
+    rank, values = (_select_first_repeated(x, A.shape[:-2]) for x in (rank, values))
     if driver == "gels":
         rank = rank.new_empty((0,))
     if driver in ("gels", "gelsy"):

@@ -66,7 +66,7 @@ def _add(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
     return np.add(y, np.multiply(input, np.asarray(beta).astype(kind)))
 
 
-def _same_kinds(input: Array, *others: tuple[Array, str]) -> None:
+def _check_same_kinds(input: Array, *others: tuple[Array, str]) -> None:
     for other, name in others:
         if other.dtype != input.dtype:
             raise RuntimeError(f"self and {name} must have the same dtype, but got "
@@ -92,7 +92,7 @@ def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Nu
     if mat1.ndim != 2 or mat2.ndim != 2:
         raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor" if mat1.ndim != 2
                            else f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
-    _same_kinds(input, (mat1, "mat1"), (mat2, "mat2"))
+    _check_same_kinds(input, (mat1, "mat1"), (mat2, "mat2"))
     if mat1.shape[1] != mat2.shape[0]:
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({mat1.shape[0]}x{mat1.shape[1]} and "
@@ -173,7 +173,7 @@ def addmv(input: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Numb
         size = input.shape[0] if input.ndim else 1
         raise RuntimeError(f"size mismatch, got input ({size}), mat "
                            f"({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})")
-    _same_kinds(input, (mat, "mat"), (vec, "vec"))
+    _check_same_kinds(input, (mat, "mat"), (vec, "vec"))
     return _add(multiply_matrices(mat, vec), input, beta, alpha)
 
 
@@ -431,7 +431,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: Any = -1, out: Any = None) -> Tensor:
 # -------------------------------------------------------------------------------- tensors
 
 
-def _axes_to_contract(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[int]]:
+def _choose_contracted_axes(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[int]]:
     if isinstance(dims, Tensor):
         dims = dims.tolist() if dims._array.size != 1 else dims.item()
     if isinstance(dims, int):
@@ -458,7 +458,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 4), dims=1).shape
     torch.Size([2, 4])
     """
-    first, second = _axes_to_contract(a, b, dims)
+    first, second = _choose_contracted_axes(a, b, dims)
     shapes = a._array.shape, b._array.shape
     for i, j in zip(first, second, strict=True):
         m, n = shapes[0][i], shapes[1][j]

@@ -46,7 +46,7 @@ def _qr(A: Array, mode: str = "reduced") -> tuple[np.ndarray, ...]:
     return Q, R
 
 
-def _tall(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor:
+def _differentiate_tall(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor:
     """The cotangent of A = Q R with at least as many rows as columns."""
     inner = None
     if gR is not None:
@@ -68,7 +68,7 @@ def qr_cotangent(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> 
         return None
     k, n = R.shape[-2], R.shape[-1]
     if n <= k:
-        return _tall(gQ, gR, Q, R)
+        return _differentiate_tall(gQ, gR, Q, R)
     # A = [X, Y] with X = Q U, and V = Q^H Y to the right of U.
     U, V = R.narrow(-1, 0, k), R.narrow(-1, k, n - k)
     gU = gV = None
@@ -78,7 +78,7 @@ def qr_cotangent(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> 
         gQ = turned if gQ is None else gQ + turned
     from ..view.join import cat
 
-    gX = _tall(gQ, gU, Q, U)
+    gX = _differentiate_tall(gQ, gU, Q, U)
     gY = Q @ gV if gV is not None else V.new_zeros((*Q.shape[:-1], n - k))
     return cat([gX, gY.expand((*gX.shape[:-1], n - k))], -1)
 

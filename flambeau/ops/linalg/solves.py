@@ -26,7 +26,7 @@ from .matrix_samples import square_samples, well_conditioned
 # ------------------------------------------------------------------------------------ inverses
 
 
-def _singular_places(A: Array) -> Array:
+def _find_singular_places(A: Array) -> Array:
     """For each matrix the place, from 1, of the first zero on its U's diagonal; 0 for none."""
     result = no_info(A)
     factor = lapack("getrf", A.dtype)
@@ -51,16 +51,16 @@ def _inv_ex(
     try:
         return np.linalg.inv(A), no_info(A)
     except np.linalg.LinAlgError:
-        info = _singular_places(A)
+        info = _find_singular_places(A)
     if check_errors:
-        raise_for_info(info, name, _singular)
+        raise_for_info(info, name, _describe_singular)
     y = np.full(A.shape, np.nan, A.dtype)
     fine = info == 0
     y[fine] = np.linalg.inv(A[fine])
     return y, info
 
 
-def _singular(place: int) -> str:
+def _describe_singular(place: int) -> str:
     return (f"The diagonal element {place} is zero, the inversion could not be completed because "
             "the input matrix is singular.")
 
@@ -172,7 +172,7 @@ def _solve_system(A: Array, B: Array, left: bool) -> tuple[Array, Array]:
     try:
         return np.linalg.solve(A, B), no_info(A)
     except np.linalg.LinAlgError:
-        info = _singular_places(A)
+        info = _find_singular_places(A)
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     y = np.full((*batch, *B.shape[-2:]), np.nan, A.dtype)
     fine = np.broadcast_to(info == 0, batch)

@@ -26,16 +26,16 @@ def _decompose(A: Array, full_matrices: bool, vectors: bool) -> tuple:
     check_matrix(A, "linalg.svd")
     check_kernel(A, "linalg_svd_cpu")
     if not A.size:
-        return _of_nothing(A, full_matrices, vectors)
+        return _decompose_nothing(A, full_matrices, vectors)
     try:
         if not vectors:
             return None, np.linalg.svd(A, False, False), None
         return tuple(np.linalg.svd(A, full_matrices))
     except np.linalg.LinAlgError:
-        raise _failure(A) from None
+        raise _create_failure(A) from None
 
 
-def _failure(A: Array) -> Exception:
+def _create_failure(A: Array) -> Exception:
     for index, x in each_matrix(A):
         where = f"(Batch element {np.ravel_multi_index(index, A.shape[:-2])}): " if index else ""
         if not np.isfinite(x).all():
@@ -45,7 +45,7 @@ def _failure(A: Array) -> Exception:
                        "ill-conditioned or has too many repeated singular values.")
 
 
-def _of_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
+def _decompose_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
     batch, (m, n) = A.shape[:-2], A.shape[-2:]
     k = min(m, n)
     S = np.zeros((*batch, k), A.real.dtype)
@@ -76,7 +76,7 @@ def _(gs: tuple[Tensor, Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor | Non
     return svd_cotangent(gU, gS, gVh, U.narrow(-1, 0, k), S, Vh.narrow(-2, 0, k))
 
 
-def _of_values(gS: Tensor, U: Tensor, Vh: Tensor) -> Tensor:
+def _differentiate_values(gS: Tensor, U: Tensor, Vh: Tensor) -> Tensor:
     return (U * to_dtype_of(gS, U).unsqueeze(-2)) @ Vh
 
 
@@ -85,7 +85,7 @@ def svd_cotangent(
 ) -> Tensor | None:
     """Return the cotangent of A = U diag(S) Vh, for thin U and Vh."""
     if gU is None and gVh is None:
-        return None if gS is None else _of_values(gS, U, Vh)
+        return None if gS is None else _differentiate_values(gS, U, Vh)
     m, k, n = U.shape[-2], S.shape[-1], Vh.shape[-1]
     squares = S * S
     gaps = squares.unsqueeze(-2) - squares.unsqueeze(-1)

@@ -103,7 +103,7 @@ _MODES = {None: 0, "use_mm_for_euclid_dist_if_necessary": 0, "use_mm_for_euclid_
           "donot_use_mm_for_euclid_dist": 2}
 
 
-def _by_product(x: Array, y: Array) -> Array:
+def _measure_by_product(x: Array, y: Array) -> Array:
     """Euclidean distances from |x|^2 + |y|^2 - 2 x y."""
     squares = np.matmul(x, np.swapaxes(y, -1, -2))
     squares *= -2
@@ -126,7 +126,7 @@ def _measure(difference: Array, p: float) -> Array:
     return np.add.reduce(size**p, -1) ** size.dtype.type(1 / p)
 
 
-def _by_differences(x: Array, y: Array, p: float) -> Array:
+def _measure_by_differences(x: Array, y: Array, p: float) -> Array:
     result = np.empty((*x.shape[:-1], y.shape[-2]), x.dtype)
     each = max(y.size, 1)
     step = max(1, DIFFERENCES_PER_BLOCK // each)
@@ -151,9 +151,9 @@ def _cdist(x1: Array, x2: Array, p: float, mode: int) -> Array:
     x, y = x1.astype(inside, copy=False), x2.astype(inside, copy=False)
     is_long = max(x.shape[-2], y.shape[-2]) > _MAX_ROWS_WITHOUT_PRODUCT
     if p == 2 and (mode == 1 or (mode == 0 and is_long)):
-        result = _by_product(x, y)
+        result = _measure_by_product(x, y)
     else:
-        result = _by_differences(x, y, p)
+        result = _measure_by_differences(x, y, p)
     return result.astype(x1.dtype, copy=False)
 
 

@@ -46,7 +46,7 @@ def rows_of(batch: Batch, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor
     return (x, t) if target.dim() == 0 else (x.flatten(0, 1), t.flatten(0, 1))
 
 
-def _totals(
+def _compute_totals(
     batch: Batch, target: Tensor, weight: Tensor | None, ignore_index: float
 ) -> Tensor:
     """What each example's loss is divided by for a mean: its rows that count, or their weights."""
@@ -65,7 +65,7 @@ def reduce_rows(
     if reduction == NONE:
         return loss
     total = loss.reshape(batch.size, -1).sum(1)
-    return total / _totals(batch, target, weight, ignore_index).to(total.dtype) \
+    return total / _compute_totals(batch, target, weight, ignore_index).to(total.dtype) \
         if reduction == MEAN else total
 
 
@@ -76,7 +76,7 @@ def shares_of(
     """Return each row's cotangent and target."""
     share, t = batch.expand(g), batch.expand(target)
     if reduction == MEAN:
-        share = share / _totals(batch, target, weight, ignore_index).to(share.dtype)
+        share = share / _compute_totals(batch, target, weight, ignore_index).to(share.dtype)
     if reduction != NONE:
         share = share.reshape(-1, *[1] * target.dim()).expand(t.shape)
     return (share, t) if target.dim() == 0 else (share.flatten(0, 1), t.flatten(0, 1))

@@ -13,7 +13,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.random.distributions import within_unit
 from ...tensor.tensor import Tensor
-from .elementwise import _kind, _reduce
+from .elementwise import _find_common_dtype, _reduce
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import try_kernel
 from ..core.autocast import Policy, autocasting
@@ -49,7 +49,7 @@ def _advise_on_range(name: str, values: Array) -> str:
     return text
 
 
-def _shape_advice(input: Tensor, target: Tensor) -> str | None:
+def _advise_on_shapes(input: Tensor, target: Tensor) -> str | None:
     """What to do about an axis of length 1 that one of two has."""
     shapes = tuple(input.shape), tuple(target.shape)
     if shapes[0] == (*shapes[1], 1):
@@ -129,7 +129,7 @@ def binary_cross_entropy(
         raise noted(ValueError(
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}) is deprecated. Please ensure they have the same size."
-        ), _shape_advice(input, target))
+        ), _advise_on_shapes(input, target))
     if weight is not None:
         weight = weight.expand(np.broadcast_shapes(target._array.shape, weight._array.shape))
     return _bce(input, target, weight, number)
@@ -184,7 +184,7 @@ def _bce_logits(
         raise noted(RuntimeError(
             f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}"
         ), _advise_on_dtype(input, target))
-    inside = compute_dtype(_kind(input, target))
+    inside = compute_dtype(_find_common_dtype(input, target))
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     if pos_weight is None:
         is_large = x.size > MAX_NUMPY_POINTWISE_ELEMENTS and x.shape == t.shape
@@ -263,7 +263,7 @@ def binary_cross_entropy_with_logits(
     if target.size() != input.size():
         raise noted(ValueError(
             f"Target size ({target.size()}) must be the same as input size ({input.size()})"
-        ), _shape_advice(input, target))
+        ), _advise_on_shapes(input, target))
     return _bce_logits(input, target, weight, pos_weight, number)
 
 

@@ -53,14 +53,14 @@ def _locate(target: Array, classes: int, ignore_index: float) -> tuple[Array, Ar
     return t, valid
 
 
-def _row_weights(t: Array, valid: Array | None, weight: Array | None) -> Array | None:
+def _weigh_rows(t: Array, valid: Array | None, weight: Array | None) -> Array | None:
     """Return the weight of each row's loss; None if all are 1."""
     if weight is None:
         return None if valid is None else valid.astype(np.float32)
     return weight[t] if valid is None else np.where(valid, weight[t], 0)
 
 
-def _total(t: Array, factors: Array | None) -> float:
+def _sum_factors(t: Array, factors: Array | None) -> float:
     return t.size if factors is None else np.add.reduce(factors, None)
 
 
@@ -73,17 +73,17 @@ def _pick(x: Array, t: Array) -> Array:
     return np.take_along_axis(x, t[:, None], 1)[:, 0]
 
 
-def _classes(shape: tuple[int, ...]) -> int:
+def _count_classes(shape: tuple[int, ...]) -> int:
     return shape[0] if len(shape) == 1 else shape[1]
 
 
-def _likelihood(
+def _reduce_likelihood(
     x: Array, target: np.ndarray, weight: np.ndarray | None, reduction: int, ignore_index: float,
     kind: np.dtype
 ) -> Array:
     """Return minus the rows' entries at their targets, weighted and reduced."""
-    t, valid = _locate(target, _classes(x.shape), ignore_index)
-    selected, factors = _pick(x, t), _row_weights(t, valid, weight)
+    t, valid = _locate(target, _count_classes(x.shape), ignore_index)
+    selected, factors = _pick(x, t), _weigh_rows(t, valid, weight)
     if factors is not None:
         selected = np.where(factors == 0, 0, selected * factors) if valid is not None \
             else selected * factors
@@ -91,22 +91,22 @@ def _likelihood(
         return np.negative(selected).astype(kind, copy=False)
     y = -np.add.reduce(selected, None)
     if reduction == MEAN:
-        total = _total(t, factors)
+        total = _sum_factors(t, factors)
         if not total:
             return np.array(np.nan, kind)
         y = y / selected.dtype.type(total)
     return np.asarray(y, kind)
 
 
-def _coefficients(
+def _compute_coefficients(
     g: Array, target: np.ndarray, weight: np.ndarray | None, reduction: int, ignore_index: float,
     classes: int, kind: np.dtype
 ) -> tuple:
     """Return class indices, and each row's cotangent: an array like the target, or one number."""
     t, valid = _locate(target, classes, ignore_index)
-    factors = _row_weights(t, valid, weight)
+    factors = _weigh_rows(t, valid, weight)
     if reduction == MEAN:
-        total = _total(t, factors)
+        total = _sum_factors(t, factors)
         g = g / kind.type(total) if total else g * 0
     g = g.astype(kind, copy=False)
     return t, g if factors is None else (g * factors).astype(kind, copy=False)
@@ -136,7 +136,7 @@ def _cross_reference(x: np.ndarray, *rest: Any) -> tuple[np.ndarray, np.ndarray]
     return _nll_reference(y, *rest), y
 
 
-def _likelihood_operator(name: str, node: str) -> Any:
+def _declare_likelihood(name: str, node: str) -> Any:
     @opaque(linear_in="input", name=name, node=node, expose=(), ref=_nll_reference,
             samples=_likelihoods, labels="target", constant_inputs=("weight",),
             torch_kernel=f"nll_loss{'2d' * name.endswith('2d')}_forward")
@@ -146,7 +146,7 @@ def _likelihood_operator(name: str, node: str) -> Any:
         """Return minus the input's entries at the targets, weighted and reduced."""
         inside = compute_dtype(input.dtype)
         x = input.astype(inside, copy=False)
-        return _likelihood(x, target, weight, reduction, ignore_index, input.dtype)
+        return _reduce_likelihood(x, target, weight, reduction, ignore_index, input.dtype)
 
     batch_likelihood(body)
 
@@ -160,8 +160,8 @@ def _likelihood_operator(name: str, node: str) -> Any:
     return body
 
 
-_nll_loss = _likelihood_operator("_nll_loss", "NllLossBackward0")
-_nll_loss2d = _likelihood_operator("_nll_loss2d", "NllLoss2DBackward0")
+_nll_loss = _declare_likelihood("_nll_loss", "NllLossBackward0")
+_nll_loss2d = _declare_likelihood("_nll_loss2d", "NllLoss2DBackward0")
 
 
 @opaque(linear_in="g",
@@ -170,7 +170,9 @@ def _placed(
     g: Array, target: Array, weight: Array | None, shape: Any, reduction: int, ignore_index: float
 ) -> Array:
     """Scatter the rows' negated cotangents to their targets; zeros elsewhere."""
-    t, c = _coefficients(g, target, weight, reduction, ignore_index, _classes(shape), g.dtype)
+    t, c = _compute_coefficients(
+        g, target, weight, reduction, ignore_index, _count_classes(shape), g.dtype
+    )
     result = np.zeros(shape, g.dtype)
     if len(shape) == 2:
         result[np.arange(len(t)), t] = -c
@@ -202,7 +204,7 @@ def _(
     return operator(g, target, weight, reduction, ignore_index)
 
 
-def _small(
+def _compute_small(
     x: Array, target: Array, reduction: int, ignore_index: float
 ) -> tuple[Array, Array] | None:
     """Compute (loss, log probabilities) of a few rows with a kernel; None if a target is not a
@@ -231,11 +233,11 @@ def _fuse(name: str, node: str) -> Any:
     ) -> tuple[Array, Array]:
         """Return the cross entropy for classes by index, and the log probabilities."""
         if 1 < input.size <= MAX_SMALL_ELEMENTS and weight is None and reduction != NONE:
-            result = _small(input, target, reduction, ignore_index)
+            result = _compute_small(input, target, reduction, ignore_index)
             if result is not None:
                 return result
         y = log_softmax.operator.body(input, 0 if input.ndim == 1 else 1)
-        return _likelihood(y, target, weight, reduction, ignore_index, input.dtype), y
+        return _reduce_likelihood(y, target, weight, reduction, ignore_index, input.dtype), y
 
     batch_fused(body)
 
@@ -281,8 +283,8 @@ def _slope(
 ) -> Array:
     """(softmax - one-hot target) times the rows' cotangents."""
     inside = compute_dtype(logs.dtype)
-    t, c = _coefficients(
-        share, target, weight, reduction, ignore_index, _classes(logs.shape), inside
+    t, c = _compute_coefficients(
+        share, target, weight, reduction, ignore_index, _count_classes(logs.shape), inside
     )
     if logs.size <= MAX_SMALL_ELEMENTS and logs.ndim == 2 and not c.ndim \
             and logs.__class__ is _ndarray:
@@ -383,7 +385,7 @@ def _check_input(input: Tensor, target: Tensor) -> None:
         )
 
 
-def _indices(
+def _check_target(
     input: Tensor, target: Tensor, weight: Tensor | None, scores: bool = False
 ) -> Tensor:
     """Check the target against the input; return it in the input's shape without classes."""
@@ -435,7 +437,7 @@ def _check_indices(input: Tensor, target: Tensor) -> None:
 
 
 def _check_weight(input: Tensor, weight: Tensor) -> None:
-    classes = _classes(input._array.shape)
+    classes = _count_classes(input._array.shape)
     if weight._array.shape != (classes,):
         raise RuntimeError(
             f"weight tensor should be defined either for all {classes} classes or no classes but "
@@ -464,7 +466,7 @@ def nll_loss(
     tensor(0.3000)
     """
     number = reduction_number(reduction, size_average, reduce)
-    target = _indices(input, target, weight)
+    target = _check_target(input, target, weight)
     operator = _nll_loss if input._array.ndim < 3 else _nll_loss2d
     return operator(input, target, weight, number, ignore_index)
 
@@ -496,12 +498,12 @@ def cross_entropy(
                 f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
             )
         return _smooth_labels(input, target, weight, number, ignore_index, label_smoothing)
-    target = _indices(input, target, weight, scores=True)
+    target = _check_target(input, target, weight, scores=True)
     operator = _cross_entropy if input._array.ndim < 3 else _cross_entropy2d
     return operator(input, target, weight, number, ignore_index)[0]
 
 
-def _along_classes(weight: Tensor, ndim: int) -> Tensor:
+def _view_along_classes(weight: Tensor, ndim: int) -> Tensor:
     return weight if ndim == 1 else weight.reshape(1, -1, *(1,) * (ndim - 2))
 
 
@@ -528,7 +530,7 @@ def _with_probabilities(
         target = target * (1 - smoothing) + smoothing / n
     y = y * target
     if weight is not None:
-        y = y * _along_classes(weight, ndim)
+        y = y * _view_along_classes(weight, ndim)
     if reduction == NONE:
         return -y.sum(axis)
     return -y.sum() / (input._array.size / max(n, 1)) if reduction == MEAN else -y.sum()
@@ -537,14 +539,14 @@ def _with_probabilities(
 def _smooth_labels(
     input: Any, target: Any, weight: Any, reduction: Any, ignore_index: Any, smoothing: Any
 ) -> Any:
-    target = _indices(input, target, weight, scores=True)
+    target = _check_target(input, target, weight, scores=True)
     ndim = input._array.ndim
     axis = 0 if ndim == 1 else 1
     n = input._array.shape[axis]
     y = log_softmax(input, axis)
     operator = _nll_loss if ndim < 3 else _nll_loss2d
     hard = operator(y, target, weight, reduction, ignore_index)
-    smooth = y if weight is None else y * _along_classes(weight, ndim)
+    smooth = y if weight is None else y * _view_along_classes(weight, ndim)
     smooth = -smooth.sum(axis)
     ignored = target == ignore_index
     smooth = smooth.masked_fill(ignored, 0)

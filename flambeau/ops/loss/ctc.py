@@ -45,7 +45,7 @@ def _emit(log_probs: Array, places: Array) -> Array:
     return np.take_along_axis(log_probs, index, 2).astype(np.float64)
 
 
-def _paths_to(emitted: Array, skip: Array) -> Array:
+def _sum_paths_to(emitted: Array, skip: Array) -> Array:
     """alpha: the log probabilities of the paths that reach each position at each time."""
     result = np.full(emitted.shape, _NEVER)
     if not len(result):
@@ -61,7 +61,7 @@ def _paths_to(emitted: Array, skip: Array) -> Array:
     return result
 
 
-def _paths_from(emitted: Array, skip: Array, times: Array, lengths: Array) -> Array:
+def _sum_paths_from(emitted: Array, skip: Array, times: Array, lengths: Array) -> Array:
     """beta: the log probabilities of the paths from each position and time to the end."""
     result = np.full(emitted.shape, _NEVER)
     after = np.full(emitted.shape[1:], _NEVER)
@@ -82,7 +82,7 @@ def _paths_from(emitted: Array, skip: Array, times: Array, lengths: Array) -> Ar
     return result
 
 
-def _losses(alpha: Array, times: Array, lengths: Array) -> Array:
+def _compute_losses(alpha: Array, times: Array, lengths: Array) -> Array:
     """Minus the log probability of each target."""
     rows = np.arange(len(times))
     if not len(alpha):
@@ -123,8 +123,8 @@ def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths:
     )
     places, skip = _extend(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
-        alpha = _paths_to(_emit(log_probs, places), skip)
-        return _losses(alpha, input_lengths, target_lengths).astype(log_probs.dtype)
+        alpha = _sum_paths_to(_emit(log_probs, places), skip)
+        return _compute_losses(alpha, input_lengths, target_lengths).astype(log_probs.dtype)
 
 
 @_ctc.vjp("log_probs")
@@ -148,9 +148,9 @@ def _ctc_backward(
     places, skip = _extend(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
         emitted = _emit(log_probs, places)
-        alpha = _paths_to(emitted, skip)
-        beta = _paths_from(emitted, skip, input_lengths, target_lengths)
-        losses = _losses(alpha, input_lengths, target_lengths)
+        alpha = _sum_paths_to(emitted, skip)
+        beta = _sum_paths_from(emitted, skip, input_lengths, target_lengths)
+        losses = _compute_losses(alpha, input_lengths, target_lengths)
         share = np.exp(alpha + beta - emitted + losses[:, None])
         _drop_final_blank(share, places, input_lengths, target_lengths)
         result = np.exp(log_probs.astype(np.float64))
@@ -177,7 +177,7 @@ def _drop_final_blank(share: Array, places: Array, times: Array, lengths: Array)
 # ------------------------------------------------------------------------------- arguments
 
 
-def _lengths(values: Any, name: str, count: int) -> Tensor:
+def _read_lengths(values: Any, name: str, count: int) -> Tensor:
     if isinstance(values, Tensor):
         if values._array.dtype.kind not in "iu":
             raise RuntimeError(f"{name} must be integral")
@@ -200,10 +200,10 @@ def _check(targets: Array, times: Array, lengths: Array, time: int) -> tuple[Arr
         )
     if (times < 0).any() or (lengths < 0).any():
         raise RuntimeError("Expected input_lengths and target_lengths to have values at least 0")
-    return _rows(targets, lengths), times, lengths
+    return _split_into_rows(targets, lengths), times, lengths
 
 
-def _rows(targets: Array, lengths: Array) -> Array:
+def _split_into_rows(targets: Array, lengths: Array) -> Array:
     """Return targets as (batch, labels), given in that form or concatenated."""
     longest = int(lengths.max(initial=0))
     where_ = "(while checking arguments for ctc_loss_allocate_outputs)"
@@ -250,8 +250,8 @@ def _ctc_loss(
     single = log_probs.dim() == 2
     x = log_probs.unsqueeze(1) if single else log_probs
     _, batch, classes = x._array.shape
-    times = _lengths(input_lengths, "input_lengths", batch)
-    lengths = _lengths(target_lengths, "target_lengths", batch)
+    times = _read_lengths(input_lengths, "input_lengths", batch)
+    lengths = _read_lengths(target_lengths, "target_lengths", batch)
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")
     labels = targets[:1] if single and targets.dim() == 2 else targets

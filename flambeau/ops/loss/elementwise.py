@@ -32,9 +32,9 @@ from ..native.rows import sum_of
 from ..pointwise.selection import where
 
 
-def _pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:
+def _cast_pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:
     """Return both in their common dtype; NotImplementedError unless that is a real float."""
-    kind = _kind(input, target)
+    kind = _find_common_dtype(input, target)
     if not FROM_NUMPY[kind].is_floating_point:
         raise NotImplementedError(
             f"\"{name}_cpu\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
@@ -43,7 +43,7 @@ def _pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:
     return input.astype(inside, copy=False), target.astype(inside, copy=False)
 
 
-def _kind(input: Array, target: Array) -> np.dtype:
+def _find_common_dtype(input: Array, target: Array) -> np.dtype:
     if input.dtype == target.dtype:
         return input.dtype
     return result_dtype((input, target)).numpy
@@ -58,7 +58,7 @@ def _reduce(y: Array, reduction: int, kind: np.dtype) -> Array:
     return np.asarray(total, kind)
 
 
-def _large(formula: Any, x: Array, t: Array, reduction: int) -> Any:
+def _reduce_large(formula: Any, x: Array, t: Array, reduction: int) -> Any:
     """Compute and reduce a formula on large arrays with a kernel; None if there is none."""
     if reduction == NONE:
         return try_kernel_with(formula, (x, t), (), {}) if x.shape == t.shape else None
@@ -146,7 +146,9 @@ def _derive_difference_loss(result: Declared, slope: Callable[..., Tensor], push
         return row.reshape(-1) @ t.reshape(-1)
 
 
-def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Callable[..., Any]:
+def _declare_difference_loss(
+    name: str, node: str, parameter: float, formula: Any
+) -> Callable[..., Any]:
     """Declare an operator (input, target, reduction, parameter) of the difference alone.
 
     Decorates a function returning (forward, slope, rise): forward overwrites differences with
@@ -158,13 +160,13 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
         forward, slope, rise = parts()
 
         def body(input: Array, target: Array, reduction: int, parameter: float) -> Array:
-            kind = _kind(input, target)
+            kind = _find_common_dtype(input, target)
             if input.size > MAX_NUMPY_POINTWISE_ELEMENTS and input.__class__ is np.ndarray \
                     and input.dtype == target.dtype:
-                y = _large(lambda a, b: forward(a - b, parameter), input, target, reduction)
+                y = _reduce_large(lambda a, b: forward(a - b, parameter), input, target, reduction)
                 if y is not None:
                     return np.asarray(y, kind)
-            x, t = _pair(input, target, name)
+            x, t = _cast_pair(input, target, name)
             return _reduce(forward(x - t, parameter), reduction, kind)
 
         body.__doc__ = parts.__doc__
@@ -179,9 +181,10 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
             reduction: int, parameter: float,
         ) -> Array:
             """Return the tangent of the loss, given those of input and target."""
-            kind = _kind(input, target)
+            kind = _find_common_dtype(input, target)
             return _push_difference(
-                rise, _pair(input, target, name), (input_t, target_t), reduction, parameter, kind)
+                rise, _cast_pair(input, target, name), (input_t, target_t), reduction, parameter,
+                kind)
 
         _derive_difference_loss(result, slope, push)
         return result
@@ -189,7 +192,7 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any) -> Ca
     return decorate
 
 
-@_difference_loss("mse", "MseLossBackward0", 0.0, lambda d, _: d * d)
+@_declare_difference_loss("mse", "MseLossBackward0", 0.0, lambda d, _: d * d)
 def _mse() -> tuple[Callable[..., Any], ...]:
     """Squared differences."""
 
@@ -205,8 +208,8 @@ def _mse() -> tuple[Callable[..., Any], ...]:
     return forward, slope, rise
 
 
-@_difference_loss("smooth_l1", "SmoothL1LossBackward0", 0.7,
-                  lambda d, b: np.where(abs(d) < b, d * d / (2 * b), abs(d) - b / 2))
+@_declare_difference_loss("smooth_l1", "SmoothL1LossBackward0", 0.7,
+                          lambda d, b: np.where(abs(d) < b, d * d / (2 * b), abs(d) - b / 2))
 def _smooth_l1() -> tuple[Callable[..., Any], ...]:
     """Squared differences below beta, absolute differences above."""
 
@@ -223,8 +226,8 @@ def _smooth_l1() -> tuple[Callable[..., Any], ...]:
     return forward, slope, rise
 
 
-@_difference_loss("huber", "HuberLossBackward0", 1.3,
-                  lambda d, b: np.where(abs(d) <= b, d * d / 2, b * (abs(d) - b / 2)))
+@_declare_difference_loss("huber", "HuberLossBackward0", 1.3,
+                          lambda d, b: np.where(abs(d) <= b, d * d / 2, b * (abs(d) - b / 2)))
 def _huber() -> tuple[Callable[..., Any], ...]:
     """Half the squared differences below delta, linear above."""
 
@@ -472,7 +475,7 @@ def poisson_nll_loss(
     return _poisson(input, target, log_input, full, eps, number)
 
 
-def _variance_of(input: Tensor, var: Any) -> Tensor:
+def _expand_variance(input: Tensor, var: Any) -> Tensor:
     """Return the variance in a shape that broadcasts with the input; ValueError otherwise."""
     if isinstance(var, float):
         if var < 0:
@@ -508,7 +511,7 @@ def gaussian_nll_loss(
     >>> torch.nn.functional.gaussian_nll_loss(torch.zeros(2), torch.tensor([1., 3.]), torch.ones(2))
     tensor(2.5000)
     """
-    var = _variance_of(input, var)
+    var = _expand_variance(input, var)
     number = reduction_number(reduction) if reduction in ("none", "mean", "sum") else None
     if number is None:
         raise ValueError(f"{reduction} is not valid")
@@ -531,7 +534,7 @@ def _soft_margin(input: Array, target: Array, reduction: int) -> Array:
             "result type Float can't be cast to the desired output type "
             f"{legacy_name(FROM_NUMPY[input.dtype])}"
         )
-    kind = _kind(input, target)
+    kind = _find_common_dtype(input, target)
     y = -(target.astype(compute_dtype(kind), copy=False) * input)
     return _reduce(np.log1p(np.exp(y)), reduction, kind)
 

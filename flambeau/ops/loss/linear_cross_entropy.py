@@ -12,7 +12,7 @@ from ..linalg.linear import linear
 from .cross_entropy import cross_entropy
 
 
-def _refusal(input: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:
+def _describe_refusal(input: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:
     """The error message for shapes that do not fit, or None."""
     if input.dim() not in (1, 2):
         return f"expected input with dimensionality 1 or 2, got {input.dim()}"
@@ -35,7 +35,7 @@ def _refusal(input: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:
     return None
 
 
-def _logits(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _compute_logits(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if weight.dim() == 2:
         return linear(input, weight, bias)
     flat = weight.reshape(-1, weight.shape[-1])
@@ -58,10 +58,10 @@ def linear_cross_entropy(
     >>> torch.nn.functional.linear_cross_entropy(x, weight, target)
     tensor(2.3026)
     """
-    wrong = _refusal(input, linear_weight, linear_bias)
+    wrong = _describe_refusal(input, linear_weight, linear_bias)
     if wrong is not None:
         raise RuntimeError(wrong)
-    logits = _logits(input, linear_weight, linear_bias)
+    logits = _compute_logits(input, linear_weight, linear_bias)
     if ignore_index is not None and target.shape == logits.shape:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     if options is not None and (

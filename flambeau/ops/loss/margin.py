@@ -115,7 +115,7 @@ def cosine_embedding_loss(
 # -------------------------------------------------------------------------------- classes
 
 
-def _rows(input: Tensor) -> None:
+def _check_rows(input: Tensor) -> None:
     shape = input._array.shape
     if len(shape) > 2 or 0 in shape[-1:]:
         raise RuntimeError(
@@ -145,7 +145,7 @@ def multi_margin_loss(
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
-    _rows(input)
+    _check_rows(input)
     classes = input.size(-1) if input.dim() else 1
     x = input.reshape(-1, classes)
     if target.dim() > 1 or target.numel() != x.size(0):
@@ -189,7 +189,7 @@ def multilabel_margin_loss(
     tensor(0.5000)
     """
     number = reduction_number(reduction, size_average, reduce)
-    _rows(input)
+    _check_rows(input)
     if target.size() != input.size():
         raise RuntimeError(
             f"inconsistent target size: {list(target.size())} for input of size: "

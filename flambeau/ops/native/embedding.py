@@ -59,7 +59,7 @@ def _count_blocks(width: int) -> int:
     return next((b for b in range(threads, 2 * threads) if width % b == 0), 1)
 
 
-def _even_bag_length(bags: Array, count: int) -> int:
+def _find_even_bag_length(bags: Array, count: int) -> int:
     """How many numbers each bag has, if all have as many; else 0."""
     length = bags.size // max(count, 1)
     even = length * count == bags.size > 0 \
@@ -74,7 +74,7 @@ def find_bag_maxima(
     """Return the maxima of the rows in each of `count` bags, and the first row with each."""
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
-    width, length = table.shape[1], _even_bag_length(bags, count)
+    width, length = table.shape[1], _find_even_bag_length(bags, count)
     kernel = kernels.MOST_OF_EVEN_BAGS.address(table.dtype) if length else None
     if kernel is None:
         return None
@@ -92,7 +92,7 @@ def sum_bags(
     """
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
-    width, length = table.shape[1], _even_bag_length(bags, count)
+    width, length = table.shape[1], _find_even_bag_length(bags, count)
     by = () if each is None else (np.ascontiguousarray(each, table.dtype),)
     even = length > 0
     kernel = (kernels.SUM_EVEN_BAGS if even else kernels.SUM_BAGS).address(

@@ -28,7 +28,7 @@ OPERATIONS: dict[np.ufunc, bool | str] = {
 _BITS = {4: "int32", 8: "int64"}
 
 
-def _row_strides(x: Array, index: Array, at: int) -> tuple[int, int] | None:
+def _match_row_strides(x: Array, index: Array, at: int) -> tuple[int, int] | None:
     """Return the sizes before and after the axis if the shapes differ along it alone, else None."""
     if x.__class__ is not np.ndarray or index.__class__ is not np.ndarray:
         return None
@@ -44,7 +44,7 @@ def _row_strides(x: Array, index: Array, at: int) -> tuple[int, int] | None:
 def take(x: Array, at: int, index: Array) -> Array | None:
     """Return elements of x by their indices along an axis."""
     x = put_in_order(x)
-    apart, bits = _row_strides(x, index, at), _BITS.get(x.itemsize)
+    apart, bits = _match_row_strides(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or not x.flags.c_contiguous:
         return None
     outer, inner = apart
@@ -69,7 +69,7 @@ def take_within(x: Array, at: int, index: Array) -> Array | None:
     long as the gather.
     """
     x = put_in_order(x)
-    apart, bits = _row_strides(x, index, at), _BITS.get(x.itemsize)
+    apart, bits = _match_row_strides(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or apart[1] != 1 or not (x.size and x.flags.c_contiguous):
         return None
     kernel = kernels.TAKE_LAST_CHECKED.address(bits)
@@ -96,7 +96,7 @@ def put(
     `add`: whether to add, or the name of another operation in OPERATIONS. `fresh`: treat y as
     zeros, ignoring its contents.
     """
-    apart = _row_strides(y, index, at)
+    apart = _match_row_strides(y, index, at)
     if apart is None or not y.flags.c_contiguous or value.dtype != y.dtype:
         return False
     kind = (y.dtype.name if y.dtype in _SUMS else None) if add else _BITS.get(y.itemsize)

@@ -12,7 +12,7 @@ from .rows import run_row_kernel, are_large_rows, request_row_kernel, is_row_vec
 Array = np.ndarray
 
 
-def _sizes(x: Array, groups: int) -> tuple[int, ...]:
+def _compute_sizes(x: Array, groups: int) -> tuple[int, ...]:
     n, c, p = x.shape
     each = c // groups
     return n, groups, each, p, each * p, c * p, c
@@ -33,7 +33,7 @@ def group_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
     result = request_row_kernel(kernels.GROUP_NORM, x, weight is not None, bias is not None)
     if result is None:
         return None
-    sizes = _sizes(x, mean.shape[1])
+    sizes = _compute_sizes(x, mean.shape[1])
     y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / sizes[4]), x.dtype)
     parts = [v for v in (weight, bias) if v is not None]
     run_row_kernel(result, (x, *parts, numbers, numbers[1:], mean, rstd, y), *sizes)
@@ -48,7 +48,7 @@ def group_norm_backward(g: Array, x: Array, weight: Array | None, mean: Array, r
     result = request_row_kernel(kernels.GROUP_NORM_BACKWARD, x, weight is not None)
     if result is None:
         return None
-    sizes, gx = _sizes(x, mean.shape[1]), np.empty(x.shape, x.dtype)
+    sizes, gx = _compute_sizes(x, mean.shape[1]), np.empty(x.shape, x.dtype)
     of_g, of_product = np.empty((2, *x.shape[:2]), x.dtype)
     parts = () if weight is None else (weight,)
     share = np.array(1 / sizes[4], x.dtype)

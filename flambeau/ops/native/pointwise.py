@@ -284,13 +284,13 @@ def _is_called_often(key: tuple, calls: int | None) -> bool:
     return calls in (CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE)
 
 
-def _none() -> Any:
+def _build_nothing() -> Any:
     """Build nothing: the kernel exists already."""
 
 
 def _is_brief(key: tuple) -> bool:
     """Whether a kernel does so little per element that its lookup costs as much as NumPy's work."""
-    function = request_kernel(("pointwise", *key), _none)
+    function = request_kernel(("pointwise", *key), _build_nothing)
     if function is None:
         return False
     from ...native.loop_ir.ir import Apply, Scalar, expressions, operands, statements

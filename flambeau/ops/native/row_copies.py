@@ -118,7 +118,7 @@ def _describe_rows(target: Array, source: Array) -> list[_Axis] | None:
     axes: list[_Axis] = []
     last = 1
     steps = zip(target.shape, target.strides, source.strides, strict=True)
-    for extent, to, of in sorted(steps, key=_stride_of, reverse=True):
+    for extent, to, of in sorted(steps, key=_measure_stride, reverse=True):
         if to % size or of % size:
             return None
         if extent == 1:
@@ -145,7 +145,7 @@ def _describe_rows(target: Array, source: Array) -> list[_Axis] | None:
     return [(1, 0, 0)] * (_AXES - len(axes)) + axes
 
 
-def _stride_of(axis: _Axis) -> int:
+def _measure_stride(axis: _Axis) -> int:
     """Return the distance of the target's elements along an axis, in bytes."""
     return abs(axis[1])
 

@@ -258,7 +258,7 @@ _WHOLE = frozenset(np.dtype(n) for n in ("bool", "uint8", "int8", "int16", "int3
 _ORDERED = frozenset(np.dtype(n) for n in ("uint8", "int32", "int64"))
 
 
-def _accumulator_dtype(ufunc: Any, x: Array) -> np.dtype | None:
+def _choose_accumulator_dtype(ufunc: Any, x: Array) -> np.dtype | None:
     """Return the dtype in which large arrays are folded, int64 for sums and products of integers;
     None if no kernel applies."""
     if x.__class__ is not _ndarray or x.size <= MAX_NUMPY_SUM_ELEMENTS:
@@ -278,7 +278,7 @@ def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bo
         if (y := _reduce_strided_rows(ufunc, x, axes, keepdims, formula)) is not None:
             return y
         return _reduce_in_order(ufunc, x, axes, keepdims, formula)
-    rank, inside = x.ndim, _accumulator_dtype(ufunc, x)
+    rank, inside = x.ndim, _choose_accumulator_dtype(ufunc, x)
     if inside is None:
         return None
     if axes is None or len(axes) == rank:
@@ -310,7 +310,7 @@ def _reduce_strided_rows(
     ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
 ) -> Array | None:
     """Reduce rows with gaps between them, over all axes, rows or columns."""
-    inside = _accumulator_dtype(ufunc, x)
+    inside = _choose_accumulator_dtype(ufunc, x)
     if inside is None:
         return None
     second, result = False, rows_apart(x)
@@ -343,7 +343,7 @@ def _reduce_in_order(
     ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
 ) -> Array | None:
     """Copy an array with permuted axes or gaps into order, then reduce it."""
-    if _accumulator_dtype(ufunc, x) is None or 0 in x.strides:
+    if _choose_accumulator_dtype(ufunc, x) is None or 0 in x.strides:
         return None
     order = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
     turned = np.ascontiguousarray(put_in_order(x.transpose(order)))
@@ -378,7 +378,7 @@ def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: 
 
 def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
     """Reduce all elements to an array of one; large arrays piecewise on all threads."""
-    inside = _accumulator_dtype(ufunc, flat)
+    inside = _choose_accumulator_dtype(ufunc, flat)
     if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:
         return _reduce_on_one_thread(ufunc, flat, np.empty(shape, inside), formula)
     result = request_row_kernel(kernels.REDUCE_ROWS, flat, ufunc, formula)

@@ -38,7 +38,7 @@ def scan_axis(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple
     result: tuple[Array, ...] = (np.empty(x.shape, x.dtype),)
     if positions:
         result = (*result, np.empty(x.shape, np.int64))
-    done = (_along_rows if axis in (-1, x.ndim - 1) else _in_the_middle)(ufunc, x, axis, result)
+    done = (_scan_rows if axis in (-1, x.ndim - 1) else _scan_middle)(ufunc, x, axis, result)
     return result if done else None
 
 
@@ -48,7 +48,7 @@ def _request_kernel(builder: EagerKernel, x: Array, ufunc: Any, *settings: Any) 
     return request_row_kernel(builder, x, ReduceOp[_FOLDS[ufunc]], *settings)
 
 
-def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bool:
+def _scan_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bool:
     scan_block, scan_row = (
         _request_kernel(kernels.SCAN_ROWS, x, ufunc, len(result) > 1, n) for n in (SCANNED_ROWS, 1)
     )
@@ -67,7 +67,7 @@ def _along_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> b
     return True
 
 
-def _in_the_middle(ufunc: Any, x: Array, axis: int, new: tuple[Array, ...]) -> bool:
+def _scan_middle(ufunc: Any, x: Array, axis: int, new: tuple[Array, ...]) -> bool:
     result = _request_kernel(kernels.SCAN_MIDDLE, x, ufunc, len(new) > 1)
     if result is None:
         return False
@@ -91,8 +91,8 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
     (top,), n = result, rows.shape[-1]
     before = np.empty_like(top)
     before[..., 0], before[..., 1:] = 0, top[..., :-1]
-    scale, sums = try_kernel(_exp_difference, before, top), np.empty_like(top)
-    part = try_kernel(_exp_below, rows, top)
+    scale, sums = try_kernel(_compute_exp_difference, before, top), np.empty_like(top)
+    part = try_kernel(_compute_exp_below, rows, top)
     if scale is None or part is None:
         return None
     run_row_kernel(address, (scale, part, sums), rows.size // n, n, n - 1)
@@ -100,12 +100,12 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
     return None if y is None else np.ascontiguousarray(np.moveaxis(y, -1, axis))
 
 
-def _exp_difference(before: Array, top: Array) -> Array:
+def _compute_exp_difference(before: Array, top: Array) -> Array:
     """Return exp(before - top), or 1 where both are equal, infinities included."""
     return np.where(before == top, 1, np.exp(before - top))
 
 
-def _exp_below(x: Array, top: Array) -> Array:
+def _compute_exp_below(x: Array, top: Array) -> Array:
     """Return exp(x - top), or 0 if top is -inf."""
     return np.where(top == -np.inf, 0, np.exp(x - top))
 

@@ -13,7 +13,7 @@ from ...native.runtime.eager_kernels import EagerKernel
 from ...tensor.dtypes import FLOAT32, FLOAT64
 
 
-def _table(builder: EagerKernel, *settings: Any) -> Small:
+def _create_table(builder: EagerKernel, *settings: Any) -> Small:
     def build(kind: np.dtype) -> Any:
         if kind != FLOAT32 and kind != FLOAT64:
             raise NotImplementedError(f"a small kernel of {kind}")
@@ -22,18 +22,18 @@ def _table(builder: EagerKernel, *settings: Any) -> Small:
     return Small(build)
 
 
-SOFTMAX = _table(kernels.SMALL_SOFTMAX)
-LOG_SOFTMAX = _table(kernels.SMALL_LOG_SOFTMAX)
-CROSS_ENTROPY = {mean: _table(kernels.SMALL_CROSS_ENTROPY, mean) for mean in (False, True)}
-CROSS_ENTROPY_BACKWARD = _table(kernels.SMALL_CROSS_ENTROPY_BACKWARD)
-BATCH_NORM = {settings: _table(kernels.BATCH_NORM, *settings)  # weight, bias, running, columns
+SOFTMAX = _create_table(kernels.SMALL_SOFTMAX)
+LOG_SOFTMAX = _create_table(kernels.SMALL_LOG_SOFTMAX)
+CROSS_ENTROPY = {mean: _create_table(kernels.SMALL_CROSS_ENTROPY, mean) for mean in (False, True)}
+CROSS_ENTROPY_BACKWARD = _create_table(kernels.SMALL_CROSS_ENTROPY_BACKWARD)
+BATCH_NORM = {settings: _create_table(kernels.BATCH_NORM, *settings)  # weight, bias, running, columns
               for settings in product((False, True), repeat=4)}
-BATCH_NORM_BACKWARD = {settings: _table(kernels.BATCH_NORM_BACKWARD, *settings)
+BATCH_NORM_BACKWARD = {settings: _create_table(kernels.BATCH_NORM_BACKWARD, *settings)
                        for settings in product((False, True), repeat=2)}  # weight, columns
-LAYER_NORM = {(weight, bias): _table(kernels.LAYER_NORM, weight, bias)
+LAYER_NORM = {(weight, bias): _create_table(kernels.LAYER_NORM, weight, bias)
               for weight in (False, True) for bias in (False, True)}
 LAYER_NORM_BACKWARD = {
-    weight: _table(kernels.LAYER_NORM_BACKWARD, weight) for weight in (False, True)}
-LAYER_NORM_SUMS = _table(kernels.LAYER_NORM_SUMS)
+    weight: _create_table(kernels.LAYER_NORM_BACKWARD, weight) for weight in (False, True)}
+LAYER_NORM_SUMS = _create_table(kernels.LAYER_NORM_SUMS)
 PROBABILITIES = {
-    causal: _table(kernels.ATTENTION_PROBABILITIES, causal) for causal in (False, True)}
+    causal: _create_table(kernels.ATTENTION_PROBABILITIES, causal) for causal in (False, True)}

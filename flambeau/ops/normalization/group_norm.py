@@ -55,8 +55,8 @@ def _group_norm(
     x, w, b = as_dtype(inside, input, weight, bias)
     x = flatten_positions(x)
     if x.size <= MAX_SMALL_ELEMENTS:
-        return _few_groups(x, w, b, save_mean.reshape(-1), save_rstd.reshape(-1), eps).reshape(
-            input.shape).astype(input.dtype, copy=False)
+        few = _normalize_few_groups(x, w, b, save_mean.reshape(-1), save_rstd.reshape(-1), eps)
+        return few.reshape(input.shape).astype(input.dtype, copy=False)
     if x.size > MAX_COUNTED_ROW_ELEMENTS and (
         y := group_native.group_norm(x, w, b, save_mean, save_rstd, eps)
     ) is not None:
@@ -71,7 +71,7 @@ def _group_norm(
     return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
 
 
-def _few_groups(
+def _normalize_few_groups(
     x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
 ) -> Array:
     """Each group a row, which small kernels know; fills mean and rstd."""

@@ -130,7 +130,7 @@ def _layer_norm_tangent(
     t = None if input_t is None else input_t.reshape(x.shape).astype(mean.dtype, copy=False)
     w, w_t, b_t = (None if v is None else v.reshape(-1)
                    for v in as_dtype(mean.dtype, weight, weight_t, bias_t))
-    return _shape(rows_tangent(t, x, w, mean, rstd, w_t, b_t), input.shape, input.dtype)
+    return _adapt(rows_tangent(t, x, w, mean, rstd, w_t, b_t), input.shape, input.dtype)
 
 
 @opaque(layout=Layout.FREE,
@@ -146,11 +146,11 @@ def _layer_norm_backward(
     (w,) = as_dtype(mean.dtype, weight)
     result = rows_backward(g.reshape(len(mean), -1), input.reshape(len(mean), -1),
                            None if w is None else w.reshape(-1), mean, rstd)
-    return (_shape(result[0], input.shape, input.dtype), _shape(result[1], tail, kind),
-            _shape(result[2], tail, kind))
+    return (_adapt(result[0], input.shape, input.dtype), _adapt(result[1], tail, kind),
+            _adapt(result[2], tail, kind))
 
 
-def _shape(y: Array, shape: tuple[int, ...], kind: np.dtype) -> Array:
+def _adapt(y: Array, shape: tuple[int, ...], kind: np.dtype) -> Array:
     """Return y in a shape and dtype: y itself if it has them, so that a leaf can adopt it."""
     y = y if y.shape == shape else y.reshape(shape)
     return y.astype(kind, copy=False)
@@ -180,7 +180,7 @@ def _check_shapes(
         )
 
 
-def _shape_tuple(normalized_shape: Any, name: str) -> tuple[int, ...]:
+def _convert_to_tuple(normalized_shape: Any, name: str) -> tuple[int, ...]:
     if normalized_shape.__class__ is tuple:
         return normalized_shape
     if isinstance(normalized_shape, int):
@@ -190,16 +190,16 @@ def _shape_tuple(normalized_shape: Any, name: str) -> tuple[int, ...]:
     return tuple(normalized_shape)
 
 
-def _plain(p: Tensor | None, shape: tuple[int, ...]) -> bool:
+def _is_plain(p: Tensor | None, shape: tuple[int, ...]) -> bool:
     """Whether a parameter of float32 inputs needs no check or cast."""
     return p is None or (p._array.dtype is FLOAT32 and p._array.shape == shape)
 
 
-def _layer(input: Tensor, normalized: tuple, weight: Any, bias: Any, eps: float) -> tuple:
+def _normalize_layer(input: Tensor, normalized: tuple, weight: Any, bias: Any, eps: float) -> tuple:
     n, x = len(normalized), input._array
     shape, kind = x.shape, x.dtype
     if not (kind is FLOAT32 and n and shape[-n:] == normalized
-            and _plain(weight, normalized) and _plain(bias, normalized)):
+            and _is_plain(weight, normalized) and _is_plain(bias, normalized)):
         _check_shapes(input, normalized, weight, bias, "[*, {}]")
         kind = statistics_dtype("LayerNormKernelImpl", input)
         check_parameter_dtypes(input, weight, bias)
@@ -219,7 +219,9 @@ def layer_norm(
     >>> torch.nn.functional.layer_norm(torch.tensor([1., 3.]), (2,))
     tensor([-1.0000,  1.0000])
     """
-    return _layer(input, _shape_tuple(normalized_shape, "layer_norm"), weight, bias, eps)[0]
+    return _normalize_layer(
+        input, _convert_to_tuple(normalized_shape, "layer_norm"), weight, bias, eps
+    )[0]
 
 
 @layer_norm.batch
@@ -227,7 +229,7 @@ def _(
     batch: Batch, input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
     bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    normalized = _shape_tuple(normalized_shape, "layer_norm")
+    normalized = _convert_to_tuple(normalized_shape, "layer_norm")
     _check_shapes(input, normalized, weight, bias, "[*, {}]")
     y = normalize(input, list(range(-len(normalized), 0)), eps)[0].to(input.dtype)
     y = y if weight is None else y * weight
@@ -262,7 +264,7 @@ def native_layer_norm(
     (tensor([[2.]]), tensor([[1.]]))
     """
     normalized = tuple(normalized_shape)
-    y, mean, rstd = _layer(input, normalized, weight, bias, eps)
+    y, mean, rstd = _normalize_layer(input, normalized, weight, bias, eps)
     n = len(normalized)
     if LEVELS.active or MODE.grad and input.requires_grad:
         _, mean, rstd = normalize(input, list(range(-n, 0)), eps)
@@ -285,7 +287,7 @@ def rms_norm(
     >>> torch.rms_norm(torch.tensor([3., 4.]), (2,))
     tensor([0.8485, 1.1314])
     """
-    normalized = _shape_tuple(normalized_shape, "rms_norm")
+    normalized = _convert_to_tuple(normalized_shape, "rms_norm")
     _check_shapes(input, normalized, weight, None, "[*{}]")
     eps = finfo(input.dtype).eps if eps is None else eps
     x = input.float() if input.dtype in HALF else input

@@ -26,23 +26,23 @@ from ..native.rows import (
 from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS
 
 
-def _blocks(count: int, each: int) -> Iterator[slice]:
+def _iterate_blocks(count: int, each: int) -> Iterator[slice]:
     step = max(1, NORM_BLOCK_ELEMENTS // max(each, 1))
     for i in range(0, count, step):
         yield slice(i, i + step)
 
 
-def _column(v: Array) -> Array:
+def _view_as_column(v: Array) -> Array:
     return v[:, None]
 
 
-def _rows(x: Array) -> Array:
+def _view_as_rows(x: Array) -> Array:
     """Reshape x (n, c, p) to (n * c, p)."""
     return x.reshape(-1, x.shape[2])
 
 
-def _of_rows(v: Array, x: Array) -> Array:
-    """Broadcast v, (c,) or (n, c), to a column with one number per row of _rows(x)."""
+def _spread_over_rows(v: Array, x: Array) -> Array:
+    """Broadcast v, (c,) or (n, c), to a column with one number per row of _view_as_rows(x)."""
     return np.ascontiguousarray(np.broadcast_to(v, x.shape[:2])).reshape(-1, 1)
 
 
@@ -57,17 +57,19 @@ def _combine_linearly(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array
     return g * a + x * b + c
 
 
-def _input_tangent(t: Array, x: Array, a: Array, b: Array, c: Array, weight: Array) -> Array:
+def _compute_input_tangent(
+    t: Array, x: Array, a: Array, b: Array, c: Array, weight: Array
+) -> Array:
     return (t * a + x * b + c) * weight
 
 
-def _parameter_tangent(
+def _compute_parameter_tangent(
     x: Array, scale: Array, shift: Array, weight_t: Array, bias_t: Array
 ) -> Array:
     return (x * scale + shift) * weight_t + bias_t
 
 
-def _joint_tangent(
+def _compute_joint_tangent(
     t: Array, x: Array, a: Array, b: Array, c: Array, weight: Array, scale: Array, shift: Array,
     weight_t: Array, bias_t: Array
 ) -> Array:
@@ -78,12 +80,12 @@ def _joint_tangent(
 
 
 @lru_cache(maxsize=64)
-def _kernel_parameters(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
+def _create_kernel_parameters(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
     """Return the parameters of a kernel: eps and 1 / n."""
     return np.array(eps, kind), np.array(1 / n, kind)
 
 
-def _small_rows(
+def _normalize_small_rows(
     x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
 ) -> Array | None:
     """rows_forward of a small array in one kernel call; None without a kernel."""
@@ -100,7 +102,9 @@ def _small_rows(
             parts += (v,)
     rows, n = x.shape
     y = np.empty(x.shape, x.dtype)
-    FastCalls.call(kernel, x, *parts, *_kernel_parameters(eps, n, x.dtype), mean, rstd, y, rows, n)
+    FastCalls.call(
+        kernel, x, *parts, *_create_kernel_parameters(eps, n, x.dtype), mean, rstd, y, rows, n
+    )
     return y
 
 
@@ -113,7 +117,7 @@ def rows_forward(
     """
     y = None
     if x.size <= MAX_SMALL_ELEMENTS and x.dtype == mean.dtype:
-        y = _small_rows(x, weight, bias, mean, rstd, eps)
+        y = _normalize_small_rows(x, weight, bias, mean, rstd, eps)
     elif x.size > MAX_NUMPY_ROW_ELEMENTS:
         y = layer_norm(x, weight, bias, mean, rstd, eps)
     if y is not None:
@@ -122,12 +126,12 @@ def rows_forward(
     y = np.empty(x.shape, x.dtype)
     n = x.dtype.type(x.shape[1])
     ones = np.ones(x.shape[1], x.dtype)
-    for part in _blocks(*x.shape):
+    for part in _iterate_blocks(*x.shape):
         block, result = x[part], y[part]
         m = np.dot(block, ones) / n
-        np.subtract(block, _column(m), out=result)
+        np.subtract(block, _view_as_column(m), out=result)
         r = 1 / np.sqrt(np.einsum("ij,ij->i", result, result) / n + x.dtype.type(eps))
-        np.multiply(result, _column(r), out=result)
+        np.multiply(result, _view_as_column(r), out=result)
         if weight is not None:
             np.multiply(result, weight, out=result)
         if bias is not None:
@@ -136,7 +140,7 @@ def rows_forward(
     return y
 
 
-def _small_rows_backward(
+def _differentiate_small_rows(
     g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array] | None:
     """rows_backward of a small array in two kernel calls; None without kernels."""
@@ -151,7 +155,7 @@ def _small_rows_backward(
             return None
     rows, n = x.shape
     result, of_weight, of_bias = np.empty(x.shape, kind), np.empty(n, kind), np.empty(n, kind)
-    scale = _kernel_parameters(0.0, n, kind)[1]
+    scale = _create_kernel_parameters(0.0, n, kind)[1]
     FastCalls.call(kernel, *parts, mean, rstd, scale, result, rows, n)
     FastCalls.call(sums, g, x, mean, rstd, of_weight, of_bias, rows, n)
     return result, of_weight, of_bias
@@ -163,7 +167,7 @@ def rows_backward(
     """Return the cotangents of x, weight and bias."""
     result = None
     if x.size <= MAX_SMALL_ELEMENTS and x.dtype == mean.dtype:
-        result = _small_rows_backward(g, x, weight, mean, rstd)
+        result = _differentiate_small_rows(g, x, weight, mean, rstd)
     elif x.size > MAX_NUMPY_ROW_ELEMENTS:
         result = layer_norm_backward(g, x, weight, mean, rstd)
     if result is not None:
@@ -173,9 +177,9 @@ def rows_backward(
     of_weight, of_bias = np.zeros(x.shape[1], x.dtype), np.zeros(x.shape[1], x.dtype)
     n = x.dtype.type(x.shape[1])
     ones = np.ones(x.shape[1], x.dtype)
-    for part in _blocks(*x.shape):
-        share, r = g[part], _column(rstd[part])
-        hat = np.subtract(x[part], _column(mean[part]))
+    for part in _iterate_blocks(*x.shape):
+        share, r = g[part], _view_as_column(rstd[part])
+        hat = np.subtract(x[part], _view_as_column(mean[part]))
         hat *= r
         product = share * hat
         of_weight += np.add.reduce(product, 0)
@@ -183,8 +187,8 @@ def rows_backward(
         if weight is not None:
             share, product = share * weight, np.multiply(product, weight, out=product)
         along = np.dot(product, ones) / n
-        hat *= _column(along)
-        hat += _column(np.dot(share, ones) / n)
+        hat *= _view_as_column(along)
+        hat += _view_as_column(np.dot(share, ones) / n)
         np.subtract(share, hat, out=hat)
         np.multiply(hat, r, out=new[part])
     return new, of_weight, of_bias
@@ -201,35 +205,38 @@ def rows_tangent(
         return y
     ends = np.zeros(n, x.dtype)
     ones = np.ones(n, x.dtype)
-    parameters = (_column(rstd), _column(-mean * rstd), ends if weight_t is None else weight_t,
+    parameters = (_view_as_column(rstd), _view_as_column(-mean * rstd),
+                  ends if weight_t is None else weight_t,
                   ends if bias_t is None else bias_t)
     body: Callable[..., Array]
     operands: tuple[Array, ...]
     if t is None:
-        body, operands = _parameter_tangent, (x, *parameters)
+        body, operands = _compute_parameter_tangent, (x, *parameters)
     else:
-        coefficients = _row_coefficients(t, x, mean, rstd)
+        coefficients = _compute_row_coefficients(t, x, mean, rstd)
         if weight_t is not None or bias_t is not None:
             weight = ones if weight is None else weight
-            body, operands = _joint_tangent, (t, x, *coefficients, weight, *parameters)
+            body, operands = _compute_joint_tangent, (t, x, *coefficients, weight, *parameters)
         elif weight is None:
             body, operands = _combine_linearly, (t, x, *coefficients)
         else:
-            body, operands = _input_tangent, (t, x, *coefficients, weight)
+            body, operands = _compute_input_tangent, (t, x, *coefficients, weight)
     y = try_kernel(body, *operands) if rows * n > MAX_NUMPY_ROW_ELEMENTS else None
     return body(*operands) if y is None else y
 
 
-def _row_coefficients(
+def _compute_row_coefficients(
     t: Array, x: Array, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array]:
     """Return (a, b, c) of each row: a t + b x + c is the tangent of the normalized row."""
     sums = centred_products(t, x, mean) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
     if sums is None:
-        sums = np.add.reduce(t, 1), np.einsum("ij,ij->i", t, x - _column(mean))
+        sums = np.add.reduce(t, 1), np.einsum("ij,ij->i", t, x - _view_as_column(mean))
     n = x.dtype.type(x.shape[1])
     b = -rstd * rstd * rstd * sums[1] / n
-    return _column(rstd), _column(b), _column(-rstd * sums[0] / n - b * mean)
+    return _view_as_column(rstd), _view_as_column(b), _view_as_column(
+        -rstd * sums[0] / n - b * mean
+    )
 
 
 # ------------------------------------------------------------------------- channels
@@ -241,12 +248,15 @@ def affine(x: Array, scale: Array, shift: Array) -> Array:
         if x.shape[2] == 1 and scale.ndim == 1:
             y = try_kernel(_scale_and_shift, x[:, :, 0], scale, shift)
         else:
-            y = try_kernel(_scale_and_shift, _rows(x), _of_rows(scale, x), _of_rows(shift, x))
+            y = try_kernel(
+                _scale_and_shift, _view_as_rows(x), _spread_over_rows(scale, x),
+                _spread_over_rows(shift, x)
+            )
         if y is not None:
             return y.reshape(x.shape)
     y = np.empty(x.shape, x.dtype)
     each = scale.ndim == 2
-    for part in _blocks(len(x), x[:1].size):
+    for part in _iterate_blocks(len(x), x[:1].size):
         s, t = (scale[part], shift[part]) if each else (scale, shift)
         np.multiply(x[part], s[..., None], out=y[part])
         np.add(y[part], t[..., None], out=y[part])
@@ -264,19 +274,19 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
             return mean, squares
         centred = flat - mean
         return mean, np.einsum("nc,nc->c", centred, centred)
-    means, squares = _moments(x)  # of each image's channels
+    means, squares = _compute_moments(x)  # of each image's channels
     mean = np.add.reduce(means, 0) / x.dtype.type(n)
     apart = means - mean
     return mean, np.add.reduce(squares, 0) + p * np.add.reduce(apart * apart, 0)
 
 
-def _moments(x: Array) -> tuple[Array, Array]:
+def _compute_moments(x: Array) -> tuple[Array, Array]:
     n, c, p = x.shape
-    if x.size > MAX_NUMPY_ROW_ELEMENTS and (result := moments(_rows(x))) is not None:
+    if x.size > MAX_NUMPY_ROW_ELEMENTS and (result := moments(_view_as_rows(x))) is not None:
         return result[0].reshape(n, c), result[1].reshape(n, c)
     means = np.add.reduce(x, 2) / x.dtype.type(p)
     squares = np.empty(means.shape, x.dtype)
-    for part in _blocks(n, x[:1].size):
+    for part in _iterate_blocks(n, x[:1].size):
         centred = x[part] - means[part][..., None]
         squares[part] = np.einsum("ncp,ncp->nc", centred, centred)
     return means, squares
@@ -292,12 +302,14 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
         if result is not None:
             return result[0][None], result[1][None]
     if x.size > MAX_NUMPY_ROW_ELEMENTS and x.shape[2] > 1:
-        result = centred_products(_rows(g), _rows(x), _of_rows(mean, x).reshape(-1))
+        result = centred_products(
+            _view_as_rows(g), _view_as_rows(x), _spread_over_rows(mean, x).reshape(-1)
+        )
         if result is not None:
             return result[0].reshape(x.shape[:2]), result[1].reshape(x.shape[:2])
     of_g = np.add.reduce(g, 2)
     of_product = np.empty(of_g.shape, x.dtype)
-    for part in _blocks(len(x), x[:1].size):
+    for part in _iterate_blocks(len(x), x[:1].size):
         centre = mean[part] if mean.ndim == 2 else mean
         centred = x[part] - centre[..., None]
         of_product[part] = np.einsum("ncp,ncp->nc", g[part], centred)
@@ -310,13 +322,13 @@ def combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
         if x.shape[2] == 1 and a.ndim == 1:
             y = try_kernel(_combine_linearly, g[:, :, 0], x[:, :, 0], a, b, c)
         else:
-            coefficients = [_of_rows(v, x) for v in (a, b, c)]
-            y = try_kernel(_combine_linearly, _rows(g), _rows(x), *coefficients)
+            coefficients = [_spread_over_rows(v, x) for v in (a, b, c)]
+            y = try_kernel(_combine_linearly, _view_as_rows(g), _view_as_rows(x), *coefficients)
         if y is not None:
             return y.reshape(x.shape)
     result = np.empty(x.shape, x.dtype)
     each = a.ndim == 2
-    for part in _blocks(len(x), x[:1].size):
+    for part in _iterate_blocks(len(x), x[:1].size):
         p, q, r = (a[part], b[part], c[part]) if each else (a, b, c)
         y = np.multiply(g[part], p[..., None], out=result[part])
         y += x[part] * q[..., None]

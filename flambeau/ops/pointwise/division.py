@@ -70,7 +70,7 @@ def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
-def _division(rounding_mode: str | None) -> Any:
+def _choose_division(rounding_mode: str | None) -> Any:
     if rounding_mode is None:
         return _div
     if rounding_mode == "floor":
@@ -99,13 +99,13 @@ def div(
     >>> torch.div(torch.tensor([5, -5]), 2, rounding_mode="trunc")
     tensor([ 2, -2])
     """
-    return _division(rounding_mode)(input, other, out=out)
+    return _choose_division(rounding_mode)(input, other, out=out)
 
 
 @composite(expose=("Tensor",), aliases=("divide_",))
 def div_(self: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
     """`div` in place."""
-    return _division(rounding_mode).operator.twin(self, other)
+    return _choose_division(rounding_mode).operator.twin(self, other)
 
 
 @composite()

@@ -143,7 +143,7 @@ def clamp_numbers(input: Array, min: Any = None, max: Any = None) -> Array:
     if input.dtype.kind != "f":
         min, max = (None if v is None else _bound(v, input.dtype) for v in (min, max))
     if input.size > MAX_NUMPY_COSTLY_ELEMENTS and input.__class__ is np.ndarray:
-        body = _at_most if min is None else _at_least if max is None else _clip
+        body = _lower_to if min is None else _raise_to if max is None else _clip
         bounds = [np.asarray(v, input.dtype) for v in (min, max) if v is not None]
         if (y := try_kernel(body, input, *bounds)) is not None:
             return y
@@ -162,11 +162,11 @@ def _bound(value: Any, kind: np.dtype) -> np.ndarray:
         return np.asarray(value).astype(kind)
 
 
-def _at_least(x: Any, min: Any) -> Any:
+def _raise_to(x: Any, min: Any) -> Any:
     return np.maximum(x, min)
 
 
-def _at_most(x: Any, max: Any) -> Any:
+def _lower_to(x: Any, max: Any) -> Any:
     return np.minimum(x, max)
 
 
@@ -242,13 +242,13 @@ def _clamp_of(input: Tensor, min: Any, max: Any, name: str) -> Any:
     return clamp_numbers, input, min, max
 
 
-def _in_place(self: Tensor, call: Any, cast: Tensor, *bounds: Any) -> Tensor:
+def _clamp_in_place(self: Tensor, call: Any, cast: Tensor, *bounds: Any) -> Tensor:
     if cast is self:
         return call.operator.twin(self, *bounds)
     return assign(self, call(cast, *bounds), "clamp_")
 
 
-def _plain(input: Tensor, min: Any, max: Any) -> bool:
+def _is_plain(input: Tensor, min: Any, max: Any) -> bool:
     """Whether the bounds are numbers with which the input keeps its dtype."""
     kind, low, high = input._array.dtype.kind, min.__class__, max.__class__
     if kind == "f":
@@ -267,7 +267,7 @@ def clamp(
     tensor([0.0000, 0.5000, 1.0000])
     """
     try:
-        if _plain(input, min, max):
+        if _is_plain(input, min, max):
             y = clamp_numbers(input, min, max)
         else:
             call, *operands = _clamp_of(input, min, max, "clamp")
@@ -283,9 +283,9 @@ def clamp_(
 ) -> Tensor:
     """`clamp` in place."""
     try:
-        if _plain(self, min, max):
+        if _is_plain(self, min, max):
             return clamp_numbers.operator.twin(self, min, max)
-        return _in_place(self, *_clamp_of(self, min, max, "clamp"))
+        return _clamp_in_place(self, *_clamp_of(self, min, max, "clamp"))
     except AttributeError as error:
         raise not_a_tensor(error, "clamp_", clamp_, (self, min, max)) from None
 

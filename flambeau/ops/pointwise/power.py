@@ -130,11 +130,11 @@ def _(g: Tensor, y: Tensor, input: Tensor | Number, exponent: Tensor | Number) -
         input = wrap(np.asarray(input, y._array.dtype))
     if y.is_complex() and not input.is_complex():
         input = input.to(y.dtype)  # a negative base has a complex logarithm
-    constant = (input == 0) & _not_negative(exponent)  # 0**e is 0 around every e > 0
+    constant = (input == 0) & _is_not_negative(exponent)  # 0**e is 0 around every e > 0
     return select(constant, 0, g * y * input.log())
 
 
-def _not_negative(exponent: Any) -> Any:
+def _is_not_negative(exponent: Any) -> Any:
     return exponent.real >= 0 if exponent.is_complex() else exponent >= 0
 
 
@@ -284,7 +284,7 @@ def float_power(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None 
     >>> torch.float_power(torch.tensor([2, 3]), 2)
     tensor([4., 9.], dtype=torch.float64)
     """
-    kind = _float_power_dtype((input, exponent))
+    kind = _choose_float_power_dtype((input, exponent))
     left, right = (x.to(kind) if isinstance(x, Tensor) else x for x in (input, exponent))
     y = _dispatch_pow(left, right)
     if out is None:
@@ -297,7 +297,7 @@ def float_power(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None 
     return _write_out(y, out)
 
 
-def _float_power_dtype(operands: tuple) -> types.dtype:
+def _choose_float_power_dtype(operands: tuple) -> types.dtype:
     if not any(isinstance(x, Tensor) for x in operands):
         raise TypeError("float_power() received an invalid combination of arguments: one of input "
                         "and exponent must be a Tensor")
@@ -312,7 +312,7 @@ def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
     >>> torch.tensor([2.], dtype=torch.float64).float_power_(3)
     tensor([8.], dtype=torch.float64)
     """
-    kind = _float_power_dtype((self, exponent))
+    kind = _choose_float_power_dtype((self, exponent))
     if self.dtype is not kind:
         raise RuntimeError(
             f"the base given to float_power_ has dtype {self.dtype} but the operation's result "

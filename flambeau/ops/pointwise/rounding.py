@@ -356,7 +356,7 @@ def ldexp_(self: Tensor, other: Tensor) -> Tensor:
     return assign(self, y, "ldexp_")
 
 
-def _same_dtype(operator: Any, operands: Any, common: Any) -> None:
+def _check_same_dtype(operator: Any, operands: Any, common: Any) -> None:
     kinds = {x.dtype for x in operands if isinstance(x, Tensor)}
     if len(kinds) > 1:
         raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
@@ -364,7 +364,7 @@ def _same_dtype(operator: Any, operands: Any, common: Any) -> None:
         raise RuntimeError("heaviside is not yet implemented for complex tensors.")
 
 
-@pointwise(ref=np.heaviside, samples=pairs_nonzero, node="NotImplemented", refuse=_same_dtype)
+@pointwise(ref=np.heaviside, samples=pairs_nonzero, node="NotImplemented", refuse=_check_same_dtype)
 def heaviside(input: Array, values: Array) -> Array:
     """Heaviside step function: 0 below 0, 1 above, and `values` at 0.
 

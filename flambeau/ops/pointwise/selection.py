@@ -93,7 +93,9 @@ def where(
             return condition.nonzero(as_tuple=True)
         except AttributeError as error:
             raise not_a_tensor(error, "where", where, (condition,)) from None
-    return select(condition, _operand(input, other), _operand(other, input), out=out)
+    return select(
+        condition, _convert_operand(input, other), _convert_operand(other, input), out=out
+    )
 
 
 @composite(name="Tensor.where", expose=())
@@ -103,13 +105,13 @@ def _method(self: Tensor, condition: Tensor, other: Tensor) -> Tensor:
     >>> torch.tensor([1, 2]).where(torch.tensor([True, False]), torch.tensor(0))
     tensor([1, 0])
     """
-    return select(condition, self, _operand(other, self))
+    return select(condition, self, _convert_operand(other, self))
 
 
 Tensor.where = _method
 
 
-def _operand(x: Any, beside: Any) -> Any:
+def _convert_operand(x: Any, beside: Any) -> Any:
     """Convert an operand of `select`; a Python integer takes the dtype of an integer tensor next to
     it."""
     if x.__class__ is int and isinstance(beside, Tensor) and beside._array.dtype.kind in "iu":

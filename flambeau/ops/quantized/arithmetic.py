@@ -31,14 +31,14 @@ def _store(result: Any, out: Any) -> Any:
     return out
 
 
-def _rectified(values: Tensor, relu: bool) -> Tensor:
+def _rectify(values: Tensor, relu: bool) -> Tensor:
     return wrap(np.maximum(values._array, np.float32(0))) if relu else values
 
 
 # ------------------------------------------------------------------ sums and products
 
 
-def _added(qa: Any, b: float, relu: bool) -> Tensor:
+def _add_number(qa: Any, b: float, relu: bool) -> Tensor:
     """qa + b: the zero point moves; where that leaves the range the scale grows."""
     quantizer: PerTensor = qa._array.quantizer
     low, high = quantizer.dtype.limits
@@ -53,10 +53,10 @@ def _added(qa: Any, b: float, relu: bool) -> Tensor:
     other_end = high if moved < low else low
     wider = abs(other_end - moved) / (high - low) * scale
     shifted = (qa._array.codes.astype(np.int64) - moved).astype(np.float32) * np.float32(scale)
-    return requantize(_rectified(wrap(shifted), relu), qa, np.float32(wider), end)
+    return requantize(_rectify(wrap(shifted), relu), qa, np.float32(wider), end)
 
 
-def _multiplied(qa: Any, b: float, relu: bool) -> Tensor:
+def _multiply_by_number(qa: Any, b: float, relu: bool) -> Tensor:
     """qa * b: the scale is multiplied; a negative factor turns the integers round."""
     quantizer: PerTensor = qa._array.quantizer
     low, high = quantizer.dtype.limits
@@ -83,7 +83,7 @@ def _declare_binary(combine: Callable, with_number: Callable, name: str, relu: b
                 raise RuntimeError("Both inputs to quantized operators must have the same dtype")
             if out is not None:
                 scale, zero_point = out.q_scale(), out.q_zero_point()
-            values = _rectified(combine(dequantize(qa), dequantize(qb)), relu)
+            values = _rectify(combine(dequantize(qa), dequantize(qb)), relu)
             result = requantize(values, qa, scale, zero_point)
         else:
             result = with_number(qa, float(qb), relu)
@@ -93,10 +93,10 @@ def _declare_binary(combine: Callable, with_number: Callable, name: str, relu: b
     return function
 
 
-add = _declare_binary(lambda a, b: a + b, _added, "add", False)
-add_relu = _declare_binary(lambda a, b: a + b, _added, "add_relu", True)
-mul = _declare_binary(lambda a, b: a * b, _multiplied, "mul", False)
-mul_relu = _declare_binary(lambda a, b: a * b, _multiplied, "mul_relu", True)
+add = _declare_binary(lambda a, b: a + b, _add_number, "add", False)
+add_relu = _declare_binary(lambda a, b: a + b, _add_number, "add_relu", True)
+mul = _declare_binary(lambda a, b: a * b, _multiply_by_number, "mul", False)
+mul_relu = _declare_binary(lambda a, b: a * b, _multiply_by_number, "mul_relu", True)
 add_scalar, add_scalar_relu, mul_scalar, mul_scalar_relu = add, add_relu, mul, mul_relu
 
 
@@ -117,7 +117,7 @@ def _concatenate(tensors: Any, dim: int, scale: Any, zero_point: Any, relu: bool
     scale = first.q_scale() if scale is None else scale
     zero_point = first.q_zero_point() if zero_point is None else zero_point
     values = PUBLIC["torch"]["cat"]([dequantize(x) for x in tensors], dim)
-    return requantize(_rectified(values, relu), first, scale, zero_point)
+    return requantize(_rectify(values, relu), first, scale, zero_point)
 
 
 def cat(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
@@ -254,7 +254,7 @@ def _declare_batch_norm(name: str, relu: bool) -> Callable:
         """Each channel less its mean, divided by its deviation: both are given."""
         values = _functional["batch_norm"](
             dequantize(qx), mean, var, weight, bias, False, 0.0, eps)
-        return requantize(_rectified(values, relu), qx, output_scale, output_zero_point)
+        return requantize(_rectify(values, relu), qx, output_scale, output_zero_point)
 
     function.__name__ = function.__qualname__ = name
     return function
@@ -292,7 +292,7 @@ max_pool1d, max_pool2d, max_pool3d = (
     _declare_max_pool(f"max_pool{rank}d") for rank in (1, 2, 3))
 
 
-def _of_quantized_only(name: str, pool: Callable) -> Callable:
+def _create_quantized_pool(name: str, pool: Callable) -> Callable:
     def function(
         input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
         ceil_mode: bool = False,
@@ -317,9 +317,9 @@ def _of_quantized_only(name: str, pool: Callable) -> Callable:
     return function
 
 
-quantized_max_pool1d = _of_quantized_only("max_pool1d", max_pool1d)
-quantized_max_pool2d = _of_quantized_only("max_pool2d", max_pool2d)
-quantized_max_pool3d = _of_quantized_only("max_pool3d", max_pool3d)
+quantized_max_pool1d = _create_quantized_pool("max_pool1d", max_pool1d)
+quantized_max_pool2d = _create_quantized_pool("max_pool2d", max_pool2d)
+quantized_max_pool3d = _create_quantized_pool("max_pool3d", max_pool3d)
 
 
 def quantized_batch_norm(

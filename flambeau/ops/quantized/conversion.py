@@ -95,7 +95,7 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -
     return quantize_per_tensor(input, scale, zero, dtype)
 
 
-def _parameters(numbers: Any, dtype: type) -> np.ndarray:
+def _read_parameters(numbers: Any, dtype: type) -> np.ndarray:
     array = numbers._array if isinstance(numbers, Tensor) else np.asarray(numbers)
     return np.ascontiguousarray(array, dtype)
 
@@ -105,8 +105,8 @@ def per_channel(
 ) -> PerChannel:
     """Return a quantizer of a shape; RuntimeError for parameters that do not fit it."""
     floating = zero_points._array.dtype.kind == "f"
-    steps = _parameters(scales, np.float32 if floating else np.float64)
-    zeros = _parameters(zero_points, np.float32 if floating else np.int64)
+    steps = _read_parameters(scales, np.float32 if floating else np.float64)
+    zeros = _read_parameters(zero_points, np.float32 if floating else np.int64)
     if steps.ndim != 1 or zeros.ndim != 1:
         raise RuntimeError("scale/zero_point tensor must be 1-D")
     if steps.size != zeros.size:
@@ -187,21 +187,21 @@ def _use_array(input: Tensor, name: str) -> QuantizedArray:
     return array
 
 
-def _quantizer(input: Tensor, name: str, cls: type, scheme: str) -> Any:
+def _find_quantizer(input: Tensor, name: str, cls: type, scheme: str) -> Any:
     quantizer = _use_array(input, name).quantizer
     if not isinstance(quantizer, cls):
         raise RuntimeError(f"Expected {scheme} to be true, but got false.")
     return quantizer
 
 
-def _per_tensor_of(input: Tensor, name: str) -> PerTensor:
-    quantizer: PerTensor = _quantizer(
+def _require_per_tensor(input: Tensor, name: str) -> PerTensor:
+    quantizer: PerTensor = _find_quantizer(
         input, name, PerTensor, "quantizer->qscheme() == kPerTensorAffine")
     return quantizer
 
 
-def _per_channel_of(input: Tensor, name: str) -> PerChannel:
-    quantizer: PerChannel = _quantizer(
+def _require_per_channel(input: Tensor, name: str) -> PerChannel:
+    quantizer: PerChannel = _find_quantizer(
         input, name, PerChannel, "quantizer->qscheme() == kPerChannelAffine || "
         "quantizer->qscheme() == kPerChannelAffineFloatQParams")
     return quantizer
@@ -214,7 +214,7 @@ def q_scale(input: Tensor) -> float:
     >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 5, torch.quint8).q_scale()
     0.1
     """
-    return _per_tensor_of(input, "q_scale").scale
+    return _require_per_tensor(input, "q_scale").scale
 
 
 @public(spaces=("torch", "Tensor"), explains=True)
@@ -224,7 +224,7 @@ def q_zero_point(input: Tensor) -> int:
     >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 5, torch.quint8).q_zero_point()
     5
     """
-    return _per_tensor_of(input, "q_zero_point").zero_point
+    return _require_per_tensor(input, "q_zero_point").zero_point
 
 
 @public(spaces=("torch", "Tensor"), explains=True)
@@ -236,7 +236,7 @@ def q_per_channel_scales(input: Tensor) -> Tensor:
     >>> x.q_per_channel_scales()
     tensor([0.5000, 0.2500], dtype=torch.float64)
     """
-    return wrap(_per_channel_of(input, "q_per_channel_scales").scales.copy())
+    return wrap(_require_per_channel(input, "q_per_channel_scales").scales.copy())
 
 
 @public(spaces=("torch", "Tensor"), explains=True)
@@ -248,7 +248,7 @@ def q_per_channel_zero_points(input: Tensor) -> Tensor:
     >>> x.q_per_channel_zero_points()
     tensor([0, 0])
     """
-    return wrap(_per_channel_of(input, "q_per_channel_zero_points").zero_points.copy())
+    return wrap(_require_per_channel(input, "q_per_channel_zero_points").zero_points.copy())
 
 
 @public(spaces=("torch", "Tensor"), explains=True)
@@ -260,7 +260,7 @@ def q_per_channel_axis(input: Tensor) -> int:
     >>> x.q_per_channel_axis()
     0
     """
-    return _per_channel_of(input, "q_per_channel_axis").axis
+    return _require_per_channel(input, "q_per_channel_axis").axis
 
 
 def qscheme(self: Tensor) -> Any:
@@ -275,7 +275,7 @@ def qscheme(self: Tensor) -> Any:
 publish(qscheme, ("qscheme",), ("Tensor",))
 
 
-def _codes_dtype(input: Tensor) -> QuantizedDtype:
+def _find_codes_dtype(input: Tensor) -> QuantizedDtype:
     from ...tensor.dtypes import QUANTIZED
 
     for dtype in QUANTIZED.values():
@@ -287,7 +287,7 @@ def _codes_dtype(input: Tensor) -> QuantizedDtype:
 @public()
 def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> Tensor:
     """Wrap the integers of a uint8, int8 or int32 tensor as a quantized tensor."""
-    quantizer = PerTensor(_codes_dtype(input), float(scale), int(zero_point))
+    quantizer = PerTensor(_find_codes_dtype(input), float(scale), int(zero_point))
     return quantized(input._array.copy("K"), quantizer)
 
 
@@ -296,7 +296,7 @@ def _make_per_channel_quantized_tensor(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int
 ) -> Tensor:
     """Wrap the integers of a uint8, int8 or int32 tensor, quantized by channel."""
-    dtype = _codes_dtype(input)
+    dtype = _find_codes_dtype(input)
     quantizer = per_channel(dtype, scale, zero_point, axis, input._array.shape)
     return quantized(input._array.copy("K"), quantizer)
 
@@ -317,7 +317,7 @@ def quantized_tensor_on(memory: Tensor, size: Any, quantizer: Quantizer) -> Tens
     return quantized(memory._array, quantizer)
 
 
-def _empty(size: Any, quantizer: Quantizer) -> Tensor:
+def _create_empty(size: Any, quantizer: Quantizer) -> Tensor:
     return quantized(np.zeros(tuple(size), quantizer.dtype.codes), quantizer)
 
 
@@ -327,7 +327,7 @@ def _empty_affine_quantized(
 ) -> Tensor:
     """Return an uninitialized quantized tensor."""
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return _empty(shape, PerTensor(_check_dtype(dtype), float(scale), int(zero_point)))
+    return _create_empty(shape, PerTensor(_check_dtype(dtype), float(scale), int(zero_point)))
 
 
 @public()
@@ -336,14 +336,14 @@ def _empty_per_channel_affine_quantized(
 ) -> Tensor:
     """Return an uninitialized tensor, quantized by channel."""
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return _empty(shape, per_channel(_check_dtype(dtype), scales, zero_points, axis,
-                                     tuple(shape)))
+    return _create_empty(shape, per_channel(_check_dtype(dtype), scales, zero_points, axis,
+                                            tuple(shape)))
 
 
 @public()
 def empty_quantized(size: Any, qtensor: Tensor, **ignored: Any) -> Tensor:
     """Return an uninitialized quantized tensor with another tensor's quantizer."""
-    return _empty(size, _use_array(qtensor, "empty_quantized").quantizer)
+    return _create_empty(size, _use_array(qtensor, "empty_quantized").quantizer)
 
 
 @public()

@@ -20,7 +20,7 @@ from .fake import (
 )
 
 
-def _along(numbers: Any, axis: int | None, ndim: int) -> Any:
+def _reshape_along(numbers: Any, axis: int | None, ndim: int) -> Any:
     """Reshape parameters to lie along an axis; if `axis` is None, one number for all."""
     shape = [1] * ndim
     if axis is None:
@@ -29,7 +29,7 @@ def _along(numbers: Any, axis: int | None, ndim: int) -> Any:
     return numbers.reshape(shape)
 
 
-def _parameters(
+def _prepare_parameters(
     scale: Any, zero_point: Any, axis: int | None, ndim: int, quant_min: int, quant_max: int
 ) -> tuple[Any, Any]:
     """Return scales, and zero points as integers within the range.
@@ -38,7 +38,7 @@ def _parameters(
     to a slightly different function; ours matches the forward.
     """
     whole = np.clip(np.rint(zero_point), quant_min, quant_max)
-    return _along(scale, axis, ndim), _along(whole.astype(np.int64), axis, ndim)
+    return _reshape_along(scale, axis, ndim), _reshape_along(whole.astype(np.int64), axis, ndim)
 
 
 @opaque(name="_learned_fake_quantize_scale_slope", expose=(), differentiable=False)
@@ -46,7 +46,7 @@ def _scale_slope(
     input: Array, scale: Array, zero_point: Array, axis: Any, quant_min: int, quant_max: int
 ) -> Array:
     """The derivative of each rounded element by its scale."""
-    steps, zeros = _parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
+    steps, zeros = _prepare_parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
     codes = codes_before_saturation(input, steps, zeros)
     within = (codes >= quant_min) & (codes <= quant_max)
     shifted = (np.clip(codes, quant_min, quant_max) - zeros).astype(np.float32)
@@ -59,7 +59,7 @@ def _zero_point_slope(
     input: Array, scale: Array, zero_point: Array, axis: Any, quant_min: int, quant_max: int
 ) -> Array:
     """The derivative of each rounded element by its zero point: 0 unless saturated."""
-    steps, zeros = _parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
+    steps, zeros = _prepare_parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
     codes = codes_before_saturation(input, steps, zeros)
     within = (codes >= quant_min) & (codes <= quant_max)
     return np.where(within, np.float32(0), -steps).astype(input.dtype, copy=False)
@@ -79,7 +79,9 @@ def _declare(name: str, node: str) -> Any:
         grad_factor: float,
     ) -> Array:
         """Round the input to the numbers represented by integers from quant_min to quant_max."""
-        steps, zeros = _parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
+        steps, zeros = _prepare_parameters(
+            scale, zero_point, axis, input.ndim, quant_min, quant_max
+        )
         return rounded(input, steps, zeros, quant_min, quant_max)
 
     function = opaque(name=name, expose=(), node=node)(body)
@@ -89,7 +91,7 @@ def _declare(name: str, node: str) -> Any:
         g: Tensor, input: Tensor, scale: Tensor, zero_point: Tensor, axis: Any, quant_min: int,
         quant_max: int,
     ) -> Tensor:
-        steps, zeros = _parameters(
+        steps, zeros = _prepare_parameters(
             scale._array, zero_point._array, axis, input.ndim, quant_min, quant_max)
         return g * representable(input, steps, zeros, quant_min, quant_max)
 

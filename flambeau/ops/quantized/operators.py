@@ -22,7 +22,7 @@ _functional = PUBLIC["nn.functional"]
 # --------------------------------------------------------------- order of the integers
 
 
-def _per_tensor(x: Any, name: str) -> PerTensor:
+def _require_per_tensor(x: Any, name: str) -> PerTensor:
     quantizer = x._array.quantizer
     if not isinstance(quantizer, PerTensor):
         raise NotImplementedError(f"{name} of a tensor quantized by channel is not implemented in "
@@ -35,7 +35,7 @@ def _declare_ordered(name: str, space: Any) -> None:
     original = space[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:
-        quantizer = _per_tensor(input, name)
+        quantizer = _require_per_tensor(input, name)
         result = original(codes_of(input), *args, **kwargs)
         if not isinstance(result, tuple):
             return rewrapped(result, quantizer)
@@ -55,7 +55,7 @@ def _declare_max_pool(name: str) -> None:
     original = _functional[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
-        quantizer = _per_tensor(input, name)
+        quantizer = _require_per_tensor(input, name)
         codes = input._array.codes
         pooled = original(wrap(codes.astype(np.float64)), *args, **kwargs)  # exact
         return quantized(pooled._array.astype(codes.dtype), quantizer)
@@ -71,7 +71,7 @@ for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
 @implements("pad")
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """Pad with the quantized value of a number, or with the existing elements."""
-    quantizer = _per_tensor(input, "pad")
+    quantizer = _require_per_tensor(input, "pad")
     codes = wrap(input._array.codes.astype(np.float64))  # exact for all integers
     if mode == "constant":
         code = quantizer.quantize(np.array([0.0 if value is None else value], np.float32))[0]
@@ -84,7 +84,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tens
 @implements("relu")
 def relu(input: Any, inplace: bool = False) -> Tensor:
     """Replace negative elements by the zero point."""
-    codes = np.maximum(input._array.codes, _per_tensor(input, "relu").zero_point)
+    codes = np.maximum(input._array.codes, _require_per_tensor(input, "relu").zero_point)
     if not inplace:
         return quantized(codes.astype(input._array.codes.dtype), input._array.quantizer)
     input._array.codes[...] = codes
@@ -105,7 +105,7 @@ def _declare_requantized(name: str, space: Any) -> None:
     original = space[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
-        quantizer = _per_tensor(input, name)
+        quantizer = _require_per_tensor(input, name)
         result = original(dequantize(input), *args, **kwargs)
         return quantized(quantizer.quantize(result._array), quantizer)
 
@@ -125,7 +125,7 @@ def _declare_mean_of_windows(name: str) -> None:
     original = _functional[name]
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
-        quantizer = _per_tensor(input, name)
+        quantizer = _require_per_tensor(input, name)
         codes, zero = input._array.codes, quantizer.zero_point
         means = original(wrap((codes.astype(np.int64) - zero).astype(np.float32)), *args, **kwargs)
         steps = np.rint(means._array) + zero
@@ -168,7 +168,7 @@ _declare_fixed_range("hardsigmoid")
 @implements("cat", "concat")
 def cat(tensors: Any, dim: int = 0) -> Tensor:
     """Concatenate tensors, with the quantizer of the first."""
-    quantizer = _per_tensor(tensors[0], "cat")
+    quantizer = _require_per_tensor(tensors[0], "cat")
     parts = [x._array.codes if x._array.quantizer.same(quantizer)
              else quantizer.quantize(x._array.values()) for x in tensors]
     return quantized(np.concatenate(parts, dim), quantizer)

@@ -47,21 +47,21 @@ class ConvPackedParams:
         self.dilation, self.groups = tuple(dilation), groups
         self.transposed, self.output_padding = transposed, tuple(output_padding)
         zeros: Any = self.quantizer.zero_point if isinstance(self.quantizer, PerTensor) \
-            else self._along(self.quantizer.zero_points.astype(np.int32))
-        self.scales = self._channel_scales()
+            else self._reshape_along(self.quantizer.zero_points.astype(np.int32))
+        self.scales = self._reshape_channel_scales()
         taps = self.codes[0].size
         if transposed:
             taps = self.codes.size // self.codes.shape[1] // groups
         self.kind: Any = np.float32 if taps <= _MAX_FLOAT32_TAPS else np.float64
         self.weight = self.codes.astype(np.int32) - zeros
 
-    def _along(self, values: np.ndarray) -> np.ndarray:
+    def _reshape_along(self, values: np.ndarray) -> np.ndarray:
         """Values of each channel, to be broadcast to the weights."""
         shape = [1] * self.codes.ndim
         shape[self.quantizer.axis] = -1
         return values.reshape(shape)
 
-    def _channel_scales(self) -> np.ndarray:
+    def _reshape_channel_scales(self) -> np.ndarray:
         """The weights' scale of each channel of the result, (out, 1, ...)."""
         if isinstance(self.quantizer, PerChannel):
             scales = self.quantizer.scales.astype(np.float32)

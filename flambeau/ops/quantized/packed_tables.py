@@ -77,10 +77,10 @@ def embedding_bag_byte_prepack(weight: Tensor) -> Tensor:
 
 def embedding_bag_byte_unpack(weight: Tensor) -> Tensor:
     """Return rows of bytes as float32 numbers."""
-    return wrap(_byte_rows(weight._array))
+    return wrap(_unpack_byte_rows(weight._array))
 
 
-def _byte_rows(table: np.ndarray) -> np.ndarray:
+def _unpack_byte_rows(table: np.ndarray) -> np.ndarray:
     tail = np.ascontiguousarray(table[..., -8:]).view(np.float32)
     rows: np.ndarray = table[..., :-8].astype(np.float32) * tail[..., :1] + tail[..., 1:]
     return rows
@@ -143,7 +143,7 @@ embedding_bag_2bit_prepack, embedding_bag_2bit_unpack = _declare_packing(2)
 # ------------------------------------------------------------------ looking up
 
 
-def _looked_up(
+def _look_up_rows(
     indices: Any, rows_of: Callable, pruned: bool, mapping: Any
 ) -> tuple[Tensor, Tensor]:
     """The rows that are looked up, each once, and their numbers; pruned rows are zeros."""
@@ -166,8 +166,8 @@ def _declare_bag(rows_of: Callable) -> Callable:
         """The sum of each bag of rows, as float32."""
         if mode != 0:
             raise RuntimeError("quantized embedding bags only add up: mode must be 0")
-        rows, places = _looked_up(indices, lambda chosen: rows_of(weight, chosen), pruned_weights,
-                                  compressed_indices_mapping)
+        rows, places = _look_up_rows(indices, lambda chosen: rows_of(weight, chosen),
+                                     pruned_weights, compressed_indices_mapping)
         return _functional["embedding_bag"](
             places, rows, None if offsets is None else offsets.long(), mode="sum",
             per_sample_weights=per_sample_weights, include_last_offset=include_last_offset)
@@ -175,12 +175,12 @@ def _declare_bag(rows_of: Callable) -> Callable:
     return embedding_bag
 
 
-def _packed_rows(weight: EmbeddingPackedParams, chosen: np.ndarray) -> np.ndarray:
+def _read_packed_rows(weight: EmbeddingPackedParams, chosen: np.ndarray) -> np.ndarray:
     return weight.rows(chosen)
 
 
-embedding_bag_byte = embedding_bag_4bit = embedding_bag_2bit = _declare_bag(_packed_rows)
-embedding_bag_byte_rowwise_offsets = _declare_bag(lambda w, i: _byte_rows(w._array[i]))
+embedding_bag_byte = embedding_bag_4bit = embedding_bag_2bit = _declare_bag(_read_packed_rows)
+embedding_bag_byte_rowwise_offsets = _declare_bag(lambda w, i: _unpack_byte_rows(w._array[i]))
 embedding_bag_4bit_rowwise_offsets = _declare_bag(lambda w, i: _narrow_rows(w._array[i], 4))
 embedding_bag_2bit_rowwise_offsets = _declare_bag(lambda w, i: _narrow_rows(w._array[i], 2))
 
@@ -189,7 +189,7 @@ def embedding_byte(
     weight: EmbeddingPackedParams, indices: Tensor, pruned_weights: bool = False
 ) -> Tensor:
     """Look up rows of a packed table, as float32."""
-    rows, places = _looked_up(indices, weight.rows, False, None)
+    rows, places = _look_up_rows(indices, weight.rows, False, None)
     return _functional["embedding"](places, rows)
 
 

@@ -10,7 +10,7 @@ from ..creation.creation import public
 _LANES = 8  # PyTorch adds up errors in so many sums, in float32
 
 
-def _loss(row: np.ndarray, low: np.float32, high: np.float32, bit_width: int) -> np.float32:
+def _measure_loss(row: np.ndarray, low: np.float32, high: np.float32, bit_width: int) -> np.float32:
     """The norm of what rounding to even steps between two values changes.
 
     The least value and the step are float16 numbers, as in packed tables.
@@ -52,11 +52,11 @@ def choose_qparams_optimized(
     step = np.float32((high - low) / np.float32(n_bins))
     narrowest = np.float32(n_bins * (1.0 - float(np.float32(ratio)))) * step
     best = (low, high)
-    loss = best_loss = _loss(row, low, high, bit_width)
+    loss = best_loss = _measure_loss(row, low, high, bit_width)
     while low + narrowest < high:
         from_left, from_right = low + step, high - step
-        left = _loss(row, from_left, high, bit_width)
-        right = _loss(row, low, from_right, bit_width)
+        left = _measure_loss(row, from_left, high, bit_width)
+        right = _measure_loss(row, low, from_right, bit_width)
         if loss < min(left, right, best_loss):
             best, best_loss = (low, high), loss
         if left < right:

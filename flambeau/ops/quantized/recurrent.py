@@ -85,32 +85,32 @@ def _relu_step(gates: np.ndarray, h: State, params: CellParams) -> State:
 Step = Callable[[np.ndarray, State, CellParams], State]
 
 
-def _parts(state: State) -> tuple[np.ndarray, ...]:
+def _list_parts(state: State) -> tuple[np.ndarray, ...]:
     return state if isinstance(state, tuple) else (state,)
 
 
-def _direction(
+def _run_direction(
     x: np.ndarray, sizes: Sequence[int], state: State, params: CellParams, step: Step,
     backward: bool,
 ) -> tuple[np.ndarray, State]:
     """One layer in one direction: rows of all steps, one behind another, `sizes[t]` of step t."""
     gates = params.from_input(x)
-    width = _parts(state)[0].shape[-1]
+    width = _list_parts(state)[0].shape[-1]
     outputs = np.empty((x.shape[0], width), np.float32)
     starts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
-    states = tuple(part.copy() for part in _parts(state))
+    states = tuple(part.copy() for part in _list_parts(state))
     order = range(len(sizes) - 1, -1, -1) if backward else range(len(sizes))
     for t in order:
         rows, count = slice(starts[t], starts[t + 1]), sizes[t]
         before = tuple(part[:count] for part in states)
-        after = _parts(step(gates[rows], before if len(before) > 1 else before[0], params))
+        after = _list_parts(step(gates[rows], before if len(before) > 1 else before[0], params))
         for part, new in zip(states, after, strict=True):
             part[:count] = new
         outputs[rows] = after[0]
     return outputs, states
 
 
-def _layers(
+def _run_layers(
     x: np.ndarray, sizes: Sequence[int], states: tuple[np.ndarray, ...],
     params: Sequence[CellParams], step: Step, directions: int, dropout: float,
 ) -> tuple[np.ndarray, list[list[np.ndarray]]]:
@@ -122,8 +122,9 @@ def _layers(
         for direction in range(directions):
             at = layer * directions + direction
             state = tuple(part[at] for part in states)
-            y, last = _direction(x, sizes, state if len(state) > 1 else state[0], params[at], step,
-                                 direction == 1)
+            y, last = _run_direction(x, sizes, state if len(state) > 1 else state[0], params[at],
+                                     step,
+                                     direction == 1)
             outputs.append(y)
             for collected, part in zip(finals, last, strict=True):
                 collected.append(part)
@@ -147,8 +148,8 @@ def _run(
         rows = np.ascontiguousarray(x).reshape(steps * count, x.shape[2])
     else:
         sizes, rows = batch_sizes.tolist(), x
-    y, finals = _layers(rows, sizes, tuple(s._array for s in states), params, step,
-                        2 if bidirectional else 1, dropout if train else 0.0)
+    y, finals = _run_layers(rows, sizes, tuple(s._array for s in states), params, step,
+                            2 if bidirectional else 1, dropout if train else 0.0)
     if batch_sizes is None:
         y = y.reshape(steps, count, -1)
         y = np.ascontiguousarray(y.swapaxes(0, 1)) if batch_first else y
@@ -184,7 +185,7 @@ def _split(args: tuple[Any, ...]) -> tuple[Tensor | None, tuple[Any, ...]]:
     return args[0], args[1:]
 
 
-def _cell(step: Step) -> Callable[..., Any]:
+def _create_cell(step: Step) -> Callable[..., Any]:
     def cell(input: Tensor, hx: Any, w_ih: Packed, w_hh: Packed, b_ih: Any, b_hh: Any) -> Any:
         params = CellParams(w_ih, w_hh, True)
         state = tuple(h._array for h in hx) if isinstance(hx, (tuple, list)) else hx._array
@@ -194,7 +195,7 @@ def _cell(step: Step) -> Callable[..., Any]:
     return cell
 
 
-quantized_lstm_cell_dynamic = _cell(_lstm_step)
-quantized_gru_cell_dynamic = _cell(_gru_step)
-quantized_rnn_tanh_cell_dynamic = _cell(_tanh_step)
-quantized_rnn_relu_cell_dynamic = _cell(_relu_step)
+quantized_lstm_cell_dynamic = _create_cell(_lstm_step)
+quantized_gru_cell_dynamic = _create_cell(_gru_step)
+quantized_rnn_tanh_cell_dynamic = _create_cell(_tanh_step)
+quantized_rnn_relu_cell_dynamic = _create_cell(_relu_step)

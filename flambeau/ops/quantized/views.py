@@ -76,7 +76,7 @@ for _name in "view reshape flatten view_as reshape_as".split():
 # ------------------------------------------------------------------ parts along an axis
 
 
-def _part_quantizer(quantizer: Quantizer, dim: int, index: Any) -> Quantizer:
+def _create_part_quantizer(quantizer: Quantizer, dim: int, index: Any) -> Quantizer:
     """Return the quantizer of one index along an axis (an int) or of a range (a slice)."""
     if isinstance(quantizer, PerTensor):
         return quantizer
@@ -97,13 +97,13 @@ def select(self: Any, dim: int, index: int) -> Tensor:
     """Select one index along an axis."""
     codes = codes_of(self).select(dim, index)
     axis = dim % self.ndim
-    return quantized(codes._array, _part_quantizer(self._array.quantizer, axis, index))
+    return quantized(codes._array, _create_part_quantizer(self._array.quantizer, axis, index))
 
 
 def cut(self: Any, dim: int, span: slice) -> Tensor:
     """Select some indices along an axis."""
     codes = codes_of(self)[(slice(None),) * dim + (span,)]
-    return quantized(codes._array, _part_quantizer(self._array.quantizer, dim, span))
+    return quantized(codes._array, _create_part_quantizer(self._array.quantizer, dim, span))
 
 
 @implements("narrow")
@@ -158,7 +158,7 @@ def squeeze(self: Any, *dims: Any, dim: Any = None) -> Tensor:
     codes = codes_of(self).squeeze() if named is None else codes_of(self).squeeze(named)
     quantizer = self._array.quantizer
     if isinstance(quantizer, PerChannel):
-        removed = _squeezed(self.shape, named)
+        removed = _list_squeezed(self.shape, named)
         if quantizer.axis in removed:
             raise RuntimeError("Squeeze is only possible on non-axis dimension for Per-Channel "
                                "Quantized Tensors.")
@@ -167,7 +167,7 @@ def squeeze(self: Any, *dims: Any, dim: Any = None) -> Tensor:
     return quantized(codes._array, quantizer)
 
 
-def _squeezed(shape: tuple[int, ...], dims: Any) -> list[int]:
+def _list_squeezed(shape: tuple[int, ...], dims: Any) -> list[int]:
     candidates = range(len(shape)) if dims is None else (dims,) if isinstance(dims, int) else dims
     return [d % len(shape) for d in candidates if shape[d] == 1]
 

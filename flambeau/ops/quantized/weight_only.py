@@ -60,7 +60,7 @@ def _unpack(packed: np.ndarray) -> np.ndarray:
     return result
 
 
-def _int4_weights(packed: np.ndarray, group: int, parameters: np.ndarray) -> np.ndarray:
+def _unpack_int4_weights(packed: np.ndarray, group: int, parameters: np.ndarray) -> np.ndarray:
     """The float32 weights (n, k): of each group of the depth, (integer - 8) * scale + zero."""
     integers = _unpack(packed)
     n, k = integers.shape
@@ -77,7 +77,7 @@ def _int4_samples(rng: Rng) -> Iterator[Sample]:
 
 
 @opaque(name="_weight_int4pack_mm_for_cpu", expose=("torch",), differentiable=False,
-        samples=_int4_samples, ref=lambda x, w, g, p: x @ _int4_weights(w, g, p).T)
+        samples=_int4_samples, ref=lambda x, w, g, p: x @ _unpack_int4_weights(w, g, p).T)
 def weight_int4pack_mm(self: Array, mat2: Array, qGroupSize: int, qScaleAndZeros: Array) -> Array:
     """Multiply rows (m, k) by packed 4-bit weights (n, k / 2).
 
@@ -93,5 +93,5 @@ def weight_int4pack_mm(self: Array, mat2: Array, qGroupSize: int, qScaleAndZeros
     if qGroupSize not in (32, 64, 128, 256):
         raise RuntimeError("_weight_int4pack_mm_for_cpu: expect qGroupSize to be 32, 64, 128 or "
                            f"256, got {qGroupSize}")
-    weights = _int4_weights(mat2, qGroupSize, qScaleAndZeros)
+    weights = _unpack_int4_weights(mat2, qGroupSize, qScaleAndZeros)
     return (self.astype(np.float32) @ weights.T).astype(self.dtype)

@@ -36,7 +36,8 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Tensor:
         return self
     if src.dtype is not float32:
         raise RuntimeError("Quantized copy only works with kFloat as source Tensor")
-    if not (_both_lie(self, src) or _both_lie(self, src, memory_format=channels_last)):
+    if not (_are_both_contiguous(self, src)
+            or _are_both_contiguous(self, src, memory_format=channels_last)):
         raise RuntimeError("Quantized copy only works with contiguous and NHWC Tensors")
     if self.shape != src.shape:
         raise RuntimeError("Quantized copy only works with Tensors with the same shape")
@@ -44,7 +45,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Tensor:
     return self
 
 
-def _both_lie(a: Tensor, b: Tensor, **order: Any) -> bool:
+def _are_both_contiguous(a: Tensor, b: Tensor, **order: Any) -> bool:
     return a.is_contiguous(**order) and b.is_contiguous(**order)
 
 
@@ -57,7 +58,7 @@ def fill_(self: Any, value: Any) -> Tensor:
     return self
 
 
-def _per_tensor(x: Any, name: str) -> PerTensor:
+def _require_per_tensor(x: Any, name: str) -> PerTensor:
     quantizer = x._array.quantizer
     if not isinstance(quantizer, PerTensor):
         raise RuntimeError(f"{name} for quantized tensors is currently only supported for per "
@@ -69,7 +70,7 @@ def _per_tensor(x: Any, name: str) -> PerTensor:
 def masked_fill_(self: Any, mask: Tensor, value: Any) -> Tensor:
     """Set the elements where the mask is true to the number."""
     number = np.array([value.item() if isinstance(value, Tensor) else value], np.float32)
-    code = _per_tensor(self, "masked_fill__quantized_cpu").quantize(number)[0]
+    code = _require_per_tensor(self, "masked_fill__quantized_cpu").quantize(number)[0]
     codes = codes_of(self)
     codes.masked_fill_(mask, int(code))
     self._array.write(codes._array)
@@ -87,7 +88,7 @@ def index_put_(self: Any, indices: Any, values: Tensor, accumulate: bool = False
     """Write values at the given indices."""
     if isinstance(values, QuantizedTensor):
         raise RuntimeError("Value argument for quantized input_put should not be quantized")
-    quantizer = _per_tensor(self, "index_put")
+    quantizer = _require_per_tensor(self, "index_put")
     if accumulate:
         raise RuntimeError("index_put for quantized tensors is currently only supported for "
                            "accumulate=False")
@@ -114,7 +115,7 @@ def __setitem__(self: Any, index: Any, value: Any) -> None:
         return
     if not isinstance(value, Tensor):
         value = wrap(np.asarray(value, np.float32))
-    quantizer = _per_tensor(self, "index_put")
+    quantizer = _require_per_tensor(self, "index_put")
     codes_of(self)[index] = wrap(quantizer.quantize(value._array))
 
 

@@ -57,7 +57,7 @@ def rnn_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps = Steps(sizes, reverse)
-    whole_layer = prepare(_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"), False)
+    whole_layer = prepare(_choose_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"), False)
     if whole_layer is not None:
         result = whole_layer({"x": sums_of_inputs(x, w_ih, total_bias(b_ih, b_hh)), "h": h})
         return result["y"].astype(kind, copy=False), result["h"].astype(kind, copy=False)
@@ -80,7 +80,7 @@ def rnn_layer(
     return y.astype(kind, copy=False), h.copy().astype(kind, copy=False)
 
 
-def _cell(relu: bool) -> str:
+def _choose_cell(relu: bool) -> str:
     return "relu" if relu else "tanh"
 
 
@@ -92,7 +92,7 @@ def _(
     relu: bool
 ) -> tuple[Tensor | None, ...]:
     return push_through(
-        partial(_in_operators, sizes=sizes, reverse=reverse, relu=relu),
+        partial(_run_in_operators, sizes=sizes, reverse=reverse, relu=relu),
         (x, h, w_ih, w_hh, b_ih, b_hh),
         (x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t), len(ys))
 
@@ -105,7 +105,7 @@ def _(
 ) -> tuple[Tensor | None, ...]:
     if MODE.grad:
         return differentiable_adjoint(
-            partial(_in_operators, sizes=sizes, reverse=reverse, relu=relu),
+            partial(_run_in_operators, sizes=sizes, reverse=reverse, relu=relu),
             (x, h, w_ih, w_hh, b_ih, b_hh), gs, needs)
     dx, dh, dw_ih, dw_hh, db = rnn_adjoint(
         *gs, x, h, w_ih, w_hh, ys[0], sizes, reverse, relu, needs
@@ -124,10 +124,10 @@ def rnn_adjoint(
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)
     inputs = present({"y": y, "gy": g_y, "dh": g_h})
-    whole_layer = prepare(_cell(relu), steps, w_hh, tuple(inputs), ("d", "dh"), True)
+    whole_layer = prepare(_choose_cell(relu), steps, w_hh, tuple(inputs), ("d", "dh"), True)
     if whole_layer is not None:
         back = whole_layer(inputs)
-        return _gradients(back["d"], back["dh"], x, h, w_ih, y, steps, kind, needs)
+        return _compute_gradients(back["d"], back["dh"], x, h, w_ih, y, steps, kind, needs)
     d = (y > 0).astype(inside) if relu else np.subtract(1, y * y)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
     for start, end in reversed(steps.windows):
@@ -136,10 +136,10 @@ def rnn_adjoint(
             a += g_y[start:end]
         rows *= a
         np.dot(rows, w_hh, a)
-    return _gradients(d, dh, x, h, w_ih, y, steps, kind, needs)
+    return _compute_gradients(d, dh, x, h, w_ih, y, steps, kind, needs)
 
 
-def _gradients(
+def _compute_gradients(
     d: Array, dh: Array, x: Array, h: Array, w_ih: Array, y: Array, steps: Steps, kind: np.dtype,
     needs: tuple[bool, ...],
 ) -> tuple[Array | None, ...]:
@@ -154,12 +154,12 @@ def _gradients(
     return tuple(None if v is None else v.astype(kind, copy=False) for v in result)
 
 
-def _in_operators(
+def _run_in_operators(
     x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Any, reverse: bool,
     relu: bool
 ) -> tuple[Tensor, ...]:
     """The layer's results in recorded operators."""
-    return run_in_operators(_cell(relu), x, (h,), w_ih, w_hh, b_ih, b_hh, sizes, reverse)
+    return run_in_operators(_choose_cell(relu), x, (h,), w_ih, w_hh, b_ih, b_hh, sizes, reverse)
 
 
 _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",

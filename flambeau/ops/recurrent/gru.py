@@ -54,13 +54,13 @@ def _reference(
     return y, h
 
 
-def _new_first(w: Array) -> Array:
+def _move_new_first(w: Array) -> Array:
     """Reorder rows r z n to n r z."""
     width = len(w) // 3
     return np.concatenate((w[2 * width :], w[: 2 * width]))
 
 
-def _zero_new_gate(bias: Array | None) -> Array | None:
+def _clear_new_gate(bias: Array | None) -> Array | None:
     """Return the bias of h's gates without the new gate's part, which each step adds itself."""
     if bias is None:
         return None
@@ -83,14 +83,14 @@ def gru_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, width = Steps(sizes, reverse), h.shape[1]
-    results = _in_one_kernel(steps, x, h, w_ih, w_hh, b_ih, b_hh, keep)
+    results = _run_in_one_kernel(steps, x, h, w_ih, w_hh, b_ih, b_hh, keep)
     if results is not None:
         return (*(v.astype(kind, copy=False) for v in results[:2]), *results[2:])
     factor = np.ones(3 * width, inside)
     factor[: 2 * width] = 0.5  # sigmoid(x) = (tanh(x / 2) + 1) / 2
     gates = np.dot(x, (w_ih * factor[:, None]).T)
-    add_biases(gates, b_ih, _zero_new_gate(b_hh), factor)
-    w = _new_first(w_hh)
+    add_biases(gates, b_ih, _clear_new_gate(b_hh), factor)
+    w = _move_new_first(w_hh)
     w[width:] *= 0.5
     turned = np.ascontiguousarray(w.T)
     y, inner = (np.empty((steps.rows, width), inside) for _ in range(2))
@@ -122,7 +122,7 @@ def gru_layer(
     return (y, last, gates, inner) if keep else (y, last)
 
 
-def _in_one_kernel(
+def _run_in_one_kernel(
     steps: Steps, x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None,
     b_hh: Array | None, keep: bool,
 ) -> list[Array] | None:
@@ -132,7 +132,7 @@ def _in_one_kernel(
     layer = prepare("gru", steps, w_hh, ("x", *inputs), wanted, False)
     if layer is None:
         return None
-    bias = total_bias(b_ih, _zero_new_gate(b_hh))
+    bias = total_bias(b_ih, _clear_new_gate(b_hh))
     outputs = layer({"x": sums_of_inputs(x, w_ih, bias), **inputs})
     return [outputs[name] for name in wanted]
 
@@ -144,7 +144,7 @@ def _(
     w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, sizes: Any, reverse: bool
 ) -> tuple[Tensor | None, ...]:
     return push_through(
-        lambda *inputs: _in_operators(*inputs, sizes, reverse), (x, h, w_ih, w_hh, b_ih, b_hh),
+        lambda *inputs: _run_in_operators(*inputs, sizes, reverse), (x, h, w_ih, w_hh, b_ih, b_hh),
         (x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t), len(ys))
 
 
@@ -155,12 +155,12 @@ def _(
     needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
     if MODE.grad:
-        return differentiable_adjoint(lambda *inputs: _in_operators(*inputs, sizes, reverse),
+        return differentiable_adjoint(lambda *inputs: _run_in_operators(*inputs, sizes, reverse),
                                       (x, h, w_ih, w_hh, b_ih, b_hh), gs[:2], needs)
     return gru_adjoint(gs[0], gs[1], x, h, w_ih, w_hh, ys[0], *ys[2:4], sizes, reverse, needs)
 
 
-def _factors(gates: Array, inner: Array, before: Array) -> Array:
+def _compute_factors(gates: Array, inner: Array, before: Array) -> Array:
     """The derivative of h by each gate, in the order n (from h), r, z, n (from x)."""
     width = before.shape[1]
     result = np.empty((len(gates), 4 * width), gates.dtype)
@@ -208,8 +208,8 @@ def gru_adjoint(
             np.add.reduce(from_h, 0) if needs[5] else None,
         )
         return tuple(None if v is None else v.astype(kind, copy=False) for v in gradients)
-    before, w = steps.previous(y, h), _new_first(w_hh)
-    d = _factors(gates, inner, before)
+    before, w = steps.previous(y, h), _move_new_first(w_hh)
+    d = _compute_factors(gates, inner, before)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
     part = np.empty(h.shape, inside)
     for start, end in reversed(steps.windows):
@@ -225,26 +225,26 @@ def gru_adjoint(
         np.dot(from_x, w_ih) if needs[0] else None,
         dh if needs[1] else None,
         product_of_rows(from_x, x) if needs[2] else None,
-        _new_last(product_of_rows(from_h, before)) if needs[3] else None,
+        _move_new_last(product_of_rows(from_h, before)) if needs[3] else None,
         np.add.reduce(from_x, 0) if needs[4] else None,
-        _new_last(np.add.reduce(from_h, 0)) if needs[5] else None,
+        _move_new_last(np.add.reduce(from_h, 0)) if needs[5] else None,
     )
     return tuple(None if v is None else v.astype(kind, copy=False) for v in gradients)
 
 
-def _new_last(w: Array) -> Array:
+def _move_new_last(w: Array) -> Array:
     """Reorder rows n r z to r z n."""
     width = len(w) // 3
     return np.concatenate((w[width:], w[:width]))
 
 
-def _in_operators(*operands: Any) -> tuple:
+def _run_in_operators(*operands: Any) -> tuple:
     """Return the layer's first two results, computed in recorded operators."""
     x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse = operands
     return run_in_operators("gru", x, (h,), w_ih, w_hh, b_ih, b_hh, sizes, reverse)
 
 
-def _layer(
+def _run_layer(
     x: Tensor, states: tuple[Tensor, ...], weights: Sequence[Tensor], sizes: tuple[int, ...],
     reverse: bool,
 ) -> tuple[Any, ...]:
@@ -277,7 +277,8 @@ def gru(*args: Any, **kwargs: Any) -> Any:
     params, each = bound["params"], 4 if bound["has_biases"] else 2
     width = params[0]._array.shape[0] // 3
     options = tuple(bound[n] for n in _NAMES[4:])
-    return run_stack("gru", _layer, bound["input"], (bound["hx"],), params, each, (width,), options,
+    return run_stack("gru", _run_layer, bound["input"], (bound["hx"],), params, each, (width,),
+                     options,
                      batch_sizes)
 
 
@@ -294,4 +295,4 @@ def gru_cell(
     """
     check_cell(input, (hx,), w_ih, w_hh)
     weights = [w for w in (w_ih, w_hh, b_ih, b_hh) if w is not None]
-    return _layer(input, (hx,), weights, (input._array.shape[0],), False)[1]
+    return _run_layer(input, (hx,), weights, (input._array.shape[0],), False)[1]

@@ -59,7 +59,7 @@ def _reference(
     return y, h, c
 
 
-def _tanh_factors(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+def _compute_tanh_factors(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """Factors before and after tanh, and the offset, that make all gates one tanh."""
     factor, shift = np.full(4 * width, 0.5, kind), np.full(4 * width, 0.5, kind)
     factor[2 * width : 3 * width], shift[2 * width : 3 * width] = 1, 0
@@ -82,10 +82,10 @@ def lstm_layer(
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _cast(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
     if w_hr is None:
-        results = _in_one_kernel(steps, x, h, c, w_ih, w_hh, total_bias(b_ih, b_hh), keep)
+        results = _run_in_one_kernel(steps, x, h, c, w_ih, w_hh, total_bias(b_ih, b_hh), keep)
         if results is not None:
             return (*(v.astype(kind, copy=False) for v in results[:3]), *results[3:])
-    factor, shift = _tanh_factors(width, inside)
+    factor, shift = _compute_tanh_factors(width, inside)
     gates = np.dot(x, (w_ih * factor[:, None]).T)
     add_biases(gates, b_ih, b_hh, factor)
     turned = np.ascontiguousarray((w_hh * factor[:, None]).T)
@@ -118,7 +118,7 @@ def lstm_layer(
     return (y, *last, gates, cells, *(() if w_hr is None else (whole,)))
 
 
-def _in_one_kernel(
+def _run_in_one_kernel(
     steps: Steps, x: Array, h: Array, c: Array, w_ih: Array, w_hh: Array, bias: Array | None,
     keep: bool,
 ) -> list[Array] | None:
@@ -144,7 +144,7 @@ def _(
     b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None, sizes: Any, reverse: bool
 ) -> tuple[Tensor | None, ...]:
     return push_through(
-        partial(_in_operators, sizes=sizes, reverse=reverse),
+        partial(_run_in_operators, sizes=sizes, reverse=reverse),
         (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr),
         (x_t, h_t, c_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, w_hr_t), len(ys))
 
@@ -158,7 +158,7 @@ def _(
     inputs = (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     if MODE.grad:
         return differentiable_adjoint(
-            partial(_in_operators, sizes=sizes, reverse=reverse), inputs, gs[:3], needs
+            partial(_run_in_operators, sizes=sizes, reverse=reverse), inputs, gs[:3], needs
         )
     whole = ys[5] if len(ys) > 5 else None
     dx, dh, dc, dw_ih, dw_hh, db, dw_hr = lstm_adjoint(
@@ -167,7 +167,7 @@ def _(
     return dx, dh, dc, dw_ih, dw_hh, db, db, dw_hr
 
 
-def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
+def _compute_factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
     """(the gates' derivatives: i f g by dc, o by dh; the derivative of c by h)."""
     width = before.shape[1]
     result, of_cell = np.empty_like(gates), np.empty_like(before)
@@ -209,11 +209,12 @@ def lstm_adjoint(
         whole_layer = prepare("lstm", steps, w_hh, tuple(inputs), ("d", "dh", "dc"), True)
         if whole_layer is not None:
             result = whole_layer(inputs)
-            return _gradients(result["d"], x, y, h, w_ih, None, whole, result["dh"], result["dc"],
-                              steps, kind, needs)
+            return _compute_gradients(result["d"], x, y, h, w_ih, None, whole, result["dh"],
+                                      result["dc"],
+                                      steps, kind, needs)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
     dc = np.zeros(c.shape, inside) if g_c is None else g_c.copy()
-    d, of_cell = _factors(gates, steps.previous(cells, c), np.tanh(cells))
+    d, of_cell = _compute_factors(gates, steps.previous(cells, c), np.tanh(cells))
     forgets = gates[:, width : 2 * width]
     part = np.empty(c.shape, inside)
     projected: Any = None if w_hr is None else np.empty(y.shape, inside)
@@ -233,10 +234,10 @@ def lstm_adjoint(
         rows[:, 3 * width :] *= total
         b *= forgets[start:end]
         np.dot(rows, w_hh, a)
-    return _gradients(d, x, y, h, w_ih, projected, whole, dh, dc, steps, kind, needs)
+    return _compute_gradients(d, x, y, h, w_ih, projected, whole, dh, dc, steps, kind, needs)
 
 
-def _gradients(
+def _compute_gradients(
     d: Array, x: Array, y: Array, h: Array, w_ih: Array, projected: Any, whole: Any, dh: Array,
     dc: Array, steps: Steps, kind: np.dtype, needs: tuple[bool, ...],
 ) -> tuple[Array | None, ...]:
@@ -253,7 +254,7 @@ def _gradients(
     return tuple(None if v is None else v.astype(kind, copy=False) for v in gradients)
 
 
-def _in_operators(
+def _run_in_operators(
     x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, sizes: Any,
     reverse: Any
 ) -> Any:
@@ -261,7 +262,7 @@ def _in_operators(
     return run_in_operators("lstm", x, (h, c), w_ih, w_hh, b_ih, b_hh, sizes, reverse, w_hr)
 
 
-def _layer(
+def _run_layer(
     x: Tensor, states: tuple[Tensor, ...], weights: Sequence[Tensor], sizes: tuple[int, ...],
     reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -303,7 +304,9 @@ def lstm(*args: Any, **kwargs: Any) -> Any:
     width = params[1]._array.shape[1]
     each = (4 if has_biases else 2) + (width != hidden)
     options = tuple(bound[n] for n in _NAMES[4:])
-    return run_stack("lstm", _layer, x, states, params, each, (width, hidden), options, batch_sizes)
+    return run_stack(
+        "lstm", _run_layer, x, states, params, each, (width, hidden), options, batch_sizes
+    )
 
 
 @composite(expose=("torch",))
@@ -329,5 +332,5 @@ def lstm_cell(
     check_cell(input, hx, w_ih, w_hh)
     batch = input._array.shape[0]
     weights = [w for w in (w_ih, w_hh, b_ih, b_hh) if w is not None]
-    _, h, c = _layer(input, tuple(hx), weights, (batch,), False)
+    _, h, c = _run_layer(input, tuple(hx), weights, (batch,), False)
     return h, c

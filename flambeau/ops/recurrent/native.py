@@ -102,7 +102,7 @@ def prepare(
         return None
     if (count < 2 and steps.batch < 8) or not w.flags.c_contiguous:
         return None
-    if w.nbytes > MAX_THREAD_WEIGHT_BYTES and not _whole(w.nbytes, steps.batch):
+    if w.nbytes > MAX_THREAD_WEIGHT_BYTES and not _fits_one_kernel(w.nbytes, steps.batch):
         return None
     ascending = count < 2 or steps.windows[0][0] == 0
     batch, rows = steps.batch, _choose_block_rows(steps.batch)
@@ -110,7 +110,7 @@ def prepare(
     form = _Form(cell, w.dtype, rows, batch % rows == 0, prefetch, w.shape[1],
                  ascending == backward, threads(), tuple(inputs), tuple(wanted),
                  backward)
-    runner = _runner(form)
+    runner = _find_runner(form)
     if runner is None:
         return None
     blocks = -(-batch // rows)
@@ -127,13 +127,13 @@ def _choose_block_rows(batch: int) -> int:
     return next((rows for rows in _BLOCKS if rows >= wanted), wanted)
 
 
-def _whole(size: int, rows: int) -> bool:
+def _fits_one_kernel(size: int, rows: int) -> bool:
     from ...native.kernels.recurrent import fits_one_kernel
 
     return fits_one_kernel(size, rows, threads())
 
 
-def _runner(form: _Form) -> _Runner | None:
+def _find_runner(form: _Form) -> _Runner | None:
     known = _seen.get(form)
     if isinstance(known, _Runner):
         return known
@@ -150,7 +150,7 @@ def _runner(form: _Form) -> _Runner | None:
     return result
 
 
-def _parts(form: _Form) -> dict[str, int]:
+def _measure_parts(form: _Form) -> dict[str, int]:
     """Return the row length of each sequence, in multiples of the layer's width."""
     from ...native.kernels.recurrent_cells import CELLS
 
@@ -166,7 +166,7 @@ def _build_layer(form: _Form) -> _Runner | None:
     from ...native.loop_ir.ir import Affine, Buffer, Load, Size, Type
 
     cell, type, width = CELLS[form.cell], Type(form.kind.name), form.width
-    parts = _parts(form)
+    parts = _measure_parts(form)
 
     def grid(name: str, buffer: str) -> Any:
         if name not in parts:
@@ -215,7 +215,7 @@ def _call(
     }
     sizes = {"steps": call.count, "blocks": call.blocks}
     forth = -1 if form.descending else 1
-    sizes.update({name: n * parts * width * forth for name, parts in _parts(form).items()})
+    sizes.update({name: n * parts * width * forth for name, parts in _measure_parts(form).items()})
     places: dict[str, Any] = {
         "panels": panels, "last": np.array([call.count - 1], np.int64),
         "batch": np.array([n], np.int64),

@@ -229,7 +229,7 @@ def diff(
     return y if out is None else write_result("diff", y, out)
 
 
-def _spacing(x: Any, dx: Any, y: Tensor, at: int) -> Any:
+def _compute_spacing(x: Any, dx: Any, y: Tensor, at: int) -> Any:
     """The widths between the points, shaped to multiply along the axis."""
     if x is None:
         return 1 if dx is None else dx
@@ -241,12 +241,12 @@ def _spacing(x: Any, dx: Any, y: Tensor, at: int) -> Any:
     return widths
 
 
-def _trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
+def _compute_trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
     at = canonical_dim(dim, y._array.ndim)
     n = y._array.shape[at]
     if n == 0:
         raise RuntimeError("trapezoid: cannot integrate over an empty axis")
-    widths = _spacing(x, dx, y, at)
+    widths = _compute_spacing(x, dx, y, at)
     return (y.narrow(at, 1, n - 1) + y.narrow(at, 0, n - 1)) * widths / 2, at
 
 
@@ -261,7 +261,7 @@ def trapezoid(
     """
     if y._array.shape and y._array.shape[dim] == 0:
         return y.sum(dim).to(y.dtype)
-    pieces, at = _trapezoids(y, x, dx, dim)
+    pieces, at = _compute_trapezoids(y, x, dx, dim)
     return pieces.sum(at)
 
 
@@ -274,5 +274,5 @@ def cumulative_trapezoid(
     >>> torch.cumulative_trapezoid(torch.tensor([0., 2., 4.]))
     tensor([1., 4.])
     """
-    pieces, at = _trapezoids(y, x, dx, dim)
+    pieces, at = _compute_trapezoids(y, x, dx, dim)
     return pieces.cumsum(at)

@@ -31,7 +31,7 @@ def _refuse_complex(input: Array, name: str) -> None:
         raise RuntimeError(f'"{name}" does not support complex inputs ({FROM_NUMPY[input.dtype]})')
 
 
-def _stable_order(input: Array, at: int, descending: bool) -> Array:
+def _order_stably(input: Array, at: int, descending: bool) -> Array:
     """The indices that sort along an axis; NaN counts as largest."""
     if not descending:
         return np.argsort(input, at, kind="stable")
@@ -51,7 +51,7 @@ def _find(
 ) -> tuple[Array, Array]:
     """Return k elements along an axis and their indices, as chosen by `find` from rows of keys."""
     if input.__class__ is not np.ndarray or not input.size:  # no values: any k will do
-        where = _stable_order(input, at, descending).take(np.arange(k), at)
+        where = _order_stably(input, at, descending).take(np.arange(k), at)
         return np.take_along_axis(input, where, at), where
     last = at == input.ndim - 1
     x = np.ascontiguousarray(input) if last else _turn(input, at)
@@ -187,7 +187,7 @@ def _(input_t: Tensor, ys: tuple[Tensor, ...], dim: int) -> tuple[Tensor | None,
     return chosen_along(input_t, ys[1], dim, True), None
 
 
-def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
+def _select_of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
     """Return the element of this rank and its index, for a few distinct elements on one axis."""
     if input.ndim != 1 or input.dtype.kind == "V":  # would miss bfloat16 NaN
         return None
@@ -223,7 +223,7 @@ def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tupl
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{at}")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if (y := _of_few(input, k - 1, keepdim)) is not None:
+    if (y := _select_of_few(input, k - 1, keepdim)) is not None:
         return y
     values, where = _find(
         input, at, 1, False, lambda keys: sort_kernels.rank_numbers(keys, k - 1, False)
@@ -235,7 +235,7 @@ kthvalue.vjp(put_back)
 kthvalue.jvp(choose)
 
 
-def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
+def _find_middle(input: Array, at: int, ignore_nan: bool) -> Array:
     """The index of the lower median along an axis, or of the first NaN unless NaN is ignored."""
     if input.dtype.kind == "V":  # NumPy does not sort bfloat16 NaNs to the end
         input = input.astype(np.float32)
@@ -247,7 +247,7 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
             return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
         result = sort_kernels.rank_numbers(sort_kernels.keys(_flatten_rows(x)), (n - 1) // 2, True)
         return np.moveaxis(result.reshape(*x.shape[:-1], 1), -1, at)
-    ranks = _stable_order(input, at, False)
+    ranks = _order_stably(input, at, False)
     if whole:
         return ranks.take([(n - 1) // 2], at)
     counts = n - missing.sum(at, keepdims=True)
@@ -259,13 +259,13 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     return np.take_along_axis(ranks, lower, at)
 
 
-def _median_of_nothing(name: str, input: Tensor) -> Tensor:
+def _create_empty_median(name: str, input: Tensor) -> Tensor:
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"{name}() operation does not have an identity for empty input")
     return input.new_full((), float("nan"))
 
 
-def _median_of_all(name: str, along: Any) -> Any:
+def _declare_median_of_all(name: str, along: Any) -> Any:
     @opaque(name=f"_{name}_all", node=f"{name.capitalize()}Backward0", expose=(),
             kernel="median_cpu",
             ref=lambda x: np.sort(x, None)[(x.size - 1) // 2],
@@ -285,7 +285,7 @@ def _median_of_all(name: str, along: Any) -> Any:
     return whole
 
 
-def _median(name: str, ignore_nan: bool) -> Any:
+def _declare_median(name: str, ignore_nan: bool) -> Any:
     @opaque(name=f"_{name}_dim", node=f"{name.capitalize()}Backward1", expose=(),
             kernel="median_out",
             result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
@@ -299,16 +299,16 @@ def _median(name: str, ignore_nan: bool) -> Any:
             return input.copy(), np.zeros((), np.int64)
         if input.shape[at] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
-        if (y := _of_few(input, (input.size - 1) // 2, keepdim)) is not None:
+        if (y := _select_of_few(input, (input.size - 1) // 2, keepdim)) is not None:
             return y
-        where = _middle(input, at, ignore_nan)
+        where = _find_middle(input, at, ignore_nan)
         values = np.take_along_axis(input, where, at)
         return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
     along.vjp(put_back)
     along.jvp(choose)
 
-    whole = _median_of_all(name, along)
+    whole = _declare_median_of_all(name, along)
 
     def function(
         input: Tensor, dim: int | None = None, keepdim: bool = False, *,
@@ -317,7 +317,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
         dim = axis if dim is None else dim
         if dim is not None:
             return along(input, dim, keepdim, out=out)
-        y = whole(input) if input._array.size else _median_of_nothing(name, input)
+        y = whole(input) if input._array.size else _create_empty_median(name, input)
         return y if out is None else write_result(name, y, out)
 
     function.__name__ = function.__qualname__ = name
@@ -332,7 +332,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
     return composite(explains=True)(function)
 
 
-median, nanmedian = _median("median", False), _median("nanmedian", True)
+median, nanmedian = _declare_median("median", False), _declare_median("nanmedian", True)
 
 
 @opaque(result_type=return_type("mode", "values", "indices"), constant_outputs=(1,),
@@ -366,7 +366,7 @@ mode.jvp(choose)
 # ------------------------------------------------------------------------------- quantiles
 
 
-def _quantile(name: str, ignore_nan: bool) -> Any:
+def _declare_quantile(name: str, ignore_nan: bool) -> Any:
     def function(
         input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False, *,
         interpolation: str = "linear", out: Tensor | None = None
@@ -420,14 +420,14 @@ def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, how: str, ig
     ranks = q.reshape(-1) * wrap((np.maximum(counts, 1) - 1).astype(q._array.dtype))
     if not ignore and missing.any():
         ranks = select(wrap(missing.any(-1, keepdims=True)), float(n - 1), ranks)
-    y = _between(values, ranks.expand(*values._array.shape[:-1], q._array.size), how)
+    y = _interpolate_ranks(values, ranks.expand(*values._array.shape[:-1], q._array.size), how)
     y = y.movedim(-1, 0)
     if keepdim:
         y = y.unsqueeze(at + 1) if dim is not None and rank else y.reshape((-1, *[1] * rank))
     return y if q._array.ndim else y.squeeze(0)
 
 
-def _between(values: Tensor, ranks: Tensor, how: str) -> Tensor:
+def _interpolate_ranks(values: Tensor, ranks: Tensor, how: str) -> Tensor:
     place = ranks._array
     if how == "nearest":
         return values.gather(-1, wrap(np.rint(place).astype(np.int64)))
@@ -439,7 +439,7 @@ def _between(values: Tensor, ranks: Tensor, how: str) -> Tensor:
     return below.lerp(values.gather(-1, wrap(high)), weight)
 
 
-quantile, nanquantile = _quantile("quantile", False), _quantile("nanquantile", True)
+quantile, nanquantile = _declare_quantile("quantile", False), _declare_quantile("nanquantile", True)
 
 
 # ---------------------------------------------------------------------- places and counting

@@ -38,7 +38,7 @@ def small_order(x: Array, descending: bool) -> Array | None:
     where = np.argsort(turned, -1, kind="stable" if short else None)
     if short and not (descending and x.dtype.kind == "f"):
         return where
-    result = _along_rows(turned, where)
+    result = _take_along_rows(turned, where)
     if x.dtype.kind == "f" and (descending or not short) and not (result[..., -1] < np.inf).all():
         return None
     return where if short or not (result[..., 1:] == result[..., :-1]).any() else None
@@ -52,7 +52,7 @@ def distinct_order(x: Array, descending: bool) -> Array | None:
     if x.dtype.kind not in "iuf" or x.itemsize == 2:
         return None
     where = x.argsort(-1)
-    result = _along_rows(x, where)
+    result = _take_along_rows(x, where)
     apart = result[..., 1:] > result[..., :-1] if x.shape[-1] > 1 else result == result
     if not apart.item(apart.argmin()):
         return None
@@ -69,7 +69,7 @@ def keys(x: Array, descending: bool = False) -> Array:
     elif kind == np.uint64:
         y = (x ^ np.uint64(1 << 63)).view(np.int64)
     else:
-        y = _of_floats(x)
+        y = _map_floats_to_integers(x)
     return ~y if descending else y
 
 
@@ -81,7 +81,7 @@ def _narrow(x: Array) -> Array:
     return (x - low).astype(np.int32) if high - low < _NARROW else x
 
 
-def _of_floats(x: Array) -> Array:
+def _map_floats_to_integers(x: Array) -> Array:
     wide = x if x.dtype.char in "fd" else x.astype(np.float32)
     whole, bits = (np.int32, 31) if wide.itemsize == 4 else (np.int64, 63)
     y: Any = (wide + wide.dtype.type(0)).view(whole)  # -0 is 0
@@ -108,7 +108,7 @@ def _compile_now(builder: EagerKernel, kind: str = "int64") -> int:
     return _addresses[builder, kind]
 
 
-def _splits(count: int) -> int:
+def _count_splits(count: int) -> int:
     """Number of splits after which introsort and introselect switch to heaps."""
     return 2 * (max(count, 1).bit_length() - 1)
 
@@ -130,7 +130,7 @@ class _Rows:
     def sort(self, count: int) -> None:
         """Sort the first elements of each row."""
         if count > 1:
-            self.by(kernels.INTROSORT, [count, _splits(count)])
+            self.by(kernels.INTROSORT, [count, _count_splits(count)])
 
 
 def _sort_as_cpp(keys: Array) -> _Rows:
@@ -139,7 +139,7 @@ def _sort_as_cpp(keys: Array) -> _Rows:
     return rows
 
 
-def _heap(keys: Array, count: int) -> tuple[Array, Array]:
+def _select_by_heap(keys: Array, count: int) -> tuple[Array, Array]:
     """Return the smallest keys of each row, sorted, and their indices."""
     result = np.empty((len(keys), count), keys.dtype)
     numbers, n = np.empty(result.shape, np.int64), keys.shape[1]
@@ -149,17 +149,17 @@ def _heap(keys: Array, count: int) -> tuple[Array, Array]:
     return result, numbers
 
 
-def _least_as_cpp(keys: Array, count: int) -> Array:
+def _select_as_cpp(keys: Array, count: int) -> Array:
     n = keys.shape[1]
     if count * 64 <= n:
-        return _heap(keys, count)[1]
+        return _select_by_heap(keys, count)[1]
     rows = _Rows(keys)
-    rows.by(kernels.INTROSELECT, np.full(len(keys), count - 1), [_splits(n)], [n])
+    rows.by(kernels.INTROSELECT, np.full(len(keys), count - 1), [_count_splits(n)], [n])
     rows.sort(count - 1)
     return rows.numbers[:, :count]
 
 
-def _rank_as_quickselect(keys: Array, rank: int) -> Array:
+def _select_as_quickselect(keys: Array, rank: int) -> Array:
     rows = _Rows(keys)
     rows.by(kernels.QUICKSELECT, [rank, keys.shape[1]])
     return rows.numbers[:, rank]
@@ -171,10 +171,10 @@ def _rank_as_quickselect(keys: Array, rank: int) -> Array:
 def gather_elements(x: Array, where: Array) -> Array:
     """Gather elements by index along the last axis."""
     result = take(x, x.ndim - 1, where)
-    return _along_rows(x, where) if result is None else result
+    return _take_along_rows(x, where) if result is None else result
 
 
-def _along_rows(x: Array, where: Array) -> Array:
+def _take_along_rows(x: Array, where: Array) -> Array:
     """np.take_along_axis along the last axis of contiguous arrays, using flat indices."""
     n = x.shape[-1]
     rows = x.size // n
@@ -183,7 +183,7 @@ def _along_rows(x: Array, where: Array) -> Array:
     return x.take((where.reshape(rows, -1) + np.arange(0, x.size, n)[:, None]).reshape(where.shape))
 
 
-def _stable(k: Array) -> tuple[Array, Array]:
+def _sort_stably(k: Array) -> tuple[Array, Array]:
     """Return rows of keys sorted, and the stable indices that sort them."""
     n = k.shape[1]
     if k.dtype == np.int32:  # packed with its index: faster
@@ -212,7 +212,7 @@ def sort_numbers(k: Array, stable: bool) -> Array:
     n = k.shape[1]
     if n <= MAX_INSERTION_SORT_LENGTH:
         return np.argsort(k, -1, kind="stable")
-    result, where = _stable(k)
+    result, where = _sort_stably(k)
     if not stable:
         tied = (result[:, 1:] == result[:, :-1]).any(1)
         if 0 < np.count_nonzero(tied) * n <= MAX_SORTED_TIE_ELEMENTS:
@@ -226,23 +226,23 @@ def least_numbers(k: Array, count: int) -> Array:
     if count == 0:
         return np.zeros((len(k), 0), np.int64)
     if k.size <= MAX_SELECTED_TIE_ELEMENTS and (count * 64 <= n or _has_many_ties(k)):
-        return _least_as_cpp(k, count)
+        return _select_as_cpp(k, count)
     if count > n // 4 or k.size <= MAX_KEYS_SORTED_WHOLE:
-        result, where = _stable(k)
+        result, where = _sort_stably(k)
         result, where = result[:, : count + 1], where[:, :count]
         tied = (result[:, 1:] == result[:, :-1]).any(1)
     elif count <= MAX_HEAP_ELEMENTS:
-        result, where = _heap(k, count + 1)
+        result, where = _select_by_heap(k, count + 1)
         tied, where = (result[:, 1:] == result[:, :-1]).any(1), where[:, :count]
     else:
-        where, tied = _smallest(k, count)
+        where, tied = _select_smallest(k, count)
     if 0 < np.count_nonzero(tied) * n <= MAX_SELECTED_TIE_ELEMENTS:
         where = where.copy()
-        where[tied] = _least_as_cpp(k[tied], count)
+        where[tied] = _select_as_cpp(k[tied], count)
     return where
 
 
-def _smallest(k: Array, count: int) -> tuple[Array, Array]:
+def _select_smallest(k: Array, count: int) -> tuple[Array, Array]:
     """`least_numbers` for a few of many elements; also return the rows with ambiguous ties."""
     edge = np.partition(k, count - 1, -1)[:, count - 1 : count]
     chosen = k <= edge
@@ -265,7 +265,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
     that PyTorch's quickselect returns.
     """
     if not first and k.size <= MAX_SELECTED_TIE_ELEMENTS and _has_many_ties(k):
-        return _rank_as_quickselect(k, rank)
+        return _select_as_quickselect(k, rank)
     edge = np.partition(k, rank, -1)[:, rank : rank + 1]
     equal = k == edge
     where = equal.argmax(1)
@@ -273,7 +273,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
     if not tied.any():
         return where
     if not first and np.count_nonzero(tied) * k.shape[1] <= MAX_SELECTED_TIE_ELEMENTS:
-        where[tied] = _rank_as_quickselect(k[tied], rank)
+        where[tied] = _select_as_quickselect(k[tied], rank)
         return where
     for row in np.flatnonzero(tied):
         before = np.count_nonzero(k[row] < edge[row])
@@ -287,15 +287,15 @@ def commonest_numbers(k: Array) -> Array:
     exact = n > MAX_INSERTION_SORT_LENGTH and k.size <= MAX_SELECTED_TIE_ELEMENTS
     if exact and _has_many_ties(k):
         known = _sort_as_cpp(k)
-        return known.numbers[np.arange(rows), _commonest(known.keys)[0]]
-    result, where = _stable(k)
-    last, tied = _commonest(result)
+        return known.numbers[np.arange(rows), _find_commonest(known.keys)[0]]
+    result, where = _sort_stably(k)
+    last, tied = _find_commonest(result)
     if exact and tied.any():
         where[tied] = _sort_as_cpp(k[tied]).numbers
     return where[np.arange(rows), last]
 
 
-def _commonest(result: Array) -> tuple[Array, Array]:
+def _find_commonest(result: Array) -> tuple[Array, Array]:
     """The last index of the longest run in each sorted row, and whether several are longest."""
     rows, n = result.shape
     fresh = np.ones((rows, n), bool)

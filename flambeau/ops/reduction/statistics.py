@@ -136,7 +136,7 @@ def _check_numbers(input: Array, name: str) -> None:
         )
 
 
-def _edges(column: Array, count: int, low: float | None, high: float | None) -> Array:
+def _compute_edges(column: Array, count: int, low: float | None, high: float | None) -> Array:
     if count <= 0:
         raise RuntimeError("torch.histogramdd(): bins must be > 0, but got "
                            f"{count} for dimension 0")
@@ -200,7 +200,7 @@ def histogram(
     else:
         low, high = (None, None) if range is None else range
         count: Any = bins
-        edges = _edges(flat, int(count), low, high)
+        edges = _compute_edges(flat, int(count), low, high)
     _check_weight(input, weight)
     return _count(flat[:, None], [edges], weight, density), edges
 
@@ -250,7 +250,7 @@ def histogramdd(
             edges.append(b._array.copy())
             continue
         low, high = (None, None) if range is None else range[2 * i : 2 * i + 2]
-        edges.append(_edges(points[:, i], b, low, high))
+        edges.append(_compute_edges(points[:, i], b, low, high))
     counts = _count(points, edges, None if weight is None else weight._array, density)
     hist = record_without_derivative("_histogramdd_from_bin_cts", wrap(counts), (input, weight))
     return _HISTOGRAM(hist, tuple(wrap(e) for e in edges))
@@ -259,7 +259,7 @@ def histogramdd(
 # -------------------------------------------------------------------------------- gradients
 
 
-def _difference(x: Tensor, at: int, spacing: Any, edge_order: int) -> Tensor:
+def _compute_difference(x: Tensor, at: int, spacing: Any, edge_order: int) -> Tensor:
     """Second-order differences inside along an axis, one-sided ones at its ends."""
     n = x.shape[at]
 
@@ -296,7 +296,7 @@ def _difference(x: Tensor, at: int, spacing: Any, edge_order: int) -> Tensor:
     return cat([ends[0], inside, ends[1]], at)
 
 
-def _spacings(spacing: Any, axes: Sequence[int]) -> list[Any]:
+def _read_spacings(spacing: Any, axes: Sequence[int]) -> list[Any]:
     if spacing is None:
         return [1] * len(axes)
     if isinstance(spacing, (list, tuple)):
@@ -324,7 +324,7 @@ def gradient(
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     axes = canonical_dims(dim, input._array.ndim)
-    spacings = _spacings(spacing, axes)
+    spacings = _read_spacings(spacing, axes)
     for axis in axes:
         if input.shape[axis] < edge_order + 1:
             raise RuntimeError("torch.gradient expected each dimension size to be at least "
@@ -341,5 +341,5 @@ def gradient(
                 "torch.gradient expected each element to be a 1D tensor with the same length as "
                 f"the corresponding dimension, but got {h._array.size} for {input.shape[axis]}"
             )
-    return tuple(_difference(input, axis, h, edge_order)
+    return tuple(_compute_difference(input, axis, h, edge_order)
                  for axis, h in zip(axes, spacings, strict=True))

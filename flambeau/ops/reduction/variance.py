@@ -68,11 +68,13 @@ def _sum_squares_in_kernels(
     if centre is None:
         return None
     centre /= n
-    squares = try_kernel(_square_distance, x, centre.reshape(()) if axes is None else centre)
+    squares = try_kernel(
+        _compute_square_distance, x, centre.reshape(()) if axes is None else centre
+    )
     return None if squares is None else reduce_axes(np.add, squares, axes, keepdim)
 
 
-def _square_distance(x: Array, centre: Array) -> Array:
+def _compute_square_distance(x: Array, centre: Array) -> Array:
     d = x - centre
     return d * d
 

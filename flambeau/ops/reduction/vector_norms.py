@@ -210,7 +210,7 @@ def powsum(
 # --------------------------------------------------------------------------------- matrices
 
 
-def _matrix_axes(A: Tensor, dim: Any) -> tuple[int, int]:
+def _normalize_matrix_axes(A: Tensor, dim: Any) -> tuple[int, int]:
     shape = A._array.shape
     if len(shape) < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
@@ -274,7 +274,7 @@ def matrix_norm(
     tensor(6.)
     """
     check_floating(A._array, "linalg.matrix_norm")
-    axes = _matrix_axes(A, dim)
+    axes = _normalize_matrix_axes(A, dim)
     check_norm_dtype(A._array, dtype, "linalg.matrix_norm")
     if dtype is not None and dtype is not A.dtype:
         A = A.to(dtype)

@@ -21,7 +21,7 @@ __all__ = ["find_overload", "matches", "schemas"]
 
 
 @cache
-def _lines() -> dict[str, list[str]]:
+def _read_lines() -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     text = (Path(__file__).parent / "aten_schemas.txt").read_text("utf-8")
     for line in text.splitlines():
@@ -39,7 +39,7 @@ def schemas(name: str) -> dict[str, Schema]:
     """
     # Argument types keep no wildcard alias sets: Tensor(a -> *) becomes Tensor(a).
     parsed = [Schema("aten", re.sub(r"\((\w+)(!?) -> \*\)", r"(\1\2)", line))
-              for line in _lines().get(name, ())]
+              for line in _read_lines().get(name, ())]
     return {schema.overload_name or "default": schema for schema in parsed}
 
 

@@ -38,12 +38,12 @@ def load_library(path: Any) -> None:
     file = Path(text)
     family = FAMILIES.get((file.parent.name, file.name.partition(".")[0]))
     if family is None or not file.exists():
-        raise OSError(f"Could not load this library: {text}") from _reason(file)
+        raise OSError(f"Could not load this library: {text}") from _create_load_error(file)
     register(importlib.import_module(f"flambeau.ops.{family}"))
     loaded_libraries.add(text)
 
 
-def _reason(file: Path) -> OSError:
+def _create_load_error(file: Path) -> OSError:
     if not file.exists():
         return OSError(
             f"{file}: cannot open shared object file: No such file or directory"
@@ -70,13 +70,13 @@ def schema_of(operator: Operator) -> str:
     >>> schema_of(nms.operator)
     'nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor'
     """
-    parts = [f"{_kind(p.annotation)} {p.name}" for p in operator.parameters]
+    parts = [f"{_name_type(p.annotation)} {p.name}" for p in operator.parameters]
     result = operator.body.__annotations__["return"]
     if result.startswith("tuple["):
         inner = result.removeprefix("tuple[").removesuffix("]").split(", ")
-        result = f"({', '.join(_kind(part) for part in inner)})"
-    return f"{operator.name}({', '.join(parts)}) -> {_kind(result)}"
+        result = f"({', '.join(_name_type(part) for part in inner)})"
+    return f"{operator.name}({', '.join(parts)}) -> {_name_type(result)}"
 
 
-def _kind(annotation: str) -> str:
+def _name_type(annotation: str) -> str:
     return "Tensor" if annotation == "Array" else annotation

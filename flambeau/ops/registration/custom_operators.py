@@ -59,7 +59,7 @@ class CustomOperator:
         args, kwargs = self._schema.bind(args, kwargs)
         tensors = leaves_of(Tensor, (args, kwargs))
         if any(t.device.type == "meta" for t in tensors):
-            return self._shapes(args, kwargs)
+            return self._infer_shapes(args, kwargs)
         if self.vmap is not None and (batch := innermost_batch((*args, *kwargs.values()))):
             if MODE.grad and any(t.requires_grad for t in tensors):
                 raise RuntimeError(
@@ -74,7 +74,7 @@ class CustomOperator:
                 return self.kernels[key](*args, **kwargs)
         wanted = MODE.grad and any(t.requires_grad for t in tensors)
         if wanted and (self.opaque or self.backward is not None):
-            return self._recorded(args, kwargs)
+            return self._record_call(args, kwargs)
         return self.compute(args, kwargs)
 
     def compute(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -117,7 +117,7 @@ class CustomOperator:
             f"for {sorted(self.kernels) or 'none'}"
         )
 
-    def _shapes(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _infer_shapes(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         fake = self.fake or self.kernels.get("Meta")
         fake = fake or self.kernels.get("CompositeImplicitAutograd")
         if fake is None:
@@ -127,17 +127,17 @@ class CustomOperator:
             )
         return fake(*args, **kwargs)
 
-    def _recorded(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _record_call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if self._node is None:
-            self._node = _node_of(self)
+            self._node = _create_node(self)
         return self._node.apply(kwargs, *args)
 
 
-def _node_of(operator: CustomOperator) -> type:
+def _create_node(operator: CustomOperator) -> type:
     """Make an operator's autograd Function: kernel as forward, the user's rule as backward."""
 
     def forward(ctx: Any, kwargs: dict[str, Any], *args: Any) -> Any:
-        y = operator.compute(tuple(map(_plain, args)), kwargs)
+        y = operator.compute(tuple(map(_detach_tensors, args)), kwargs)
         if operator.setup_context is not None:
             named = {"keyword_only_inputs": kwargs} if kwargs else {}
             operator.setup_context(ctx=ctx, inputs=args, output=y, **named)
@@ -161,11 +161,11 @@ def _owner(tensor: Tensor) -> Tensor:
     return tensor if tensor._base is None else tensor._base
 
 
-def _plain(value: Any) -> Any:
+def _detach_tensors(value: Any) -> Any:
     """Detach all tensors in an argument, for the kernel."""
     if isinstance(value, Tensor):
         return value.detach()
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [_detach_tensors(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class CustomPacket:
@@ -296,10 +296,10 @@ def infer(function: Callable, mutated: Any, name: str = "") -> str:
                              f"annotation. Got func with signature {signature})")
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
-        kind = _kind(hints[parameter.name])
+        kind = _name_type(hints[parameter.name])
         if mutated == "unknown" or parameter.name in mutated:
             kind = kind.replace("Tensor", f"Tensor(a{len(parts)}!)")
-        default = "" if parameter.default is parameter.empty else f"={_text(parameter.default)}"
+        default = "" if parameter.default is parameter.empty else f"={_format_default(parameter.default)}"
         parts.append(f"{kind} {parameter.name}{default}")
     if mutated != "unknown" and (unseen := set(mutated) - signature.parameters.keys()):
         raise ValueError(
@@ -310,11 +310,11 @@ def infer(function: Callable, mutated: Any, name: str = "") -> str:
     return f"{name}({', '.join(parts)}) -> {_return_values(hints.get('return', type(None)))}"
 
 
-def _text(value: Any) -> str:
+def _format_default(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _kind(note: Any) -> str:
+def _name_type(note: Any) -> str:
     import types
     import typing
 
@@ -322,10 +322,10 @@ def _kind(note: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         rest = [item for item in inner if item is not type(None)]
         if len(rest) == 1:
-            return _kind(rest[0]) + "?"
+            return _name_type(rest[0]) + "?"
         return "Scalar?" if len(rest) < len(inner) else "Scalar"
     if origin is not None and inner:
-        return _kind(inner[0]) + "[]"
+        return _name_type(inner[0]) + "[]"
     known = _SINGLE.get(getattr(note, "__name__", ""))
     if known is None:
         raise ValueError(f"infer_schema(func): unsupported type {note}")
@@ -338,5 +338,5 @@ def _return_values(note: Any) -> str:
     if note is type(None):
         return "()"
     if typing.get_origin(note) is tuple:
-        return f"({', '.join(_kind(arg) for arg in typing.get_args(note))})"
-    return _kind(note)
+        return f"({', '.join(_name_type(arg) for arg in typing.get_args(note))})"
+    return _name_type(note)

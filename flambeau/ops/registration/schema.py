@@ -38,7 +38,7 @@ class Schema:
         self.text = f"{space}{name}({inner}) -> {self.return_text}"
         parts = [part.strip() for part in _split(inner)]
         starred = parts.index("*") if "*" in parts else len(parts)
-        self.arguments = [_argument(p, i > starred) for i, p in enumerate(parts) if p != "*"]
+        self.arguments = [_parse_argument(p, i > starred) for i, p in enumerate(parts) if p != "*"]
 
     def __str__(self) -> str:
         return self.text
@@ -57,7 +57,7 @@ class Schema:
         inner = self.return_text
         if inner.startswith("(") and inner.endswith(")"):
             inner = inner[1:-1]
-        return [_result(part.strip()) for part in _split(inner)]
+        return [_parse_result(part.strip()) for part in _split(inner)]
 
     @property
     def is_mutable(self) -> bool:
@@ -72,17 +72,19 @@ class Schema:
         name = self.text.partition("(")[0]
         first = [a for a in self.arguments if not a.kwarg_only]
         if len(args) > len(first):
-            raise self._error(f"{name}() expected at most {len(first)} argument(s) but received "
-                              f"{len(args)} argument(s)")
+            raise self._create_error(f"{name}() expected at most {len(first)} argument(s) but "
+                                     f"received {len(args)} argument(s)")
         bound = dict(zip([a.name for a in first], args, strict=False))
         for key in kwargs:
             if key in bound or key not in {a.name for a in self.arguments}:
-                raise self._error(f"Unknown keyword argument '{key}' for operator '{name}'")
+                raise self._create_error(f"Unknown keyword argument '{key}' for operator '{name}'")
         bound.update(kwargs)
         for argument in self.arguments:
             if argument.name not in bound:
                 if argument.required:
-                    raise self._error(f"{name}() is missing value for argument '{argument.name}'")
+                    raise self._create_error(
+                        f"{name}() is missing value for argument '{argument.name}'"
+                    )
                 bound[argument.name] = argument.default_value
             self._check(argument, bound[argument.name], name)
         return (tuple(bound[a.name] for a in first),
@@ -96,12 +98,12 @@ class Schema:
 
     def _check(self, argument: Argument, value: Any, name: str) -> None:
         if argument.kind == "Tensor" and not isinstance(value, Tensor):
-            raise self._error(
+            raise self._create_error(
                 f"{name}() Expected a value of type 'Tensor' for argument '{argument.name}' but "
                 f"instead found type '{type(value).__name__}'"
             )
 
-    def _error(self, text: str) -> RuntimeError:
+    def _create_error(self, text: str) -> RuntimeError:
         return RuntimeError(f"{text}. Declaration: {self.text}")
 
 
@@ -276,24 +278,26 @@ def _infer_container(value: list | dict) -> InferredType:
 _CONSTANTS = {"None": None, "True": True, "False": False}
 
 
-def _argument(text: str, keyword: bool) -> Argument:
+def _parse_argument(text: str, keyword: bool) -> Argument:
     declared, equals, default = text.partition("=")
     kind, _, name = declared.strip().rpartition(" ")
-    return Argument(kind, name, _value(default.strip()) if equals else None, not equals, keyword)
+    return Argument(
+        kind, name, _parse_value(default.strip()) if equals else None, not equals, keyword
+    )
 
 
-def _result(text: str) -> Argument:
+def _parse_result(text: str) -> Argument:
     kind, _, name = text.partition(" ")
     return Argument(kind, name, None, True, False)
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if text[:1] in "\"'":
         return text[1:-1]
     if text.startswith("["):
-        return [_value(part.strip()) for part in _split(text[1:-1])]
+        return [_parse_value(part.strip()) for part in _split(text[1:-1])]
     try:
         return int(text)
     except ValueError:

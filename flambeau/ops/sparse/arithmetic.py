@@ -23,13 +23,13 @@ def _is_number(x: Any) -> bool:
     return not isinstance(x, Tensor)
 
 
-def _common(*operands: Any) -> list[Any]:
+def _cast_to_common(*operands: Any) -> list[Any]:
     """Return the operands, with tensors cast to the common dtype."""
     kind = result_type(*operands)
     return [x.to(kind) if isinstance(x, Tensor) and x.dtype is not kind else x for x in operands]
 
 
-def _scalar(x: Any) -> Any:
+def _match_scalar(x: Any) -> Any:
     """Return a number or 0-dimensional dense array unchanged, or None for other operands."""
     if isinstance(x, np.ndarray):
         return x if x.ndim == 0 else None
@@ -47,7 +47,7 @@ def _merge(a: CooArray, b: CooArray) -> CooArray:
             f"{a.sparse_dim} and {b.sparse_dim}"
         )
     x, y = a.linear_indices(), b.linear_indices()
-    first, second = _merge_sorted(x, y) if _ascending(x) and _ascending(y) \
+    first, second = _merge_sorted(x, y) if _is_ascending(x) and _is_ascending(y) \
         else _merge_in_turn(x.tolist(), y.tolist())
     count = first.size
     values = np.zeros((count, *a.values.shape[1:]), np.result_type(a.values, b.values))
@@ -62,7 +62,7 @@ def _merge(a: CooArray, b: CooArray) -> CooArray:
     return CooArray(indices, values, a.shape, a.coalesced and b.coalesced)
 
 
-def _ascending(linear: np.ndarray) -> bool:
+def _is_ascending(linear: np.ndarray) -> bool:
     return bool((linear[1:] > linear[:-1]).all())
 
 
@@ -156,10 +156,10 @@ def _(g: Any, alpha: Any) -> Any:
 
 @_add.jvp
 def _(input_t: Any, other_t: Any, input: Any, alpha: Any) -> Any:
-    return _sum_tangents(input_t, other_t, input, alpha)
+    return _add_tangents(input_t, other_t, input, alpha)
 
 
-def _sum_tangents(input_t: Any, other_t: Any, input: Any, alpha: Any) -> Any:
+def _add_tangents(input_t: Any, other_t: Any, input: Any, alpha: Any) -> Any:
     """Return the tangent of input + alpha * other, in the layout of `input`."""
     scaled: Any = None if other_t is None else other_t * alpha
     if input_t is None and not isinstance(input, SparseTensor):
@@ -184,10 +184,10 @@ def _(g: Any, alpha: Any) -> Any:
 
 @_sub.jvp
 def _(input_t: Any, other_t: Any, input: Any, alpha: Any) -> Any:
-    return _sum_tangents(input_t, other_t, input, -alpha)
+    return _add_tangents(input_t, other_t, input, -alpha)
 
 
-def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: Any) -> Tensor:
+def _run_sum(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: Any) -> Tensor:
     sparse_first = isinstance(input, SparseTensor)
     if sparse_first and not isinstance(other, SparseTensor):
         if not _is_number(other) and input.layout is not other.layout \
@@ -202,7 +202,7 @@ def _sum_of(name: str, operator: Any, input: Any, other: Any, alpha: Any, out: A
             "add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     if input.is_sparse and other.layout is not input.layout:
         other = other.to_sparse_coo()
-    input, other = _common(input, other)
+    input, other = _cast_to_common(input, other)
     return operator(input, other, alpha, out=out)
 
 
@@ -212,13 +212,13 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
 
     A compressed input plus a dense tensor is alpha * input + other, as in PyTorch.
     """
-    return _sum_of("add", _add, input, other, alpha, out)
+    return _run_sum("add", _add, input, other, alpha, out)
 
 
 @implements("sub", "subtract", "__sub__")
 def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """Return input - alpha * other, dense if `input` is."""
-    return _sum_of("sub", _sub, input, other, alpha, out)
+    return _run_sum("sub", _sub, input, other, alpha, out)
 
 
 @implements("__radd__")
@@ -253,7 +253,7 @@ def _intersect(a: CooArray, b: CooArray) -> CooArray:
     return CooArray(np.take(a.indices, actual, 1), values, a.shape, a.coalesced)
 
 
-def _times_dense(a: Any, b: np.ndarray) -> Any:
+def _multiply_by_dense(a: Any, b: np.ndarray) -> Any:
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
         if shape != a.shape:
@@ -269,10 +269,10 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
     b: Any = other
     if not is_sparse_array(a):
         a, b = b, a
-    if (number := _scalar(b)) is not None:
+    if (number := _match_scalar(b)) is not None:
         return a.like((a.values * np.asarray(number, a.dtype)).astype(a.dtype))
     if isinstance(b, np.ndarray):
-        return _times_dense(a, b)
+        return _multiply_by_dense(a, b)
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
         a, b = (formats.dense_to_coo(np.broadcast_to(formats.to_dense(x), shape), len(shape))
@@ -294,15 +294,15 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
 
 @_mul.vjp("input")
 def _(g: Any, other: Any, input_shape: Any) -> Any:
-    return _mul_gradient(g, other, input_shape)
+    return _differentiate_mul(g, other, input_shape)
 
 
 @_mul.vjp("other")
 def _(g: Any, input: Any, other_shape: Any) -> Any:
-    return _mul_gradient(g, input, other_shape)
+    return _differentiate_mul(g, input, other_shape)
 
 
-def _mul_gradient(g: Tensor, factor: Any, shape: tuple[int, ...]) -> Tensor:
+def _differentiate_mul(g: Tensor, factor: Any, shape: tuple[int, ...]) -> Tensor:
     result = mul(g, factor) if is_sparse_array(g._array) else g * factor
     return result.sum() if shape == () else result
 
@@ -312,14 +312,14 @@ def mul(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """Return input * other, stored where a sparse factor is."""
     if not isinstance(input, SparseTensor) and not isinstance(other, SparseTensor):
         return input * other
-    input, other = _common(input, other)
+    input, other = _cast_to_common(input, other)
     return _mul(input, other, out=out)
 
 
 @sparse_operator(node="DivBackward0")
 def _div(input: Array, other: Array | Number, rounding_mode: str | None) -> Array:
     a: Any = input
-    number = _scalar(other)
+    number = _match_scalar(other)
     if rounding_mode is not None and isinstance(a, CooArray):
         a = formats.coalesce(a)
     wrapped = wrap(a.values).div(
@@ -388,7 +388,7 @@ def _add_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
     return self
 
 
-def _dense_in_place(name: str) -> None:
+def _register_in_place(name: str) -> None:
     """Register `name_` and Python's in-place operator, also for dense targets."""
     from .dispatch import SPARSE
 
@@ -412,5 +412,5 @@ def _dense_in_place(name: str) -> None:
 
 
 for _name in ("add", "sub", "mul"):
-    _dense_in_place(_name)
+    _register_in_place(_name)
 implements("__itruediv__")(SparseTensor.div_)

@@ -69,12 +69,12 @@ def sparse_coo_tensor(
     if len(args) == 3:
         *args, size = args  # type: ignore[assignment]
     if len(args) < 2:
-        return _empty_coo(args, size, dtype, requires_grad)
+        return _create_empty_coo(args, size, dtype, requires_grad)
     indices, values = as_indices(args[0]), as_values(args[1], dtype)
     array: Any = values._array
     if array.ndim == 0:
         array, values = array.reshape(1), values.reshape(1)
-    shape = _coo_shape(indices, array, size)
+    shape = _infer_coo_shape(indices, array, size)
     if CHECKS.on if check_invariants is None else check_invariants:
         check_coo(indices, array, shape, bool(is_coalesced))
     elif size is None and indices.size and indices.min() < 0:
@@ -86,7 +86,7 @@ def sparse_coo_tensor(
     return result.requires_grad_() if requires_grad else result
 
 
-def _empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool) -> Tensor:
+def _create_empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool) -> Tensor:
     shape = args[0] if args and size is None else size
     if isinstance(shape, Tensor) or not isinstance(shape, (tuple, list)):
         raise RuntimeError("indices must be sparse_dim x nnz, but got: []")
@@ -102,7 +102,7 @@ def empty_coo(shape: tuple[int, ...], kind: np.dtype, sparse_dim: int | None = N
     return CooArray(np.empty((sparse, 0), np.int64), values, shape, True)
 
 
-def _coo_shape(indices: np.ndarray, values: np.ndarray, size: Any) -> tuple[int, ...]:
+def _infer_coo_shape(indices: np.ndarray, values: np.ndarray, size: Any) -> tuple[int, ...]:
     if indices.ndim != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
     if indices.shape[1] != values.shape[0]:
@@ -163,7 +163,7 @@ def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None
     """Raise RuntimeError for the first invariant violated by the parts of a tensor."""
     if kind == "coo":
         indices, values, size = args[:3]
-        _coo_shape(as_indices(indices), values._array, size)
+        _infer_coo_shape(as_indices(indices), values._array, size)
         check_coo(as_indices(indices), values._array, tuple(size), bool(is_coalesced))
         return
     form = layout or (args[4] if len(args) > 4 else getattr(layouts, f"sparse_{kind}"))

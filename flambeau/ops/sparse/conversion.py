@@ -133,7 +133,7 @@ def dense_dim(self: Tensor) -> int:
     return array.values.ndim - 1 if isinstance(array, CooArray) else array.dense_dim
 
 
-def _part(name: str, attribute: str, by_row: bool) -> None:
+def _attach_part(name: str, attribute: str, by_row: bool) -> None:
     line = "row" if (by_row == (attribute == "compressed")) else "column"
 
     def method(self: Tensor) -> Tensor:
@@ -151,10 +151,10 @@ def _part(name: str, attribute: str, by_row: bool) -> None:
     implements(name)(method)
 
 
-_part("crow_indices", "compressed", True)
-_part("col_indices", "plain", True)
-_part("ccol_indices", "compressed", False)
-_part("row_indices", "plain", False)
+_attach_part("crow_indices", "compressed", True)
+_attach_part("col_indices", "plain", True)
+_attach_part("ccol_indices", "compressed", False)
+_attach_part("row_indices", "plain", False)
 
 
 # ------------------------------------------------------------------------------ other layouts
@@ -188,7 +188,7 @@ _NODES = {"sparse_coo": "ToSparseBackward1", "sparse_csr": "ToSparseCsrBackward0
           "sparse_bsc": "ToSparseBscBackward0"}
 
 
-def _converter(form: layout) -> Any:
+def _create_converter(form: layout) -> Any:
     @sparse_operator(node=_NODES[form.name], linear_in="input")
     def to_layout(input: Array, sparse_dim: Any, block: Any, dense_dim: Any) -> Array:
         if sparse_dim is not None and isinstance(input, np.ndarray):
@@ -207,7 +207,7 @@ def _converter(form: layout) -> Any:
     return to_layout
 
 
-_CONVERTERS = {form: _converter(form) for form in (sparse_coo, *COMPRESSED)}
+_CONVERTERS = {form: _create_converter(form) for form in (sparse_coo, *COMPRESSED)}
 
 
 def convert(

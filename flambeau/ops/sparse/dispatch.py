@@ -40,13 +40,13 @@ def implements(*names: str) -> Callable[[Callable], Callable]:
         for name in names:
             SPARSE[name] = function
             if name not in _NO_METHODS:
-                setattr(SparseTensor, name, _method(function, name))
+                setattr(SparseTensor, name, _copy_as_method(function, name))
         return function
 
     return decorate
 
 
-def _method(function: Callable, name: str) -> Callable:
+def _copy_as_method(function: Callable, name: str) -> Callable:
     """Copy the function under another name, since it may implement several methods."""
     if not isinstance(function, FunctionType):
         return function
@@ -74,7 +74,7 @@ def sparse_operator(
         operator = Operator(body.__name__, Kind.OPAQUE, body, options)
         if like is not None:
             _adopt_vjps(operator, OPERATORS[like])
-        function = _function(operator)
+        function = _create_function(operator)
         operator.function = function
         if names:
             implements(*names)(function)
@@ -97,7 +97,7 @@ def _adopt_vjps(operator: Operator, dense: Operator) -> None:
             operator.vjps[name] = vjp
 
 
-def _function(operator: Operator) -> Any:
+def _create_function(operator: Operator) -> Any:
     body, signature = operator.body, inspect.signature(operator.body)
     positions, sequences = operator.tensor_positions, operator.sequence_positions
     parameters = operator.parameters
@@ -232,7 +232,7 @@ def _ask(operator: Operator, args: tuple) -> Any:
     return _next_in_line(operator, args)
 
 
-def _into(out: Any, answer: Any) -> Any:
+def _write_into(out: Any, answer: Any) -> Any:
     return write_over(out, answer) if isinstance(answer, Tensor) else answer
 
 
@@ -246,7 +246,7 @@ _NO_METHODS = frozenset("cat concat concatenate stack hspmm".split())
 def _install_stubs() -> None:
     """Install stubs on composites and on functions that do not fail on sparse arrays."""
     Overriding.ask = _ask
-    Overriding.into = _into
+    Overriding.into = _write_into
     window_stubs.install(window_stubs.TensorKind("sparse", is_sparse_call), SPARSE, _needs_stub)
 
 

@@ -18,7 +18,7 @@ def load() -> None:
         importlib.import_module(f"{__package__}.{name}")
 
 
-def _home(module: str, name: str) -> Any:
+def _load_home(module: str, name: str) -> Any:
     load()
     return getattr(importlib.import_module(f"{__package__}.{module}"), name)
 
@@ -38,7 +38,7 @@ def sparse_coo_tensor(*args: Any, **named: Any) -> Tensor:
            values=tensor([3., 4.]),
            size=(2, 3), nnz=2, layout=torch.sparse_coo)
     """
-    return _home("construction", "sparse_coo_tensor")(*args, **named)
+    return _load_home("construction", "sparse_coo_tensor")(*args, **named)
 
 
 def sparse_compressed_tensor(*args: Any, **named: Any) -> Tensor:
@@ -54,12 +54,12 @@ def sparse_compressed_tensor(*args: Any, **named: Any) -> Tensor:
     tensor([[0., 0., 3.],
             [4., 0., 0.]])
     """
-    return _home("construction", "sparse_compressed_tensor")(*args, **named)
+    return _load_home("construction", "sparse_compressed_tensor")(*args, **named)
 
 
-def _constructor(name: str, parts: str, arguments: str, values: str) -> Any:
+def _create_constructor(name: str, parts: str, arguments: str, values: str) -> Any:
     def function(*args: Any, **named: Any) -> Tensor:
-        return _home("construction", name)(*args, **named)
+        return _load_home("construction", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""A matrix of {parts}: where each begins, the places in it, and the values.
@@ -74,13 +74,13 @@ def _constructor(name: str, parts: str, arguments: str, values: str) -> Any:
     return function
 
 
-sparse_csr_tensor = _constructor(
+sparse_csr_tensor = _create_constructor(
     "sparse_csr_tensor", "compressed rows", "[0, 1, 2], [0, 1]", "[3., 4.]")
-sparse_csc_tensor = _constructor(
+sparse_csc_tensor = _create_constructor(
     "sparse_csc_tensor", "compressed columns", "[0, 1, 2], [0, 1]", "[3., 4.]")
-sparse_bsr_tensor = _constructor(
+sparse_bsr_tensor = _create_constructor(
     "sparse_bsr_tensor", "compressed rows of blocks", "[0, 1], [0]", "[[[3., 0.], [0., 4.]]]")
-sparse_bsc_tensor = _constructor(
+sparse_bsc_tensor = _create_constructor(
     "sparse_bsc_tensor", "compressed columns of blocks", "[0, 1], [0]", "[[[3., 0.], [0., 4.]]]")
 
 
@@ -98,13 +98,13 @@ def to_sparse(
            values=tensor([5.]),
            size=(2,), nnz=1, layout=torch.sparse_coo)
     """
-    return _home("conversion", "to_sparse")(
+    return _load_home("conversion", "to_sparse")(
         self, sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
 
 
-def _conversion(form: str, size: str) -> None:
+def _attach_conversion(form: str, size: str) -> None:
     def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
-        return _home("conversion", "TO_LAYOUT")[f"to_{form}"](self, *args, **named)
+        return _load_home("conversion", "TO_LAYOUT")[f"to_{form}"](self, *args, **named)
 
     method.__name__ = method.__qualname__ = f"to_{form}"
     method.__doc__ = f"""The tensor in {form} layout.
@@ -116,7 +116,7 @@ def _conversion(form: str, size: str) -> None:
 
 
 for _form in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
-    _conversion(_form, "(1, 1)" if "bs" in _form else "")
+    _attach_conversion(_form, "(1, 1)" if "bs" in _form else "")
 
 
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
@@ -127,10 +127,10 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     >>> torch.tensor([[1., 2.], [3., 4.]]).sparse_mask(torch.eye(2).to_sparse()).values()
     tensor([1., 4.])
     """
-    return _home("masking", "sparse_mask")(self, mask)
+    return _load_home("masking", "sparse_mask")(self, mask)
 
 
-def _part_of_sparse(name: str, layout: str) -> None:
+def _attach_part(name: str, layout: str) -> None:
     def method(self: Tensor, *args: Any) -> Any:
         raise RuntimeError(f"{name} expected sparse {layout} tensor layout but got Strided")
 
@@ -140,11 +140,11 @@ def _part_of_sparse(name: str, layout: str) -> None:
 
 
 for _name in ("coalesce", "is_coalesced", "indices", "_indices", "_values", "_nnz"):
-    _part_of_sparse(_name, "coordinate")
+    _attach_part(_name, "coordinate")
 for _name in ("crow_indices", "col_indices"):
-    _part_of_sparse(_name, "row compressed")
+    _attach_part(_name, "row compressed")
 for _name in ("ccol_indices", "row_indices"):
-    _part_of_sparse(_name, "column compressed")
+    _attach_part(_name, "column compressed")
 
 
 def values(self: Tensor) -> Tensor:
@@ -152,29 +152,30 @@ def values(self: Tensor) -> Tensor:
     raise RuntimeError("values expected sparse tensor layout but got Strided")
 
 
-def _product(name: str, doc: str) -> None:
+def _create_product(name: str, doc: str) -> None:
     def function(*args: Any, **named: Any) -> Tensor:
-        return _home("products", name)(*args, **named)
+        return _load_home("products", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     publish(function, (name,), ("torch",) if name == "hspmm" else ("torch", "Tensor"))
 
 
-_product("smm", """The product of a sparse and a dense matrix as a sparse one.
+_create_product("smm", """The product of a sparse and a dense matrix as a sparse one.
 
     >>> torch.smm(torch.eye(2).to_sparse(), torch.ones(2, 2)).to_dense()
     tensor([[1., 1.],
             [1., 1.]])
     """)
-_product("sspaddmm", """beta * input + alpha * (mat1 @ mat2), sparse, of sparse `input` and `mat1`.
+_create_product("sspaddmm", """\
+beta * input + alpha * (mat1 @ mat2), sparse, of sparse `input` and `mat1`.
 
     >>> eye = torch.eye(2).to_sparse()
     >>> torch.sspaddmm(eye, eye, torch.ones(2, 2)).to_dense()
     tensor([[2., 1.],
             [1., 2.]])
     """)
-_product("hspmm", """The product of a sparse and a dense matrix: sparse rows, dense columns.
+_create_product("hspmm", """The product of a sparse and a dense matrix: sparse rows, dense columns.
 
     >>> torch.hspmm(torch.eye(2).to_sparse(), torch.ones(2, 2)).sparse_dim()
     1
@@ -187,30 +188,30 @@ for _name, _same in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "sspaddmm")):
 
 def empty_of_layout(*args: Any) -> Tensor:
     """Return a sparse tensor of a shape, dtype and layout without values."""
-    return _home("construction", "empty_of_layout")(*args)
+    return _load_home("construction", "empty_of_layout")(*args)
 
 
 def rows_at(*args: Any) -> Tensor:
     """Return the sparse gradient of a table whose rows were looked up."""
-    return _home("construction", "rows_at")(*args)
+    return _load_home("construction", "rows_at")(*args)
 
 
-def _indices_converter(name: str) -> None:
+def _create_indices_converter(name: str) -> None:
     def function(*args: Any, **named: Any) -> Tensor:
-        return _home("formats", name)(*args, **named)
+        return _load_home("formats", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = "_" + name
     function.__doc__ = "Row indices of coordinates from compressed ones, or the other way round."
     publish(function, ("_" + name,), ("torch",))
 
 
-_indices_converter("convert_indices_from_coo_to_csr")
-_indices_converter("convert_indices_from_csr_to_coo")
+_create_indices_converter("convert_indices_from_coo_to_csr")
+_create_indices_converter("convert_indices_from_csr_to_coo")
 
 
-def _checker(name: str, form: Any) -> None:
+def _create_checker(name: str, form: Any) -> None:
     def check(*args: Any, **named: Any) -> None:
-        _home("construction", "validate")(form, *args, **named)
+        _load_home("construction", "validate")(form, *args, **named)
 
     check.__name__ = check.__qualname__ = name
     check.__doc__ = "RuntimeError where parts do not make a sparse tensor of the layout."
@@ -218,17 +219,17 @@ def _checker(name: str, form: Any) -> None:
 
 
 for _form in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
-    _checker(f"_validate_sparse_{_form}_tensor_args", _form)
+    _create_checker(f"_validate_sparse_{_form}_tensor_args", _form)
 
 
 def _validate_compressed_sparse_indices(*args: Any) -> None:
     """Raise RuntimeError if the indices are no valid compressed rows or columns."""
-    _home("construction", "validate_indices")(*args)
+    _load_home("construction", "validate_indices")(*args)
 
 
 def _sparse_compressed_tensor_with_dims(*args: Any, **named: Any) -> Tensor:
     """Return a compressed tensor with `nnz` values and all parts zero."""
-    return _home("construction", "with_dims")(*args, **named)
+    return _load_home("construction", "with_dims")(*args, **named)
 
 
 publish(_validate_compressed_sparse_indices, ("_validate_compressed_sparse_indices",), ("torch",))
@@ -236,7 +237,7 @@ publish(_sparse_compressed_tensor_with_dims, ("_sparse_compressed_tensor_with_di
 publish(empty_of_layout, ("empty_of_layout",), ("sparse",))
 def masked_reduction(*args: Any) -> Tensor:
     """Apply a reduction of torch.masked to a sparse tensor."""
-    return _home("masked_reductions", "masked_reduction")(*args)
+    return _load_home("masked_reductions", "masked_reduction")(*args)
 
 
 publish(masked_reduction, ("masked_reduction",), ("sparse",))

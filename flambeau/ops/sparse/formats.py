@@ -123,7 +123,7 @@ def compress(
     rows, columns, values = a.indices[0], a.indices[1], a.values
     height, width = block if blocked and block is not None else (1, 1)
     if blocked:
-        rows, columns, values = _into_blocks(a, height, width)
+        rows, columns, values = _gather_blocks(a, height, width)
     lines, plain = (rows, columns) if by_row else (columns, rows)
     if not by_row:
         order = np.lexsort((plain, lines))
@@ -137,7 +137,7 @@ def compress(
     )
 
 
-def _into_blocks(
+def _gather_blocks(
     a: CooArray, height: int, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows and columns of the blocks that are not empty, and the blocks."""
@@ -205,7 +205,7 @@ def convert_indices_from_csr_to_coo(
     return wrap(np.stack(parts).astype(np.int32 if out_int32 else np.int64))
 
 
-def _each_matrix(a: CompressedArray, form: layout, block: Any) -> CompressedArray:
+def _convert_each_matrix(a: CompressedArray, form: layout, block: Any) -> CompressedArray:
     """A batch of compressed matrices in another compressed layout, one by one."""
     batch, rest = a.shape[: a.batch_dim], a.shape[a.batch_dim :]
     values: Any = a.values.reshape(-1, *a.values.shape[a.batch_dim :]) if 0 not in batch else []
@@ -238,5 +238,5 @@ def to_layout(a: Any, form: layout, block: Any = None, dense_dim: int | None = N
         return to_coo(a)
     index = a.plain.dtype if isinstance(a, CompressedArray) else np.int64
     if isinstance(a, CompressedArray) and a.batch_dim:
-        return _each_matrix(a, form, block)
+        return _convert_each_matrix(a, form, block)
     return compress(to_coo(a), form, block, index)

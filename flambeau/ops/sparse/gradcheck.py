@@ -21,7 +21,7 @@ def of_values(func: Callable, inputs: tuple, masked: bool) -> tuple[Callable, tu
     leaves: list[Any] = []
     patterns: list[Any] = []
     for x in inputs:
-        pattern = _pattern(x, masked) if _is_checked(x) else None
+        pattern = _create_pattern(x, masked) if _is_checked(x) else None
         patterns.append(pattern)
         leaf = x if pattern is None else values(pattern).detach().clone().requires_grad_()
         leaves.append(leaf)
@@ -30,8 +30,8 @@ def of_values(func: Callable, inputs: tuple, masked: bool) -> tuple[Callable, tu
         result = func(*[part if p is None else with_values(p, part)
                         for p, part in zip(patterns, parts, strict=True)])
         if isinstance(result, (list, tuple)):
-            return tuple(_dense(y, masked) for y in result)
-        return _dense(result, masked)
+            return tuple(_convert_to_dense(y, masked) for y in result)
+        return _convert_to_dense(result, masked)
 
     return of_leaves, tuple(leaves)
 
@@ -40,11 +40,11 @@ def _is_checked(x: Any) -> bool:
     return isinstance(x, SparseTensor) and x.requires_grad
 
 
-def _dense(y: Any, masked: bool) -> Any:
+def _convert_to_dense(y: Any, masked: bool) -> Any:
     return y.to_dense(masked_grad=masked) if isinstance(y, SparseTensor) else y
 
 
-def _pattern(x: SparseTensor, masked: bool) -> SparseTensor:
+def _create_pattern(x: SparseTensor, masked: bool) -> SparseTensor:
     """The tensor without history, coalesced; with all places stored unless `masked`."""
     a: Any = x._array
     if not isinstance(a, CompressedArray):

@@ -17,7 +17,7 @@ from .construction import empty_coo, empty_of_layout
 from .dispatch import implements, refuse
 
 
-def _numpy_dtype(input: Tensor, dtype: Any) -> np.dtype:
+def _choose_dtype(input: Tensor, dtype: Any) -> np.dtype:
     return input._array.dtype if dtype is None else as_dtype(dtype).numpy
 
 
@@ -28,7 +28,7 @@ def zeros_like(
 ) -> Tensor:
     """Return a sparse tensor without values, in the layout of `input` or a given one."""
     a: Any = input._array
-    kind, form = _numpy_dtype(input, dtype), layout or input.layout
+    kind, form = _choose_dtype(input, dtype), layout or input.layout
     if form is sparse_coo:
         sparse = a.sparse_dim if isinstance(a, CooArray) else a.ndim - a.dense_dim
         result: Tensor = wrap_sparse(empty_coo(a.shape, kind, sparse))
@@ -81,7 +81,7 @@ def empty_like(
     if form is input.layout and isinstance(a, CompressedArray):
         result: Tensor = wrap_sparse(CompressedArray(
             form, a.compressed.copy(), a.plain.copy(),
-            np.zeros(a.values.shape, _numpy_dtype(input, dtype)), a.shape))
+            np.zeros(a.values.shape, _choose_dtype(input, dtype)), a.shape))
     else:
         result = zeros_like(input, dtype=dtype, layout=form)
     return result.requires_grad_() if requires_grad else result

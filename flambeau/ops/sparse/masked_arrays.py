@@ -50,7 +50,7 @@ def values_at_pattern(a: Any, pattern: CompressedArray) -> np.ndarray:
             and np.array_equal(a.plain, pattern.plain):
         return a.values
     dense: np.ndarray = a if isinstance(a, np.ndarray) else formats.to_dense(a)
-    rows, columns = _positions(pattern)
+    rows, columns = _locate_values(pattern)
     batch = pattern.shape[: pattern.batch_dim]
     if not rows:  # a batch of no matrices
         return np.zeros(pattern.values.shape, dense.dtype)
@@ -60,7 +60,7 @@ def values_at_pattern(a: Any, pattern: CompressedArray) -> np.ndarray:
     return result.reshape(*batch, *result.shape[1:])
 
 
-def _positions(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _locate_values(pattern: CompressedArray) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return the row and column of each value, or of each element of each block; one array of
     each per matrix of the batch."""
     height, width = pattern.block

@@ -24,9 +24,9 @@ def masked_reduction(
     """
     if mask is None and name != "sum":
         raise ValueError(f"masked {name} expects explicit mask for {input.layout} tensor input")
-    x = (input if mask is None else input.sparse_mask(_pattern(input, mask))).to(dtype)
+    x = (input if mask is None else input.sparse_mask(_convert_mask(input, mask))).to(dtype)
     if name == "sum":
-        return _sum(x, axes, keepdim)
+        return _sum_stored(x, axes, keepdim)
     a: Any = x._array
     if isinstance(a, CompressedArray):
         if not keepdim:
@@ -37,7 +37,7 @@ def masked_reduction(
     return wrap_sparse(_reduce(formats.coalesce(a), axes, keepdim, _UFUNCS[name]))
 
 
-def _pattern(input: Tensor, mask: Tensor) -> Tensor:
+def _convert_mask(input: Tensor, mask: Tensor) -> Tensor:
     """The mask in the layout and shape of the input."""
     if mask.shape != input.shape:
         mask = (mask.to_dense() if isinstance(mask, SparseTensor) else mask).expand(input.shape)
@@ -48,7 +48,7 @@ def _pattern(input: Tensor, mask: Tensor) -> Tensor:
     return mask.to_sparse(layout=input.layout, blocksize=block)
 
 
-def _sum(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+def _sum_stored(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     if isinstance(x._array, CompressedArray):
         return _sum_compressed(x, axes, keepdim)
     result: Tensor = _sum_over(coalesce(x), axes, keepdim)

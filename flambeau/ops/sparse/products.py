@@ -51,7 +51,7 @@ def from_scipy(matrix: Any, like: Any, kind: np.dtype) -> Any:
     return result
 
 
-def _wide(a: np.ndarray) -> np.ndarray:
+def _widen(a: np.ndarray) -> np.ndarray:
     return a.astype(np.float32) if a.dtype.kind == "V" or a.dtype == np.float16 else a
 
 
@@ -61,26 +61,26 @@ def product(a: Any, b: Any) -> Any:
         y = from_scipy(to_scipy(a) @ to_scipy(b), a, a.dtype)
         by_rows = isinstance(a, CooArray) or isinstance(b, CooArray) or y.blocked or y.by_row
         return y if by_rows else formats.to_layout(y, sparse_csr, None)
-    if _batch(a) or _batch(b):
-        return _batches(a, b)
+    if _is_batch(a) or _is_batch(b):
+        return _multiply_batches(a, b)
     if is_sparse_array(a):
         if isinstance(a, CooArray) and a.sparse_dim == 1:
-            return (_wide(formats.coo_to_dense(a)) @ _wide(b)).astype(a.dtype)
-        return np.ascontiguousarray(to_scipy(a) @ _wide(b)).astype(a.dtype, copy=False)
-    result = (to_scipy(b).T @ _wide(a).swapaxes(-1, -2)).swapaxes(-1, -2) if a.ndim > 1 \
-        else to_scipy(b).T @ _wide(a)
+            return (_widen(formats.coo_to_dense(a)) @ _widen(b)).astype(a.dtype)
+        return np.ascontiguousarray(to_scipy(a) @ _widen(b)).astype(a.dtype, copy=False)
+    result = (to_scipy(b).T @ _widen(a).swapaxes(-1, -2)).swapaxes(-1, -2) if a.ndim > 1 \
+        else to_scipy(b).T @ _widen(a)
     return np.ascontiguousarray(result).astype(b.dtype, copy=False)
 
 
-def _batch(a: Any) -> bool:
+def _is_batch(a: Any) -> bool:
     return is_sparse_array(a) and a.ndim > 2
 
 
-def _batches(a: Any, b: Any) -> np.ndarray:
+def _multiply_batches(a: Any, b: Any) -> np.ndarray:
     """Multiply batches of matrices after converting them to dense."""
     x = formats.to_dense(a) if is_sparse_array(a) else a
     y = formats.to_dense(b) if is_sparse_array(b) else b
-    return np.matmul(_wide(x), _wide(y)).astype(x.dtype, copy=False)
+    return np.matmul(_widen(x), _widen(y)).astype(x.dtype, copy=False)
 
 
 def _check_product(name: str, a: Tensor, b: Tensor) -> None:
@@ -98,13 +98,13 @@ def _check_product(name: str, a: Tensor, b: Tensor) -> None:
         )
     if a.dtype is not b.dtype:
         raise RuntimeError(
-            f"expected scalar type {_scalar_name(a)} but found {_scalar_name(b)}"
+            f"expected scalar type {_name_scalar_type(a)} but found {_name_scalar_type(b)}"
             if layout_name(a.layout) != "Sparse" else
             f"{name}: expected 'mat1' and 'mat2' to have the same dtype, but got "
-            f"{_scalar_name(a)} and {_scalar_name(b)}")
+            f"{_name_scalar_type(a)} and {_name_scalar_type(b)}")
 
 
-def _scalar_name(x: Tensor) -> str:
+def _name_scalar_type(x: Tensor) -> str:
     return {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int",
             "float16": "Half", "bfloat16": "BFloat16"}.get(x.dtype.name, x.dtype.name)
 
@@ -134,15 +134,15 @@ def _sparse_sparse(input: Array, mat2: Array) -> Array:
 
 @_sparse_sparse.vjp("input")
 def _(g: Any, input: Any, mat2: Any) -> Any:
-    return _gradient_at(g @ mat2.t(), input)
+    return _restrict_gradient(g @ mat2.t(), input)
 
 
 @_sparse_sparse.vjp("mat2")
 def _(g: Any, input: Any, mat2: Any) -> Any:
-    return _gradient_at(input.t() @ g, mat2)
+    return _restrict_gradient(input.t() @ g, mat2)
 
 
-def _gradient_at(g: Tensor, x: Tensor) -> Tensor:
+def _restrict_gradient(g: Tensor, x: Tensor) -> Tensor:
     """Restrict a gradient to the coordinates of its operand; dense operands keep all of it."""
     pattern: Any = x._array
     if not is_sparse_array(pattern):
@@ -264,7 +264,7 @@ def _addmm_dense(
 
 @_addmm_dense.vjp("mat1")
 def _(g: Any, mat2: Any, alpha: Any) -> Any:
-    return _times(g @ mat2.t(), alpha)
+    return _scale(g @ mat2.t(), alpha)
 
 
 @sparse_operator(node="SparseAddmmBackward0")
@@ -276,10 +276,10 @@ def _sparse_addmm(
 
 @_sparse_addmm.vjp("mat1")
 def _(g: Any, mat1: Any, mat2: Any, alpha: Any) -> Any:
-    return _gradient_at(_times(g @ mat2.t(), alpha), mat1)
+    return _restrict_gradient(_scale(g @ mat2.t(), alpha), mat1)
 
 
-def _times(x: Tensor, number: Any) -> Tensor:
+def _scale(x: Tensor, number: Any) -> Tensor:
     return x if number == 1 else x * number
 
 
@@ -287,11 +287,11 @@ for _operator in (_addmm_dense, _sparse_addmm):
 
     @_operator.vjp("input")
     def _(g: Any, beta: Any, input_shape: Any) -> Any:
-        return _times(g, beta).sum_to_size(input_shape)
+        return _scale(g, beta).sum_to_size(input_shape)
 
     @_operator.vjp("mat2")
     def _(g: Any, mat1: Any, alpha: Any) -> Any:
-        return _times(mat1.t() @ g, alpha)
+        return _scale(mat1.t() @ g, alpha)
 
     @_operator.jvp
     def _(
@@ -299,8 +299,8 @@ for _operator in (_addmm_dense, _sparse_addmm):
     ) -> Any:
         product = sum_terms(unless_missing(lambda t: mm(t, mat2), mat1_t),
                             unless_missing(lambda t: mm(mat1, t), mat2_t))
-        total: Any = sum_terms(unless_missing(lambda t: _times(t, beta), input_t),
-                               unless_missing(lambda t: _times(t, alpha), product))
+        total: Any = sum_terms(unless_missing(lambda t: _scale(t, beta), input_t),
+                               unless_missing(lambda t: _scale(t, alpha), product))
         return total.expand(mat1.shape[0], mat2.shape[1])
 
 
@@ -399,8 +399,8 @@ def _sampled(
 
 @_sampled.vjp
 def _(g: Any, input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
-    return (_times(g, beta), _times(g @ mat2.transpose(-1, -2), alpha),
-            _times(mat1.transpose(-1, -2) @ g, alpha))
+    return (_scale(g, beta), _scale(g @ mat2.transpose(-1, -2), alpha),
+            _scale(mat1.transpose(-1, -2) @ g, alpha))
 
 
 def sampled_addmm(

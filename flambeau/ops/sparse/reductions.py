@@ -19,7 +19,7 @@ from .masked_arrays import values_at
 from .masking import _masked
 
 
-def _axes(dim: Any, rank: int) -> tuple[int, ...]:
+def _normalize_axes(dim: Any, rank: int) -> tuple[int, ...]:
     """Return the axes as sorted nonnegative ints. Raise RuntimeError for duplicates."""
     wanted = (dim,) if isinstance(dim, int) else tuple(dim)
     for axis in wanted:
@@ -134,7 +134,7 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         return _sum_compressed(x, None if every else dim, keepdim)
     if every:
         return _sum_all(x)
-    result: Tensor = _sum_over(coalesce(x), _axes(dim, x.dim()), keepdim)
+    result: Tensor = _sum_over(coalesce(x), _normalize_axes(dim, x.dim()), keepdim)
     return result
 
 
@@ -144,7 +144,7 @@ def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if not keepdim:
         raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
     a: Any = x._array
-    axes = _axes(dim, x.dim())
+    axes = _normalize_axes(dim, x.dim())
     if a.blocked or a.batch_dim:
         refuse("sum.dim_IntList", (x,))
     result: Any = _sum_axes(formats.to_coo(a), axes, True)
@@ -167,7 +167,7 @@ def sparse_sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
     if not isinstance(dim, int) and not len(dim):
         raise RuntimeError(
             "Trying to sum over an empty list of dimensions, which is not supported")
-    return _sum_over(coalesce(x), _axes(dim, x.dim()), False)
+    return _sum_over(coalesce(x), _normalize_axes(dim, x.dim()), False)
 
 
 @implements("any")
@@ -185,7 +185,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
     if keepdim:
         raise RuntimeError("norm_sparse currently does not support keepdim=True")
     every = dim is None or (not isinstance(dim, int) and not len(dim))
-    if not every and _axes(dim, input.dim()) != tuple(range(input.dim())):
+    if not every and _normalize_axes(dim, input.dim()) != tuple(range(input.dim())):
         raise RuntimeError("norm_sparse currently only supports full reductions, so 'dim' must "
                            "either be empty or contain all dimensions of the input")
     if dtype is not None:
@@ -198,7 +198,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
 # ------------------------------------------------------------------------------ softmax
 
 
-def _rows(a: CooArray, dim: int) -> tuple[np.ndarray, int]:
+def _number_rows(a: CooArray, dim: int) -> tuple[np.ndarray, int]:
     """Return the row along `dim` of each coordinate, and the number of distinct rows."""
     others = [k for k in range(a.sparse_dim) if k != dim]
     shape = tuple(a.shape[k] for k in others)
@@ -220,7 +220,7 @@ def _normalize(a: Any, dim: int, log: bool) -> Any:
         name = "log_softmax" if log else "softmax"
         result = getattr(wrap(a.values), name)(dim - a.sparse_dim + 1)._array
         return a.like(result)
-    row, count = _rows(a, dim)
+    row, count = _number_rows(a, dim)
     largest = np.full((count, *wide.shape[1:]), -math.inf, wide.dtype)
     np.maximum.at(largest, row, wide)
     shifted = wide - largest[row]
@@ -241,12 +241,12 @@ def _declare(name: str, log: bool) -> Callable:
 
     @operator.vjp("input")
     def _(g: Any, y: Any, dim: Any) -> Any:
-        return _softmax_gradient(g, y, dim, log)
+        return _differentiate_softmax(g, y, dim, log)
 
     @operator.jvp
     def _(input_t: Any, y: Any, dim: Any) -> Any:
         if not log:
-            return _softmax_gradient(input_t, y, dim, False)  # its Jacobian is symmetric
+            return _differentiate_softmax(input_t, y, dim, False)  # its Jacobian is symmetric
         return _log_softmax_tangent(input_t, y, dim)
 
     return operator
@@ -260,11 +260,11 @@ def _log_softmax_tangent(t: Tensor, y: Tensor, dim: int) -> Tensor:
     if dim >= a.sparse_dim:
         axis = dim - a.sparse_dim + 1
         return wrap_sparse(at.like(at.values - (at.values * p).sum(axis, keepdims=True)))
-    row, count = _rows(a, dim)
+    row, count = _number_rows(a, dim)
     return wrap_sparse(at.like(at.values - _sum_by_row(at.values * p, row, count)[row]))
 
 
-def _softmax_gradient(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:
+def _differentiate_softmax(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:
     """Compute the gradient from cotangent and result, at the result's coordinates."""
     a: Any = y._array
     g = _masked(g, a)
@@ -277,7 +277,7 @@ def _softmax_gradient(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:
         else:
             result = yv * (gv - (gv * yv).sum(axis, keepdim=True))
         return wrap_sparse(at.like(result._array))
-    row, count = _rows(a, dim)
+    row, count = _number_rows(a, dim)
     cotangent: np.ndarray = at.values
     if log:
         total = _sum_by_row(cotangent, row, count)[row]

@@ -30,7 +30,7 @@ def _reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
         raise RuntimeError("torch.sparse.mm: reduce is supported for sparse CSR tensors only")
     if reduce == "sum":
         return sparse_mm(mat1, mat2)
-    a = _compressed_array(mat1)
+    a = _require_compressed(mat1)
     if reduce == "mean":
         lengths = np.diff(a.compressed)
         count = np.repeat(np.maximum(lengths, 1), lengths).astype(a.dtype)
@@ -42,14 +42,14 @@ def _reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     return _reduce_to_extreme(mat1, mat2, rows, reduce)
 
 
-def _compressed_array(x: Tensor) -> CompressedArray:
+def _require_compressed(x: Tensor) -> CompressedArray:
     array = x._array
     assert isinstance(array, CompressedArray)
     return array
 
 
 def _reduce_to_extreme(mat1: Tensor, mat2: Tensor, rows: np.ndarray, reduce: str) -> Tensor:
-    a = _compressed_array(mat1)
+    a = _require_compressed(mat1)
     terms = _values_of(mat1)[:, None] * mat2[wrap(a.plain)]
     zero = wrap(np.zeros((a.shape[0], mat2.shape[1]), a.dtype))
     index = wrap(np.broadcast_to(rows[:, None], terms.shape).copy())

@@ -15,7 +15,7 @@ from . import formats
 from .dispatch import implements, in_place, refuse, sparse_operator
 
 
-def _axis(dim: int, rank: int) -> int:
+def _normalize_axis(dim: int, rank: int) -> int:
     if not -max(rank, 1) <= dim < max(rank, 1):
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, "
@@ -111,7 +111,7 @@ def _(g: Any, order: Any) -> Any:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swap two axes, both sparse or both dense."""
     rank = input.dim()
-    return _transpose(input, _axis(dim0, rank), _axis(dim1, rank))
+    return _transpose(input, _normalize_axis(dim0, rank), _normalize_axis(dim1, rank))
 
 
 @implements("t")
@@ -135,7 +135,7 @@ def permute(input: Tensor, *axes_: Any, dims: Any = None) -> Tensor:
             f"length of the desired ordering of dimensions i.e. input.dim() = {input.dim()} is "
             f"not equal to len(dims) = {len(order)}"
         )
-    axes = tuple(_axis(dim, input.dim()) for dim in order)
+    axes = tuple(_normalize_axis(dim, input.dim()) for dim in order)
     if len(set(axes)) != len(axes):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     return _permute(input, axes)
@@ -198,7 +198,7 @@ def _shifted(input: Array, dim: Any, start: Any, shape: Any) -> Array:
 @implements("narrow_copy", "narrow")
 def narrow_copy(input: Tensor, dim: int, start: Any, length: int, *, out: Any = None) -> Tensor:
     """Copy `length` indices of an axis, beginning at `start`."""
-    axis = _axis(dim, input.dim())
+    axis = _normalize_axis(dim, input.dim())
     n, start = input.shape[axis], int(start)
     if not -n <= start <= n:
         raise IndexError(
@@ -256,7 +256,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
     rank = input.dim()
     if rank == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    axis, index = _axis(dim, rank), int(index)
+    axis, index = _normalize_axis(dim, rank), int(index)
     n = input.shape[axis]
     if not -n <= index < n:
         raise IndexError(f"select(): index {index} out of range for tensor of size "
@@ -267,7 +267,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
 @implements("unbind")
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return the slices along an axis."""
-    axis = _axis(dim, input.dim())
+    axis = _normalize_axis(dim, input.dim())
     return tuple(select(input, axis, i) for i in range(input.shape[axis]))
 
 
@@ -307,10 +307,10 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 # ------------------------------------------------------------------------------ index_select
 
 
-def _index(a: Any, dim: int, index: np.ndarray) -> Any:
+def _select_indices(a: Any, dim: int, index: np.ndarray) -> Any:
     shape = (*a.shape[:dim], index.size, *a.shape[dim + 1 :])
     if isinstance(a, CompressedArray):
-        result = formats.coalesce(_index(formats.to_coo(a), dim, index))
+        result = formats.coalesce(_select_indices(formats.to_coo(a), dim, index))
         return formats.to_layout(result, a.layout, a.block if a.blocked else None)
     if dim >= a.sparse_dim:
         at = dim - a.sparse_dim + 1
@@ -329,7 +329,7 @@ def _index(a: Any, dim: int, index: np.ndarray) -> Any:
 
 @sparse_operator(node="IndexSelectBackward0", linear_in="input")
 def _index_select(input: Array, dim: int, index: np.ndarray) -> Array:
-    return _index(input, dim, index)
+    return _select_indices(input, dim, index)
 
 
 @_index_select.vjp("input")
@@ -356,7 +356,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
     """Select slices at the given indices, in that order."""
     if not input.dim():
         raise IndexError("index_select() cannot be applied to a 0-dim tensor.")
-    axis = _axis(dim, input.dim())
+    axis = _normalize_axis(dim, input.dim())
     array: Any = index._array
     if array.ndim != 1 or array.dtype != np.int64:
         raise IndexError("index_select() argument index must be 1-D long-tensor.")
@@ -393,7 +393,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Insert an axis of length 1 at `dim`."""
     if isinstance(input._array, CompressedArray):
         refuse("unsqueeze", (input,))
-    return _unsqueeze(input, _axis(dim, input.dim() + 1))
+    return _unsqueeze(input, _normalize_axis(dim, input.dim() + 1))
 
 
 def _refuse(name: str, text: str) -> None:
@@ -459,7 +459,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
                 refuse("cat", (x,))
             raise RuntimeError(
                 f"Concatenating sparse tensors, but a dense tensor was found at position {i}.")
-    axis = _axis(dim, tensors[0].dim())
+    axis = _normalize_axis(dim, tensors[0].dim())
     first = tensors[0]
     for i, x in enumerate(tensors[1:], 1):
         if x.sparse_dim() != first.sparse_dim() or x.dense_dim() != first.dense_dim():

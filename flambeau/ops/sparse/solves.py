@@ -32,14 +32,14 @@ def _solve(input: Array, other: Array) -> Array:
 
 @_solve.vjp("other")
 def _(g: Any, input: Any) -> Any:
-    return _solve(_adjoint(input), g)
+    return _solve(_conjugate_transpose(input), g)
 
 
 @_solve.vjp("input")
 def _(g: Any, y: Any, input: Any) -> Any:
     """Return the outer product -A^-H g y^H, computed only at the coordinates of A."""
     a: Any = input._array
-    s = _solve(_adjoint(input), g)
+    s = _solve(_conjugate_transpose(input), g)
     lines = np.repeat(np.arange(len(a.compressed) - 1), np.diff(a.compressed))
     places = (lines, a.plain) if a.by_row else (a.plain, lines)  # in storage order
     rows, columns = map(wrap, places)
@@ -54,7 +54,7 @@ def _(input_t: Any, other_t: Any, y: Any, input: Any) -> Any:
     return _solve(input, sum_terms(other_t, unless_missing(lambda t: -(t @ y), input_t)))
 
 
-def _adjoint(x: Tensor) -> Tensor:
+def _conjugate_transpose(x: Tensor) -> Tensor:
     result = x.transpose(0, 1)
     return result.conj() if x.is_complex() else result
 

@@ -32,23 +32,23 @@ def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool
 
     body.__name__ = name
     function = sparse_operator(name, *aliases, node=dense_operator.node_type.__name__)(body)
-    function.operator.holomorphic = False  # `_gradient` conjugates
+    function.operator.holomorphic = False  # `_differentiate` conjugates
     if not dense_operator.differentiable:
         function.operator.differentiable = False
         return
 
     @function.vjp("input")
     def _(g: Any, input: Any) -> Any:
-        return _gradient(g, input, dense_operator.function)
+        return _differentiate(g, input, dense_operator.function)
 
     @function.jvp
     def _(input_t: Any, input: Any) -> Any:
         if not input.is_complex():
-            return _gradient(input_t, input, dense_operator.function)
-        return _gradient(input_t.conj(), input, dense_operator.function).conj()
+            return _differentiate(input_t, input, dense_operator.function)
+        return _differentiate(input_t.conj(), input, dense_operator.function).conj()
 
 
-def _gradient(g: Tensor, input: Tensor, function: Any) -> Tensor:
+def _differentiate(g: Tensor, input: Tensor, function: Any) -> Tensor:
     """Differentiate a function of the stored values, at the input's coordinates."""
     pattern: Any = input._array
     if isinstance(pattern, CooArray):
@@ -163,7 +163,7 @@ def square(input: Tensor, *, out: Any = None) -> Tensor:
 # ------------------------------------------------------------------------------ complex numbers
 
 
-def _linear(name: str, *aliases: str) -> Any:
+def _declare_linear(name: str, *aliases: str) -> Any:
     """Declare an operator that is linear over the reals, so the input need not be coalesced."""
 
     def body(input: Array) -> Array:
@@ -177,7 +177,7 @@ def _linear(name: str, *aliases: str) -> Any:
     return result
 
 
-_conj, _real, _imag = map(_linear, ("conj", "real", "imag"))
+_conj, _real, _imag = map(_declare_linear, ("conj", "real", "imag"))
 
 
 @_conj.vjp("input")  # type: ignore[untyped-decorator]
@@ -203,14 +203,14 @@ def conj(input: Tensor, *, out: Any = None) -> Tensor:
     return _conj(input, out=out)
 
 
-def _part(function: Any) -> property:
+def _create_part(function: Any) -> property:
     return property(lambda self: function(self) if self.is_complex() else itself(self))
 
 
 implements("real")(lambda input: _real(input) if input.is_complex() else input)
 implements("imag")(_imag)
 _methods: Any = SparseTensor
-_methods.real, _methods.imag = _part(_real), property(lambda self: _imag(self))
+_methods.real, _methods.imag = _create_part(_real), property(lambda self: _imag(self))
 _methods.H = property(lambda self: conj(self.t()))
 
 

@@ -28,21 +28,21 @@ from .pool_index_tables import Reach, evenly, turn_tables
 ARRAYS_COME_FROM_SHAPES = True  # for arrays passed to operators here: tensor/shape_only.py
 
 
-def _bounds(n: int, m: int) -> list[tuple[int, int]]:
+def _split_axis(n: int, m: int) -> list[tuple[int, int]]:
     """Return the m windows of an axis of n elements, which may overlap by one."""
     return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
 
 
 @lru_cache(maxsize=256)
-def _averages(n: int, m: int, kind: np.dtype) -> Array:
+def _build_averages(n: int, m: int, kind: np.dtype) -> Array:
     """Return the matrix (n, m) whose columns average the windows."""
     result = np.zeros((n, m), kind)
-    for i, (a, b) in enumerate(_bounds(n, m)):
+    for i, (a, b) in enumerate(_split_axis(n, m)):
         result[a:b, i] = 1 / (b - a)
     return result
 
 
-def _along_axes(x: Array, matrices: Sequence[Array]) -> Array:
+def _multiply_along_axes(x: Array, matrices: Sequence[Array]) -> Array:
     """Multiply x by a matrix along each of its last axes."""
     for axis, matrix in enumerate(matrices):
         at = x.ndim - len(matrices) + axis
@@ -50,7 +50,7 @@ def _along_axes(x: Array, matrices: Sequence[Array]) -> Array:
     return np.ascontiguousarray(x)
 
 
-def _counts(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
+def _count_elements(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
     return [item.counts for item in evenly(spatial, output)]
 
 
@@ -58,15 +58,15 @@ def _turn_windows(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach,
     return tuple([turn_tables(item) for item in evenly(spatial, output)])
 
 
-def _unit_counts(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
+def _count_as_one(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
     return [np.ones(n) for n in spatial]
 
 
 @lru_cache(maxsize=256)
-def _sizes(spatial: tuple[int, ...], output: tuple[int, ...]) -> Array:
+def _measure_windows(spatial: tuple[int, ...], output: tuple[int, ...]) -> Array:
     """Return the number of elements of each window. Cached: do not write to it."""
     result = np.ones((), np.int64)
-    for count in _counts(spatial, output):
+    for count in _count_elements(spatial, output):
         result = result[..., None] * count
     return result
 
@@ -75,18 +75,18 @@ def _spread(g: Array, spatial: tuple[int, ...], output: tuple[int, ...]) -> Arra
     """Distribute each window's cotangent to its elements with a kernel, or return None."""
     if not g.size:
         return None
-    shares = np.divide(g, _sizes(spatial, output).astype(compute_dtype(g.dtype)))
+    shares = np.divide(g, _measure_windows(spatial, output).astype(compute_dtype(g.dtype)))
     count = prod(g.shape[: -len(spatial)]) * prod(spatial)
     return pool_native.sums(
-        shares, len(spatial), count, _unit_counts, _turn_windows, spatial, output
+        shares, len(spatial), count, _count_as_one, _turn_windows, spatial, output
     )
 
 
-def _average(x: Array, output: tuple[int, ...]) -> Array:
+def _average_windows(x: Array, output: tuple[int, ...]) -> Array:
     n = len(output)
     spatial = x.shape[-n:]
     if all(output):
-        native = pool_native.sums(x, n, 0, _counts, evenly, spatial, output)
+        native = pool_native.sums(x, n, 0, _count_elements, evenly, spatial, output)
         if native is not None:
             return native
     inside = compute_dtype(x.dtype)
@@ -100,8 +100,8 @@ def _average(x: Array, output: tuple[int, ...]) -> Array:
             size *= k // m
         result /= inside.type(size)
     else:
-        result = _along_axes(values, [_averages(k, m, inside)
-                                      for k, m in zip(spatial, output, strict=True)])
+        result = _multiply_along_axes(values, [_build_averages(k, m, inside)
+                                               for k, m in zip(spatial, output, strict=True)])
     return result.astype(x.dtype, copy=False)
 
 
@@ -118,7 +118,7 @@ def _reference(pick: Any) -> Callable[..., Any]:
     def ref(x: np.ndarray, output: tuple[int, ...]) -> np.ndarray:
         n = len(output)
         result = np.empty((*x.shape[:-n], *output))
-        cells = [_bounds(k, m) for k, m in zip(x.shape[-n:], output, strict=True)]
+        cells = [_split_axis(k, m) for k, m in zip(x.shape[-n:], output, strict=True)]
         for at in np.ndindex(*output):
             cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
             result[(Ellipsis, *at)] = pick(x[cell], tuple(range(-n, 0)))
@@ -138,7 +138,7 @@ def _declare_average(n: int) -> Any:
         """Average over evenly spread windows."""
         if input.__class__ is MetaArray:
             return meta_array((*input.shape[:-n], *output), input.dtype)
-        return _average(input, output)
+        return _average_windows(input, output)
 
     @pool.vjp("input")
     def _(g: Tensor, input_shape: tuple[int, ...], output: Any) -> Tensor:
@@ -153,8 +153,10 @@ def _declare_average(n: int) -> Any:
         if native is not None:
             return native.astype(g.dtype, copy=False)
         inside = compute_dtype(g.dtype)
-        matrices = [_averages(k, m, inside).T for k, m in zip(spatial, output, strict=True)]
-        return _along_axes(g.astype(inside, copy=False), matrices).astype(g.dtype, copy=False)
+        matrices = [_build_averages(k, m, inside).T for k, m in zip(spatial, output, strict=True)]
+        return _multiply_along_axes(g.astype(inside, copy=False), matrices).astype(
+            g.dtype, copy=False
+        )
 
     @adjoint.vjp("g")
     def _(g: Tensor, output: Any) -> Tensor:
@@ -218,7 +220,7 @@ def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     flat = np.arange(int(np.prod(spatial))).reshape(spatial)
     lead = input.shape[:-n]
     y, places = np.empty((*lead, *output), input.dtype), np.empty((*lead, *output), np.int64)
-    cells = [_bounds(k, m) for k, m in zip(spatial, output, strict=True)]
+    cells = [_split_axis(k, m) for k, m in zip(spatial, output, strict=True)]
     for at in product(*[range(m) for m in output]):
         cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
         element: Any = (Ellipsis, *at)
@@ -254,7 +256,7 @@ def _adaptive_pool(input: Tensor, output_size: Any) -> None:
     """The parameters of these functions, for error messages."""
 
 
-def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
+def _choose_output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
     """Return the requested lengths, those of the input for None."""
     try:
         shape = input._array.shape
@@ -366,7 +368,7 @@ def _publish_functions(n: int) -> None:
     average_name, largest_name = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
 
     def avg_pool(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
-        output = _output(average_name, n, input, output_size)
+        output = _choose_output(average_name, n, input, output_size)
         if n > 1 and set(output) == {1}:
             return _average_images(input, n)
         return average(input, output)
@@ -374,13 +376,13 @@ def _publish_functions(n: int) -> None:
     def max_pool(
         input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
     ) -> Any:
-        result = largest(input, _output(largest_name, n, input, output_size))
+        result = largest(input, _choose_output(largest_name, n, input, output_size))
         return result if return_indices else result[0]
 
     def with_indices(
         input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
     ) -> Any:
-        return largest(input, _output(largest_name, n, input, output_size))
+        return largest(input, _choose_output(largest_name, n, input, output_size))
 
     _describe(n, average_name, largest_name, avg_pool, max_pool, with_indices)
     for function, name in ((avg_pool, average_name), (max_pool, largest_name),

@@ -38,10 +38,10 @@ class Average(NamedTuple):
 
     def divisors(self, spatial: Sequence[int]) -> Array:
         """Return the divisor of each sum, or one for all. Cached: do not write to it."""
-        return _divisors(self, tuple(spatial))
+        return _compute_divisors(self, tuple(spatial))
 
 
-def _counts(average: Average, spatial: Sequence[int]) -> list[Array]:
+def _count_elements(average: Average, spatial: Sequence[int]) -> list[Array]:
     """Return factors for each axis, whose products are the divisors of the sums."""
     window, result = average.window, []
     for n, k, s, p, m in zip(spatial, window.kernel, window.stride, average.pads,
@@ -58,11 +58,11 @@ def _counts(average: Average, spatial: Sequence[int]) -> list[Array]:
 
 
 @lru_cache(maxsize=256)
-def _divisors(average: Average, spatial: tuple[int, ...]) -> Array:
+def _compute_divisors(average: Average, spatial: tuple[int, ...]) -> Array:
     if average.divisor is not None:
         return np.asarray(average.divisor, np.int64)
     result = np.ones((), np.int64)
-    for count in _counts(average, spatial):
+    for count in _count_elements(average, spatial):
         result = result[..., None] * count
     first = result.flat[0]
     return np.asarray(first) if (result == first).all() else result
@@ -79,7 +79,7 @@ def _reach_back(average: Average, spatial: Sequence[int], divisor: int) -> tuple
     return tuple([turn_tables(window) for window in windows(average.window, spatial)])
 
 
-def _counts_back(average: Average, spatial: Sequence[int], divisor: int) -> list[Array]:
+def _spread_divisor(average: Average, spatial: Sequence[int], divisor: int) -> list[Array]:
     """Return factors for each axis, whose products are all `divisor`; only the first axis' differ
     from 1."""
     return [np.full(n, divisor if axis == 0 else 1) for axis, n in enumerate(spatial)]
@@ -103,7 +103,7 @@ def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divis
         result = np.empty(shape, g.dtype)
         fill(result, np.broadcast_to(np.divide(g, g.dtype.type(divisor)), shape))
         return result
-    return pool_native.sums(g, len(spatial), prod(shape), _counts_back, _reach_back, average,
+    return pool_native.sums(g, len(spatial), prod(shape), _spread_divisor, _reach_back, average,
                             spatial, divisor)
 
 
@@ -144,7 +144,7 @@ def _spread_over_windows(g: Array, window: Window, spatial: Sequence[int]) -> Ar
     return np.ascontiguousarray(g)
 
 
-def _average(input: Array, average: Average) -> Array:
+def _average_windows(input: Array, average: Average) -> Array:
     n = len(average.pads)
     spatial = input.shape[-n:]
     if input.__class__ is MetaArray:
@@ -155,7 +155,7 @@ def _average(input: Array, average: Average) -> Array:
         total = reduce_axes(np.add, input, axes, True)
         total = np.add.reduce(input, axes, keepdims=True) if total is None else total
         return np.divide(total, average.divisors(spatial).astype(inside), out=total)
-    native = pool_native.sums(input, n, 0, _counts, _reach, average, tuple(spatial))
+    native = pool_native.sums(input, n, 0, _count_elements, _reach, average, tuple(spatial))
     if native is not None:
         return native
     divisors, output = average.divisors(spatial), average.window.output(spatial)
@@ -204,7 +204,7 @@ def _declare(n: int) -> Any:
         if input.dtype.kind in "bc":
             kind = legacy_name(FROM_NUMPY[input.dtype])
             raise NotImplementedError(f"\"avg_pool{n}d_out_frame\" not implemented for '{kind}'")
-        return _average(input, average)
+        return _average_windows(input, average)
 
     @pool.vjp("input")
     def _(g: Tensor, input_shape: tuple[int, ...], average: Average) -> Tensor:
@@ -231,8 +231,8 @@ def _declare(n: int) -> Any:
 _operators = {n: _declare(n) for n in (1, 2, 3)}
 
 
-def _pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
-          count_include_pad: Any, divisor: Any) -> Any:
+def _run_pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
+              count_include_pad: Any, divisor: Any) -> Any:
     name = f"avg_pool{n}d"
     if divisor is not None and divisor == 0:
         raise RuntimeError("divisor must be not zero")
@@ -252,7 +252,7 @@ def avg_pool1d(
     >>> torch.avg_pool1d(torch.tensor([[1., 3., 5., 7.]]), 2)
     tensor([[2., 6.]])
     """
-    return _pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+    return _run_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 @composite(expose=("nn.functional",), explains=True)
@@ -269,8 +269,8 @@ def avg_pool2d(
     tensor([[[ 2.5000,  4.5000],
              [10.5000, 12.5000]]])
     """
-    return _pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                 divisor_override)
+    return _run_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                     divisor_override)
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
@@ -283,11 +283,11 @@ def avg_pool3d(
     >>> torch.nn.functional.avg_pool3d(torch.arange(8.).reshape(1, 2, 2, 2), 2)
     tensor([[[[3.5000]]]])
     """
-    return _pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                 divisor_override)
+    return _run_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                     divisor_override)
 
 
-def _lp_pool(n: int) -> None:
+def _declare_lp_pool(n: int) -> None:
     def pool(
         input: Tensor, norm_type: float, kernel_size: Any,
         stride: int | Sequence[int] | None = None, ceil_mode: bool = False
@@ -299,7 +299,7 @@ def _lp_pool(n: int) -> None:
         size = 1
         for k in each(kernel_size, n, f"lp_pool{n}d", "kernel_size"):
             size *= k
-        mean = _pool(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
+        mean = _run_pool(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
         return (mean.sign() * mean.abs().relu()).mul(size).pow(1.0 / norm_type)
 
     pool.__name__ = pool.__qualname__ = f"lp_pool{n}d"
@@ -316,4 +316,4 @@ def _lp_pool(n: int) -> None:
 
 
 for _n in (1, 2, 3):
-    _lp_pool(_n)
+    _declare_lp_pool(_n)

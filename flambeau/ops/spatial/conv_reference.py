@@ -116,7 +116,7 @@ class _Columns:
         shape = (self.channels, *window.kernel, block.images, *extents)
         taps = [d * s for d, s in zip(window.dilation, self.pixel_strides, strict=True)]
         strides = (x.strides[1], *taps, x.strides[0], *steps)
-        windows = np.ndarray(shape, x.dtype, x, self._offset(block, channel), strides)
+        windows = np.ndarray(shape, x.dtype, x, self._locate_channel(block, channel), strides)
         size = prod(shape)
         if self.buffer.size < size:
             self.buffer = np.empty(size, x.dtype)
@@ -128,7 +128,7 @@ class _Columns:
         """Return the elements at one kernel position: (channel, image, output position...)."""
         x = self.x
         extents, steps = self._lay_out(block)
-        offset = self._offset(block, channel) + sum(
+        offset = self._locate_channel(block, channel) + sum(
             i * d * s for i, d, s in zip(tap, self.window.dilation, self.pixel_strides, strict=True)
         )
         return np.ndarray((self.channels, block.images, *extents), x.dtype, x, offset,
@@ -144,7 +144,7 @@ class _Columns:
         return np.ndarray((block.images, matrix.shape[0], *output), matrix.dtype, matrix, 0,
                           (self.width(block.rows) * item, matrix.strides[0], *strides))
 
-    def _offset(self, block: Block, channel: int) -> int:
+    def _locate_channel(self, block: Block, channel: int) -> int:
         """Return the byte offset of the windows of a block's first output."""
         x = self.x
         return block.image * x.strides[0] + channel * x.strides[1] + block.row * self.steps[0]
@@ -170,7 +170,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     if not y.size:
         return y
     if not x.shape[1]:
-        y[...] = 0 if bias is None else _per_channel(bias, y.ndim)
+        y[...] = 0 if bias is None else _view_per_channel(bias, y.ndim)
         return y
     x = pad(x, window.padding)
     if groups > 1 and w.shape[1] == 1:
@@ -202,7 +202,7 @@ def _convolve_blocks(
                 np.copyto(target, result)
             else:
                 group_bias = bias[g * outputs : (g + 1) * outputs]
-                np.add(result, _per_channel(group_bias, y.ndim), out=target)
+                np.add(result, _view_per_channel(group_bias, y.ndim), out=target)
 
 
 def _convolve_few_windows(
@@ -219,10 +219,10 @@ def _convolve_few_windows(
     if bias is None:
         y[...] = result
     else:
-        np.add(result, _per_channel(bias, y.ndim), y)
+        np.add(result, _view_per_channel(bias, y.ndim), y)
 
 
-def _per_channel(v: Array, ndim: int) -> Array:
+def _view_per_channel(v: Array, ndim: int) -> Array:
     """Reshape one number per channel to broadcast over (n, c, ...)."""
     return v.reshape(-1, *(1,) * (ndim - 2))
 
@@ -246,9 +246,9 @@ def _convolve_depthwise(
     for n in range(len(x)):
         for m in range(multiplier):
             target = y[n, m::multiplier]
-            target[...] = 0 if bias is None else _per_channel(bias[m::multiplier], y.ndim)
+            target[...] = 0 if bias is None else _view_per_channel(bias[m::multiplier], y.ndim)
             for tap in np.ndindex(*window.kernel):
-                factor = _per_channel(weights[(slice(None), m, *tap)], y.ndim)
+                factor = _view_per_channel(weights[(slice(None), m, *tap)], y.ndim)
                 np.multiply(_take_tap(x[n], window, tap, output), factor, out=product)
                 np.add(target, product, out=target)
 

@@ -41,7 +41,7 @@ def _compute(kernel: Any, arrays: Sequence[Any], *rest: Any) -> Array:
 # ---------------------------------------------------------------------------- the operators
 
 
-def _window(
+def _create_window(
     kernel: Any = (2, 3), stride: Any = (1, 1), padding: Any = ((0, 0), (0, 0)),
     dilation: Any = (1, 1)
 ) -> Window:
@@ -49,8 +49,9 @@ def _window(
 
 
 _WINDOWS = (
-    (_window(), 1), (_window(stride=(2, 1), padding=((1, 1), (2, 1))), 1),
-    (_window(dilation=(2, 1), padding=((2, 2), (0, 0))), 2), (_window(stride=(2, 2)), 4),
+    (_create_window(), 1), (_create_window(stride=(2, 1), padding=((1, 1), (2, 1))), 1),
+    (_create_window(dilation=(2, 1), padding=((2, 2), (0, 0))), 2),
+    (_create_window(stride=(2, 2)), 4),
 )
 
 
@@ -99,10 +100,10 @@ def _(
     def convolve(x: Tensor, w: Tensor, b: Tensor | None, groups: int) -> Tensor:
         return convolution_op(x, w, b, window, groups)
 
-    return _batched(batch, convolve, input, weight, bias, groups)
+    return _convolve_batch(batch, convolve, input, weight, bias, groups)
 
 
-def _batched(
+def _convolve_batch(
     batch: Batch, convolve: Any, input: Tensor, weight: Tensor, bias: Tensor | None, groups: int
 ) -> Tensor:
     """Fold examples into the batch if they share the weight, into groups if they do not."""
@@ -113,7 +114,7 @@ def _batched(
         y = y.reshape(-1, *input.shape[:1], *y.shape[1:])
         bias = bias if batch.holds(bias) else None
     else:
-        y = convolve(_side_by_side(batch, input), batch.lower(weight).flatten(0, 1), None,
+        y = convolve(_join_channels(batch, input), batch.lower(weight).flatten(0, 1), None,
                      groups * batch.size)
         y = y.reshape(y.shape[0], batch.size, -1, *y.shape[2:]).movedim(1, 0)
     if bias is None:
@@ -122,7 +123,7 @@ def _batched(
     return y + batch.expand(bias).reshape(batch.size, 1, -1, *axes)
 
 
-def _side_by_side(batch: Batch, images: Tensor) -> Tensor:
+def _join_channels(batch: Batch, images: Tensor) -> Tensor:
     """Concatenate the examples' channels: (n, batch * c, ...)."""
     return batch.expand(images).movedim(0, 1).flatten(1, 2)
 
@@ -197,7 +198,7 @@ def _(
     def convolve(x: Tensor, w: Tensor, b: Tensor | None, groups: int) -> Tensor:
         return transposed_op(x, w, b, spatial, window, groups)
 
-    return _batched(batch, convolve, input, weight, bias, groups)
+    return _convolve_batch(batch, convolve, input, weight, bias, groups)
 
 
 @transposed_op.vjp("input")
@@ -252,7 +253,7 @@ def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array
 
 @weight_op.batch
 def _(batch: Batch, input: Tensor, output: Tensor, window: Window, groups: int) -> Tensor:
-    y = weight_op(_side_by_side(batch, input), _side_by_side(batch, output), window,
+    y = weight_op(_join_channels(batch, input), _join_channels(batch, output), window,
                   groups * batch.size)
     return y.reshape(batch.size, -1, *y.shape[1:])
 
@@ -278,7 +279,7 @@ def _(
 # --------------------------------------------------------------------------------- arguments
 
 
-def _each(value: Any, n: int, name: str) -> tuple[int, ...]:
+def _expand_setting(value: Any, n: int, name: str) -> tuple[int, ...]:
     """Expand a setting to n spatial axes, from one number or a list of 1 or n."""
     if value.__class__ is int:
         return (value,) * n
@@ -293,8 +294,10 @@ def _each(value: Any, n: int, name: str) -> tuple[int, ...]:
     return values
 
 
-def _settings(n: int, stride: Any, dilation: Any, groups: int) -> tuple:
-    stride, dilation = _each(stride, n, "stride"), _each(dilation, n, "dilation")
+def _expand_settings(n: int, stride: Any, dilation: Any, groups: int) -> tuple:
+    stride, dilation = _expand_setting(stride, n, "stride"), _expand_setting(
+        dilation, n, "dilation"
+    )
     if any(s <= 0 for s in stride):
         raise RuntimeError("non-positive stride is not supported")
     if any(d <= 0 for d in dilation):
@@ -304,7 +307,7 @@ def _settings(n: int, stride: Any, dilation: Any, groups: int) -> tuple:
     return stride, dilation
 
 
-def _pads(padding: Any, kernel: tuple, stride: tuple, dilation: tuple) -> tuple:
+def _expand_padding(padding: Any, kernel: tuple, stride: tuple, dilation: tuple) -> tuple:
     if isinstance(padding, str):
         if padding == "valid":
             return ((0, 0),) * len(kernel)
@@ -314,7 +317,7 @@ def _pads(padding: Any, kernel: tuple, stride: tuple, dilation: tuple) -> tuple:
             raise RuntimeError("padding='same' is not supported for strided convolutions")
         totals = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
         return tuple([(t // 2, t - t // 2) for t in totals])
-    pads = _each(padding, len(kernel), "padding")
+    pads = _expand_setting(padding, len(kernel), "padding")
     if any(p < 0 for p in pads):
         raise RuntimeError("negative padding is not supported")
     return tuple([(p, p) for p in pads])
@@ -391,8 +394,8 @@ def _plan(
     """Check the arguments and return the convolution's window."""
     _check_rank(name, n, x, w)
     x = x if len(x) == n + 2 else (1, *x)
-    stride, dilation = _settings(n, stride, dilation, groups)
-    pads = _pads(padding, w[2:], stride, dilation)
+    stride, dilation = _expand_settings(n, stride, dilation, groups)
+    pads = _expand_padding(padding, w[2:], stride, dilation)
     _check(x, w, bias, groups, False)
     window = Window(w[2:], stride, pads, dilation)
     spans = [d * (k - 1) + 1 for k, d in zip(w[2:], dilation, strict=True)]
@@ -414,10 +417,10 @@ def _plan_transposed(
     """Check the arguments; return a transposed convolution's window and its result's lengths."""
     _check_rank(name, n, x, w)
     x = x if len(x) == n + 2 else (1, *x)
-    stride, dilation = _settings(n, stride, dilation, groups)
-    pads = _pads(padding, w[2:], stride, dilation)
+    stride, dilation = _expand_settings(n, stride, dilation, groups)
+    pads = _expand_padding(padding, w[2:], stride, dilation)
     _check(x, w, bias, groups, True)
-    extra = _each(output_padding, n, "output_padding")
+    extra = _expand_setting(output_padding, n, "output_padding")
     if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
         axes = ("depth", "height", "width")[-n:] if n > 1 else ("width",)
         words = [f"{label}_{a}: {v}" for label, values in (
@@ -437,7 +440,7 @@ def _plan_transposed(
     return Window(w[2:], stride, pads, dilation), lengths
 
 
-def _key(value: Any) -> Any:
+def _make_key(value: Any) -> Any:
     return tuple(value) if value.__class__ is list or isinstance(value, tuple) else value
 
 
@@ -458,7 +461,7 @@ def _convolve(name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | N
               padding: Any, dilation: Any, groups: int) -> Tensor:
     x, w = input._array, weight._array
     window = _plan(name, n, x.shape, w.shape, None if bias is None else bias._array.shape,
-                   _key(stride), _key(padding), _key(dilation), groups)
+                   _make_key(stride), _make_key(padding), _make_key(dilation), groups)
     if x.dtype is not w.dtype or bias is not None:
         _check_dtypes(input, weight, bias)
     if x.ndim == n + 2:
@@ -472,8 +475,8 @@ def _convolve_transposed(
 ) -> Tensor:
     window, lengths = _plan_transposed(
         name, n, input._array.shape, weight._array.shape,
-        None if bias is None else bias._array.shape, _key(stride), _key(padding),
-        _key(output_padding), _key(dilation), groups,
+        None if bias is None else bias._array.shape, _make_key(stride), _make_key(padding),
+        _make_key(output_padding), _make_key(dilation), groups,
     )
     _check_dtypes(input, weight, bias)
     if input._array.ndim == n + 2:
@@ -639,12 +642,12 @@ def convolution_backward(
     (tensor([[[1., 2., 1.]]]), None, tensor([2.]))
     """
     name, n, shapes = "convolution_backward", weight.dim() - 2, (input.shape, weight.shape, None)
-    plan = [_key(v) for v in (stride, padding)]
+    plan = [_make_key(v) for v in (stride, padding)]
     if transposed:
         window, _ = _plan_transposed(
-            name, n, *shapes, *plan, _key(output_padding), _key(dilation), groups)
+            name, n, *shapes, *plan, _make_key(output_padding), _make_key(dilation), groups)
     else:
-        window = _plan(name, n, *shapes, *plan, _key(dilation), groups)
+        window = _plan(name, n, *shapes, *plan, _make_key(dilation), groups)
     operator = (transposed_op if transposed else convolution_op).operator
     alone = input.dim() == n + 1
     g, x = (t.unsqueeze(0) if alone else t for t in (grad_output, input))

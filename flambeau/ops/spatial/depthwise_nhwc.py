@@ -30,7 +30,7 @@ def fits(x: Array, w_shape: Sequence[int], groups: int) -> bool:
     )
 
 
-def _back(length: int, reach: Reach, stride: int) -> Array:
+def _invert_reads(length: int, reach: Reach, stride: int) -> Array:
     """For each element of an axis and each entry of the window, the result that reads it there."""
     entries = np.arange(int(reach.counts[0])) * reach.apart
     moved = np.arange(length)[:, None] - reach.starts[0] - entries
@@ -39,8 +39,8 @@ def _back(length: int, reach: Reach, stride: int) -> Array:
 
 
 @lru_cache(maxsize=512)
-def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
-            ) -> Pixels | None:
+def _build_tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
+                  ) -> Pixels | None:
     """Which rows and columns are read, as steps in memory."""
     axes = windows(window, spatial)
     result = pixels_of(axes)
@@ -48,14 +48,16 @@ def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
         return None
     rows, columns, width, output = result.rows, result.columns, 1, result.output
     if back:
-        rows, columns = (_back(*each) for each in zip(spatial, axes, window.stride, strict=True))
+        rows, columns = (
+            _invert_reads(*each) for each in zip(spatial, axes, window.stride, strict=True)
+        )
         width, output = len(axes[1].starts), spatial
     down, across = (np.where(table < 0, -1, table * apart) for table, apart in
                     ((rows, width * channels), (columns, channels)))
     return Pixels(output, down, across, result.whole)
 
 
-def _windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array | None:
+def _sum_windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array | None:
     function = None if t is None else kernels.DEPTHWISE_WINDOWS.address(x.dtype)
     if function is None or t is None:
         return None
@@ -70,18 +72,18 @@ def _windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array 
 def forward(x: Array, w: Array, bias: Array | None, window: Window) -> Array | None:
     """Convolve."""
     spatial = (x.shape[2], x.shape[3])
-    return _windows(x, w, bias, _tables(window, spatial, x.shape[1], False))
+    return _sum_windows(x, w, bias, _build_tables(window, spatial, x.shape[1], False))
 
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window) -> Array | None:
     """Return the cotangent of the input."""
-    t = _tables(window, (spatial[0], spatial[1]), g.shape[1], True)
-    return _windows(g, w, None, t)
+    t = _build_tables(window, (spatial[0], spatial[1]), g.shape[1], True)
+    return _sum_windows(g, w, None, t)
 
 
 def backward_weight(x: Array, g: Array, window: Window) -> Array | None:
     """Return the cotangent of the weight."""
-    c, t = x.shape[1], _tables(window, (x.shape[2], x.shape[3]), x.shape[1], False)
+    c, t = x.shape[1], _build_tables(window, (x.shape[2], x.shape[3]), x.shape[1], False)
     function = None if t is None else kernels.DEPTHWISE_WEIGHT.address(x.dtype)
     if function is None or t is None:
         return None

@@ -16,7 +16,7 @@ from ..creation.creation import public
 from .conv_reference import Window, pad
 
 
-def _window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Window:
+def _create_window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Window:
     options = (kernel, dilation, padding, stride)
     pairs = [tuple(v) if isinstance(v, (tuple, list)) else (v, v) for v in options]
     kernel, dilation, padding, stride = (v * 2 if len(v) == 1 else v for v in pairs)
@@ -85,7 +85,7 @@ def _(g: Tensor, window: Window) -> Tensor:
     return im2col(g, window)
 
 
-def _words(window: Window) -> str:
+def _describe_window(window: Window) -> str:
     pads = tuple(lo for lo, _ in window.padding)
     return f"kernel_size={window.kernel}, dilation={window.dilation}, padding={pads}"
 
@@ -100,7 +100,7 @@ def unfold(
     tensor([[[0., 2.],
              [1., 3.]]])
     """
-    window = _window(kernel_size, dilation, padding, stride)
+    window = _create_window(kernel_size, dilation, padding, stride)
     shape = input._array.shape
     if len(shape) not in (3, 4) or 0 in shape[-3:]:
         raise RuntimeError(
@@ -110,8 +110,9 @@ def unfold(
     result = window.output(shape[-2:])
     if min(result) < 1:
         raise RuntimeError(
-            f"Given input with spatial size {shape[-2:]}, {_words(window)}, calculated shape of "
-            f"the array of sliding blocks as {result}, but its components must be at least one."
+            f"Given input with spatial size {shape[-2:]}, {_describe_window(window)}, calculated "
+            f"shape of the array of sliding blocks as {result}, but its components must be at "
+            "least one."
         )
     if len(shape) == 3:
         return im2col(input.unsqueeze(0), window).squeeze(0)
@@ -131,7 +132,7 @@ def fold(
     >>> torch.nn.functional.fold(torch.ones(1, 2, 2), (1, 3), (1, 2))
     tensor([[[[1., 2., 1.]]]])
     """
-    window = _window(kernel_size, dilation, padding, stride)
+    window = _create_window(kernel_size, dilation, padding, stride)
     size = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
     size = size * 2 if len(size) == 1 else size
     shape = input._array.shape
@@ -148,9 +149,9 @@ def fold(
     h, w = window.output(size)
     if shape[-1] != h * w or min(h, w) < 1:
         raise RuntimeError(
-            f"Given output_size={size}, {_words(window)}, stride={window.stride}, expected size of "
-            f"input's dimension 2 to match the calculated number of sliding blocks {h} * {w} = "
-            f"{h * w}, but got input.size(2)={shape[-1]}."
+            f"Given output_size={size}, {_describe_window(window)}, stride={window.stride}, "
+            "expected size of input's dimension 2 to match the calculated number of sliding blocks "
+            f"{h} * {w} = {h * w}, but got input.size(2)={shape[-1]}."
         )
     if len(shape) == 2:
         return col2im(input.unsqueeze(0), size, window).squeeze(0)

@@ -76,7 +76,7 @@ def _declare(n: int) -> Any:
     return pool
 
 
-def _per_axis(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
+def _expand_setting(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
     """A setting for each of n axes, from one number or n; one in a tuple does not count as n."""
     if hasattr(value, "__len__") and len(value) != n:
         raise RuntimeError(f"{name}: {argument} must either be a single Int or tuple of "
@@ -84,9 +84,9 @@ def _per_axis(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
     return each(value, n, name, argument)
 
 
-def _sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> tuple[tuple, tuple]:
+def _choose_sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> tuple[tuple, tuple]:
     name = f"fractional_max_pool{n}d"
-    kernel = _per_axis(kernel, n, name, "kernel_size")
+    kernel = _expand_setting(kernel, n, name, "kernel_size")
     shape = input._array.shape
     if size is None and ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
@@ -95,7 +95,7 @@ def _sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> tuple[t
         if any(not 0 < r < 1 for r in ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {tuple(ratio)})")
         size = [int(k * r) for k, r in zip(shape[-n:], ratio, strict=True)]
-    output = _per_axis(size, n, name, "output_size")
+    output = _expand_setting(size, n, name, "output_size")
     if len(shape) not in (n + 1, n + 2) or 0 in shape[-n - 1 :]:
         raise RuntimeError(
             f"{name}(): Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
@@ -157,7 +157,7 @@ def _publish_functions(n: int) -> None:
         output_size: int | Sequence[int] | None = None, output_ratio: Any = None,
         return_indices: bool = False, _random_samples: Tensor | None = None
     ) -> Any:
-        kernel, output = _sizes(n, input, kernel_size, output_size, output_ratio)
+        kernel, output = _choose_sizes(n, input, kernel_size, output_size, output_ratio)
         x = input if input.dim() == n + 2 else input.unsqueeze(0)
         random = _random_samples
         if random is None:

@@ -30,7 +30,7 @@ def _fits(input: Array, grid: Array) -> bool:
     )
 
 
-def _numbers(sizes: tuple[int, ...], align: bool, kind: np.dtype) -> tuple[Array, Array]:
+def _pack_parameters(sizes: tuple[int, ...], align: bool, kind: np.dtype) -> tuple[Array, Array]:
     """The kernel's parameters for the image's axes: floats (see `NUMBERS`), and strides in
     pixels."""
     rows = [((n - 1) / 2, 0, n - 1, 0, n - 1) if align else (n / 2, -0.5, n - 1, -0.5, n)
@@ -39,7 +39,7 @@ def _numbers(sizes: tuple[int, ...], align: bool, kind: np.dtype) -> tuple[Array
     return np.array(rows, kind), np.array(steps, np.int64)
 
 
-def _lines(batch: int, points: tuple[int, ...]) -> tuple[int, int]:
+def _split_into_lines(batch: int, points: tuple[int, ...]) -> tuple[int, int]:
     """Rows and columns that points are worked on in."""
     rows, columns = prod(points[:-1]), points[-1]
     if columns < MIN_GRID_ROW_POINTS and batch >= POOL.threads():
@@ -56,9 +56,9 @@ def _run_over_points(
     kernel = builder.address(input.dtype, mode, padding, len(sizes))
     if kernel is None:
         return False
-    (rows, columns), count, pixels = _lines(n, points), prod(points), prod(sizes)
+    (rows, columns), count, pixels = _split_into_lines(n, points), prod(points), prod(sizes)
     *before, result = others
-    numbers = _numbers(tuple(sizes), align, input.dtype)
+    numbers = _pack_parameters(tuple(sizes), align, input.dtype)
     arrays = [np.ascontiguousarray(x) for x in (input, *before, grid)]
     call_kernel(
         kernel,
@@ -113,9 +113,9 @@ def image_adjoint(
     kernel = kernels.IMAGE_BACKWARD.address(input.dtype, mode, padding, axes)
     if kernel is None:
         return None
-    count, pixels, parts = prod(grid.shape[1:-1]), prod(sizes), _parts(n, c)
+    count, pixels, parts = prod(grid.shape[1:-1]), prod(sizes), _split_channels(n, c)
     result = np.zeros(input.shape, input.dtype)
-    numbers = _numbers(tuple(sizes), align, input.dtype)
+    numbers = _pack_parameters(tuple(sizes), align, input.dtype)
     above = np.ascontiguousarray(g).reshape(n, c, count)
     points = np.ascontiguousarray(grid).reshape(n, count, axes)
     whole = count - count % SAMPLED_POINTS_PER_BLOCK
@@ -146,7 +146,7 @@ def image_adjoint(
     return result
 
 
-def _parts(n: int, c: int) -> int:
+def _split_channels(n: int, c: int) -> int:
     """Into how many parts channels are split, so that all threads have as much to do."""
     threads = POOL.threads()
     return next((p for p in range(1, threads + 1) if c % p == 0 and n * p % threads == 0), 1)

@@ -50,7 +50,7 @@ class _Taps(NamedTuple):
     slopes: np.ndarray
 
 
-def _axis_taps(
+def _compute_axis_taps(
     coordinates: Array, size: int, mode: int, padding: int, align: bool
 ) -> list[tuple[Array, Array, Array]]:
     """The taps along one axis: indices, weights, and the weights' derivatives by the grid."""
@@ -77,7 +77,9 @@ def _compute_taps(input: Array, grid: Array, mode: int, padding: int, align: boo
     """Return the taps of all points."""
     sizes = input.shape[2:]
     along = [
-        _axis_taps(grid[..., len(sizes) - 1 - i].reshape(len(grid), -1), n, mode, padding, align)
+        _compute_axis_taps(
+            grid[..., len(sizes) - 1 - i].reshape(len(grid), -1), n, mode, padding, align
+        )
         for i, n in enumerate(sizes)
     ]
     result: list[tuple] = []
@@ -258,7 +260,7 @@ def _check(input: Tensor, grid: Tensor, mode: int) -> None:
         raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]} (grid_sampler)")
 
 
-def _default_alignment(align: bool | None) -> bool:
+def _choose_alignment(align: bool | None) -> bool:
     if align is None:
         warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since "
@@ -294,7 +296,7 @@ def grid_sample(
             f"'reflection', but got: '{padding_mode}'"
         )
     return grid_sampler(
-        input, grid, _MODES[mode], _PADDINGS[padding_mode], _default_alignment(align_corners)
+        input, grid, _MODES[mode], _PADDINGS[padding_mode], _choose_alignment(align_corners)
     )
 
 
@@ -305,7 +307,7 @@ for _name in ("grid_sampler_2d", "grid_sampler_3d"):
 # ------------------------------------------------------------------------------------ affine grids
 
 
-def _axis(n: int, align: bool) -> np.ndarray:
+def _create_axis(n: int, align: bool) -> np.ndarray:
     """n points along an axis, from border to border."""
     if n <= 1:
         return np.zeros(n)
@@ -322,7 +324,7 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
               [ 0.5000,  0.0000]]]])
     """
     sizes, kind = tuple(size)[2:], theta.dtype
-    axes = [tensor(_axis(n, align_corners).tolist(), dtype=kind) for n in sizes]
+    axes = [tensor(_create_axis(n, align_corners).tolist(), dtype=kind) for n in sizes]
     lines = [a.reshape(*(-1 if i == k else 1 for i in range(len(sizes)))).expand(*sizes)
              for k, a in enumerate(axes)]
     ones = tensor(1.0, dtype=kind).expand(*sizes)
@@ -349,7 +351,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     tensor([[-1., -1.],
             [ 1., -1.]])
     """
-    align = _default_alignment(align_corners)
+    align = _choose_alignment(align_corners)
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     if len(size) not in (4, 5):

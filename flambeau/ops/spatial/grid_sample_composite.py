@@ -65,7 +65,7 @@ def _(g: Tensor, places: Tensor) -> Tensor:
 # --------------------------------------------------------------------------------- coordinates
 
 
-def _in_pixels(x: Tensor, size: int, align: bool) -> Tensor:
+def _convert_to_pixels(x: Tensor, size: int, align: bool) -> Tensor:
     """Convert coordinates from -1..1 to pixels."""
     return (x + 1) * ((size - 1) / 2) if align else ((x + 1) * size - 1) * 0.5
 
@@ -127,7 +127,7 @@ class _Image:
         return result.reshape(self.shape), inside
 
 
-def _whole(x: np.ndarray) -> np.ndarray:
+def _convert_to_integers(x: np.ndarray) -> np.ndarray:
     """Convert whole floats to integers; values far outside stay outside."""
     wide = x.astype(np.float64)
     return np.clip(np.where(np.isnan(wide), -1e9, wide), -1e9, 1e9).astype(np.int64)
@@ -142,11 +142,11 @@ def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tens
     return y
 
 
-def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
+def _interpolate_linearly(image: _Image, xs: list[Tensor]) -> Tensor:
     """Linear interpolation between the 2 ** axes pixels around each point."""
     floors = [np.floor(x._array) for x in xs]
     beyond = [x - wrap(f) for x, f in zip(xs, floors, strict=True)]
-    whole = [_whole(f) for f in floors]
+    whole = [_convert_to_integers(f) for f in floors]
     y: Any = None
     for corner in itertools.product((0, 1), repeat=len(xs)):
         weight: Any = None
@@ -158,14 +158,14 @@ def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
     return y
 
 
-def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor:
+def _interpolate_cubically(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor:
     """Cubic interpolation of the 16 pixels around each point; padding applies to each pixel."""
     floors = [np.floor(x._array) for x in xs]
     weights = [cubic_weights(x - wrap(f)) for x, f in zip(xs, floors, strict=True)]
     y: Any = None
     for i, j in itertools.product(range(4), repeat=2):
         taps = [
-            _whole(place_points(f + k - 1, size, padding, align)[0])
+            _convert_to_integers(place_points(f + k - 1, size, padding, align)[0])
             for f, k, size in zip(floors, (i, j), image.sizes, strict=True)
         ]
         part = _weigh(image, taps, weights[0][i] * weights[1][j])
@@ -181,14 +181,14 @@ def by_parts(
     image = _Image(input, grid._array.shape[1:-1])
     # The grid's last axis lists x, y, z; axes are d, h, w.
     xs = [
-        _in_pixels(grid.select(-1, len(sizes) - 1 - i), size, align_corners)
+        _convert_to_pixels(grid.select(-1, len(sizes) - 1 - i), size, align_corners)
         for i, size in enumerate(sizes)
     ]
     if mode == BICUBIC:
-        return _cubic(image, xs, padding, align_corners)
+        return _interpolate_cubically(image, xs, padding, align_corners)
     xs = [_pad(x, n, padding, align_corners) for x, n in zip(xs, sizes, strict=True)]
     if mode == BILINEAR:
-        return _linear(image, xs)
+        return _interpolate_linearly(image, xs)
     # 0 * x: the gradient of the grid is zero, not absent.
     weight = 1 + wrap(np.zeros((), input._array.dtype)) * xs[0]
-    return _weigh(image, [_whole(np.rint(x._array)) for x in xs], weight)
+    return _weigh(image, [_convert_to_integers(np.rint(x._array)) for x in xs], weight)

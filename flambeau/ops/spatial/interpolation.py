@@ -56,13 +56,13 @@ def _nearest_exact(n: int, out: int, align: bool, factor: float | None, kind: An
     return np.clip(places, 0, n - 1)[None].astype(int), None
 
 
-def _sources(n: int, out: int, align: bool, factor: float | None, kind: Any) -> np.ndarray:
+def _locate_sources(n: int, out: int, align: bool, factor: float | None, kind: Any) -> np.ndarray:
     scale, places = _scale(n, out, align, factor, kind), np.arange(out).astype(kind)
     return places * scale if align else scale * (places + kind(0.5)) - kind(0.5)
 
 
 def _linear(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
-    sources = np.maximum(_sources(n, out, align, factor, kind), 0)
+    sources = np.maximum(_locate_sources(n, out, align, factor, kind), 0)
     first = np.minimum(sources.astype(int), n - 1)
     weight = np.clip(sources - first.astype(kind), 0, 1)
     return np.stack((first, np.minimum(first + 1, n - 1))), np.stack((1 - weight, weight))
@@ -93,7 +93,7 @@ def cubic_slopes(t: Any, a: float = -0.75) -> tuple:
 
 
 def _cubic(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
-    sources = _sources(n, out, align, factor, kind)
+    sources = _locate_sources(n, out, align, factor, kind)
     first = np.floor(sources)
     weights = np.stack(cubic_weights(sources - first)).astype(kind)
     places = first.astype(int) + np.arange(-1, 3)[:, None]
@@ -108,7 +108,7 @@ def _area(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tup
     return np.minimum(places, n - 1), weights.astype(kind)
 
 
-def _antialias(filter: Callable, reach: float) -> Callable:
+def _create_antialias_taps(filter: Callable, reach: float) -> Callable:
     """Taps of a filter that widens with the scale, so that downsampling averages."""
 
     def taps(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
@@ -145,13 +145,14 @@ _TAPS = {
     "trilinear": _linear, "bicubic": _cubic, "area": _area,
 }
 _SMOOTH_TAPS = {
-    "bilinear": _antialias(_triangle, 1.0), "bicubic": _antialias(_keys, 2.0),
-    "lanczos": _antialias(_lanczos, 3.0),
+    "bilinear": _create_antialias_taps(_triangle, 1.0),
+    "bicubic": _create_antialias_taps(_keys, 2.0),
+    "lanczos": _create_antialias_taps(_lanczos, 3.0),
 }
 
 
 @lru_cache(maxsize=256)
-def _taps(
+def _compute_taps(
     axis: int, n: int, out: int, mode: str, align: bool, factor: float | None, smooth: bool,
     kind: Any,
 ) -> Taps:
@@ -167,7 +168,7 @@ def _broadcast_along(weights: np.ndarray, axis: int, ndim: int) -> np.ndarray:
     return weights.reshape([-1 if i == axis else 1 for i in range(ndim)])
 
 
-def _unread_taps(axis: int, out: int) -> Taps:
+def _create_unread_taps(axis: int, out: int) -> Taps:
     """Taps of a meta tensor: nobody reads them, and they take no memory."""
     return Taps(axis, np.broadcast_to(np.int64(0), (1, out)), None)
 
@@ -224,7 +225,7 @@ def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
 
 def _samples(rng: Rng) -> Iterator[Sample]:
     for mode in ("linear", "nearest", "bicubic"):
-        taps = tuple(_taps(axis, n, out, mode, False, None, False, np.float64)
+        taps = tuple(_compute_taps(axis, n, out, mode, False, None, False, np.float64)
                      for axis, n, out in ((1, 3, 5), (2, 4, 3)))
         yield (rng.normal(size=(2, 3, 4)), taps), {}
 
@@ -308,7 +309,7 @@ def interpolate(
     """
     align = _check_align(mode, align_corners)
     spatial = input._array.shape[2:]
-    sizes, factors = _sizes(spatial, size, scale_factor)
+    sizes, factors = _choose_sizes(spatial, size, scale_factor)
     if recompute_scale_factor and size is not None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if factors is not None:
@@ -328,10 +329,10 @@ def interpolate(
     kind = np.float64 if input._array.dtype == np.float64 else np.float32
     factors = factors or [None] * len(sizes)
     if input.is_meta:
-        return resampled(input, tuple(_unread_taps(i + 2, n) for i, n in enumerate(sizes)))
+        return resampled(input, tuple(_create_unread_taps(i + 2, n) for i, n in enumerate(sizes)))
     # From the last axis on, as the partial results stay smaller and the loops longer.
     return resampled(input, tuple(
-        _taps(i + 2, spatial[i], sizes[i], mode, align, factors[i], antialias, kind)
+        _compute_taps(i + 2, spatial[i], sizes[i], mode, align, factors[i], antialias, kind)
         for i in reversed(range(len(sizes)))
         if antialias or mode == "area" or (spatial[i], factors[i]) != (sizes[i], None)
     ))
@@ -346,7 +347,7 @@ def _check_align(mode: str, align: bool | None) -> bool:
     return bool(align)
 
 
-def _sizes(spatial: tuple[int, ...], size: Any, factor: Any) -> tuple[Any, Any]:
+def _choose_sizes(spatial: tuple[int, ...], size: Any, factor: Any) -> tuple[Any, Any]:
     """(output sizes or None, scale factors or None)."""
     if size is not None and factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")

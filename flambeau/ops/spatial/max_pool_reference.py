@@ -21,7 +21,7 @@ from .pool_index_tables import windows
 # ------------------------------------------------------------------------------------ windows
 
 
-def _lowest(kind: np.dtype) -> Any:
+def _find_lowest(kind: np.dtype) -> Any:
     return -np.inf if kind.kind in "fV" else np.iinfo(kind).min
 
 
@@ -30,12 +30,12 @@ def _pad(x: Array, window: Window) -> Array:
     if not any(lo or hi for lo, hi in window.padding):
         return x
     shape = [m + lo + hi for m, (lo, hi) in zip(x.shape[1:], window.padding, strict=True)]
-    result = np.full((len(x), *shape), _lowest(x.dtype), x.dtype)
-    result[_interior(x.shape[1:], window)] = x
+    result = np.full((len(x), *shape), _find_lowest(x.dtype), x.dtype)
+    result[_index_interior(x.shape[1:], window)] = x
     return result
 
 
-def _interior(spatial: Sequence[int], window: Window) -> tuple[slice, ...]:
+def _index_interior(spatial: Sequence[int], window: Window) -> tuple[slice, ...]:
     """Return the index of the non-padding elements of padded images."""
     return (slice(None), *[
         slice(lo, lo + m) for m, (lo, _) in zip(spatial, window.padding, strict=True)
@@ -86,10 +86,10 @@ def _write_maxima(x: Array, window: Window, y: Array) -> None:
     output = y.shape[1:]
     last = len(output) - 1
     for axis in range(len(output)):
-        x = _max_along(x, axis, window, output[axis], y if axis == last else None)
+        x = _reduce_along(x, axis, window, output[axis], y if axis == last else None)
 
 
-def _max_along(
+def _reduce_along(
     x: Array, axis: int, window: Window, m: int, result: Array | None = None
 ) -> Array:
     """Return the maxima of m windows along one axis; a view of x if windows have one element."""
@@ -112,11 +112,11 @@ def find_maxima_and_indices(input: Array, window: Window) -> tuple[Array, Array]
         return native
     output = window.output(spatial)
     x = _pad(input.reshape(prod(input.shape[:-n]), *spatial), window)
-    y = np.full((len(x), *output), _lowest(input.dtype), input.dtype)
+    y = np.full((len(x), *output), _find_lowest(input.dtype), input.dtype)
     indices = np.empty(y.shape, np.int64)
     indices[...] = _index_first_elements(spatial, window, output)
     image = np.zeros(x.shape[1:], np.int64)  # each element's index, with padding
-    image[_interior(spatial, window)[1:]] = np.arange(prod(spatial)).reshape(spatial)
+    image[_index_interior(spatial, window)[1:]] = np.arange(prod(spatial)).reshape(spatial)
     for tap in np.ndindex(*window.kernel):
         element = _take_tap(x, window, tap, output)
         better = element > y
@@ -157,7 +157,7 @@ def scatter_to_maxima(g: Array, input: Array, maxima: Array, window: Window) -> 
     result = np.empty(x.shape, g.dtype)
     for block in _cut_into_blocks(len(x), x[:1].size):
         padded = _scatter_block(_pad(x[block], window), cotangents[block], window)
-        result[block] = padded[_interior(spatial, window)]
+        result[block] = padded[_index_interior(spatial, window)]
     return result.reshape(input.shape)
 
 
@@ -166,7 +166,7 @@ def _scatter_block(x: Array, g: Array, window: Window) -> Array:
     output = g.shape[1:]
     stages = [x]  # the maxima along the last axes, one more axis per entry
     for axis in reversed(range(len(output))):
-        stages.append(_max_along(stages[-1], axis, window, output[axis]))
+        stages.append(_reduce_along(stages[-1], axis, window, output[axis]))
     for axis in range(len(output)):
         y = stages.pop()
         g = _scatter_along(stages[-1], y, g, axis, window)

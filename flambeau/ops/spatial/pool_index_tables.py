@@ -135,7 +135,7 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
         first_row = np.where(rows < 0, last_row, rows).min(1, initial=1 << 62, keepdims=True)
         rows = np.where(rows < 0, first_row, rows)
     lanes = lanes_of(last.step)
-    result = _blocks(last, lanes)
+    result = _choose_blocks(last, lanes)
     window, image = int(last.counts.max()), prod(axis.length for axis in axes)
     if result is None or max(window, rows.shape[1]) > MAX_POOL_WINDOW_EXTENT or image >= 1 << 29:
         return None
@@ -153,7 +153,7 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
                 cells, window, last.apart, whole)
 
 
-def _blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
+def _choose_blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
     """Return how many result columns a thread computes at once, where each block's input columns
     start, and how many times `lanes` columns it reads."""
     ends = last.starts + (last.counts - 1) * last.apart + 1

@@ -58,14 +58,14 @@ def _lay_out(x: Array, n: int, last: bool) -> Array:
     return np.ascontiguousarray(x.transpose(0, *range(2, n + 2), 1)).transpose(back)
 
 
-def _empty(shape: tuple[int, ...], kind: Any, last: bool) -> Array:
+def _allocate(shape: tuple[int, ...], kind: Any, last: bool) -> Array:
     if not last:
         return np.empty(shape, kind)
     n, c, *spatial = shape
     return np.empty((n, *spatial, c), kind).transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
 
 
-def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ...]:
+def _list_row_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ...]:
     """Return the size arguments of a kernel for rows innermost."""
     height, length = prod(t.output[:-1]), t.output[-1]
     lanes, padded = lanes_of(t.step), t.form[2]
@@ -124,7 +124,7 @@ class _Plan:
         return _lay_out(x.astype(self.kind, copy=False), self.n, self.last)
 
     def allocate(self, shape: tuple[int, ...], kind: Any = None) -> Array:
-        return _empty(shape, kind or self.kind, self.last)
+        return _allocate(shape, kind or self.kind, self.last)
 
     def narrow(self, y: Array) -> Array:
         """Return a result in the input's dtype."""

@@ -62,7 +62,7 @@ def _spell(values: tuple) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _length(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
+def _compute_length(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
     out = (n + 2 * p - d * (k - 1) - 1 + (s - 1 if ceil_mode else 0)) // s + 1
     if ceil_mode and (out - 1) * s >= n + p:
         out -= 1  # the last window would begin in the padding on the right
@@ -83,7 +83,7 @@ def pooling_window(
     _check(name, n, kernel, stride, pads, dilation)
     _check_shape(name, n, shape)
     spatial = shape[-n:]
-    result = [_length(*v, ceil_mode)
+    result = [_compute_length(*v, ceil_mode)
               for v in zip(spatial, kernel, stride, pads, dilation, strict=True)]
     if any(m < 1 for m in result):
         if n == 1:

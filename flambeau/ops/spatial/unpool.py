@@ -65,8 +65,8 @@ def _declare(n: int) -> Any:
     return unpool
 
 
-def _output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any,
-            size: Any) -> tuple[int, ...]:
+def _choose_output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any,
+                   size: Any) -> tuple[int, ...]:
     """Return the output's lengths: the requested ones, if the pooling could have come from them."""
     name = f"max_unpool{n}d"
     kernel = each(kernel, n, name, "kernel_size")
@@ -124,7 +124,7 @@ def _publish_functions(n: int) -> None:
         stride: Sequence[int] | None = None, padding: int | Sequence[int] = 0,
         output_size: Sequence[int] | None = None
     ) -> Tensor:
-        spatial = _output(n, input, kernel_size, stride, padding, output_size)
+        spatial = _choose_output(n, input, kernel_size, stride, padding, output_size)
         _check(n, input, indices, spatial)
         return operator(input, indices, spatial)
 

@@ -16,7 +16,7 @@ from .kernel_formulas import i0_of_single, i0e_of_single, i1_of_single, i1e_of_s
 from .scipy_special import special
 
 
-def _integral(integrand: Callable, low: float, high: float) -> Callable:
+def _create_integral(integrand: Callable, low: float, high: float) -> Callable:
     """The integral over t of integrand(x, t) / pi, by Simpson's rule: an oracle."""
 
     def ref(x: np.ndarray) -> np.ndarray:
@@ -30,7 +30,7 @@ def _integral(integrand: Callable, low: float, high: float) -> Callable:
     return ref
 
 
-@pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t)), 0, np.pi), samples=real_line,
+@pointwise(ref=_create_integral(lambda x, t: np.exp(x * np.cos(t)), 0, np.pi), samples=real_line,
            promotion=Promotion.FLOATING, aliases=("special.i0",),
            refuse=dtype_refusals.complex_numbers)
 def i0(input: Array) -> Array:
@@ -47,7 +47,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
     return g * i1(input)
 
 
-@pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t)) * np.cos(t), 0, np.pi),
+@pointwise(ref=_create_integral(lambda x, t: np.exp(x * np.cos(t)) * np.cos(t), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, refuse=dtype_refusals.complex_numbers)
 def i1(input: Array) -> Array:
@@ -65,7 +65,7 @@ def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
     return g * select(zero, 0.5, i0(input) - y / select(zero, 1, input))
 
 
-@pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t) - np.abs(x)), 0, np.pi),
+@pointwise(ref=_create_integral(lambda x, t: np.exp(x * np.cos(t) - np.abs(x)), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, refuse=dtype_refusals.complex_numbers)
 def i0e(input: Array) -> Array:
@@ -83,7 +83,8 @@ def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
 
 
 @pointwise(
-           ref=_integral(lambda x, t: np.exp(x * np.cos(t) - np.abs(x)) * np.cos(t), 0, np.pi),
+           ref=_create_integral(
+               lambda x, t: np.exp(x * np.cos(t) - np.abs(x)) * np.cos(t), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, refuse=dtype_refusals.complex_numbers)
 def i1e(input: Array) -> Array:
@@ -107,15 +108,15 @@ def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
 
 def _bessel_y(order: int) -> Callable:
     """Y of integer order: an oscillating integral over [0, pi] less a decaying one."""
-    wave = _integral(lambda x, t: np.sin(x * np.sin(t) - order * t), 0, np.pi)
-    decay = _integral(
+    wave = _create_integral(lambda x, t: np.sin(x * np.sin(t) - order * t), 0, np.pi)
+    decay = _create_integral(
         lambda x, t: (np.exp(order * t) + np.exp(-order * t) * (-1) ** order)
         * np.exp(-x * np.sinh(t)), 0, 12,
     )
     return lambda x: wave(x) - decay(x)
 
 
-@pointwise(ref=_integral(lambda x, t: np.cos(x * np.sin(t)), 0, np.pi), samples=real_line,
+@pointwise(ref=_create_integral(lambda x, t: np.cos(x * np.sin(t)), 0, np.pi), samples=real_line,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False,
            differentiable=False, refuse=dtype_refusals.complex_numbers)
 def bessel_j0(input: Array) -> Array:
@@ -127,7 +128,7 @@ def bessel_j0(input: Array) -> Array:
     return special("j0")(input)
 
 
-@pointwise(ref=_integral(lambda x, t: np.cos(t - x * np.sin(t)), 0, np.pi),
+@pointwise(ref=_create_integral(lambda x, t: np.cos(t - x * np.sin(t)), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def bessel_j1(input: Array) -> Array:
@@ -163,7 +164,7 @@ def bessel_y1(input: Array) -> Array:
     return special("y1")(input)
 
 
-@pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t)), 0, np.pi), samples=real_line,
+@pointwise(ref=_create_integral(lambda x, t: np.exp(x * np.cos(t)), 0, np.pi), samples=real_line,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False,
            differentiable=False, refuse=dtype_refusals.complex_numbers)
 def modified_bessel_i0(input: Array) -> Array:
@@ -175,7 +176,7 @@ def modified_bessel_i0(input: Array) -> Array:
     return of_single(i0_of_single, "i0", input)
 
 
-@pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t)) * np.cos(t), 0, np.pi),
+@pointwise(ref=_create_integral(lambda x, t: np.exp(x * np.cos(t)) * np.cos(t), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def modified_bessel_i1(input: Array) -> Array:
@@ -187,7 +188,7 @@ def modified_bessel_i1(input: Array) -> Array:
     return of_single(i1_of_single, "i1", input)
 
 
-@pointwise(ref=_integral(lambda x, t: np.pi * np.exp(-x * np.cosh(t)), 0, 12),
+@pointwise(ref=_create_integral(lambda x, t: np.pi * np.exp(-x * np.cosh(t)), 0, 12),
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def modified_bessel_k0(input: Array) -> Array:
@@ -200,7 +201,7 @@ def modified_bessel_k0(input: Array) -> Array:
 
 
 @pointwise(
-           ref=_integral(lambda x, t: np.pi * np.exp(-x * np.cosh(t)) * np.cosh(t), 0, 12),
+           ref=_create_integral(lambda x, t: np.pi * np.exp(-x * np.cosh(t)) * np.cosh(t), 0, 12),
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def modified_bessel_k1(input: Array) -> Array:
@@ -212,7 +213,7 @@ def modified_bessel_k1(input: Array) -> Array:
     return special("k1")(input)
 
 
-@pointwise(ref=_integral(lambda x, t: np.pi * np.exp(x - x * np.cosh(t)), 0, 12),
+@pointwise(ref=_create_integral(lambda x, t: np.pi * np.exp(x - x * np.cosh(t)), 0, 12),
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def scaled_modified_bessel_k0(input: Array) -> Array:
@@ -225,7 +226,8 @@ def scaled_modified_bessel_k0(input: Array) -> Array:
 
 
 @pointwise(
-           ref=_integral(lambda x, t: np.pi * np.exp(x - x * np.cosh(t)) * np.cosh(t), 0, 12),
+           ref=_create_integral(
+               lambda x, t: np.pi * np.exp(x - x * np.cosh(t)) * np.cosh(t), 0, 12),
            samples=positive, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, differentiable=False, refuse=dtype_refusals.complex_numbers)
 def scaled_modified_bessel_k1(input: Array) -> Array:

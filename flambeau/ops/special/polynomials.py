@@ -20,7 +20,7 @@ def _degrees(rng: Rng) -> Iterator[Sample]:
         yield (rng.uniform(0.05, 0.95, left), rng.integers(0, 6, right) * 1.0), {}
 
 
-def _polynomial(x: Any, n: Any, first: Callable, step: Step) -> np.ndarray:
+def _evaluate_recurrence(x: Any, n: Any, first: Callable, step: Step) -> np.ndarray:
     """P_n(x), with P_0 = 1, P_1 = first(x), P_(k+1) = step(k, x, P_k, P_(k-1)); 0 for n < 0."""
     degree = np.trunc(n)
     x, degree = np.broadcast_arrays(x, degree)
@@ -54,7 +54,7 @@ def _legendre(k: int, x: np.ndarray, now: np.ndarray, before: np.ndarray) -> np.
     return ((2 * k + 1) * x * now - k * before) / (k + 1)
 
 
-def _of_angle(form: Callable, shifted: bool = False) -> Callable:
+def _create_angle_oracle(form: Callable, shifted: bool = False) -> Callable:
     """An oracle for Chebyshev polynomials: their closed form in the angle acos(x)."""
 
     def ref(x: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ def _of_angle(form: Callable, shifted: bool = False) -> Callable:
     return ref
 
 
-def _of_series(family: str, name: str) -> Callable:
+def _create_series_oracle(family: str, name: str) -> Callable:
     """An oracle: NumPy's evaluation of a series with a single term."""
 
     def ref(x: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ def _of_series(family: str, name: str) -> Callable:
     return ref
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.cos(n * a)), samples=_degrees,
+@pointwise(ref=_create_angle_oracle(lambda a, n: np.cos(n * a)), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
            refuse=dtype_refusals.complex_numbers)
 def chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> Array:
@@ -82,46 +82,46 @@ def chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> Array:
     >>> torch.special.chebyshev_polynomial_t(torch.tensor([0.5]), 3)
     tensor([-1.])
     """
-    return _polynomial(input, n, lambda x: x, _chebyshev)
+    return _evaluate_recurrence(input, n, lambda x: x, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 1) * a) / np.sin(a)), samples=_degrees,
-           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)
+@pointwise(ref=_create_angle_oracle(lambda a, n: np.sin((n + 1) * a) / np.sin(a)),
+           samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
+           differentiable=False, refuse=dtype_refusals.complex_numbers)
 def chebyshev_polynomial_u(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the second kind and degree n.
 
     >>> torch.special.chebyshev_polynomial_u(torch.tensor([0.5]), 3)
     tensor([-1.])
     """
-    return _polynomial(input, n, lambda x: 2 * x, _chebyshev)
+    return _evaluate_recurrence(input, n, lambda x: 2 * x, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2)), samples=_degrees,
-           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)
+@pointwise(ref=_create_angle_oracle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2)),
+           samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
+           differentiable=False, refuse=dtype_refusals.complex_numbers)
 def chebyshev_polynomial_v(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the third kind and degree n.
 
     >>> torch.special.chebyshev_polynomial_v(torch.tensor([0.5]), 3)
     tensor([-1.])
     """
-    return _polynomial(input, n, lambda x: 2 * x - 1, _chebyshev)
+    return _evaluate_recurrence(input, n, lambda x: 2 * x - 1, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2)), samples=_degrees,
-           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=dtype_refusals.complex_numbers)
+@pointwise(ref=_create_angle_oracle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2)),
+           samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
+           differentiable=False, refuse=dtype_refusals.complex_numbers)
 def chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the fourth kind and degree n.
 
     >>> torch.special.chebyshev_polynomial_w(torch.tensor([0.5]), 3)
     tensor([-1.])
     """
-    return _polynomial(input, n, lambda x: 2 * x + 1, _chebyshev)
+    return _evaluate_recurrence(input, n, lambda x: 2 * x + 1, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.cos(n * a), True),
+@pointwise(ref=_create_angle_oracle(lambda a, n: np.cos(n * a), True),
            samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
            differentiable=False, refuse=dtype_refusals.complex_numbers)
 def shifted_chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> Array:
@@ -130,10 +130,10 @@ def shifted_chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> 
     >>> torch.special.shifted_chebyshev_polynomial_t(torch.tensor([0.5]), 3)
     tensor([-0.])
     """
-    return _polynomial(2 * input - 1, n, lambda x: x, _chebyshev)
+    return _evaluate_recurrence(2 * input - 1, n, lambda x: x, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 1) * a) / np.sin(a), True),
+@pointwise(ref=_create_angle_oracle(lambda a, n: np.sin((n + 1) * a) / np.sin(a), True),
            samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
            differentiable=False, refuse=dtype_refusals.complex_numbers)
 def shifted_chebyshev_polynomial_u(input: Array | Number, n: Array | Number) -> Array:
@@ -142,10 +142,10 @@ def shifted_chebyshev_polynomial_u(input: Array | Number, n: Array | Number) -> 
     >>> torch.special.shifted_chebyshev_polynomial_u(torch.tensor([0.5]), 3)
     tensor([-0.])
     """
-    return _polynomial(2 * input - 1, n, lambda x: 2 * x, _chebyshev)
+    return _evaluate_recurrence(2 * input - 1, n, lambda x: 2 * x, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2), True),
+@pointwise(ref=_create_angle_oracle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2), True),
            samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
            differentiable=False, refuse=dtype_refusals.complex_numbers)
 def shifted_chebyshev_polynomial_v(input: Array | Number, n: Array | Number) -> Array:
@@ -154,10 +154,10 @@ def shifted_chebyshev_polynomial_v(input: Array | Number, n: Array | Number) -> 
     >>> torch.special.shifted_chebyshev_polynomial_v(torch.tensor([0.5]), 3)
     tensor([1.])
     """
-    return _polynomial(2 * input - 1, n, lambda x: 2 * x - 1, _chebyshev)
+    return _evaluate_recurrence(2 * input - 1, n, lambda x: 2 * x - 1, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2), True),
+@pointwise(ref=_create_angle_oracle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2), True),
            samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
            differentiable=False, refuse=dtype_refusals.complex_numbers)
 def shifted_chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> Array:
@@ -166,10 +166,10 @@ def shifted_chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> 
     >>> torch.special.shifted_chebyshev_polynomial_w(torch.tensor([0.5]), 3)
     tensor([-1.])
     """
-    return _polynomial(2 * input - 1, n, lambda x: 2 * x + 1, _chebyshev)
+    return _evaluate_recurrence(2 * input - 1, n, lambda x: 2 * x + 1, _chebyshev)
 
 
-@pointwise(ref=_of_series("hermite", "hermval"), samples=_degrees,
+@pointwise(ref=_create_series_oracle("hermite", "hermval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
            refuse=dtype_refusals.complex_numbers)
 def hermite_polynomial_h(input: Array | Number, n: Array | Number) -> Array:
@@ -178,10 +178,10 @@ def hermite_polynomial_h(input: Array | Number, n: Array | Number) -> Array:
     >>> torch.special.hermite_polynomial_h(torch.tensor([0.5]), 3)
     tensor([-5.])
     """
-    return _polynomial(input, n, lambda x: 2 * x, _hermite)
+    return _evaluate_recurrence(input, n, lambda x: 2 * x, _hermite)
 
 
-@pointwise(ref=_of_series("hermite_e", "hermeval"), samples=_degrees,
+@pointwise(ref=_create_series_oracle("hermite_e", "hermeval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
            refuse=dtype_refusals.complex_numbers)
 def hermite_polynomial_he(input: Array | Number, n: Array | Number) -> Array:
@@ -190,10 +190,10 @@ def hermite_polynomial_he(input: Array | Number, n: Array | Number) -> Array:
     >>> torch.special.hermite_polynomial_he(torch.tensor([0.5]), 3)
     tensor([-1.3750])
     """
-    return _polynomial(input, n, lambda x: x, _hermite_e)
+    return _evaluate_recurrence(input, n, lambda x: x, _hermite_e)
 
 
-@pointwise(ref=_of_series("laguerre", "lagval"), samples=_degrees,
+@pointwise(ref=_create_series_oracle("laguerre", "lagval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
            refuse=dtype_refusals.complex_numbers)
 def laguerre_polynomial_l(input: Array | Number, n: Array | Number) -> Array:
@@ -202,10 +202,10 @@ def laguerre_polynomial_l(input: Array | Number, n: Array | Number) -> Array:
     >>> torch.special.laguerre_polynomial_l(torch.tensor([0.5]), 3)
     tensor([-0.1458])
     """
-    return _polynomial(input, n, lambda x: 1 - x, _laguerre)
+    return _evaluate_recurrence(input, n, lambda x: 1 - x, _laguerre)
 
 
-@pointwise(ref=_of_series("legendre", "legval"), samples=_degrees,
+@pointwise(ref=_create_series_oracle("legendre", "legval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
            refuse=dtype_refusals.complex_numbers)
 def legendre_polynomial_p(input: Array | Number, n: Array | Number) -> Array:
@@ -214,4 +214,4 @@ def legendre_polynomial_p(input: Array | Number, n: Array | Number) -> Array:
     >>> torch.special.legendre_polynomial_p(torch.tensor([0.5]), 3)
     tensor([-0.4375])
     """
-    return _polynomial(input, n, lambda x: x, _legendre)
+    return _evaluate_recurrence(input, n, lambda x: x, _legendre)

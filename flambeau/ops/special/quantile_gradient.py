@@ -27,7 +27,7 @@ _NODES = np.exp(_V - np.exp(-_V))
 _WEIGHTS = _NODES * (1 + np.exp(-_V)) * _STEP
 
 
-def _integral(integrand: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> np.ndarray:
+def _integrate(integrand: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) -> np.ndarray:
     """The integral over the positive numbers of what falls off over about `scale`."""
     total = np.zeros_like(scale)
     with np.errstate(all="ignore"):
@@ -36,7 +36,7 @@ def _integral(integrand: Callable[[np.ndarray], np.ndarray], scale: np.ndarray) 
     return total * scale
 
 
-def _gamma_slope(shape: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _compute_gamma_slope(shape: np.ndarray, x: np.ndarray) -> np.ndarray:
     """dx/da of a gamma number x of shape a; float64."""
     below = x < shape
     sign = np.where(below, -1.0, 1.0)  # towards the nearer end: t = x exp(sign w)
@@ -48,10 +48,10 @@ def _gamma_slope(shape: np.ndarray, x: np.ndarray) -> np.ndarray:
         away = sign * w
         return (score + away) * np.exp(shape * away - x * np.expm1(away))
 
-    return sign * x * _integral(integrand, scale)
+    return sign * x * _integrate(integrand, scale)
 
 
-def _beta_slope(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _compute_beta_slope(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """dx/da / (1 - x) of a beta number x of parameters a and b; float64."""
     total = a + b
     below = x * total < a
@@ -66,7 +66,7 @@ def _beta_slope(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         log_t = np.log(x) - grown - np.where(below, w, 0.0)
         return (log_t - centre) * np.exp(-power * w - total * grown)
 
-    return sign * x * _integral(integrand, scale)
+    return sign * x * _integrate(integrand, scale)
 
 
 def _gamma_reference(shape: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -105,7 +105,7 @@ def _standard_gamma_grad(input: Array, output: Array) -> Array:
     tensor([0.9680])
     """
     x = output.astype(np.float64)
-    return _gamma_slope(input.astype(np.float64), x).astype(input.dtype)
+    return _compute_gamma_slope(input.astype(np.float64), x).astype(input.dtype)
 
 
 @opaque(layout=Layout.FREE, ref=_beta_reference, samples=_beta_samples, second_order=False)
@@ -116,4 +116,6 @@ def _dirichlet_grad(x: Array, alpha: Array, total: Array) -> Array:
     tensor([0.6931])
     """
     a = alpha.astype(np.float64)
-    return _beta_slope(x.astype(np.float64), a, total.astype(np.float64) - a).astype(x.dtype)
+    return _compute_beta_slope(x.astype(np.float64), a, total.astype(np.float64) - a).astype(
+        x.dtype
+    )

@@ -66,13 +66,13 @@ def unsqueeze(input: Array, dim: int) -> Array:
     """
     at = canonical_dim(dim, input.ndim + 1)
     y = input.reshape((*input.shape[:at], 1, *input.shape[at:]))
-    if y.__class__ is not Array or not y.size or y.strides[at] == _stride_before(input, at):
+    if y.__class__ is not Array or not y.size or y.strides[at] == _compute_stride(input, at):
         return y
-    strides = (*input.strides[:at], _stride_before(input, at), *input.strides[at:])
+    strides = (*input.strides[:at], _compute_stride(input, at), *input.strides[at:])
     return np.lib.stride_tricks.as_strided(y, y.shape, strides)
 
 
-def _stride_before(input: Array, at: int) -> int:
+def _compute_stride(input: Array, at: int) -> int:
     """Return the stride in bytes of a new axis before axis `at`: the extent of that axis."""
     return input.shape[at] * input.strides[at] if at < input.ndim else input.itemsize
 

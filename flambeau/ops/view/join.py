@@ -32,7 +32,7 @@ from ..native.row_copies import join_rows, try_copy_kernel
 _ndarray = np.ndarray
 
 
-def _legacy_empty(a: Array) -> bool:
+def _is_legacy_empty(a: Array) -> bool:
     return a.ndim == 1 and a.size == 0  # torch.cat passes over these, whatever the other shapes
 
 
@@ -66,7 +66,7 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
         raise RefusedValue("torch.cat(): expected a non-empty list of Tensors")
     if (y := _join_few(np.concatenate, tensors, dim)) is not None:
         return y
-    nonempty = [a for a in tensors if not _legacy_empty(a)]
+    nonempty = [a for a in tensors if not _is_legacy_empty(a)]
     if not nonempty:
         return np.empty(0, np.result_type(*(a.dtype for a in tensors)))
     first = nonempty[0]
@@ -157,11 +157,11 @@ def _(g: Tensor, dim: int) -> tuple[Tensor | None, ...]:
 # ------------------------------------------------------------------------- other ways to join
 
 
-def _at_least(x: Tensor, rank: int) -> Tensor:
+def _view_at_least(x: Tensor, rank: int) -> Tensor:
     return x.reshape((1,) * (rank - x._array.ndim) + x._array.shape) if x._array.ndim < rank else x
 
 
-def _each(function: Callable[..., Any], tensors: tuple) -> tuple[Tensor | None, ...]:
+def _map_tensors(function: Callable[..., Any], tensors: tuple) -> tuple[Tensor | None, ...]:
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         return tuple(function(x) for x in tensors[0])
     if len(tensors) == 1:
@@ -179,7 +179,7 @@ def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     >>> torch.atleast_1d(torch.tensor(3))
     tensor([3])
     """
-    return _each(lambda x: _at_least(x, 1), tensors)
+    return _map_tensors(lambda x: _view_at_least(x, 1), tensors)
 
 
 @composite(expose=("torch",), explains=True)
@@ -192,10 +192,10 @@ def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     >>> torch.atleast_2d(torch.tensor([1, 2]))
     tensor([[1, 2]])
     """
-    return _each(lambda x: _at_least(x, 2), tensors)
+    return _map_tensors(lambda x: _view_at_least(x, 2), tensors)
 
 
-def _volume(x: Tensor) -> Tensor:
+def _view_as_volume(x: Tensor) -> Tensor:
     n = x._array.ndim
     return x.unsqueeze(-1) if n == 2 else x.reshape(1, -1, 1) if n < 2 else x
 
@@ -210,7 +210,7 @@ def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     >>> torch.atleast_3d(torch.zeros(2)).shape, torch.atleast_3d(torch.zeros(2, 3)).shape
     (torch.Size([1, 2, 1]), torch.Size([2, 3, 1]))
     """
-    return _each(_volume, tensors)
+    return _map_tensors(_view_as_volume, tensors)
 
 
 def _declare_stack(name: str, doc: str, prepare: Any, dim_of: Any) -> Any:
@@ -231,19 +231,19 @@ hstack = _declare_stack(
 
     >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])
-    """, lambda x: _at_least(x, 1), lambda n: 0 if n == 1 else 1)
+    """, lambda x: _view_at_least(x, 1), lambda n: 0 if n == 1 else 1)
 vstack, row_stack = (_declare_stack(name, f"""Tensors on top of each other; a vector is a row.
 
     >>> torch.{name}([torch.tensor([1, 2]), torch.tensor([[3, 4]])])
     tensor([[1, 2],
             [3, 4]])
-    """, lambda x: _at_least(x, 2), lambda n: 0) for name in ("vstack", "row_stack"))
+    """, lambda x: _view_at_least(x, 2), lambda n: 0) for name in ("vstack", "row_stack"))
 dstack = _declare_stack("dstack", """Tensors behind each other, along the third axis.
 
     >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[[1, 3],
              [2, 4]]])
-    """, _volume, lambda n: 2)
+    """, _view_as_volume, lambda n: 2)
 column_stack = _declare_stack(
     "column_stack", """Vectors as columns, matrices side by side.
 
@@ -269,7 +269,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     """
     if not tensors:
         return wrap(np.empty((1, 0), get_default_dtype().numpy))
-    blocks = [_at_least(x, 2) for x in tensors]
+    blocks = [_view_at_least(x, 2) for x in tensors]
     for i, b in enumerate(blocks):
         if b._array.ndim != 2:
             raise RuntimeError(
@@ -665,7 +665,7 @@ def _chunk_cat(
     tensor([[1., 1., 0.],
             [1., 0., 0.]])
     """
-    at = _axis_of_chunks(tensors, dim, num_chunks)
+    at = _choose_chunk_axis(tensors, dim, num_chunks)
     parts = []
     for x in tensors:
         n = -(-x.shape[at] // num_chunks)
@@ -678,7 +678,7 @@ def _chunk_cat(
     return y if out is None else out.resize_(y.shape).copy_(y)
 
 
-def _axis_of_chunks(tensors: Any, dim: int, num_chunks: int) -> int:
+def _choose_chunk_axis(tensors: Any, dim: int, num_chunks: int) -> int:
     if num_chunks < 1:
         raise RuntimeError(f"_chunk_cat expects positive num_chunks, got: {num_chunks}")
     if not tensors:

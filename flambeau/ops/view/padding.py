@@ -27,13 +27,13 @@ from ..native.row_copies import fill
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
 
 
-def _pads_per_axis(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
+def _pair_pads(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
     """Return (before, after) per axis, first axis first."""
     listed = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     return [(0, 0)] * (ndim - len(listed)) + listed[::-1]
 
 
-def _shape_after_padding(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -> tuple[int, ...]:
+def _compute_padded_shape(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -> tuple[int, ...]:
     result = tuple(n + a + b for n, (a, b) in zip(shape, pairs, strict=True))
     for axis, (n, (before, after)) in enumerate(zip(shape, pairs, strict=True)):
         if n + min(before, 0) + min(after, 0) < 0:
@@ -45,7 +45,7 @@ def _shape_after_padding(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -
     return result
 
 
-def _empty(input: Array, shape: tuple[int, ...]) -> Array:
+def _allocate(input: Array, shape: tuple[int, ...]) -> Array:
     """Allocate an array whose axes have the same memory order as the input's."""
     if input.ndim < 3 or input.flags.c_contiguous:
         return np.empty(shape, input.dtype)
@@ -70,11 +70,11 @@ def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Arra
             "Length of pad should be no more than twice the number of dimensions of the input. "
             f"Pad length is {len(pad)} while the input has {input.ndim} dimensions."
         )
-    pairs = _pads_per_axis(pad, input.ndim)
-    shape = _shape_after_padding(input.shape, pairs)
+    pairs = _pair_pads(pad, input.ndim)
+    shape = _compute_padded_shape(input.shape, pairs)
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
-    result = _empty(input, shape)
+    result = _allocate(input, shape)
     border = np.asarray(value).astype(input.dtype)
     if min(pad, default=0) >= 0 and result.size <= MAX_TWICE_WRITTEN_ELEMENTS \
             and input.__class__ is Array:
@@ -103,7 +103,7 @@ def _(g: Tensor, pad: Sequence[int]) -> Tensor:
 # ---------------------------------------------------------------------------- borders from inside
 
 
-def _source_positions(n: int, before: int, after: int, mode: str) -> np.ndarray:
+def _locate_sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
     """Return, for each position of the padded axis, its source position on an axis of length n."""
     if mode == "circular":
         first = max(-before, 0)
@@ -122,12 +122,12 @@ def _on_axis(axis: int, where: Any) -> tuple:
 
 def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Array:
     n = input.shape[axis]
-    sources = _source_positions(n, before, after, mode)
+    sources = _locate_sources(n, before, after, mode)
     if before < 0 or after < 0:
         return input.take(sources, axis)
     shape = list(input.shape)
     shape[axis] = sources.size
-    result = _empty(input, tuple(shape))
+    result = _allocate(input, tuple(shape))
     fill(result[_on_axis(axis, slice(before, before + n))], input)
     result[_on_axis(axis, slice(0, before))] = input.take(sources[:before], axis)
     result[_on_axis(axis, slice(before + n, None))] = input.take(sources[before + n :], axis)
@@ -136,7 +136,7 @@ def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Arra
 
 def _contract(g: Array, n: int, axis: int, before: int, after: int, mode: str) -> Array:
     """The adjoint of `_extend`: sum the cotangents that come from the same position."""
-    sources = _source_positions(n, before, after, mode)
+    sources = _locate_sources(n, before, after, mode)
     if before < 0 or after < 0:
         shape = list(g.shape)
         shape[axis] = n
@@ -165,10 +165,10 @@ _NUMPY_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circ
 def _padded(input: Array, pad: Any, mode: str) -> Array:
     """Pad by mirroring ("reflect"), repeating ("replicate") or wrapping the borders."""
     if input.__class__ is MetaArray:
-        shape = _shape_after_padding(input.shape, _pads_per_axis(pad, input.ndim))
+        shape = _compute_padded_shape(input.shape, _pair_pads(pad, input.ndim))
         return meta_array(shape, input.dtype)
     y = input
-    for axis, (before, after) in enumerate(_pads_per_axis(pad, input.ndim)):
+    for axis, (before, after) in enumerate(_pair_pads(pad, input.ndim)):
         if before or after:
             y = _extend(y, axis, before, after, mode)
     return y if y is not input else input.copy()
@@ -184,7 +184,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], pad: Any, mode: str) -> Tensor:
 def _padded_adjoint(g: Array, shape: Any, pad: Any, mode: str) -> Array:
     """The cotangent of `_padded`."""
     y = g.astype(compute_dtype(g.dtype), copy=False)
-    for axis, (before, after) in reversed(list(enumerate(_pads_per_axis(pad, g.ndim)))):
+    for axis, (before, after) in reversed(list(enumerate(_pair_pads(pad, g.ndim)))):
         if before or after:
             y = _contract(y, shape[axis], axis, before, after, mode)
     return y.astype(g.dtype, copy=False)
@@ -256,7 +256,7 @@ def _check_pad(pad: Any) -> list[int]:
 
 def _check_borders(input: Tensor, pad: list[int], mode: str) -> None:
     shape, ndim, axes = input._array.shape, input._array.ndim, len(pad) // 2
-    pairs = _pads_per_axis(pad, ndim)
+    pairs = _pair_pads(pad, ndim)
     if mode == "circular":
         for axis, (before, after) in enumerate(pairs):
             if before > shape[axis] or after > shape[axis]:

@@ -156,7 +156,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, size, at)
 
 
-def _section_bounds(name: str, *choices: Any) -> Any:
+def _choose_bounds(name: str, *choices: Any) -> Any:
     """The one of several names of an argument that was used; TypeError for none or two."""
     values = [choice for choice in choices if choice is not None]
     if len(values) != 1:
@@ -187,7 +187,7 @@ def tensor_split(
         )
     at = canonical_dim(dim, input._array.ndim)
     n = input._array.shape[at]
-    places = _section_bounds("tensor_split", indices_or_sections, indices, sections)
+    places = _choose_bounds("tensor_split", indices_or_sections, indices, sections)
     if isinstance(places, Tensor):
         places = places.tolist()
     if isinstance(places, int):
@@ -208,7 +208,7 @@ def _split_along(name: str, axis_of: Any, min_dims: int, words: str) -> Any:
         input: Tensor, indices_or_sections: Any = None, *, indices: Sequence[int] | None = None,
         sections: int | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        indices_or_sections = _section_bounds(name, indices_or_sections, indices, sections)
+        indices_or_sections = _choose_bounds(name, indices_or_sections, indices, sections)
         if not isinstance(indices_or_sections, (int, tuple, list)):
             raise TypeError(
                 f"{name}() received an invalid combination of arguments - got (Tensor, "

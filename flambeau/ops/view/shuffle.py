@@ -9,7 +9,7 @@ from ..creation.copies import in_suggested_format
 _BOTH = ("torch", "nn.functional")
 
 
-def _spatial(name: str, shape: tuple[int, ...], factor: int, word: str) -> None:
+def _check_spatial(name: str, shape: tuple[int, ...], factor: int, word: str) -> None:
     if len(shape) < 3:
         raise RuntimeError(
             f"{name} expects input to have at least 3 dimensions, but got input with {len(shape)} "
@@ -30,7 +30,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
               [2., 3.]]]])
     """
     shape, r = input._array.shape, upscale_factor
-    _spatial("pixel_shuffle", shape, r, "upscale_factor")
+    _check_spatial("pixel_shuffle", shape, r, "upscale_factor")
     *batch, c, h, w = shape
     if c % (r * r):
         raise RuntimeError(
@@ -51,7 +51,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     torch.Size([1, 8, 3, 3])
     """
     shape, r = input._array.shape, downscale_factor
-    _spatial("pixel_unshuffle", shape, r, "downscale_factor")
+    _check_spatial("pixel_unshuffle", shape, r, "downscale_factor")
     *batch, c, h, w = shape
     for axis, label, n in ((-2, "height", h), (-1, "width", w)):
         if n % r:

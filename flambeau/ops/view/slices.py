@@ -53,10 +53,10 @@ def basic_index(input: Array, index: Tensor) -> Array:
 
 @basic_index.batch
 def _(batch: Batch, input: Tensor, index: Any) -> Tensor:
-    return basic_index(batch.lower(input), _behind_batch(index))
+    return basic_index(batch.lower(input), _index_behind_batch(index))
 
 
-def _behind_batch(index: Any) -> tuple:
+def _index_behind_batch(index: Any) -> tuple:
     """A basic index of one example as one of all."""
     return (slice(None), *(index if isinstance(index, tuple) else (index,)))
 
@@ -76,7 +76,7 @@ def _placed(g: Array, shape: Any, index: Tensor) -> Array:
 
 @_placed.batch
 def _(batch: Batch, g: Tensor, shape: tuple[int, ...], index: Any) -> Tensor:
-    return _placed(batch.lower(g), (batch.size, *shape), _behind_batch(index))
+    return _placed(batch.lower(g), (batch.size, *shape), _index_behind_batch(index))
 
 
 @_placed.vjp

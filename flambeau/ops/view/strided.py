@@ -133,7 +133,9 @@ def _span(
     shape: Any, strides: Any, start: int, size: Any, stride: Any, offset: int
 ) -> _Memory:
     low = min(start, offset)
-    of_input, of_window = _places(shape, strides, start - low), _places(size, stride, offset - low)
+    of_input, of_window = _compute_positions(shape, strides, start - low), _compute_positions(
+        size, stride, offset - low
+    )
     last = [int(places.max()) for places in (of_input, of_window) if places.size]
     return _Memory(1 + max(last, default=0), of_input, of_window)
 
@@ -179,7 +181,7 @@ def _(
     return _strided_adjoint(g, shape, strides, start, size, stride, offset)
 
 
-def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
+def _compute_positions(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
     places = np.full((), offset, np.int64)
     for n, s in zip(shape, strides, strict=True):
         places = places[..., None] + np.arange(n) * s

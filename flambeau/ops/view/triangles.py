@@ -25,7 +25,7 @@ from ..reduction.reduce import round_to, sum_dtype
 from .slices import _on_diagonal, on_diagonal
 
 
-def _triangle(name: str, lower: bool) -> Any:
+def _declare_triangle(name: str, lower: bool) -> Any:
     words = "below" if lower else "above"
 
     def body(input: Array, diagonal: int = 0) -> Array:
@@ -56,7 +56,7 @@ def _triangle(name: str, lower: bool) -> Any:
     return result
 
 
-tril, triu = _triangle("tril", True), _triangle("triu", False)
+tril, triu = _declare_triangle("tril", True), _declare_triangle("triu", False)
 
 
 @composite(expose=("Tensor",))
@@ -81,7 +81,7 @@ def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
     return assign(self, triu(self, diagonal), "triu_")
 
 
-def _triangle_indices(name: str, lower: bool) -> None:
+def _declare_triangle_indices(name: str, lower: bool) -> None:
     def function(
         row: int, col: int, offset: int = 0, *, dtype: Dtype | None = None, device: Any = None,
         layout: Any = None,
@@ -109,8 +109,8 @@ def _triangle_indices(name: str, lower: bool) -> None:
     public()(function)
 
 
-_triangle_indices("tril_indices", True)
-_triangle_indices("triu_indices", False)
+_declare_triangle_indices("tril_indices", True)
+_declare_triangle_indices("triu_indices", False)
 
 
 # ------------------------------------------------------------------------------- diagonals

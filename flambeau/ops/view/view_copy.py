@@ -91,13 +91,13 @@ _publish_copy("slice_copy", _slice, doc="""A copy of what lies from `start` to `
     """)
 
 
-def _of_complex(name: str) -> Callable:
+def _create_complex_view(name: str) -> Callable:
     """torch.view_as_real or view_as_complex, looked up at call time."""
     return lambda input: PUBLIC["torch"][name](input)
 
 
-_publish_copy("view_as_real_copy", _of_complex("view_as_real"))
-_publish_copy("view_as_complex_copy", _of_complex("view_as_complex"))
+_publish_copy("view_as_real_copy", _create_complex_view("view_as_real"))
+_publish_copy("view_as_complex_copy", _create_complex_view("view_as_complex"))
 
 # ----------------------------------------------------------------------------------- scatters
 

@@ -103,7 +103,9 @@ def test_channels_innermost(check, case: str) -> None:
     y, gx, gw = expected(g, x, w, gy)
     images = [np.moveaxis(a, 1, -1) for a in (x, gy, y + bias[:, None, None], gx)]
     entries, entry_gradients = (a.transpose(2, 3, 1, 0) for a in (w, gw))
-    there, back = (depthwise_last._tables(window, spatial, channels, b) for b in (False, True))
+    there, back = (
+        depthwise_last._build_tables(window, spatial, channels, b) for b in (False, True)
+    )
     zeros = np.zeros_like(bias)
     for kernel_, source, t, others, want in (
         (depthwise_nhwc.build_forward, x, there, (entries, bias), images[2]),

@@ -60,7 +60,7 @@ def spread(x: np.ndarray, g: np.ndarray, window: Window) -> np.ndarray:
 
 def rows_call(shape, axes, maxima=True):
     t = pool_index_tables.rows_of(axes, maxima)
-    sizes = pool_native._rows_sizes(prod(shape[2:]), shape[-1], prod(shape[:2]), t)
+    sizes = pool_native._list_row_sizes(prod(shape[2:]), shape[-1], prod(shape[:2]), t)
     return t, sizes
 
 

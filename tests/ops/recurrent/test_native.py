@@ -138,7 +138,7 @@ def test_what_has_no_kernels() -> None:
 def test_wide_layers_of_few_rows_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """With more than four megabytes of recurrent weights, where threads have few rows."""
     asked: list[int] = []
-    monkeypatch.setattr(native, "_runner", lambda form: asked.append(form.width))
+    monkeypatch.setattr(native, "_find_runner", lambda form: asked.append(form.width))
     net = torch.nn.RNN(3, 1040)
     row_count = 8 * POOL.threads()
     for rows in (1, row_count):

@@ -117,7 +117,7 @@ def test_few_elements_are_sorted_as_many_are(kind, n, descending, monkeypatch) -
 @pytest.mark.parametrize("n", [2, 5, 16, 20])
 def test_all_of_a_short_row_are_chosen_as_by_selection(n: int) -> None:
     x = np.random.default_rng(n).integers(0, 3, (20, n))
-    wanted = sort_kernels._least_as_cpp(sort_kernels.keys(x, True), n)
+    wanted = sort_kernels._select_as_cpp(sort_kernels.keys(x, True), n)
     np.testing.assert_array_equal(torch.from_numpy(x).topk(n)[1].numpy(), wanted)
 
 
