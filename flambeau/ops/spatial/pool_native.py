@@ -115,7 +115,7 @@ class _Plan:
         else:
             spatial = shape[-n:]
             self.step, self.steps = tables.step, tables.tables
-            self.sizes = _rows_sizes(prod(spatial), spatial[-1], prod(shape[:-n]), tables)
+            self.sizes = _list_row_sizes(prod(spatial), spatial[-1], prod(shape[:-n]), tables)
 
     def lay_out(self, x: Array) -> Array:
         """Return x in the layout and dtype that the kernel reads."""
