@@ -297,7 +297,7 @@ def _find_calling_module() -> dict[str, Any]:
     return {}
 
 
-def _flatten_result(result: Any) -> tuple:
+def _flatten(result: Any) -> tuple:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
@@ -342,13 +342,11 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
         if hasattr(function, "shape_depends_on_values"):
             recorder.problem(f"the shape of what {name} gives depends on values")
         if unknown or wrote:
-            if any(
-                item.__class__ is np.ndarray for item in _flatten_result((*args, *kwargs.values()))
-            ):
+            if any(item.__class__ is np.ndarray for item in _flatten((*args, *kwargs.values()))):
                 recorder.problem(f"{name} gets a NumPy array")
             refs = refs or recorder.refer((args, kwargs))
             recorder.add(CALL, function=original, args=refs[0], kwargs=refs[1], written=wrote,
-                         results=recorder.describe_results(_flatten_result(result), (args, kwargs)))
+                         results=recorder.describe_results(_flatten(result), (args, kwargs)))
         elif (result.__class__ in (bool, float) and tensors_in(args)
               and hasattr(function, "answers_from_values")):
             note_host_read(recorder, name)
