@@ -299,7 +299,8 @@ def infer(function: Callable, mutated: Any, name: str = "") -> str:
         kind = _name_type(hints[parameter.name])
         if mutated == "unknown" or parameter.name in mutated:
             kind = kind.replace("Tensor", f"Tensor(a{len(parts)}!)")
-        default = "" if parameter.default is parameter.empty else f"={_format_default(parameter.default)}"
+        default = parameter.default
+        default = "" if default is parameter.empty else f"={_format_default(default)}"
         parts.append(f"{kind} {parameter.name}{default}")
     if mutated != "unknown" and (unseen := set(mutated) - signature.parameters.keys()):
         raise ValueError(
