@@ -108,8 +108,8 @@ def _with_product(
     *, scalars: Any = None,
 ) -> list:
     scales = _list_scales(tensors, value if scalars is None else scalars)
-    operands = zip(tensors, _pair_operands(tensors, tensor1, True), _pair_operands(tensors, tensor2, True),
-                   scales, strict=True)
+    operands = zip(tensors, _pair_operands(tensors, tensor1, True),
+                   _pair_operands(tensors, tensor2, True), scales, strict=True)
     return [call(input, a, b, value=scale) for input, a, b, scale in operands]
 
 
