@@ -6,6 +6,7 @@ bfloat16 and float8 come from ml_dtypes. `finfo` and `iinfo` hold a dtype's limi
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,9 @@ from .narrow_dtypes import COMPLEX32
 
 # Promotion picks the higher category (bool < integer < floating < complex).
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
+
+
+_PARTS: Any = re.compile(r"([a-z]+)(\d*)(.*)")  # of a name: the kind, its bits, a variant
 
 
 class dtype:
@@ -43,6 +47,13 @@ class dtype:
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return by_name, (self.name,)
+
+    @property
+    def abbr(self) -> str:
+        """Its short name: "f32", "bf16", "b8" for bool."""
+        name = {"bool": "b8", "bfloat16": "bf16"}.get(self.name)
+        kind, bits, rest = _PARTS.fullmatch(self.name).groups()
+        return name or kind[0] + bits + rest.replace("_", "")
 
     def to_real(self) -> dtype:
         """Return the dtype of the real part: float32 for complex64."""

@@ -10,7 +10,10 @@ from ..ops.interception import torch_dispatch
 from ..ops.interception.torch_dispatch import STATE
 from ..tensor import Tensor
 
-__all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass"]
+__all__ = [
+    "BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass",
+    "return_and_correct_aliasing",
+]
 
 
 class TorchDispatchMode:
@@ -111,3 +114,33 @@ def is_traceable_wrapper_subclass(t: Any) -> bool:
     """Return whether a tensor defines `__tensor_flatten__` and `__tensor_unflatten__`."""
     return isinstance(t, Tensor) and type(t) is not Tensor and \
         hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
+
+
+def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
+    """Return `out`, with the arguments that `func` writes to in place of what stands for them.
+
+    A wrapper's `__torch_dispatch__` ends with it, so that `x.add_(1)` and `out=` return the tensor
+    that was passed. Views keep what they share in the tensors that the wrapper holds.
+
+    >>> from flambeau.utils._python_dispatch import return_and_correct_aliasing
+    >>> x, inner = torch.ones(2), torch.ones(2)
+    >>> func = torch.ops.aten.add_.Tensor
+    >>> return_and_correct_aliasing(func, (x, 1), {}, func(inner, 1)) is x
+    True
+    """
+    schema = getattr(func, "_schema", None)
+    if schema is None or not any(result.is_written for result in schema.returns):
+        return out
+    names = [argument.name for argument in schema.arguments]
+    passed = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
+
+    def corrected(result: Any, value: Any) -> Any:
+        if not result.is_written:
+            return value
+        letters = result.alias_info.before_set
+        return next(passed[argument.name] for argument in schema.arguments
+                    if argument.is_written and argument.alias_info.before_set & letters)
+
+    if len(schema.returns) == 1:
+        return corrected(schema.returns[0], out)
+    return type(out)(map(corrected, schema.returns, out))

@@ -46,3 +46,10 @@ def test_numbers_beside_tensors_take_a_half_default_dtype():
         assert torch.tensor([torch.tensor(1), 1.0]).dtype is torch.bfloat16
     finally:
         torch.set_default_dtype(before)
+
+
+def test_short_names(torch):
+    names = ("uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 float32 float64 bfloat16 "
+             "complex32 complex64 complex128 bool float8_e5m2 float8_e4m3fn").split()
+    assert [getattr(torch, name).abbr for name in names] == (
+        "u8 i8 i16 i32 i64 u16 u32 u64 f16 f32 f64 bf16 c32 c64 c128 b8 f8e5m2 f8e4m3fn").split()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import flambeau as torch
+from flambeau.utils._python_dispatch import return_and_correct_aliasing
 from flambeau.utils._pytree import tree_map
 
 
@@ -25,7 +26,8 @@ class Around(torch.Tensor):
             return value.inner if isinstance(value, cls) else value
 
         result = func(*tree_map(inside, args), **tree_map(inside, kwargs or {}))
-        return tree_map(lambda v: cls(v) if isinstance(v, torch.Tensor) else v, result)
+        result = tree_map(lambda v: cls(v) if isinstance(v, torch.Tensor) else v, result)
+        return return_and_correct_aliasing(func, args, kwargs or {}, result)
 
 
 def write_and_differentiate(write, make, read):
@@ -76,3 +78,12 @@ def test_flatten_of_a_wrapper_copies_where_its_strides_ask_for_it():
         rows.view(6)
     columns = Around(torch.ones(2, 3, 4).transpose(1, 2))
     assert columns.view(2, 2, 2, 3).stride() == (12, 2, 1, 4)
+
+
+def test_an_operator_in_place_returns_the_wrapper_it_wrote_to():
+    x = Around(torch.ones(2))
+    aten = torch.ops.aten
+    assert Around.__torch_dispatch__(aten.add_.Tensor, (), (x, 1), {}) is x
+    assert Around.__torch_dispatch__(aten.zero_.default, (), (x,)) is x
+    assert Around.__torch_dispatch__(aten.mul.Tensor, (), (x, 1)) is not x
+    assert aten.mul.Tensor.__module__ == "torch._ops.aten"

@@ -147,7 +147,7 @@ def fill(torch: Any) -> None:
     _evaluate_annotations(torch.nn.functional, torch)
     _fill(torch, _disable_dynamo=lambda fn=None, recursive=True: fn or (lambda f: f),
           _nnpack_available=lambda: False)
-    _fill(torch._C, _get_all_dtypes=list, _DisableFuncTorch=contextlib.nullcontext,
+    _fill(torch._C, _DisableFuncTorch=contextlib.nullcontext,
           ScriptMethod=type("ScriptMethod", (), {}), ScriptFunction=type("ScriptFunction", (), {}),
           ScriptDict=StandIn, ScriptList=StandIn, TensorType=StandIn)
     _fill(torch.profiler, itt=types.SimpleNamespace(is_available=lambda: False))
@@ -190,6 +190,10 @@ def _fill_transforms(torch: Any) -> None:
     importlib.import_module("torch._functorch.deprecated")
 
 
+def _dtypes(torch: Any) -> list:
+    return [value for value in vars(torch).values() if isinstance(value, torch.dtype)]
+
+
 class _Defined:
     """The registry of operators of `torch._custom_ops`, which tests empty after themselves."""
 
@@ -208,6 +212,12 @@ def _fill_checks(torch: Any) -> None:
     """Checks of custom operators: flambeau's opcheck; tests that PyTorch generates of it, none."""
     from flambeau.testing import operator_checks
 
+    importlib.import_module(
+        "torch._export.wrappers"
+    ).mark_subclass_constructor_exportable_experimental = lambda function: function
+    torch._C._get_all_dtypes = lambda: _dtypes(torch)
+    torch._C._profiler.gather_traceback = lambda **options: None
+    torch._C._profiler.symbolize_tracebacks = lambda tracebacks: [[] for _ in tracebacks]
     checks = importlib.import_module("torch.testing._internal.optests")
     checks.opcheck, checks.OpCheckError = torch.library.opcheck, operator_checks.OpCheckError
     checks.dontGenerateOpCheckTests = lambda reason: lambda test: test

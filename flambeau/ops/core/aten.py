@@ -41,6 +41,7 @@ class Overload:
     def __init__(self, packet: Packet, name: str) -> None:
         self.overloadpacket, self._overloadname = packet, name
         self.__name__ = f"{packet.__name__}.{name}"
+        self.__module__ = "torch._ops.aten"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         kind = _find_recording_class(args)  # proxies and their like want the overload
