@@ -7,10 +7,10 @@ import pytest
 
 import flambeau
 from flambeau.tensor.absent import Lacking
-from flambeau.tensor.absent import _lines, methods_of, names_of
+from flambeau.tensor.absent import _read_lines, methods_of, names_of
 
 # torch.distributed answers for its names itself.
-MODULES = [name for name in _lines() if not name.endswith(".")
+MODULES = [name for name in _read_lines() if not name.endswith(".")
            and not name.startswith("torch.distributed.")]
 PUBLIC = [name for name in MODULES if not any(p.startswith("_") for p in name.split("."))]
 

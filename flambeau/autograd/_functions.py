@@ -83,7 +83,7 @@ class UndefinedGrad(Node):
 
     def __call__(self, *inputs: Tensor) -> Any:
         """Return the tensors, through which no gradients flow."""
-        return _single(_Undefined.apply(*inputs))
+        return _unwrap_single(_Undefined.apply(*inputs))
 
 
 class DelayedError(Node):
@@ -94,8 +94,8 @@ class DelayedError(Node):
 
     def __call__(self, *inputs: Tensor) -> Any:
         """Return the tensors, whose backward raises the error."""
-        return _single(_Raising.apply(self._message, *inputs))
+        return _unwrap_single(_Raising.apply(self._message, *inputs))
 
 
-def _single(outputs: tuple) -> Any:
+def _unwrap_single(outputs: tuple) -> Any:
     return outputs[0] if len(outputs) == 1 else outputs

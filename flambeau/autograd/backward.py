@@ -24,10 +24,10 @@ def _as_tuple(x: Any) -> tuple:
     return (x,) if isinstance(x, (Tensor, GradientEdge)) else tuple(x)
 
 
-def _root(y: Any, g: Tensor | None) -> tuple[Any, Tensor]:
+def _find_root(y: Any, g: Tensor | None) -> tuple[Any, Tensor]:
     """Return (target, cotangent) from which backward starts for one tensor or edge."""
     if isinstance(y, GradientEdge):
-        return _root_at_edge(y, g)
+        return _create_root_at_edge(y, g)
     if not y.requires_grad:
         from .errors.missing_graph import why_no_graph
 
@@ -67,21 +67,21 @@ def _root(y: Any, g: Tensor | None) -> tuple[Any, Tensor]:
     return y._history() or y, g
 
 
-def _root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Tensor]:
+def _create_root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Tensor]:
     if edge.passed is not None:  # known shape and dtype: check like a tensor of these
         stand_in = wrap(np.empty(*edge.passed))
         stand_in._requires_grad = True
-        _, g = _root(stand_in, g)
+        _, g = _find_root(stand_in, g)
     elif g is None:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
     return target_of(edge), g
 
 
-def _roots(tensors: tuple, grads: Any) -> list[tuple[Any, Tensor]]:
+def _list_roots(tensors: tuple, grads: Any) -> list[tuple[Any, Tensor]]:
     gradients = _as_tuple(grads) if grads is not None else (None,) * len(tensors)
     if len(gradients) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(gradients)} gradients")
-    return [_root(y, g) for y, g in zip(tensors, gradients, strict=True)]
+    return [_find_root(y, g) for y, g in zip(tensors, gradients, strict=True)]
 
 
 def backward(
@@ -100,9 +100,9 @@ def backward(
     tensor([ 3., 30.])
     """
     if MODE.transforms:
-        raise _inside_transform()
+        raise _create_transform_error()
     wanted = _as_tuple(tensors)
-    roots = _roots(wanted, grad_tensors if grad_tensors is not None else grad_variables)
+    roots = _list_roots(wanted, grad_tensors if grad_tensors is not None else grad_variables)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         run(roots, retain, create_graph)
@@ -119,7 +119,7 @@ def backward(
     run(roots, retain, create_graph, captures, accumulate=True)
 
 
-def _inside_transform() -> RuntimeError:
+def _create_transform_error() -> RuntimeError:
     return noted(
         RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use "
@@ -149,7 +149,7 @@ def grad(
             FutureWarning,
         )
     if is_grads_batched:
-        return _batched(outputs, inputs, grad_outputs, create_graph, allow_unused)
+        return _differentiate_batch(outputs, inputs, grad_outputs, create_graph, allow_unused)
     if allow_unused is False and materialize_grads:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, "
@@ -163,7 +163,7 @@ def grad(
             raise TypeError(f"inputs must be tensors, but got {type(x).__name__}")
         if not needs_gradient(x):
             raise RuntimeError("One of the differentiated Tensors does not require grad")
-    roots = _roots(_as_tuple(outputs), grad_outputs)
+    roots = _list_roots(_as_tuple(outputs), grad_outputs)
     targets = [target_of(x) for x in into]
     keys = [key_of(target) for target in targets]
     retain = create_graph if retain_graph is None else retain_graph
@@ -183,7 +183,7 @@ def partial_grad(
     `grad` returns total derivatives: if one input was computed from another, the gradient of the
     latter includes paths through the former. The graph is retained.
     """
-    roots = _roots(tuple(outputs), grad_outputs)
+    roots = _list_roots(tuple(outputs), grad_outputs)
     keys = [key_of(x._history() or x) for x in inputs]
     captures = {key: i for i, key in enumerate(keys)}
     captured = run(roots, True, create_graph, captures, False, True)
@@ -224,7 +224,7 @@ class Functions:
     ones_like: Callable[[Tensor], Tensor]
 
 
-def _batched(
+def _differentiate_batch(
     outputs: Any, inputs: Any, grad_outputs: Any, create_graph: bool, allow_unused: Any
 ) -> tuple[Tensor | None, ...]:
     """Return the stacked gradients for each row of the cotangents: all at once by vmap, or one by
@@ -283,7 +283,7 @@ def _tensor_backward(
             root = (self._node or self, wrap(_ONE.copy().reshape(self._array.shape)
                                              if self._array.ndim else _ONE.copy()))
         else:
-            root = _root(self, gradient)
+            root = _find_root(self, gradient)
         run((root,), create_graph if retain_graph is None else retain_graph, create_graph)
     else:
         backward(self, gradient, retain_graph, create_graph, None, inputs)
@@ -368,7 +368,7 @@ def _keep_hooks(self: Tensor) -> NoReturn:
     raise RuntimeError("Deletion of _backwards_hooks not allowed!")
 
 
-def _hooks(self: Tensor) -> Any:
+def _read_hooks(self: Tensor) -> Any:
     return self.__dict__.get("_backward_hooks")
 
 
@@ -380,7 +380,7 @@ attach(
     backward=_tensor_backward,
     requires_grad=property(_requires_grad, _set_requires_grad, _keep_requires_grad),
     _grad_fn=property(lambda self: self.grad_fn, None, _keep_grad_fn),
-    _backward_hooks=property(_hooks, _set_hooks, _keep_hooks),
+    _backward_hooks=property(_read_hooks, _set_hooks, _keep_hooks),
     requires_grad_=requires_grad_,
     detach=detach,
     detach_=detach_,

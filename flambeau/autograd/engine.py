@@ -59,7 +59,9 @@ def run(
             for target, g in roots:
                 task.deliver(target, g)
             if captures is not None:
-                task.needed = _leading_to([target for target, _ in roots], captures, partial)
+                task.needed = _find_leading_nodes(
+                    [target for target, _ in roots], captures, partial
+                )
                 if accumulate:  # nodes of the tensors in `inputs` run too, with all their hooks
                     task.needed.update(k[0] if k.__class__ is tuple else k for k in captures)
             task.drain(None, None)
@@ -147,7 +149,9 @@ def will_run(targets: Sequence[Any], at_work: Any) -> list[bool]:
     if task is None:
         return [False] * len(targets)
     waiting = [leaf for leaf, _ in task.waiting.values()]
-    reached = _reachable([at_work, *task.running, *(entry[2] for entry in task.heap), *waiting])
+    reached = _find_reachable(
+        [at_work, *task.running, *(entry[2] for entry in task.heap), *waiting]
+    )
     if task.captures is not None:
         reached = {key for key in reached if key in (task.needed or ()) or key in task.captures}
         reached |= {key[0] for key in task.captures if key.__class__ is tuple}
@@ -238,7 +242,7 @@ class _Task:
     def wait(self, leaf: Tensor, g: Tensor) -> None:
         """Sum the cotangents of a leaf with hooks; process the leaf when the last one arrives."""
         if self.paths is None:
-            self.paths = _paths_to_hooked([*self.running, *(entry[2] for entry in self.heap)])
+            self.paths = _count_paths_to_hooked([*self.running, *(entry[2] for entry in self.heap)])
         key = id(leaf)
         if key in self.waiting:
             g = total(self.waiting[key][1], g)
@@ -338,7 +342,7 @@ def total(a: Tensor, b: Tensor) -> Tensor:
     return b + a if a.__class__ is not Tensor and a._array.strides is None else a + b
 
 
-def _leading_to(roots: list[Any], captures: dict[Any, int], partial: bool) -> set[int]:
+def _find_leading_nodes(roots: list[Any], captures: dict[Any, int], partial: bool) -> set[int]:
     """Return the ids of the nodes that lead to a captured target. With `partial`, paths end at
     captured nodes, which are excluded."""
     needed: set[int] = set()
@@ -393,7 +397,7 @@ def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
     return grads
 
 
-def _paths_to_hooked(targets: list[Any]) -> dict[int, int]:
+def _count_paths_to_hooked(targets: list[Any]) -> dict[int, int]:
     """Count the edges that lead from targets to each leaf, by id."""
     result: dict[int, int] = {}
     done: set[int] = set()
@@ -410,7 +414,7 @@ def _paths_to_hooked(targets: list[Any]) -> dict[int, int]:
     return result
 
 
-def _reachable(targets: list[Any]) -> set[int]:
+def _find_reachable(targets: list[Any]) -> set[int]:
     """Return the ids of the nodes and leaves reachable from targets."""
     result: set[int] = set()
     while targets:
@@ -440,7 +444,7 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     with _ADDING:
         stored = leaf._grad
         if stored is None:
-            leaf._grad = _recorded_copy(leaf, g) if differentiable else _owned(leaf, g)
+            leaf._grad = _copy_recorded(leaf, g) if differentiable else _own_cotangent(leaf, g)
         elif differentiable or stored._requires_grad or (stored.__class__ is not Tensor and (
             stored._array.__class__ is MetaArray  # a wrapper, perhaps of an expanded tensor
             or stored.is_sparse and not g.is_sparse
@@ -450,7 +454,7 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
             stored.add_(g)
 
 
-def _recorded_copy(leaf: Tensor, g: Tensor) -> Tensor:
+def _copy_recorded(leaf: Tensor, g: Tensor) -> Tensor:
     """Return a recorded copy of a cotangent, in the leaf's memory layout, as its grad."""
     if None in (leaf._array.strides, g._array.strides) or dense_order(leaf._array) is None \
             or not g._requires_grad:
@@ -459,7 +463,7 @@ def _recorded_copy(leaf: Tensor, g: Tensor) -> Tensor:
     return wrap(empty_strided_array(g._array.shape, strides, g._array.dtype)).copy_(g)
 
 
-def _owned(leaf: Tensor, g: Tensor) -> Tensor:
+def _own_cotangent(leaf: Tensor, g: Tensor) -> Tensor:
     """Return the cotangent as a leaf's grad: itself if nothing else references it, else a copy."""
     array = g._array
     if g.__class__ is not Tensor:  # a subclass can't be built from its array alone
@@ -483,7 +487,7 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
     return wrap(result)
 
 
-# References to a cotangent: the engine's loop, the parameters of deliver, _add and _owned, and
-# getrefcount's argument. Any other holder (a hook, a second target) would see it change.
+# References to a cotangent: the engine's loop, the parameters of deliver, _add and
+# _own_cotangent, and getrefcount's argument. Any other holder (a hook, a second target) would see it change.
 _HELD_BY_ENGINE = 1 + 3 * PARAMETER_REFERENCES + ARGUMENT_REFERENCES
 _HELD_BY_COTANGENT = 2 + ARGUMENT_REFERENCES  # to its array: the cotangent and a variable

@@ -136,12 +136,12 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     return give({**tangents_of(dual), now: (None, match_layout(tangent, tensor))}, dual)
 
 
-def _shown_tangent(tensor: Tensor) -> Tensor | None:
+def _find_shown_tangent(tensor: Tensor) -> Tensor | None:
     """Return the tangent to print with a tensor, or None."""
     return tangent_at(tensor, LEVELS.active[-1]) if LEVELS.active else None
 
 
-Suffixes.tangent = staticmethod(_shown_tangent)
+Suffixes.tangent = staticmethod(_find_shown_tangent)
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:

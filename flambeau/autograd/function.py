@@ -132,9 +132,9 @@ class BackwardFunction(Node):
             )
         result = backward(self.context, *grads)
         every = result if isinstance(result, tuple) else (result,)
-        return self._of_edges(every)
+        return self._select_edges(every)
 
-    def _of_edges(self, every: tuple) -> list[Any]:
+    def _select_edges(self, every: tuple) -> list[Any]:
         wanted = len(self._inputs)
         if len(every) > wanted and all(y is None for y in every[wanted:]):
             every = every[:wanted]
@@ -144,7 +144,7 @@ class BackwardFunction(Node):
                 f"(expected {wanted}, got {len(every)})"
             )
         return [
-            _checked(y, self._inputs[i], type(self).__name__, i)
+            _check_gradient(y, self._inputs[i], type(self).__name__, i)
             for i, y in enumerate(every) if self.context.needs_input_grad[i]
         ]
 
@@ -173,7 +173,7 @@ def _zeros(like: Any) -> Tensor:
     return wrap(np.zeros(shape, dtype))
 
 
-def _checked(y: Any, meta: Any, name: str, index: int) -> Any:
+def _check_gradient(y: Any, meta: Any, name: str, index: int) -> Any:
     """Convert a user's gradient to its input's shape and dtype; RuntimeError if impossible."""
     if y is None or meta is None:
         return None
@@ -365,7 +365,7 @@ class Function(metaclass=_FunctionMeta):
             node._inputs = tuple(
                 (a._array.shape, a._array.dtype) if isinstance(a, Tensor) else None for a in args
             )
-            outputs = _hang(node, args, outputs)
+            outputs = _attach_outputs(node, args, outputs)
         else:
             outputs = _protect_views(node.context, args, outputs)
         if several:
@@ -448,7 +448,7 @@ def _find_dirty(context: FunctionCtx, args: tuple, outputs: tuple) -> tuple[set[
     return {id(t) for t in marked}, input_ids
 
 
-def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
+def _attach_outputs(node: Any, args: tuple, outputs: tuple) -> tuple:
     """Attach the node to the outputs, and save the tensors of `save_for_backward`."""
     attributes = node.context.__dict__
     constant = {id(t) for t in attributes.get("non_differentiable", ())}
@@ -460,19 +460,19 @@ def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
     for i, y in enumerate(outputs):
         zeros = isinstance(y, Tensor) and (materialized or id(y) not in constant)
         meta.append((y._array.shape, y._array.dtype) if zeros else None)
-        result.append(_output(node, y, i if several else None, constant, dirty, input_ids))
+        result.append(_attach_output(node, y, i if several else None, constant, dirty, input_ids))
     node._outputs = tuple(meta)
     saved, versions = [], []
     fresh = {id(y): (m, i) for i, (y, m) in enumerate(zip(outputs, result, strict=True))}
     for t in attributes.pop("to_save", ()):
-        value, version = _saved(t, fresh, several)
+        value, version = _describe_saved(t, fresh, several)
         saved.append(value)
         versions.append(version)
     node.saved, node.versions = tuple(saved), tuple(versions)
     return tuple(result)
 
 
-def _saved(t: Any, fresh: dict[int, tuple[Any, int]], several: bool) -> tuple[Any, Any]:
+def _describe_saved(t: Any, fresh: dict[int, tuple[Any, int]], several: bool) -> tuple[Any, Any]:
     if not isinstance(t, Tensor):
         return t, None
     if id(t) in fresh and fresh[id(t)][0]._node is not None:
@@ -483,7 +483,9 @@ def _saved(t: Any, fresh: dict[int, tuple[Any, int]], several: bool) -> tuple[An
     return t, version_of(t)
 
 
-def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, input_ids: set) -> Any:
+def _attach_output(
+    node: Any, y: Any, index: int | None, constant: set, dirty: set, input_ids: set
+) -> Any:
     if not isinstance(y, Tensor) or id(y) in constant or y._array.dtype.kind not in "fcV":
         return y
     target = node if index is None else Output(node, index)
@@ -543,11 +545,11 @@ class _Once(Function):
         )
 
 
-def _edges_of_gradients(self: BackwardFunction) -> list[Any]:
+def _list_gradient_edges(self: BackwardFunction) -> list[Any]:
     """Return an edge for each gradient, None where there was none."""
     edges = iter(self.edges)
     return [next(edges) if needed else None for needed in self.context.needs_input_grad]
 
 
 _Once._backward_cls.__name__ = "Error"  # the class of PyTorch's node
-_Once._backward_cls._all_edges = _edges_of_gradients
+_Once._backward_cls._all_edges = _list_gradient_edges

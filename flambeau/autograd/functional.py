@@ -67,8 +67,8 @@ def vjp(
                                "returns a single Tensor with a single element.")
         cotangents = None if v is None else call.vectors(v, call.outputs, call.several_outputs)
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        result = _grad(call.outputs, call.inputs, cotangents, create_graph)
-        product = _filled(result, call.inputs, strict, create_graph, "back")
+        result = _compute_grad(call.outputs, call.inputs, cotangents, create_graph)
+        product = _fill_missing(result, call.inputs, strict, create_graph, "back")
     return call.result(), call.finished(product, call.several_inputs)
 
 
@@ -84,12 +84,12 @@ def jvp(
     with enable_grad():
         call = _Call("jvp", func, inputs, create_graph, strict, v)
         # Any cotangents work: the gradients are linear in them, and only the slope is needed.
-        cotangents = _slots(call.outputs)
-        gradients = _grad(call.outputs, call.inputs, cotangents, True)
+        cotangents = _create_slots(call.outputs)
+        gradients = _compute_grad(call.outputs, call.inputs, cotangents, True)
         _check_recorded(gradients, "grad_inputs", strict)
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        result = _grad(gradients, cotangents, call.v, create_graph)
-        product = _filled(result, call.outputs, strict, create_graph, "back_trick")
+        result = _compute_grad(gradients, cotangents, call.v, create_graph)
+        product = _fill_missing(result, call.outputs, strict, create_graph, "back_trick")
     return call.result(), call.finished(product, call.several_outputs)
 
 
@@ -107,8 +107,8 @@ def vhp(
         gradients = call.gradient()
         _check_recorded(gradients, "jacobian", strict)
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        result = _grad(gradients, call.inputs, call.v, create_graph)
-        product = _filled(result, call.inputs, strict, create_graph, "double_back")
+        result = _compute_grad(gradients, call.inputs, call.v, create_graph)
+        product = _fill_missing(result, call.inputs, strict, create_graph, "double_back")
     return call.result(), call.finished(product, call.several_inputs)
 
 
@@ -125,12 +125,12 @@ def hvp(
         call = _Call("hvp", func, inputs, create_graph, strict, v)
         gradients = call.gradient()
         _check_recorded(gradients, "jacobian", strict)
-        cotangents = _slots(call.inputs)
-        twice = _grad(gradients, call.inputs, cotangents, True)
+        cotangents = _create_slots(call.inputs)
+        twice = _compute_grad(gradients, call.inputs, cotangents, True)
         _check_recorded(gradients, "hessian", strict)
     with set_grad_enabled(create_graph or is_grad_enabled()):
-        result = _grad(twice, cotangents, call.v, create_graph)
-        product = _filled(result, call.inputs, strict, create_graph, "double_back_trick")
+        result = _compute_grad(twice, cotangents, call.v, create_graph)
+        product = _fill_missing(result, call.inputs, strict, create_graph, "double_back_trick")
     return call.result(), call.finished(product, call.several_inputs)
 
 
@@ -146,17 +146,17 @@ def jacobian(
     """
     _check_strategy("jacobian", strategy, create_graph, strict, vectorize)
     if strategy == "forward-mode":
-        return _jacobian_forward(func, inputs)
+        return _compute_jacobian_forward(func, inputs)
     with enable_grad():
         call = _Call("jacobian", func, inputs, create_graph, strict)
-        rows = tuple(_rows(y, i, call, strict) for i, y in enumerate(call.outputs))
+        rows = tuple(_compute_rows(y, i, call, strict) for i, y in enumerate(call.outputs))
     if not create_graph:
         rows = tuple(tuple(x.detach() for x in row) for row in rows)
     result: tuple = rows if call.several_inputs else tuple(row[0] for row in rows)
     return result if call.several_outputs else result[0]
 
 
-def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
+def _compute_jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
     """Return the Jacobian by forward mode, with a tangent per element of each input."""
     several, points = _as_tensors(inputs, "inputs", "jacobian")
     # The function may be a gradient, whose inputs all require grad.
@@ -174,7 +174,9 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
                 plural, ys = _as_tensors(result, "outputs", "jacobian")
                 pairs = [unpack_dual(y) for y in ys]
             columns[-1].append(tuple(
-                _zeros(y.primal) if y.tangent is None else y.tangent.detach() for y in pairs))
+                _create_zeros(
+                    y.primal
+                ) if y.tangent is None else y.tangent.detach() for y in pairs))
     rows = tuple(
         tuple(
             wrap(np.stack([parts[j]._array for parts in column], -1)
@@ -187,11 +189,11 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Tensors) -> Any:
     return match if plural else match[0]
 
 
-def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...]:
+def _compute_rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...]:
     """Return one output's Jacobians with respect to each input, by a vjp per element."""
     columns: list[list[Tensor]] = [[] for _ in call.inputs]
     for i in range(y.numel()):
-        result = _row(y, i, call)
+        result = _compute_row(y, i, call)
         for j, (column, x, g) in enumerate(zip(columns, call.inputs, result, strict=True)):
             if strict and g is None:
                 raise RuntimeError(
@@ -203,7 +205,7 @@ def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...
                     "The jacobian of the user-provided function is independent of input "
                     f"{j}. This is not allowed in strict mode when create_graph=True."
                 )
-            column.append(_zeros(x) if g is None else g)
+            column.append(_create_zeros(x) if g is None else g)
     return tuple(
         (_Stacked.apply(*column) if column else x.new_zeros((0, *x.shape)))
         .view((*y.shape, *x.shape))
@@ -211,13 +213,15 @@ def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...
     )
 
 
-def _row(y: Tensor, i: int, call: _Call) -> tuple[Tensor | None, ...]:
+def _compute_row(y: Tensor, i: int, call: _Call) -> tuple[Tensor | None, ...]:
     """Return the vjp of one element of an output."""
     if y.__class__ is not Tensor:  # a subclass, whose cotangents must be of its class
-        return _grad((y.reshape(-1)[i],), call.inputs, None, call.create_graph, True)
+        return _compute_grad((y.reshape(-1)[i],), call.inputs, None, call.create_graph, True)
     basis = np.zeros(y.numel(), y._array.dtype)
     basis[i] = 1
-    return _grad((y,), call.inputs, (wrap(basis.reshape(y.shape)),), call.create_graph, True)
+    return _compute_grad(
+        (y,), call.inputs, (wrap(basis.reshape(y.shape)),), call.create_graph, True
+    )
 
 
 def hessian(
@@ -235,7 +239,7 @@ def hessian(
 
     def gradient(*x: Tensor) -> Tensors:
         call = _Call("hessian", func, x, True, strict, alias=False)
-        filled = _filled(call.gradient(), call.inputs, False, True, "back")
+        filled = _fill_missing(call.gradient(), call.inputs, False, True, "back")
         _check_recorded(filled, "jacobian", strict)
         return filled
 
@@ -280,7 +284,7 @@ class _Call:
         self.name, self.create_graph = name, create_graph
         self.several_inputs, inputs = _as_tensors(inputs, "inputs", name)
         # Use new tensors, so that inputs the function also captures stay constant.
-        self.inputs = tuple(_recorded(x, create_graph) for x in inputs) if alias else inputs
+        self.inputs = tuple(_require_recorded(x, create_graph) for x in inputs) if alias else inputs
         self.v: tuple[Tensor, ...] | None = None
         if v is not None:
             self.v = self.vectors(v, self.inputs, self.several_inputs)
@@ -318,7 +322,7 @@ class _Call:
         if self.outputs[0].numel() != 1:
             raise RuntimeError(f"The Tensor returned by the function given to {self.name} should "
                                "contain a single element")
-        return _grad(self.outputs, self.inputs, None, True)
+        return _compute_grad(self.outputs, self.inputs, None, True)
 
     def result(self) -> Any:
         """Return the outputs in the structure that the user's function returned."""
@@ -355,7 +359,7 @@ def _as_tensors(values: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, 
     return several, tensors
 
 
-def _recorded(x: Tensor, create_graph: bool) -> Tensor:
+def _require_recorded(x: Tensor, create_graph: bool) -> Tensor:
     if create_graph and x.requires_grad:
         return x.view_as(x)
     return x.detach().requires_grad_(True)
@@ -365,16 +369,16 @@ def _is_single(tensors: Sequence[Tensor]) -> bool:
     return len(tensors) == 1 and tensors[0].numel() == 1
 
 
-def _zeros(like: Tensor) -> Tensor:
+def _create_zeros(like: Tensor) -> Tensor:
     return like.detach().new_zeros(like.shape)
 
 
-def _slots(like: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _create_slots(like: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return zeros shaped like `like`, as leaves to differentiate with respect to."""
-    return tuple(_zeros(x).requires_grad_(True) for x in like)
+    return tuple(_create_zeros(x).requires_grad_(True) for x in like)
 
 
-def _grad(
+def _compute_grad(
     outputs: Sequence[Tensor | None], inputs: tuple[Tensor, ...],
     cotangents: Sequence[Tensor] | None, create_graph: bool, retain: bool | None = None,
 ) -> tuple[Tensor | None, ...]:
@@ -398,7 +402,7 @@ def _check_recorded(tensors: Sequence[Tensor | None], what: str, strict: bool) -
             raise RuntimeError(_CONSTANT[what].format(i))
 
 
-def _filled(
+def _fill_missing(
     result: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool,
     stage: str,
 ) -> tuple[Tensor, ...]:
@@ -413,7 +417,7 @@ def _filled(
                 f"The {matrix} of the user-provided function is independent of input {i}. This is "
                 "not allowed in strict mode when create_graph=True."
             )
-        new.append(_zeros(x) if g is None else g)
+        new.append(_create_zeros(x) if g is None else g)
     return tuple(new)
 
 

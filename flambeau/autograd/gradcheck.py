@@ -17,11 +17,11 @@ from .checks.forward_gradcheck import (
 from .mode import enable_grad
 
 
-def _differentiable(outputs: Any) -> list[Tensor]:
+def _select_differentiable(outputs: Any) -> list[Tensor]:
     return [y for y in tensors_in(outputs) if y.requires_grad]
 
 
-def _flat_parts(array: np.ndarray) -> list[tuple[tuple[int, ...], complex]]:
+def _list_directions(array: np.ndarray) -> list[tuple[tuple[int, ...], complex]]:
     """Return (index, direction) pairs: 1 for each element, and also 1j if complex."""
     directions = (1, 1j) if array.dtype.kind == "c" else (1,)
     return [(index, d) for index in np.ndindex(array.shape) for d in directions]
@@ -35,7 +35,7 @@ class _Difference:
     ) -> None:
         self.fn, self.inputs, self.cotangents, self.eps = fn, inputs, cotangents, eps
 
-    def _value(self) -> float:
+    def _evaluate(self) -> float:
         # Keep the caller's grad mode: a function may ask which of its tensors require grad.
         # Sum in double precision, or rounding would swamp the differences of float32 outputs.
         outputs = [y._array for y in tensors_in(self.fn(*self.inputs))]
@@ -64,9 +64,9 @@ class _Difference:
         self.place = place
         try:
             x._array[place] = original - self.eps * direction
-            down = self._value()
+            down = self._evaluate()
             x._array[place] = original + self.eps * direction
-            up = self._value()
+            up = self._evaluate()
         finally:
             x._array[place] = original
         return (up - down) / (2 * self.eps)
@@ -74,7 +74,7 @@ class _Difference:
     def gradient(self, x: Tensor) -> np.ndarray:
         """Return the numerical gradient of `x`: two calls per real number in it."""
         result = np.zeros(x._array.shape, x._array.dtype)
-        for index, direction in _flat_parts(x._array):
+        for index, direction in _list_directions(x._array):
             result[index] += self.along(x, index, direction) * direction
         return result
 
@@ -137,15 +137,15 @@ def _check(
     func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float,
     fast_mode: bool,
 ) -> None:
-    checked = _checked_inputs(inputs)
+    checked = _check_inputs(inputs)
     outputs = tensors_in(func(*inputs))
     live = {i: y for i, y in enumerate(outputs) if y._array.dtype.kind in "fc"}
     # If some outputs require grad, ignore the others; if none does, all must be constant.
     live = {i: y for i, y in live.items() if y.requires_grad} or live
     rng = np.random.RandomState(0)
     cotangents = {i: draw_like(rng, y._array) for i, y in live.items()}
-    analytic = _gradient_arrays(live, checked, cotangents)
-    _same_twice(analytic, _gradient_arrays(live, checked, cotangents), nondet_tol)
+    analytic = _compute_gradient_arrays(live, checked, cotangents)
+    _check_reproducible(analytic, _compute_gradient_arrays(live, checked, cotangents), nondet_tol)
     difference = _Difference(func, inputs, cotangents, eps)
     for i, (x, actual) in enumerate(zip(checked, analytic, strict=True)):
         if fast_mode and difference.agrees_along(x, actual, rng, rtol, atol):
@@ -161,9 +161,9 @@ def _check(
 
 def _check_batched(func: Callable, inputs: tuple) -> None:
     """Raise GradcheckError unless vmap over two cotangents matches backward for each."""
-    checked = _checked_inputs(inputs)
+    checked = _check_inputs(inputs)
     rng = np.random.RandomState(2)
-    for y in _differentiable(func(*inputs)):
+    for y in _select_differentiable(func(*inputs)):
         rows = wrap(np.stack([draw_like(rng, y._array) for _ in range(2)]))
 
         def gradients(g: Tensor, y: Tensor = y) -> tuple[Tensor | None, ...]:
@@ -188,7 +188,7 @@ def _check_batched(func: Callable, inputs: tuple) -> None:
                     )
 
 
-def _checked_inputs(inputs: tuple) -> list[Tensor]:
+def _check_inputs(inputs: tuple) -> list[Tensor]:
     """Return the inputs that require grad. Warn about low precision.
 
     Raise ValueError if there are none, RuntimeError if one has a dimension of stride 0.
@@ -219,7 +219,7 @@ def _checked_inputs(inputs: tuple) -> list[Tensor]:
     return checked
 
 
-def _gradients(
+def _compute_gradients(
     outputs: dict[int, Tensor], inputs: Sequence[Tensor], cotangents: dict[int, np.ndarray]
 ) -> Sequence[Any]:
     """Return the inputs' gradients from the tape, given cotangents of some outputs."""
@@ -232,12 +232,12 @@ def _gradients(
     return result
 
 
-def _gradient_arrays(
+def _compute_gradient_arrays(
     outputs: dict[int, Tensor], inputs: Sequence[Tensor], cotangents: dict[int, np.ndarray]
 ) -> list[np.ndarray]:
     """Return the gradients as arrays. Raise GradcheckError if a layout differs from its input's."""
     arrays = []
-    for x, g in zip(inputs, _gradients(outputs, inputs, cotangents), strict=True):
+    for x, g in zip(inputs, _compute_gradients(outputs, inputs, cotangents), strict=True):
         if g is not None and g.layout != x.layout:
             raise GradcheckError(f"grad is incorrect layout ({g.layout} is not {x.layout})")
         arrays.append(np.zeros(x._array.shape, x._array.dtype) if g is None else g._array)
@@ -255,7 +255,7 @@ def _blame_output(
 ) -> None:
     """Raise GradcheckError naming the output (and its real or imaginary part, if complex) whose
     gradient of input `i` is wrong."""
-    x = _checked_inputs(inputs)[i]
+    x = _check_inputs(inputs)[i]
     parts: list[tuple[str, Callable]] = [("", np.asarray)]
     if any(y._array.dtype.kind == "c" for y in live.values()):
         words = "While considering the {} part of complex outputs only, "
@@ -266,7 +266,7 @@ def _blame_output(
             if prefix and y._array.dtype.kind != "c":
                 continue
             chosen = {k: part(cotangents[k])}
-            (actual,) = _gradient_arrays(live, [x], chosen)
+            (actual,) = _compute_gradient_arrays(live, [x], chosen)
             wanted = _Difference(func, inputs, chosen, eps).gradient(x)
             if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
                 raise GradcheckError(prefix + _mismatch(number, i, wanted, actual))
@@ -275,7 +275,7 @@ def _blame_output(
 def _check_zero_cotangents(outputs: dict[int, Tensor], inputs: Sequence[Tensor]) -> None:
     """Raise GradcheckError unless zero cotangents give zero gradients of the input's type."""
     zeros = {i: np.zeros(y._array.shape, y._array.dtype) for i, y in outputs.items()}
-    for x, g in zip(inputs, _gradients(outputs, inputs, zeros), strict=True):
+    for x, g in zip(inputs, _compute_gradients(outputs, inputs, zeros), strict=True):
         if g is None:
             continue
         if np.any(g._array):
@@ -286,7 +286,7 @@ def _check_zero_cotangents(outputs: dict[int, Tensor], inputs: Sequence[Tensor])
             raise GradcheckError("grad is incorrect size")
 
 
-def _same_twice(
+def _check_reproducible(
     first: Sequence[np.ndarray], second: Sequence[np.ndarray], tolerance: float
 ) -> None:
     for i, (a, b) in enumerate(zip(first, second, strict=True)):
@@ -314,7 +314,7 @@ def gradgradcheck(
     True
     """
     supplied = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    outputs = _differentiable(func(*supplied))
+    outputs = _select_differentiable(func(*supplied))
     if grad_outputs is None:
         rng = np.random.RandomState(1)
         seeds = [wrap(draw_like(rng, y._array)).requires_grad_() for y in outputs]
@@ -326,7 +326,7 @@ def gradgradcheck(
         xs, gs = args[:-count], args[-count:]
         live = [t for t in xs if isinstance(t, Tensor) and t.requires_grad]
         with enable_grad():
-            ys = _differentiable(func(*xs))
+            ys = _select_differentiable(func(*xs))
             result = grad(ys, live, gs, create_graph=True, allow_unused=True)
         return tuple(g for g in result if g is not None)
 

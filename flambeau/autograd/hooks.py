@@ -107,7 +107,7 @@ def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool, accumulates: bool = Tr
         if hook.__class__ is AccumulatorHook:
             continue
         if before:
-            g = _replaced(hook(g), g)
+            g = _replace_gradient(hook(g), g)
         else:
             _check_nothing_returned(hook(leaf), leaf)
     for hook in hooks:
@@ -115,7 +115,7 @@ def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool, accumulates: bool = Tr
             continue
         if before:
             result = hook.function((g,))
-            g = g if result is None else _replaced(result[0], g)
+            g = g if result is None else _replace_gradient(result[0], g)
         else:
             hook.function((), (g,))
     return g
@@ -177,15 +177,15 @@ def _check_count(hook: Callable, new: Any, expected: int) -> tuple | list | None
 
 def _run_on_output(hook: Callable, grads: Any, index: int) -> Any:
     if grads.__class__ is not tuple:
-        return _replaced(hook(grads), grads)
+        return _replace_gradient(hook(grads), grads)
     g = grads[index]
     result = hook(g)
     if g is None and result is not None:
         raise RuntimeError("can't replace a None gradient with a non-None value")
-    return (*grads[:index], g if g is None else _replaced(result, g), *grads[index + 1:])
+    return (*grads[:index], g if g is None else _replace_gradient(result, g), *grads[index + 1:])
 
 
-def _replaced(new: Any, g: Tensor) -> Tensor:
+def _replace_gradient(new: Any, g: Tensor) -> Tensor:
     if new is None:
         return g
     if not isinstance(new, Tensor):

@@ -34,8 +34,10 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
     if not x._tracked or not requires(x):
         if base is not None and base._requires_grad and x._array.dtype.kind in "fcV":
             if "_view_of_function" in x.__dict__:
-                raise _no_grad_view_error(INSIDE_FUNCTION)
-            raise _view_of_leaf() if base._node is None else _no_grad_view_error(INSIDE_NO_GRAD)
+                raise _create_no_grad_view_error(INSIDE_FUNCTION)
+            raise _create_leaf_view_error() if base._node is None else _create_no_grad_view_error(
+                INSIDE_NO_GRAD
+            )
         return False
     if x._node is None:
         raise noted(
@@ -46,7 +48,7 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
     if base is not None:
         _check_chain(x._node, base)
         if base._node is None and base._requires_grad:
-            raise _view_of_leaf()
+            raise _create_leaf_view_error()
     return True
 
 
@@ -60,13 +62,13 @@ def _check_chain(node: Any, base: Tensor) -> None:
     while node is not None and node is not end:
         if isinstance(node, Tensor):
             if node._base is not None:
-                raise _no_grad_view_error(INSIDE_NO_GRAD, node)
+                raise _create_no_grad_view_error(INSIDE_NO_GRAD, node)
             return
         owner = node.shown()
         is_view = owner.operator is not None and owner.operator.kind.name == "VIEW"
         if owner.is_custom or (is_view and node.__class__ is Output):
             several = node.__class__ is Output
-            raise _node_view_error(node, SEVERAL_VIEWS if several else INSIDE_FUNCTION)
+            raise _create_node_view_error(node, SEVERAL_VIEWS if several else INSIDE_FUNCTION)
         if not is_view or len(owner.edges) != 1:
             return
         node = owner.edges[0]
@@ -77,7 +79,7 @@ def forbid_writes(view: Tensor) -> None:
     view.__dict__["_view_of_function"] = True
 
 
-def _view_of_leaf() -> RuntimeError:
+def _create_leaf_view_error() -> RuntimeError:
     """Return the error for a write to a view of a leaf that requires grad."""
     return noted(
         RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place "
@@ -104,14 +106,14 @@ INSIDE_NO_GRAD = (
 )
 
 
-def _node_view_error(node: Any, why: str) -> RuntimeError:
+def _create_node_view_error(node: Any, why: str) -> RuntimeError:
     name = node.shown().name().removesuffix("Backward")
     return RuntimeError(
         f"Output {node.output_number()} of {name} is a view and is being modified inplace. {why}"
     )
 
 
-def _no_grad_view_error(why: str, leaf: Tensor | None = None) -> RuntimeError:
+def _create_no_grad_view_error(why: str, leaf: Tensor | None = None) -> RuntimeError:
     """Return the error for a view made without history, or for a view of such a view (`leaf`)."""
     origin = "A view was created in" if leaf is None else \
         "This is a view of a view which was created in"
@@ -137,7 +139,7 @@ def bump(x: Tensor) -> None:
 def before_write(x: Tensor, keep_value: bool) -> Tensor:
     """Return a stand-in for the old `x` on the tape: same history, value copied if `keep_value`."""
     if x._base is not None and "_view_of_function" in x.__dict__ and MODE.grad:
-        raise _no_grad_view_error(INSIDE_FUNCTION)
+        raise _create_no_grad_view_error(INSIDE_FUNCTION)
     old = wrap(x._array.copy("K") if keep_value else x._array)
     old._requires_grad, old._node = x._requires_grad, x._node
     if x._base is not None and x._node is not None and x._node.shown().hooks \

@@ -62,7 +62,7 @@ class Node:
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
         """(node, output number) per input; the node is None for inputs without a gradient."""
-        return tuple(_shown_edge(target) for target in self._all_edges())
+        return tuple(_describe_edge(target) for target in self._all_edges())
 
     def _all_edges(self) -> list[Any]:
         plan, operator = self.plan, self.operator
@@ -136,7 +136,7 @@ class Node:
         else:
             grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in plan.entries]
             if self.operator.has_sequence:
-                grads = _flattened(grads)
+                grads = _flatten_gradients(grads)
         return grads if self.restore is None else self._unbroadcast(grads)
 
     def _apply_complex(self, g: Tensor, values: Sequence[Any]) -> Sequence[Any]:
@@ -145,7 +145,7 @@ class Node:
         g = g.conj_physical()
         grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in self.plan.entries]
         if self.operator.has_sequence:
-            grads = _flattened(grads)
+            grads = _flatten_gradients(grads)
         grads = [None if y is None else y.conj_physical() for y in grads]
         return grads if self.restore is None else self._unbroadcast(grads)
 
@@ -153,7 +153,7 @@ class Node:
         vjp, indices = self.plan.entries[0]
         result = vjp(g, *[values[i] for i in indices])
         every = result if result.__class__ is tuple else (result,)
-        return _flattened([every[i] for i in self.joint_positions()])
+        return _flatten_gradients([every[i] for i in self.joint_positions()])
 
     def _unbroadcast(self, grads: Sequence[Any]) -> list[Any]:
         return [
@@ -181,28 +181,28 @@ class Node:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_"):
-            position = self._saved_position(name, name.removeprefix("_saved_"))
+            position = self._find_saved_position(name, name.removeprefix("_saved_"))
             return None if position is None else self.values()[position]
         if name == "_raw_saved_tensors" and self.is_custom:
             return tuple(SavedTensor.of(self, k) for k in range(len(self.values())))
         if name.startswith("_raw_saved_"):
-            position = self._saved_position(name, name.removeprefix("_raw_saved_"))
+            position = self._find_saved_position(name, name.removeprefix("_raw_saved_"))
             return SavedTensor.of(self, position)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
-    def _saved_position(self, attribute: str, name: str) -> int | None:
+    def _find_saved_position(self, attribute: str, name: str) -> int | None:
         """Return the index of a saved value; None for an input this call's vjps do not need."""
         operator = self.operator
         if operator is not None:
             every = sum(1 << i for i in operator.tensor_positions)
             for plan in (self.plan, operator.plan(every)):
                 for k, source in enumerate(plan.sources):
-                    if _saved_name(operator, *source) == name:
+                    if _name_saved(operator, *source) == name:
                         return k if plan is self.plan else None
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{attribute}'")
 
 
-def _saved_name(operator: Any, kind: int, position: int) -> str:
+def _name_saved(operator: Any, kind: int, position: int) -> str:
     """Return a saved value's name in PyTorch's attributes, e.g. `result` for `_saved_result`."""
     if kind == OUTPUT:
         return "result"
@@ -278,7 +278,7 @@ def accumulator_of(leaf: Tensor) -> AccumulateGrad:
     return result
 
 
-def _shown_edge(target: Any) -> tuple[Any, int]:
+def _describe_edge(target: Any) -> tuple[Any, int]:
     if target is None:
         return None, 0
     if isinstance(target, Tensor):
@@ -286,7 +286,7 @@ def _shown_edge(target: Any) -> tuple[Any, int]:
     return target.shown(), target.output_number()
 
 
-def _flattened(grads: Sequence[Any]) -> list[Any]:
+def _flatten_gradients(grads: Sequence[Any]) -> list[Any]:
     flat: list[Any] = []
     for y in grads:
         if y.__class__ in (tuple, list):

@@ -131,7 +131,7 @@ class profile:
             if self._recorder is None:
                 raise RuntimeError("Profiler didn't finish running")
             begin_ns = perf_counter_ns()
-            self._events = _events(self._recorder)
+            self._events = _create_events(self._recorder)
             took_us = (perf_counter_ns() - begin_ns) / 1e3
             self._stats.parse_kineto_call_duration_us = took_us
             self._stats.function_events_build_tree_call_duration_us = took_us
@@ -195,7 +195,7 @@ class profile:
             str(self.events())
 
 
-def _events(recorder: Recorder) -> EventList:
+def _create_events(recorder: Recorder) -> EventList:
     threads: dict[int, int] = {}
     result = []
     for name, begin, end, thread, shapes, stack, scope, *more in recorder.events:

@@ -78,7 +78,7 @@ def carried_by(tensor: Tensor) -> dict[int, Any]:
     for n in sorted(late):
         outer, start, whole = late[n]
         if n not in carried and n not in hidden and outer <= carried.keys():
-            carried = {**carried, n: (None, _window_of(whole, start, tensor))}
+            carried = {**carried, n: (None, _view_tangent(whole, start, tensor))}
             tensor.__dict__[_SLOT] = carried
     return carried
 
@@ -92,7 +92,7 @@ def allocate_memory_tangent(target: Tensor, tangent: Tensor, level: int) -> Tens
     """
     base = target if target._base is None else target._base
     outer = frozenset(n for n in carried_by(target) if n < level and n in LEVELS.active)
-    whole, start = zeros_like_layout(base, tangent), _lowest(base).storage_offset()
+    whole, start = zeros_like_layout(base, tangent), _find_lowest(base).storage_offset()
     LEVELS.has_late = True
     counter: Any = same_history(target)._counter
     counter.late_tangents = {**getattr(counter, "late_tangents", _NOTHING),
@@ -100,13 +100,13 @@ def allocate_memory_tangent(target: Tensor, tangent: Tensor, level: int) -> Tens
     for x in (target, base):  # a base that lacks outer levels is the primal of another tensor
         own = x.__dict__.get(_SLOT, _NOTHING)
         if level not in own and outer <= own.keys():
-            attach(x, level, _primal_of(x, level), _window_of(whole, start, x))
+            attach(x, level, _strip_tangent(x, level), _view_tangent(whole, start, x))
     result = tangent_at(target, level)
     assert result is not None
     return result
 
 
-def _primal_of(x: Tensor, level: int) -> Tensor:
+def _strip_tangent(x: Tensor, level: int) -> Tensor:
     """Return `x` without the tangent that it is about to get."""
     return hide(carry(x, same_history(x)), (level,), x)
 
@@ -121,15 +121,15 @@ def hide(tensor: Tensor, levels: Sequence[int], source: Tensor | None = None) ->
     return tensor
 
 
-def _window_of(tangent: Tensor, start: int, view: Tensor) -> Tensor:
+def _view_tangent(tangent: Tensor, start: int, view: Tensor) -> Tensor:
     """Return the part that `view` covers of the tangent of memory from element `start` on."""
-    offset = _lowest(view).storage_offset() - start
+    offset = _find_lowest(view).storage_offset() - start
     if not offset and tangent.shape == view.shape and tangent.stride() == view.stride():
         return tangent
-    return _strided(tangent, tuple(view.shape), view.stride(), offset)
+    return _view_strided(tangent, tuple(view.shape), view.stride(), offset)
 
 
-def _lowest(x: Tensor) -> Tensor:
+def _find_lowest(x: Tensor) -> Tensor:
     window: Any = x._array
     while window.__class__ is BatchedWindow:
         x = window.below
@@ -137,14 +137,16 @@ def _lowest(x: Tensor) -> Tensor:
     return x
 
 
-def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int) -> Tensor:
+def _view_strided(
+    x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], start: int
+) -> Tensor:
     """Return a strided view of `x`, of all examples if `x` is batched."""
     window: Any = x._array
     if window.__class__ is not BatchedWindow or window.is_shared:
         return x.as_strided(shape, strides, x.storage_offset() + start)
     below = window.below
     shown: Tensor = window.batch.wrap(
-        _strided(below, (below.shape[0], *shape), (below.stride(0), *strides), start))
+        _view_strided(below, (below.shape[0], *shape), (below.stride(0), *strides), start))
     return shown
 
 
@@ -158,10 +160,10 @@ def match_strides(tangent: Tensor, primal: Tensor) -> Tensor:
 
 def zeros_like_layout(base: Tensor, tangent: Tensor) -> Tensor:
     """Return zeros in the layout of `base` to hold `tangent`, batched if either is."""
-    return _zeros(base, tangent, tuple(base.shape), base.stride())
+    return _create_zeros(base, tangent, tuple(base.shape), base.stride())
 
 
-def _zeros(base: Tensor, tangent: Tensor, shape: tuple, strides: tuple) -> Tensor:
+def _create_zeros(base: Tensor, tangent: Tensor, shape: tuple, strides: tuple) -> Tensor:
     batch = innermost_batch((base, tangent))
     if batch is None:
         if base._array.__class__ is not np.ndarray:
@@ -171,7 +173,7 @@ def _zeros(base: Tensor, tangent: Tensor, shape: tuple, strides: tuple) -> Tenso
     step = below.stride(0) if batch.holds(base) else \
         1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True) if n)
     return batch.wrap(
-        _zeros(below, batch.lower(tangent), (batch.size, *shape), (step, *strides)))
+        _create_zeros(below, batch.lower(tangent), (batch.size, *shape), (step, *strides)))
 
 
 def last_level(tensor: Tensor) -> int | None:
@@ -312,12 +314,12 @@ def match_layout(tangent: Tensor, primal: Tensor) -> Tensor:
     if tangent._array.__class__ is not np.ndarray or primal._array.__class__ is not np.ndarray \
             or not primal._array.size or _has_layout_of(tangent, primal):
         return tangent
-    storage = tangent.new_zeros(_storage_elements(primal))
+    storage = tangent.new_zeros(_count_storage_elements(primal))
     window = storage.as_strided(primal.shape, primal.stride(), primal.storage_offset())
     return window.copy_(tangent)
 
 
-def _storage_elements(x: Tensor) -> int:
+def _count_storage_elements(x: Tensor) -> int:
     return x.untyped_storage().nbytes() // x._array.itemsize
 
 
@@ -331,5 +333,5 @@ def _has_layout_of(tangent: Tensor, primal: Tensor) -> bool:
     return (
         t.dtype != x.dtype
         or all(a == b for a, b in strides) and tangent.storage_offset() == primal.storage_offset()
-        and _storage_elements(tangent) == _storage_elements(primal)
+        and _count_storage_elements(tangent) == _count_storage_elements(primal)
     )

@@ -187,7 +187,7 @@ def record(operator: Any, result: Any, args: tuple) -> None:
         else:
             needed.append(False)
     if mask:
-        _hang(operator, result, args, mask, tuple(edges), tuple(needed))
+        _attach_results(operator, result, args, mask, tuple(edges), tuple(needed))
 
 
 def _record_single(operator: Any, y: Tensor, args: tuple, position: int) -> None:
@@ -259,7 +259,9 @@ def _record_several(operator: Any, y: Tensor, args: tuple) -> None:
     y._requires_grad = y._tracked = True
 
 
-def _hang(operator: Any, result: Any, args: tuple, mask: int, edges: tuple, needed: tuple) -> None:
+def _attach_results(
+    operator: Any, result: Any, args: tuple, mask: int, edges: tuple, needed: tuple
+) -> None:
     several = not isinstance(result, Tensor)
     if not several and result._array.dtype.kind not in "fcV":
         return  # integers and bools have no gradient
@@ -267,7 +269,7 @@ def _hang(operator: Any, result: Any, args: tuple, mask: int, edges: tuple, need
     saved, versions = save(plan, args, result, needed)
     first = result[0] if several else result
     restore = None
-    if not plan.joint and (operator.pointwise or not _of_one_dtype(operator, args, first)):
+    if not plan.joint and (operator.pointwise or not _has_one_dtype(operator, args, first)):
         restore = operator.restores(args, first)
     if restore is not None:
         restore = _spread(tuple(restore[i] for i in plan.inputs), plan, args)
@@ -283,7 +285,7 @@ def _hang(operator: Any, result: Any, args: tuple, mask: int, edges: tuple, need
             y._requires_grad = y._tracked = True
 
 
-def _of_one_dtype(operator: Any, args: tuple, first: Tensor) -> bool:
+def _has_one_dtype(operator: Any, args: tuple, first: Tensor) -> bool:
     kind = first._array.dtype
     for i in operator.tensor_positions:
         value = args[i]
@@ -319,7 +321,7 @@ def save(plan: Plan, args: tuple, result: Any, needed: Any) -> tuple[tuple, tupl
         elif kind == OUTPUT:
             value, version = _keep_output(result)
         elif kind == SHAPE:
-            value, version = _shapes(args[position]), None
+            value, version = _list_shapes(args[position]), None
         elif kind == DTYPE:
             value, version = args[position].dtype, None
         else:
@@ -329,7 +331,7 @@ def save(plan: Plan, args: tuple, result: Any, needed: Any) -> tuple[tuple, tupl
     return tuple(saved), tuple(versions)
 
 
-def _shapes(value: Any) -> Any:
+def _list_shapes(value: Any) -> Any:
     if value.__class__ in (tuple, list):
         return tuple(v._array.shape for v in value)
     return None if value is None else value._array.shape

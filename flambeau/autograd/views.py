@@ -48,9 +48,9 @@ class Geometry:
         """Return the same window of another array with the base's layout."""
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype)
-        start = np.ndarray(1, np.uint8, _memory(base), 0)
+        start = np.ndarray(1, np.uint8, _view_memory(base), 0)
         offset = self.offset + base.ctypes.data - start.ctypes.data
-        result = np.ndarray(self.shape, self.dtype, _memory(base), offset, self.strides)
+        result = np.ndarray(self.shape, self.dtype, _view_memory(base), offset, self.strides)
         return toggled(result, *self.bits) if self.bits else result
 
     def empty_base(self) -> np.ndarray:
@@ -65,7 +65,7 @@ class Geometry:
         return result
 
 
-def _memory(array: np.ndarray) -> np.ndarray:
+def _view_memory(array: np.ndarray) -> np.ndarray:
     from ..tensor.storage import storage_of
 
     return storage_of(array)._bytes
@@ -160,7 +160,7 @@ class _WindowBackward(Node):
 _WINDOW_PLAN = Plan(_WindowBackward, (), (), (), False)
 
 
-def _linear(
+def _record_linear(
     y: np.ndarray, g: Tensor, geometry: Geometry, adjoint: Callable[[Tensor, Geometry], Tensor],
 ) -> Tensor:
     result = wrap(y)
@@ -172,7 +172,7 @@ def _linear(
     return result
 
 
-def _laid_out(g: np.ndarray, geometry: Geometry) -> np.ndarray:
+def _lay_out(g: np.ndarray, geometry: Geometry) -> np.ndarray:
     result = geometry.empty_base()
     result[...] = g
     return result
@@ -182,8 +182,8 @@ def window_of(g: Tensor, geometry: Geometry) -> Tensor:
     """Return the part of a base's cotangent inside the window."""
     if is_example(g._array):
         return Views.map_examples(partial(window_of, geometry=geometry), g)
-    return _linear(
-        geometry.window(_laid_out(g._array, geometry)).copy(), g, geometry, spread_into
+    return _record_linear(
+        geometry.window(_lay_out(g._array, geometry)).copy(), g, geometry, spread_into
     )
 
 
@@ -191,9 +191,9 @@ def outside_of(g: Tensor, geometry: Geometry) -> Tensor:
     """Return a base's cotangent with zeros in the window."""
     if is_example(g._array):
         return Views.map_examples(partial(outside_of, geometry=geometry), g)
-    result = _laid_out(g._array, geometry)
+    result = _lay_out(g._array, geometry)
     geometry.window(result)[...] = 0
-    return _linear(result, g, geometry, outside_of)
+    return _record_linear(result, g, geometry, outside_of)
 
 
 def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
@@ -202,15 +202,15 @@ def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
         return Views.map_examples(partial(spread_into, geometry=geometry), g)
     result = geometry.empty_base()
     target = geometry.window(result)
-    if _overlaps(geometry):
+    if _may_overlap(geometry):
         for index in np.ndindex(target.shape):
             target[index] += g._array[index]
     else:
         target[...] = g._array
-    return _linear(result, g, geometry, window_of)
+    return _record_linear(result, g, geometry, window_of)
 
 
-def _overlaps(geometry: Geometry) -> bool:
+def _may_overlap(geometry: Geometry) -> bool:
     """Return whether two indices of the window may share memory, as in an expanded view."""
     span = 0
     lengths = [(abs(s), n) for s, n in zip(geometry.strides, geometry.shape, strict=True) if n > 1]

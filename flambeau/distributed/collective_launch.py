@@ -93,7 +93,7 @@ def launch(
     if group.size() > 1:
         refuse_compilation(name)
         if group.is_detailed:
-            call = _compared(group, name, tensors, call)
+            call = _compare_first(group, name, tensors, call)
     for tensor in written:
         bump(tensor)
     if not async_op:
@@ -101,7 +101,7 @@ def launch(
     return group._communicator.run(call, True, list(written) if outputs is None else outputs)
 
 
-def _compared(
+def _compare_first(
     group: ProcessGroup, name: str, tensors: Sequence[Tensor], call: Callable[[], Any]
 ) -> Callable[[], Any]:
     """Wrap `call` to first check that all ranks run the same collective on matching tensors."""

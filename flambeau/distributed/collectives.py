@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def _outside(group: Any, name: str) -> bool:
+def _is_outside(group: Any, name: str) -> bool:
     """Return whether this process is outside the group, with a warning if so."""
     if group != NON_MEMBER:
         return False
@@ -89,7 +89,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
     >>> torch.distributed.destroy_process_group()
     """
     require_tensor(tensor, "tensor")
-    if _outside(group, "all_reduce"):
+    if _is_outside(group, "all_reduce"):
         return None
     pg = member(group)
     if op is not _SUM:
@@ -108,7 +108,7 @@ def all_reduce_coalesced(tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, gro
                          async_op: bool = False) -> Work | None:
     """Apply `all_reduce` to each tensor of a list."""
     require_tensors(tensors, "tensors")
-    if _outside(group, "all_reduce_coalesced"):
+    if _is_outside(group, "all_reduce_coalesced"):
         return None
     pg = member(group)
     targets, engine = [Destination(tensor) for tensor in tensors], pg._engine
@@ -126,7 +126,7 @@ def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
            ) -> Work | None:
     """Reduce a tensor over the processes to process `dst`."""
     require_tensor(tensor, "tensor")
-    if _outside(group, "reduce"):
+    if _is_outside(group, "reduce"):
         return None
     pg = member(group)
     root = rank_in(pg, dst, group_dst)
@@ -147,7 +147,7 @@ def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_o
               group_src: int | None = None) -> Work | None:
     """Copy the tensor of process `src` to every process."""
     require_tensor(tensor, "tensor")
-    if _outside(group, "broadcast"):
+    if _is_outside(group, "broadcast"):
         return None
     pg = member(group)
     root = rank_in(pg, src, group_src)
@@ -161,7 +161,7 @@ def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_o
     return launch(pg, "BROADCAST", call, [tensor], [tensor], async_op)
 
 
-def _gathered(pg: ProcessGroup, like: Array) -> Array:
+def _allocate_gathered(pg: ProcessGroup, like: Array) -> Array:
     """Allocate room for one array like `like` per member."""
     return np.empty((pg.size(), *like.shape), like.dtype)
 
@@ -179,7 +179,7 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None,
     """Copy each process's tensor into `tensor_list`."""
     require_tensors(tensor_list, "tensor_list")
     require_tensor(tensor, "tensor")
-    if _outside(group, "all_gather"):
+    if _is_outside(group, "all_gather"):
         return None
     pg = member(group)
     _check_length("allgather", "output", tensor_list, pg.size())
@@ -188,7 +188,7 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None,
     targets = [Destination(output) for output in tensor_list]
 
     def call() -> None:
-        rows = _gathered(pg, source)
+        rows = _allocate_gathered(pg, source)
         if source.size:
             engine.all_gather(rows, source)
             _spread(rows, targets)
@@ -201,7 +201,7 @@ def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: A
     """Concatenate the tensors of all processes into one."""
     require_tensor(output_tensor, "output_tensor")
     require_tensor(input_tensor, "input_tensor")
-    if _outside(group, "all_gather_into_tensor"):
+    if _is_outside(group, "all_gather_into_tensor"):
         return None
     pg = member(group)
     if output_tensor.dtype != input_tensor.dtype:
@@ -223,7 +223,7 @@ def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | N
            ) -> Work | None:
     """Copy each process's tensor into `gather_list` of process `dst` (default 0)."""
     require_tensor(tensor, "tensor")
-    if _outside(group, "gather"):
+    if _is_outside(group, "gather"):
         return None
     pg = member(group)
     root = 0 if dst is None and group_dst is None else rank_in(pg, dst, group_dst)
@@ -241,7 +241,7 @@ def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | N
     targets = [Destination(output) for output in outputs]
 
     def call() -> None:
-        rows = _gathered(pg, source) if at_root else None
+        rows = _allocate_gathered(pg, source) if at_root else None
         if source.size:
             engine.gather(rows, source, root)
         if rows is not None:
@@ -255,7 +255,7 @@ def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int |
             ) -> Work | None:
     """Give each process its element of the list on process `src` (default 0)."""
     require_tensor(tensor, "tensor")
-    if _outside(group, "scatter"):
+    if _is_outside(group, "scatter"):
         return None
     pg = member(group)
     root = 0 if src is None and group_src is None else rank_in(pg, src, group_src)
@@ -294,7 +294,7 @@ def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = Redu
     """Reduce the processes' lists elementwise; process i gets element i."""
     require_tensor(output, "output")
     require_tensors(input_list, "input_list")
-    if _outside(group, "reduce_scatter"):
+    if _is_outside(group, "reduce_scatter"):
         return None
     pg = member(group)
     _check_op(op, output)
@@ -315,7 +315,7 @@ def reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp
     """Reduce tensors over the processes; each process gets its part along the first axis."""
     require_tensor(output, "output")
     require_tensor(input, "input")
-    if _outside(group, "reduce_scatter_tensor"):
+    if _is_outside(group, "reduce_scatter_tensor"):
         return None
     pg = member(group)
     _check_op(op, output)
@@ -337,7 +337,7 @@ def all_to_all(output_tensor_list: list[Tensor], input_tensor_list: list[Tensor]
     """Send element i of each process's list to process i."""
     require_tensors(output_tensor_list, "output_tensor_list")
     require_tensors(input_tensor_list, "input_tensor_list")
-    if _outside(group, "all_to_all"):
+    if _is_outside(group, "all_to_all"):
         return None
     pg = member(group)
     _check_length("alltoall", "output", output_tensor_list, pg.size())
@@ -353,7 +353,7 @@ def all_to_all(output_tensor_list: list[Tensor], input_tensor_list: list[Tensor]
     return launch(pg, "ALLTOALL", call, [], output_tensor_list, async_op)
 
 
-def _parts(array: Array, sizes: Sequence[int] | None, count: int, kind: str) -> list[Array]:
+def _split_array(array: Array, sizes: Sequence[int] | None, count: int, kind: str) -> list[Array]:
     """Split an array along its first axis into equal parts, or parts of given lengths."""
     length = array.shape[0] if array.ndim else 1
     if not sizes:
@@ -376,12 +376,12 @@ def all_to_all_single(output: Tensor, input: Tensor,
     """Send part i of each process's tensor, split along the first axis, to process i."""
     require_tensor(output, "output")
     require_tensor(input, "input")
-    if _outside(group, "all_to_all_single"):
+    if _is_outside(group, "all_to_all_single"):
         return None
     pg = member(group)
     target, engine = Destination(output), pg._engine
-    outputs = _parts(target.array, output_split_sizes, pg.size(), "output")
-    inputs = _parts(source_array(input), input_split_sizes, pg.size(), "input")
+    outputs = _split_array(target.array, output_split_sizes, pg.size(), "output")
+    inputs = _split_array(source_array(input), input_split_sizes, pg.size(), "input")
 
     def call() -> None:
         engine.all_to_all(outputs, inputs)
@@ -393,7 +393,7 @@ def all_to_all_single(output: Tensor, input: Tensor,
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None
             ) -> Work | None:
     """Wait until all processes of the group arrive."""
-    if _outside(group, "barrier"):
+    if _is_outside(group, "barrier"):
         return None
     pg = member(group)
     return launch(pg, "BARRIER", pg._engine.barrier, [], [], async_op)
@@ -405,7 +405,7 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
 
     With `wait_all_ranks` the error names all missing ranks.
     """
-    if _outside(group, "monitored_barrier"):
+    if _is_outside(group, "monitored_barrier"):
         return
     pg = member(group)
     if pg.size() == 1:

@@ -40,9 +40,9 @@ class DeviceMesh:
         self._ranks = np.array(mesh.tolist() if isinstance(mesh, Tensor) else mesh, np.int64)
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         self._rank = member().rank()
-        self._groups = [self._line(axis) for axis in range(self._ranks.ndim)]
+        self._groups = [self._find_line(axis) for axis in range(self._ranks.ndim)]
 
-    def _line(self, axis: int) -> Any:
+    def _find_line(self, axis: int) -> Any:
         """Return this process's group along an axis. Every process creates all its groups."""
         lines = np.moveaxis(self._ranks, axis, -1).reshape(-1, self._ranks.shape[axis])
         containing: Any = None
@@ -72,7 +72,7 @@ class DeviceMesh:
         """Return the number of processes, along one axis or in total."""
         return self._ranks.size if mesh_dim is None else self._ranks.shape[mesh_dim]
 
-    def _axis(self, mesh_dim: int | str | None) -> int:
+    def _find_axis(self, mesh_dim: int | str | None) -> int:
         if mesh_dim is None:
             if self.ndim > 1:
                 raise RuntimeError(
@@ -88,7 +88,7 @@ class DeviceMesh:
 
     def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
         """Return the group of this process's line along an axis."""
-        return self._groups[self._axis(mesh_dim)]
+        return self._groups[self._find_axis(mesh_dim)]
 
     def get_all_groups(self) -> list[ProcessGroup]:
         """Return the groups along all axes."""
@@ -108,11 +108,11 @@ class DeviceMesh:
         coordinate = self.get_coordinate()
         if coordinate is None:
             raise RuntimeError(f"rank {self._rank} is not in the mesh")
-        return coordinate[self._axis(mesh_dim)]
+        return coordinate[self._find_axis(mesh_dim)]
 
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
         """Return the submesh along the named axes that contains this process."""
-        chosen = [self._axis(name) for name in ((names,) if isinstance(names, str) else names)]
+        chosen = [self._find_axis(name) for name in ((names,) if isinstance(names, str) else names)]
         coordinate = self.get_coordinate()
         if coordinate is None:
             raise RuntimeError(f"rank {self._rank} is not in the mesh")
@@ -139,9 +139,9 @@ class DeviceMesh:
             shape = f"({axes})"
         else:
             shape = str(self.shape)
-        return f"DeviceMesh({shape}, '{self.device_type}', stride={self._strides()})"
+        return f"DeviceMesh({shape}, '{self.device_type}', stride={self._compute_strides()})"
 
-    def _strides(self) -> tuple[int, ...]:
+    def _compute_strides(self) -> tuple[int, ...]:
         return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(self.ndim))
 
 

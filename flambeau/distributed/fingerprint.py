@@ -32,7 +32,7 @@ def _fingerprint(number: int, name: str, tensors: Sequence[Tensor]) -> dict[str,
     }
 
 
-def _shown(fingerprint: dict[str, Any]) -> str:
+def _format_fingerprint(fingerprint: dict[str, Any]) -> str:
     """Format a fingerprint as PyTorch does."""
     shapes = ", ".join(str(shape) for shape in fingerprint["TensorShape"])
     text = f"SequenceNumber={fingerprint['SequenceNumber']}, OpType={fingerprint['OpType']}"
@@ -76,7 +76,8 @@ def _mismatch(here: int, there: int, local: dict[str, Any], remote: dict[str, An
     )
     error = RuntimeError(
         f"Detected mismatch between collectives on ranks. Rank {here} is running collective: "
-        f"{_shown(local)}, but Rank {there} is running collective: {_shown(remote)}."
+        f"{_format_fingerprint(local)}, but Rank {there} is running collective: "
+        f"{_format_fingerprint(remote)}."
         f"Collectives differ in the following aspects: {aspects}"
     )
     error.add_note("All ranks of a group call the same collectives in the same order, on tensors "

@@ -110,7 +110,7 @@ def get_default_backend_for_device(device: Any) -> str:
     return "gloo"
 
 
-def _backend_name(backend: str | None) -> str:
+def _choose_backend(backend: str | None) -> str:
     """Return the backend for the CPU. By default MPI if mpiexec started the process, else Gloo."""
     if backend is None or Backend(backend) == Backend.UNDEFINED:
         by_mpiexec = _is_under_mpiexec() and "RANK" not in os.environ
@@ -153,17 +153,17 @@ def init_process_group(
         raise TypeError(
             f"Expected timeout argument to be of type datetime.timedelta, got {timeout}"
         )
-    name, limit = _backend_name(backend), timeout or default_pg_timeout
+    name, limit = _choose_backend(backend), timeout or default_pg_timeout
     engine: Engine
     if name == "mpi":
-        engine, store = _mpi_world(limit), None
+        engine, store = _create_mpi_world(limit), None
     else:
-        engine, store = _gloo_world(init_method, store, rank, world_size, limit)
+        engine, store = _create_gloo_world(init_method, store, rank, world_size, limit)
     result = ProcessGroup(engine, range(engine.size), world.next_name(), "default_pg", store, limit)
     world.store, world.group, world.groups = store, result, [result]
 
 
-def _mpi_world(limit: timedelta) -> Engine:
+def _create_mpi_world(limit: timedelta) -> Engine:
     from .engines.mpi import MPIEngine, load_mpi
 
     all_processes = load_mpi().COMM_WORLD
@@ -176,7 +176,7 @@ def _mpi_world(limit: timedelta) -> Engine:
     return MPIEngine(all_processes.Dup(), limit.total_seconds())
 
 
-def _gloo_world(
+def _create_gloo_world(
     init_method: str | None, store: Store | None, rank: int, world_size: int, limit: timedelta
 ) -> tuple[Engine, Store]:
     """Return the engine of all processes and the store where they met."""
@@ -190,10 +190,10 @@ def _gloo_world(
         raise ValueError(f"rank {rank} is not in a group of {world_size}")
     store.set_timeout(limit)
     store = PrefixStore("default_pg", store)
-    return _gloo_engine(store, rank, world_size, limit), store
+    return _create_gloo_engine(store, rank, world_size, limit), store
 
 
-def _gloo_engine(store: Store, rank: int, size: int, limit: timedelta) -> Engine:
+def _create_gloo_engine(store: Store, rank: int, size: int, limit: timedelta) -> Engine:
     if size == 1:
         return LoneEngine()
     from .engines.gloo import GlooEngine
@@ -277,7 +277,7 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     return rank_in(member(group), global_rank)
 
 
-def _checked_ranks(ranks: Sequence[int] | None, size: int) -> list[int]:
+def _check_ranks(ranks: Sequence[int] | None, size: int) -> list[int]:
     chosen = sorted(range(size) if ranks is None else ranks)
     if len(chosen) > size:
         raise ValueError("the new group's world size should be less or equal to the world size "
@@ -301,7 +301,7 @@ def new_group(
     `GroupMember.NON_GROUP_MEMBER`.
     """
     everybody = member()
-    chosen = _checked_ranks(ranks, everybody.size())
+    chosen = _check_ranks(ranks, everybody.size())
     if use_local_synchronization:
         text = ",".join(map(str, chosen)) + f" {group_desc} {len(world.groups)}"
         name = hashlib.sha1(text.encode()).hexdigest()[:16]
@@ -310,17 +310,17 @@ def new_group(
     if everybody.rank() not in chosen:
         return NON_MEMBER
     limit = timeout or everybody._timeout
-    engine, store = _engine_of(everybody, chosen, name, backend, limit)
+    engine, store = _create_engine(everybody, chosen, name, backend, limit)
     result = ProcessGroup(engine, chosen, name, group_desc or "undefined", store, limit)
     world.groups.append(result)
     return result
 
 
-def _engine_of(
+def _create_engine(
     everybody: ProcessGroup, ranks: list[int], name: str, backend: str | None, limit: timedelta
 ) -> tuple[Engine, Store | None]:
     """Return the engine of a new group, created by its members, and its part of the store."""
-    kind = everybody.name() if backend is None else _backend_name(backend)
+    kind = everybody.name() if backend is None else _choose_backend(backend)
     if len(ranks) == 1:
         return LoneEngine(kind), everybody._store
     if kind != everybody.name():
@@ -338,7 +338,7 @@ def _engine_of(
         return engine, None
     assert everybody._store is not None
     store = PrefixStore(f"group {name}", everybody._store)
-    return _gloo_engine(store, ranks.index(everybody.rank()), len(ranks), limit), store
+    return _create_gloo_engine(store, ranks.index(everybody.rank()), len(ranks), limit), store
 
 
 def new_subgroups_by_enumeration(

@@ -14,7 +14,7 @@ from .work import Work
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 
-def _destination(pg: ProcessGroup, dst: int | None, group_dst: int | None, kind: str) -> int:
+def _find_destination(pg: ProcessGroup, dst: int | None, group_dst: int | None, kind: str) -> int:
     peer = rank_in(pg, dst, group_dst)
     if peer == pg.rank():
         raise ValueError(f"Invalid {kind} rank: {kind} rank should not be the same as the rank of "
@@ -29,7 +29,7 @@ def _start_send(tensor: Tensor, dst: int | None, group: Any, tag: int, group_dst
         return None
     pg = member(group)
     refuse_compilation("send")
-    peer = _destination(pg, dst, group_dst, "destination")
+    peer = _find_destination(pg, dst, group_dst, "destination")
     source, engine = source_array(tensor), pg._engine
     return pg._communicator.run(
         lambda: engine.send(source, peer, tag), is_async, [tensor], ("send", peer, tag)
@@ -44,7 +44,7 @@ def _start_receive(tensor: Tensor, src: int | None, group: Any, tag: int, group_
     pg = member(group)
     refuse_compilation("recv")
     anybody = src is None and group_src is None
-    peer = None if anybody else _destination(pg, src, group_src, "source")
+    peer = None if anybody else _find_destination(pg, src, group_src, "source")
     target, engine, sender = Destination(tensor), pg._engine, [-1]
 
     def call() -> None:

@@ -72,12 +72,12 @@ def meet(url: str, rank: int, world_size: int, timeout: timedelta) -> Meeting:
             raise ValueError(f"Error initializing torch.distributed using {parts.scheme}:// "
                              f"rendezvous: {name} parameter missing")
     if parts.scheme == "tcp":
-        return Meeting(_tcp(parts.hostname or "", parts.port or 0, rank, world_size, timeout),
-                       rank, world_size)
-    return Meeting(_file(parts, world_size), rank, world_size)
+        store = _open_tcp_store(parts.hostname or "", parts.port or 0, rank, world_size, timeout)
+        return Meeting(store, rank, world_size)
+    return Meeting(_open_file_store(parts, world_size), rank, world_size)
 
 
-def _file(parts: SplitResult, world_size: int) -> Store:
+def _open_file_store(parts: SplitResult, world_size: int) -> Store:
     if not parts.path:
         raise ValueError("Error initializing torch.distributed using file:// rendezvous: "
                          "path missing")
@@ -100,10 +100,10 @@ def _from_environment(rank: int, world_size: int, timeout: timedelta) -> Meeting
     if world_size == 1 and "MASTER_ADDR" not in os.environ:
         return Meeting(HashStore(), rank, world_size)  # a single process needs no store server
     host, port = environment_value("MASTER_ADDR"), int(environment_value("MASTER_PORT"))
-    return Meeting(_tcp(host, port, rank, world_size, timeout), rank, world_size)
+    return Meeting(_open_tcp_store(host, port, rank, world_size, timeout), rank, world_size)
 
 
-def _tcp(host: str, port: int, rank: int, world_size: int, timeout: timedelta) -> Store:
+def _open_tcp_store(host: str, port: int, rank: int, world_size: int, timeout: timedelta) -> Store:
     """Return rank 0's store, or the one that torchrun serves, with separate keys per restart."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")

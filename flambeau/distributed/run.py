@@ -59,11 +59,11 @@ _FLAGS = (
 )
 
 
-def _names(name: str) -> list[str]:
+def _spell_option(name: str) -> list[str]:
     return list(dict.fromkeys([f"--{name}", f"--{name.replace('-', '_')}"]))
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     comma = "\0"
     return [word.replace(comma, ",") for word in text.replace(",,", comma).split(",")]
 
@@ -72,16 +72,18 @@ def get_args_parser() -> ArgumentParser:
     """Return the command-line parser."""
     parser = ArgumentParser(description="Torch Distributed Elastic Training Launcher")
     for name, kind, default, text in _OPTIONS:
-        parser.add_argument(*_names(name), action=env, type=kind, default=default, help=text)
+        parser.add_argument(*_spell_option(name), action=env, type=kind, default=default, help=text)
     for name, text in _FLAGS:
-        parser.add_argument(*_names(name), action=check_env, help=text)
+        parser.add_argument(*_spell_option(name), action=check_env, help=text)
     parser.add_argument("-m", "--module", action=check_env, help="the script is a module")
     parser.add_argument("-r", "--redirects", action=env, type=str, default="0",
                         help="output to files: 1 stdout, 2 stderr, 3 both, or 0:3,1:1")
     parser.add_argument("-t", "--tee", action=env, type=str, default="0",
                         help="output to files and the console")
     for name in ("duplicate-stdout-filters", "duplicate-stderr-filters"):
-        parser.add_argument(*_names(name), action=env, type=_words, default=[], help="accepted")
+        parser.add_argument(
+            *_spell_option(name), action=env, type=_split_words, default=[], help="accepted"
+        )
     parser.add_argument("training_script", type=str, help="the program, followed by its arguments")
     parser.add_argument("training_script_args", nargs=REMAINDER)
     return parser
@@ -115,7 +117,7 @@ def determine_local_world_size(nproc_per_node: str) -> int:
         raise ValueError(f"Unsupported nproc_per_node value: {nproc_per_node}") from None
 
 
-def _default_threads(workers: int) -> None:
+def _limit_threads(workers: int) -> None:
     """Give each of several workers one thread, unless the user set OMP_NUM_THREADS."""
     if workers > 1 and "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = "1"
@@ -139,20 +141,20 @@ def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] 
     if args.max_restarts < 0:
         raise AssertionError("max_restarts must be >= 0")
     workers = determine_local_world_size(args.nproc_per_node)
-    _default_threads(workers)
+    _limit_threads(workers)
     config = LaunchConfig(
         min_nodes=min_nodes, max_nodes=max_nodes, nproc_per_node=workers, run_id=args.rdzv_id,
         role=args.role, rdzv_endpoint=get_rdzv_endpoint(args), rdzv_backend=args.rdzv_backend,
-        rdzv_configs=_rendezvous_options(args), max_restarts=args.max_restarts,
+        rdzv_configs=_parse_rendezvous_options(args), max_restarts=args.max_restarts,
         monitor_interval=args.monitor_interval, start_method=args.start_method,
         log_line_prefix_template=os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
-        local_addr=args.local_addr, logs_specs=_logs(args),
+        local_addr=args.local_addr, logs_specs=_create_logs(args),
         event_log_handler=args.event_log_handler, signals_to_handle=args.signals_to_handle,
         duplicate_stdout_filters=args.duplicate_stdout_filters,
         duplicate_stderr_filters=args.duplicate_stderr_filters,
         virtual_local_rank=args.virtual_local_rank, shutdown_timeout=args.shutdown_timeout,
     )
-    return config, *_command(args)
+    return config, *_build_command(args)
 
 
 def get_rdzv_endpoint(args: Namespace) -> str:
@@ -162,7 +164,7 @@ def get_rdzv_endpoint(args: Namespace) -> str:
     return str(args.rdzv_endpoint)
 
 
-def _rendezvous_options(args: Namespace) -> dict[str, Any]:
+def _parse_rendezvous_options(args: Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for item in filter(None, map(str.strip, args.rdzv_conf.split(","))):
         key, separator, value = item.partition("=")
@@ -175,7 +177,7 @@ def _rendezvous_options(args: Namespace) -> dict[str, Any]:
     return options
 
 
-def _logs(args: Namespace) -> DefaultLogsSpecs:
+def _create_logs(args: Namespace) -> DefaultLogsSpecs:
     shown = None
     if args.local_ranks_filter:
         try:
@@ -189,7 +191,7 @@ def _logs(args: Namespace) -> DefaultLogsSpecs:
                             shown)
 
 
-def _command(args: Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
+def _build_command(args: Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
     """Return the workers' command. If `torch` is flambeau here, it is in the workers too."""
     words: list[str] = []
     program: Callable[..., Any] | str = args.training_script

@@ -75,8 +75,8 @@ class ComposeTransform(Transform):
         inverse = self._inv() if callable(self._inv) else self._inv
         if inverse is None:
             inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
-            self._inv = _weak(inverse)
-            inverse._inv = _weak(self)
+            self._inv = _create_weak_reference(inverse)
+            inverse._inv = _create_weak_reference(self)
         return inverse
 
     def with_cache(self, cache_size: int = 1) -> Transform:
@@ -124,7 +124,7 @@ class ComposeTransform(Transform):
         return f"{type(self).__name__}(\n    {inner}\n)"
 
 
-def _weak(transform: Transform) -> Any:
+def _create_weak_reference(transform: Transform) -> Any:
     import weakref
 
     return weakref.ref(transform)
@@ -271,7 +271,7 @@ class _Parts(Transform):
         """Whether all parts are bijective."""
         return all(part.bijective for part in self.transforms)
 
-    def _each(self, value: Tensor) -> Iterator[tuple[Transform, Tensor]]:
+    def _pair_parts(self, value: Tensor) -> Iterator[tuple[Transform, Tensor]]:
         assert -value.dim() <= self.dim < value.dim()
         parts = self._split(value)
         assert len(parts) == len(self.transforms)
@@ -327,14 +327,16 @@ class CatTransform(_Parts):
         return list(value.split(self.lengths, self.dim))
 
     def _call(self, x: Tensor) -> Tensor:
-        return ops.cat([part(piece) for part, piece in self._each(x)], dim=self.dim)
+        return ops.cat([part(piece) for part, piece in self._pair_parts(x)], dim=self.dim)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return ops.cat([part.inv(piece) for part, piece in self._each(y)], dim=self.dim)
+        return ops.cat([part.inv(piece) for part, piece in self._pair_parts(y)], dim=self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         changes = []
-        for (part, before), (_, after) in zip(self._each(x), self._each(y), strict=True):
+        for (part, before), (_, after) in zip(
+            self._pair_parts(x), self._pair_parts(y), strict=True
+        ):
             change = part.log_abs_det_jacobian(before, after)
             changes.append(sum_rightmost(change, self.event_dim - part.event_dim))
         dim = self.dim if self.dim < 0 else self.dim - x.dim()
@@ -376,13 +378,13 @@ class StackTransform(_Parts):
         return list(value.unbind(self.dim))
 
     def _call(self, x: Tensor) -> Tensor:
-        return ops.stack([part(piece) for part, piece in self._each(x)], dim=self.dim)
+        return ops.stack([part(piece) for part, piece in self._pair_parts(x)], dim=self.dim)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return ops.stack([part.inv(piece) for part, piece in self._each(y)], dim=self.dim)
+        return ops.stack([part.inv(piece) for part, piece in self._pair_parts(y)], dim=self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        pairs = zip(self._each(x), self._each(y), strict=True)
+        pairs = zip(self._pair_parts(x), self._pair_parts(y), strict=True)
         changes = [part.log_abs_det_jacobian(before, after)
                    for (part, before), (_, after) in pairs]
         return ops.stack(changes, dim=self.dim)

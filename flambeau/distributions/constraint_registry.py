@@ -68,7 +68,7 @@ biject_to = ConstraintRegistry()
 transform_to = ConstraintRegistry()
 
 
-def _in_both(*kinds: Any) -> Callable[[Factory], Factory]:
+def _declare_in_both(*kinds: Any) -> Callable[[Factory], Factory]:
     def declare(factory: Factory) -> Factory:
         for kind in kinds:
             biject_to.register(kind, factory)
@@ -78,39 +78,39 @@ def _in_both(*kinds: Any) -> Callable[[Factory], Factory]:
     return declare
 
 
-@_in_both(constraints.real)
+@_declare_in_both(constraints.real)
 def _(constraint: Any) -> Transform:
     return transforms.identity_transform
 
 
 @biject_to.register(constraints.independent)
 def _(constraint: Any) -> Transform:
-    return _over_axes(biject_to(constraint.base_constraint), constraint)
+    return _extend_over_axes(biject_to(constraint.base_constraint), constraint)
 
 
 @transform_to.register(constraints.independent)
 def _(constraint: Any) -> Transform:
-    return _over_axes(transform_to(constraint.base_constraint), constraint)
+    return _extend_over_axes(transform_to(constraint.base_constraint), constraint)
 
 
-def _over_axes(base: Transform, constraint: Any) -> Transform:
+def _extend_over_axes(base: Transform, constraint: Any) -> Transform:
     return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
 
 
-@_in_both(constraints.positive, constraints.nonnegative, constraints.greater_than,
-          constraints.greater_than_eq)
+@_declare_in_both(constraints.positive, constraints.nonnegative, constraints.greater_than,
+                  constraints.greater_than_eq)
 def _(constraint: Any) -> Transform:
     return transforms.ComposeTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)])
 
 
-@_in_both(constraints.less_than)
+@_declare_in_both(constraints.less_than)
 def _(constraint: Any) -> Transform:
     return transforms.ComposeTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)])
 
 
-@_in_both(constraints.interval, constraints.half_open_interval)
+@_declare_in_both(constraints.interval, constraints.half_open_interval)
 def _(constraint: Any) -> Transform:
     low: Any = constraint.lower_bound
     high: Any = constraint.upper_bound
@@ -141,7 +141,7 @@ def _(constraint: Any) -> Transform:
     return transforms.PositiveDefiniteTransform()
 
 
-@_in_both(constraints.corr_cholesky)
+@_declare_in_both(constraints.corr_cholesky)
 def _(constraint: Any) -> Transform:
     return transforms.CorrCholeskyTransform()
 

@@ -71,12 +71,12 @@ def _log_exponential(p: Any, q: Exponential) -> Tensor:
 
 def _log_gamma(p: Any, q: Gamma) -> Tensor:
     a = q.concentration
-    powers = (a - 1) * _MEAN_LOG[_family(p, _MEAN_LOG)](p)
+    powers = (a - 1) * _MEAN_LOG[_find_family(p, _MEAN_LOG)](p)
     return a * q.rate.log() - a.lgamma() + powers - q.rate * p.mean
 
 
 def _log_gumbel(p: Any, q: Gumbel) -> Tensor:
-    fall = _MEAN_FALL[_family(p, _MEAN_FALL)](p, q.loc, q.scale)
+    fall = _MEAN_FALL[_find_family(p, _MEAN_FALL)](p, q.loc, q.scale)
     return -q.scale.log() - (p.mean - q.loc) / q.scale - fall
 
 
@@ -111,14 +111,14 @@ def _log_poisson(p: Bernoulli, q: Poisson) -> Tensor:
     return p.probs * q.rate.log() - q.rate
 
 
-def _family(p: Any, table: dict[type, Any]) -> type:
+def _find_family(p: Any, table: dict[type, Any]) -> type:
     return next(kind for kind in type(p).__mro__ if kind in table)
 
 
 # ----------------------------------------------------------------- where q is nothing
 
 
-def _never(p: Any, q: Any) -> bool:
+def _return_false(p: Any, q: Any) -> bool:
     return False
 
 
@@ -139,7 +139,7 @@ def _within_unit_interval(p: Any, q: Any) -> Any:
 
 
 def _declare(kinds: tuple[type, ...], q_kind: type, log_q: Callable[[Any, Any], Tensor],
-             outside: Callable[[Any, Any], Any] = _never) -> None:
+             outside: Callable[[Any, Any], Any] = _return_false) -> None:
     def divergence(p: Any, q: Any) -> Tensor:
         finite = -p.entropy() - log_q(p, q)
         beyond = outside(p, q)
@@ -168,7 +168,7 @@ _declare((Normal,), Laplace, _log_laplace)
 _declare((Bernoulli,), Poisson, _log_poisson)
 
 
-def _infinite(p: Any, q: Any) -> Tensor:
+def _fill_with_infinity(p: Any, q: Any) -> Tensor:
     return ops.full_like(p.mean, math.inf)
 
 
@@ -183,4 +183,4 @@ _INFINITE: dict[type, tuple[type, ...]] = {
 }
 for _p, _others in _INFINITE.items():
     for _q in _others:
-        register_kl(_p, _q)(_infinite)
+        register_kl(_p, _q)(_fill_with_infinity)

@@ -157,22 +157,22 @@ def _(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
 def _normal_vectors(p: Any, q: Any) -> Tensor:
     """log |Q| / |P| / 2 + (trace(Q^-1 P) + |loc difference|^2 in Q - n) / 2."""
     if p.event_shape != q.event_shape:
-        raise ValueError(f"KL-divergence between two {_plural(p, q)} Normals with different event "
-                         "shapes cannot be computed")
+        raise ValueError(f"KL-divergence between two {_name_plural(p, q)} Normals with different "
+                         "event shapes cannot be computed")
     away = q.loc - p.loc
-    trace = sum(_trace(q, part) for part in _factors(p))
-    distance = _distance(q, away)
+    trace = sum(_trace(q, part) for part in _list_factors(p))
+    distance = _measure_distance(q, away)
     return 0.5 * (_log_det(q) - _log_det(p) + trace + distance - p.event_shape[0])
 
 
-def _plural(p: Any, q: Any) -> str:
+def _name_plural(p: Any, q: Any) -> str:
     if isinstance(p, MultivariateNormal) and isinstance(q, MultivariateNormal):
         return "Multivariate"
     low = [isinstance(d, LowRankMultivariateNormal) for d in (p, q)]
     return "Low Rank Multivariate" if all(low) else "(Low Rank) Multivariate"
 
 
-def _factors(p: Any) -> list[Tensor]:
+def _list_factors(p: Any) -> list[Tensor]:
     """Matrices F whose F F^T add up to the covariance."""
     if isinstance(p, LowRankMultivariateNormal):
         return [p._unbroadcasted_cov_factor, p._unbroadcasted_cov_diag.sqrt().diag_embed()]
@@ -185,7 +185,7 @@ def _log_det(p: Any) -> Tensor:
     return 2 * p._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-def _solved(tril: Tensor, right: Tensor) -> Tensor:
+def _solve_lower(tril: Tensor, right: Tensor) -> Tensor:
     """tril^-1 right, of batches that broadcast."""
     batch = ops.broadcast_shapes(tril.shape[:-2], right.shape[:-2])
     return linalg.solve_triangular(
@@ -195,16 +195,16 @@ def _solved(tril: Tensor, right: Tensor) -> Tensor:
 def _trace(q: Any, factor: Tensor) -> Tensor:
     """trace(Q^-1 F F^T)."""
     if not isinstance(q, LowRankMultivariateNormal):
-        return _solved(q._unbroadcasted_scale_tril, factor).pow(2).sum((-2, -1))
+        return _solve_lower(q._unbroadcasted_scale_tril, factor).pow(2).sum((-2, -1))
     w, diagonal = q._unbroadcasted_cov_factor, q._unbroadcasted_cov_diag
     inner = (w.mT / diagonal.unsqueeze(-2)) @ factor  # (..., rank, columns)
-    corner = _solved(q._capacitance_tril, inner).pow(2).sum((-2, -1))
+    corner = _solve_lower(q._capacitance_tril, inner).pow(2).sum((-2, -1))
     return (factor.pow(2) / diagonal.unsqueeze(-1)).sum((-2, -1)) - corner
 
 
-def _distance(q: Any, away: Tensor) -> Tensor:
+def _measure_distance(q: Any, away: Tensor) -> Tensor:
     if not isinstance(q, LowRankMultivariateNormal):
-        return _solved(q._unbroadcasted_scale_tril, away.unsqueeze(-1)).pow(2).sum((-2, -1))
+        return _solve_lower(q._unbroadcasted_scale_tril, away.unsqueeze(-1)).pow(2).sum((-2, -1))
     return squared_distance(
         q._unbroadcasted_cov_factor, q._unbroadcasted_cov_diag, away, q._capacitance_tril)
 

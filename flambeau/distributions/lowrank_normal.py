@@ -49,7 +49,7 @@ class LowRankMultivariateNormal(Distribution):
                              f"{n[0]} x m")
         if cov_diag.shape[-1:] != n:
             raise ValueError(f"cov_diag must be a batch of vectors with shape {n}")
-        batch = _common_batch(loc, cov_factor, cov_diag)
+        batch = _broadcast_batch(loc, cov_factor, cov_diag)
         self.loc = loc.expand((*batch, -1))
         self.cov_factor = cov_factor.expand((*batch, -1, -1))
         self.cov_diag = cov_diag.expand((*batch, -1))
@@ -118,7 +118,7 @@ class LowRankMultivariateNormal(Distribution):
         return (0.5 * (level + logarithm)).expand(self._batch_shape)
 
 
-def _common_batch(loc: Tensor, factor: Tensor, diagonal: Tensor) -> Any:
+def _broadcast_batch(loc: Tensor, factor: Tensor, diagonal: Tensor) -> Any:
     try:
         return ops.broadcast_shapes(loc.shape[:-1], factor.shape[:-2], diagonal.shape[:-1])
     except RuntimeError as error:

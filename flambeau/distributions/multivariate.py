@@ -101,12 +101,16 @@ class MultivariateNormal(Distribution):
         L, away = self._unbroadcasted_scale_tril, (value - self.loc).unsqueeze(-1)
         turned = linalg.solve_triangular(L.expand((*away.shape[:-2], -1, -1)), away, upper=False)
         distance = turned.squeeze(-1).pow(2).sum(-1)
-        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - _half_log_det(L)
+        return -0.5 * (
+            self._event_shape[0] * math.log(2 * math.pi) + distance
+        ) - _compute_half_log_det(L)
 
     def entropy(self) -> Tensor:
         level = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))
-        return (level + _half_log_det(self._unbroadcasted_scale_tril)).expand(self._batch_shape)
+        return (level + _compute_half_log_det(self._unbroadcasted_scale_tril)).expand(
+            self._batch_shape
+        )
 
 
-def _half_log_det(L: Tensor) -> Tensor:
+def _compute_half_log_det(L: Tensor) -> Tensor:
     return L.diagonal(dim1=-2, dim2=-1).log().sum(-1)

@@ -132,7 +132,7 @@ class AbsTransform(Transform):
         return y
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _is_equal(a: Any, b: Any) -> bool:
     """Whether two parameters are equal in all elements."""
     if a is b or isinstance(a, Number) and isinstance(b, Number):
         return a is b or a == b
@@ -163,7 +163,7 @@ class PowerTransform(Transform):
         return self.exponent.sign()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PowerTransform) and _equal(self.exponent, other.exponent)
+        return isinstance(other, PowerTransform) and _is_equal(self.exponent, other.exponent)
 
     __hash__ = None
 
@@ -226,8 +226,8 @@ class AffineTransform(Transform):
         return AffineTransform(self.loc, self.scale, self._event_dim, cache_size)
 
     def __eq__(self, other: object) -> bool:
-        return (isinstance(other, AffineTransform) and _equal(self.loc, other.loc)
-                and _equal(self.scale, other.scale))
+        return (isinstance(other, AffineTransform) and _is_equal(self.loc, other.loc)
+                and _is_equal(self.scale, other.scale))
 
     __hash__ = None
 

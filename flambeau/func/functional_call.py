@@ -37,11 +37,11 @@ def functional_call(
     """
     supplied = parameter_and_buffer_dicts
     if not isinstance(supplied, dict):
-        supplied = _joined(supplied)
+        supplied = _merge_dictionaries(supplied)
     return _functional_call(module, supplied, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
-def _joined(dictionaries: Any) -> dict[str, Tensor]:
+def _merge_dictionaries(dictionaries: Any) -> dict[str, Tensor]:
     """Merge dictionaries. Raise ValueError if a key repeats or an argument has the wrong type."""
     if not isinstance(dictionaries, Sequence):
         raise ValueError(
@@ -79,17 +79,17 @@ def stack_module_state(models: list[Module]) -> tuple[dict[str, Any], dict[str, 
     if len({type(model) for model in models}) > 1:
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
     parameters = {
-        name: _stacked(name, [model.get_parameter(name) for model in models])
+        name: _stack_tensors(name, [model.get_parameter(name) for model in models])
         for name, _ in models[0].named_parameters()
     }
     buffers = {
-        name: _stacked(name, [model.get_buffer(name) for model in models])
+        name: _stack_tensors(name, [model.get_buffer(name) for model in models])
         for name, _ in models[0].named_buffers()
     }
     return parameters, buffers
 
 
-def _stacked(name: str, tensors: list[Tensor]) -> Tensor:
+def _stack_tensors(name: str, tensors: list[Tensor]) -> Tensor:
     """Return the stacked tensors as a leaf."""
     if len({t.requires_grad for t in tensors}) > 1:
         raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")

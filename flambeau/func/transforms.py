@@ -117,9 +117,9 @@ def jvp(
     enabled, LEVELS.enabled = LEVELS.enabled, True
     try:
         if primals.__class__ is tuple and all(isinstance(x, Tensor) for x in primals):
-            arguments = [_dual(x, t, level) for x, t in zip(primals, tangents, strict=True)]
+            arguments = [_create_dual(x, t, level) for x, t in zip(primals, tangents, strict=True)]
         else:
-            duals = (_dual(x, t, level)
+            duals = (_create_dual(x, t, level)
                      for x, t in zip(leaves(primals), leaves(tangents), strict=True))
             arguments = rebuild(primals, duals)
         with transforming():
@@ -144,7 +144,7 @@ def jvp(
     return value, product, map_leaves(lambda x: primal_at(x, level), aux)
 
 
-def _dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
+def _create_dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
     """Return a new tensor object equal to `x` that carries a tangent."""
     dual = same_history(x)
     attach(dual, level, x, match_strides(tangent, x))
@@ -201,7 +201,7 @@ def jacrev(
             y, aux = split_aux(func(*level.args, **kwargs), has_aux, "vjp(f, *primals)")
             outputs = outputs_of(y, "vjp(f, *primals)")
             check_real(outputs, "jacrev", "outputs")
-            rows = [_rows(t, level, chunk_size) for t in outputs]
+            rows = [_compute_rows(t, level, chunk_size) for t in outputs]
             result = [level.like_arguments(level.freed(new)) for new in rows]
         matrices = rebuild(y, iter(result))
         return (matrices, map_leaves(level.free_one, aux)) if has_aux else matrices
@@ -231,7 +231,7 @@ def jacfwd(
                 every[i] = x
             return func(*every, **kwargs)
 
-        y, columns, aux = _columns(chosen, supplied, has_aux, randomness)
+        y, columns, aux = _compute_columns(chosen, supplied, has_aux, randomness)
         per_output = [mapped_back(supplied, parts) for parts in columns]
         result = [new[0] if isinstance(argnums, int) else new for new in per_output]
         matrices = rebuild(y, iter(result))
@@ -240,7 +240,7 @@ def jacfwd(
     return wrapper
 
 
-def _columns(
+def _compute_columns(
     func: Callable, supplied: tuple, has_aux: bool, randomness: str
 ) -> tuple[Any, list[list[Tensor]], Any]:
     """Return (result, per output its Jacobians with respect to each input, aux)."""
@@ -283,7 +283,7 @@ def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
     return jacfwd(jacrev(func, argnums), argnums)
 
 
-def _rows(y: Tensor, level: _Level, chunk_size: int | None) -> list[Tensor]:
+def _compute_rows(y: Tensor, level: _Level, chunk_size: int | None) -> list[Tensor]:
     """Return the Jacobians of one output with respect to each input, by a vjp per element."""
     if not y.numel():
         return [x.new_zeros((*y.shape, *x.shape)) for x in level.wanted]

@@ -61,8 +61,8 @@ def map_calls(
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        dims = _input_dims(in_dims, args, func)
-        size = _size(dims, args, func)
+        dims = _list_input_dims(in_dims, args, func)
+        size = _find_size(dims, args, func)
         if chunk_size is None or chunk_size >= size:
             return _run(func, args, kwargs, dims, size)
         parts = []
@@ -70,23 +70,23 @@ def map_calls(
         for start in range(0, size, chunk_size):
             if state is not None:  # every chunk must draw the same numbers
                 set_rng_state(state)
-            chunk = rebuild(args, _chunks(args, dims, start, chunk_size))
+            chunk = rebuild(args, _iterate_chunks(args, dims, start, chunk_size))
             parts.append(_run(func, chunk, kwargs, dims, min(chunk_size, size - start)))
         called = f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>)"
-        return _joined(parts, out_dims, called)
+        return _join_chunks(parts, out_dims, called)
 
     def _run(func: Callable, args: tuple, kwargs: dict, dims: list, size: int) -> Any:
         try:
             with batch_of(size, randomness, on_draw) as batch:
-                result = func(*rebuild(args, _examples(args, dims, batch)), **kwargs)
-                return _results(result, out_dims, func, lets_none_pass, batch)
+                result = func(*rebuild(args, _iterate_examples(args, dims, batch)), **kwargs)
+                return _move_results(result, out_dims, func, lets_none_pass, batch)
         except ExampleRead as error:
             raise RuntimeError(*error.args) from error
 
     return wrapper
 
 
-def _examples(args: tuple, dims: list[int | None], batch: Batch) -> Iterator[Any]:
+def _iterate_examples(args: tuple, dims: list[int | None], batch: Batch) -> Iterator[Any]:
     for dim, x in zip(dims, leaves(args), strict=True):
         yield x if dim is None else batch.wrap(x.movedim(dim, 0) if dim % x.dim() else x)
 
@@ -95,7 +95,7 @@ def _name(func: Callable) -> str:
     return getattr(func, "__name__", repr(func))
 
 
-def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
+def _list_input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
     """Return the mapped axis of each leaf of the arguments. Raise ValueError if one is invalid."""
     called = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
@@ -123,7 +123,7 @@ def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
     return result
 
 
-def _size(dims: list[int | None], args: tuple, func: Callable) -> int:
+def _find_size(dims: list[int | None], args: tuple, func: Callable) -> int:
     pairs = zip(dims, leaves(args), strict=True)
     sizes = [x.size(dim) for dim, x in pairs if dim is not None]
     if not sizes:
@@ -135,12 +135,12 @@ def _size(dims: list[int | None], args: tuple, func: Callable) -> int:
     return sizes[0]
 
 
-def _chunks(args: tuple, dims: list[int | None], start: int, length: int) -> Iterator[Any]:
+def _iterate_chunks(args: tuple, dims: list[int | None], start: int, length: int) -> Iterator[Any]:
     for dim, x in zip(dims, leaves(args), strict=True):
         yield x if dim is None else x.narrow(dim, start, min(length, x.size(dim) - start))
 
 
-def _joined(parts: list[Any], out_dims: Any, what: str) -> Any:
+def _join_chunks(parts: list[Any], out_dims: Any, what: str) -> Any:
     """Concatenate the results of chunks along `out_dims`."""
     first = parts[0]
     dims = _spread_over(out_dims, first, what)
@@ -177,7 +177,7 @@ def _spread_over(out_dims: Any, result: Any, what: str) -> list[Any]:
     return _spread_dims(dims, result, f"{what}: out_dims", "outputs")
 
 
-def _results(
+def _move_results(
     result: Any, out_dims: Any, func: Callable, lets_none_pass: bool, batch: Batch
 ) -> Any:
     """Return the function's result with the batch axis moved to `out_dims`."""

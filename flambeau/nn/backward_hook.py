@@ -52,7 +52,7 @@ class _Passed:
         """Place gradients at their arguments' positions; zeros for tensors without gradient."""
         if len(grads) != len(self.indices):
             result = iter(grads)
-            grads = [next(result) if c is None else _zeros(c) for c in self.constant]
+            grads = [next(result) if c is None else _create_zeros(c) for c in self.constant]
         return _spread(self.indices, grads, self.size)
 
     def gathered(self, grads: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
@@ -63,7 +63,7 @@ class _Passed:
         return tuple(grads[i] for i, constant in pairs if constant is None)
 
 
-def _zeros(constant: tuple[Any, Any]) -> Tensor:
+def _create_zeros(constant: tuple[Any, Any]) -> Tensor:
     shape, dtype = constant
     return ops.zeros(shape, dtype=dtype)
 
@@ -107,18 +107,18 @@ class BackwardHook:
     def setup_input_hook(self, args: tuple) -> tuple:
         """Insert a node before the arguments, with the user's hooks registered on it."""
         self.n_inputs = len(args)
-        args, self.inputs = _on_tensors(lambda node: node.register_hook(self._at_inputs), args)
+        args, self.inputs = _on_tensors(lambda node: node.register_hook(self._run_at_inputs), args)
         return args
 
     def setup_output_hook(self, result: Any) -> Any:
         """Insert a node after the result that captures its gradients."""
         outputs = result if isinstance(result, tuple) else (result,)
         outputs, self.outputs = _on_tensors(
-            lambda node: node.register_hook(self._at_outputs), outputs
+            lambda node: node.register_hook(self._run_at_outputs), outputs
         )
         return outputs if isinstance(result, tuple) else outputs[0]
 
-    def _at_inputs(self, grad_input: Sequence[Any], _: Any) -> tuple | None:
+    def _run_at_inputs(self, grad_input: Sequence[Any], _: Any) -> tuple | None:
         if self.grad_outputs is None:  # backward did not reach the outputs
             return None
         assert self.inputs is not None  # called by its node's hook
@@ -136,7 +136,9 @@ class BackwardHook:
         self.grad_outputs = None
         return self.inputs.gathered(grads, grad_input)
 
-    def _at_outputs(self, grad_input: Sequence[Any], grad_output: Sequence[Any]) -> tuple | None:
+    def _run_at_outputs(
+        self, grad_input: Sequence[Any], grad_output: Sequence[Any]
+    ) -> tuple | None:
         assert self.outputs is not None
         grads = _spread(self.outputs.indices, grad_output, self.outputs.size)
         for hook in self.user_pre_hooks:

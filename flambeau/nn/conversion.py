@@ -33,7 +33,7 @@ class Conversion(Members):
                 module._apply(fn)
         for name, parameter in self._parameters.items():
             if parameter is not None:
-                self._parameters[name] = _converted(parameter, fn)
+                self._parameters[name] = _convert_parameter(parameter, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -129,7 +129,7 @@ class Conversion(Members):
         return self._apply(lambda t: t.share_memory_())
 
 
-def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
+def _convert_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
     """Apply fn to a parameter and its gradient; a new object only if device or policy requires."""
     with no_grad():
         applied = fn(parameter)

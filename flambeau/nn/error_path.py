@@ -27,7 +27,7 @@ def locate(error: Exception, module: Any) -> None:
         return
     place = error.__dict__.get("_flambeau_place")
     if place is None:
-        if isinstance(error.args[0], str) and _raised_by_flambeau(error):
+        if isinstance(error.args[0], str) and _is_raised_by_flambeau(error):
             error.__dict__["_flambeau_place"] = _Place(module)
         return
     if place.root is module:
@@ -39,12 +39,12 @@ def locate(error: Exception, module: Any) -> None:
             notes = error.__dict__.setdefault("__notes__", [])
             if place.note in notes:
                 notes.remove(place.note)
-            place.note = f"In {place.path}: {_described(place.module)}"
+            place.note = f"In {place.path}: {_describe_module(place.module)}"
             notes.insert(0, place.note)
             return
 
 
-def _raised_by_flambeau(error: Exception) -> bool:
+def _is_raised_by_flambeau(error: Exception) -> bool:
     traceback = error.__traceback__
     assert traceback is not None  # a raised error has one
     while traceback.tb_next is not None:
@@ -52,7 +52,7 @@ def _raised_by_flambeau(error: Exception) -> bool:
     return traceback.tb_frame.f_globals.get("__name__", "").startswith("flambeau.")
 
 
-def _described(module: Any) -> str:
+def _describe_module(module: Any) -> str:
     """The repr of a layer, or the class name of a module with children."""
     if module._modules:
         return module._get_name()

@@ -13,7 +13,7 @@ from ..tensor import Tensor
 from ..ops.spatial.convolution import conv1d, conv2d, conv3d
 
 
-def _gradient(
+def _compute_gradient(
     conv: Any, wanted: str, size: Sequence[int], other: Tensor, grad_output: Tensor,
     options: tuple[Any, ...],
 ) -> Tensor:
@@ -37,7 +37,7 @@ def conv1d_input(
 ) -> Tensor:
     """The gradient of conv1d with respect to its input, of shape `input_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(conv1d, "input", input_size, weight, grad_output, options)
+    return _compute_gradient(conv1d, "input", input_size, weight, grad_output, options)
 
 
 def conv1d_weight(
@@ -46,7 +46,7 @@ def conv1d_weight(
 ) -> Tensor:
     """The gradient of conv1d with respect to its weight, of shape `weight_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(conv1d, "weight", weight_size, input, grad_output, options)
+    return _compute_gradient(conv1d, "weight", weight_size, input, grad_output, options)
 
 
 def conv2d_input(
@@ -55,7 +55,7 @@ def conv2d_input(
 ) -> Tensor:
     """The gradient of conv2d with respect to its input, of shape `input_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(conv2d, "input", input_size, weight, grad_output, options)
+    return _compute_gradient(conv2d, "input", input_size, weight, grad_output, options)
 
 
 def conv2d_weight(
@@ -64,7 +64,7 @@ def conv2d_weight(
 ) -> Tensor:
     """The gradient of conv2d with respect to its weight, of shape `weight_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(conv2d, "weight", weight_size, input, grad_output, options)
+    return _compute_gradient(conv2d, "weight", weight_size, input, grad_output, options)
 
 
 def conv3d_input(
@@ -73,7 +73,7 @@ def conv3d_input(
 ) -> Tensor:
     """The gradient of conv3d with respect to its input, of shape `input_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(conv3d, "input", input_size, weight, grad_output, options)
+    return _compute_gradient(conv3d, "input", input_size, weight, grad_output, options)
 
 
 def conv3d_weight(
@@ -82,4 +82,4 @@ def conv3d_weight(
 ) -> Tensor:
     """The gradient of conv3d with respect to its weight, of shape `weight_size`."""
     options = (stride, padding, dilation, groups)
-    return _gradient(conv3d, "weight", weight_size, input, grad_output, options)
+    return _compute_gradient(conv3d, "weight", weight_size, input, grad_output, options)

@@ -139,7 +139,7 @@ class Hooks(Members, global_hooks.Flag):
     def _flambeau_call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         call = _HookedCall(self, args, kwargs)
         try:
-            if not global_hooks.Flag._flambeau_is_hooked and not _any_of(self.__dict__):
+            if not global_hooks.Flag._flambeau_is_hooked and not _has_hooks(self.__dict__):
                 return self.forward(*args, **kwargs)  # all hooks were removed
             return call.run()
         except Exception as error:
@@ -148,7 +148,7 @@ class Hooks(Members, global_hooks.Flag):
             raise
 
 
-def _any_of(attributes: dict[str, Any]) -> Any:
+def _has_hooks(attributes: dict[str, Any]) -> Any:
     """Whether a module with these attributes has hooks around its call."""
     return (
         attributes.get("_forward_hooks")

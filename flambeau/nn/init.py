@@ -174,14 +174,14 @@ def trunc_normal_(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
             "values may be incorrect.",
         )
-    inside = _normal_below((b - mean) / std) - _normal_below((a - mean) / std)
+    inside = _compute_normal_cdf((b - mean) / std) - _compute_normal_cdf((a - mean) / std)
     draw = _truncate_by_redrawing if inside > 0.3 else _truncate_by_rejection
     with no_grad():
         tensor.copy_(draw(tensor, mean, std, a, b, generator))
     return tensor
 
 
-def _normal_below(x: float) -> float:
+def _compute_normal_cdf(x: float) -> float:
     """The probability that a standard normal variable is below x."""
     return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
@@ -263,7 +263,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
 
 
-def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
+def _compute_kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
     if 0 in tensor.shape:
         warn("Initializing zero-element tensors is a no-op")
         return None
@@ -283,7 +283,7 @@ def kaiming_uniform_(
     >>> bool(weight.abs().max() <= (6 / 6) ** 0.5)
     True
     """
-    std = _kaiming_std(tensor, a, mode, nonlinearity)
+    std = _compute_kaiming_std(tensor, a, mode, nonlinearity)
     if std is None:
         return tensor
     bound = math.sqrt(3.0) * std
@@ -305,7 +305,7 @@ def kaiming_normal_(
     >>> bool(abs(weight.std() - (2 / 50) ** 0.5) < 0.01)
     True
     """
-    std = _kaiming_std(tensor, a, mode, nonlinearity)
+    std = _compute_kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0, std, generator)
 
 
@@ -354,7 +354,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 # -------------------------------------------------------------------------- old names
 
 
-def _deprecated(initialise: Callable) -> Callable:
+def _create_deprecated(initialise: Callable) -> Callable:
     old = initialise.__name__.removesuffix("_")
 
     def warned(*args: Any, **kwargs: Any) -> Tensor:
@@ -369,16 +369,16 @@ def _deprecated(initialise: Callable) -> Callable:
     return warned
 
 
-uniform = _deprecated(uniform_)
-normal = _deprecated(normal_)
-constant = _deprecated(constant_)
-eye = _deprecated(eye_)
-dirac = _deprecated(dirac_)
-xavier_uniform = _deprecated(xavier_uniform_)
-xavier_normal = _deprecated(xavier_normal_)
-kaiming_uniform = _deprecated(kaiming_uniform_)
-kaiming_normal = _deprecated(kaiming_normal_)
-orthogonal = _deprecated(orthogonal_)
-sparse = _deprecated(sparse_)
+uniform = _create_deprecated(uniform_)
+normal = _create_deprecated(normal_)
+constant = _create_deprecated(constant_)
+eye = _create_deprecated(eye_)
+dirac = _create_deprecated(dirac_)
+xavier_uniform = _create_deprecated(xavier_uniform_)
+xavier_normal = _create_deprecated(xavier_normal_)
+kaiming_uniform = _create_deprecated(kaiming_uniform_)
+kaiming_normal = _create_deprecated(kaiming_normal_)
+orthogonal = _create_deprecated(orthogonal_)
+sparse = _create_deprecated(sparse_)
 
 torch_function.NAMESPACES.append({name: globals()[name] for name in __all__})

@@ -28,20 +28,20 @@ def register_non_full_hooks(hooks: Sequence[Any], args: Any, result: Any) -> Non
         return
     for hook in hooks:
         node.register_hook(hook)
-    complaint = _complaint(args, result, node)
+    complaint = _find_complaint(args, result, node)
     if complaint is not None:
         warn(complaint, FutureWarning)
 
 
-def _tensors(x: Any) -> tuple[Tensor, ...] | None:
+def _match_tensors(x: Any) -> tuple[Tensor, ...] | None:
     """Return `x` as a tuple of tensors, or None if it holds anything else."""
     x = (x,) if isinstance(x, Tensor) else x
     return x if isinstance(x, tuple) and all(isinstance(t, Tensor) for t in x) else None
 
 
-def _complaint(args: Any, result: Any, node: Any) -> str | None:
+def _find_complaint(args: Any, result: Any, node: Any) -> str | None:
     """Explain why the hooks will miss a gradient; None if they will see all."""
-    outputs, inputs = _tensors(result), _tensors(args)
+    outputs, inputs = _match_tensors(result), _match_tensors(args)
     if outputs is None or inputs is None:
         verb, missed = (
             ("return", "grad_output") if outputs is None else ("take as input", "grad_input")

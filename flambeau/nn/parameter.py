@@ -33,10 +33,12 @@ class _ParameterType(_TensorType):
     def __instancecheck__(cls, instance: Any) -> bool:
         if type.__instancecheck__(cls, instance):
             return True
-        return cls is Parameter and isinstance(instance, Tensor) and _marked(instance, "_is_param")
+        return cls is Parameter and isinstance(instance, Tensor) and _is_marked(
+            instance, "_is_param"
+        )
 
 
-def _marked(tensor: Tensor, mark: str) -> bool:
+def _is_marked(tensor: Tensor, mark: str) -> bool:
     return tensor.__dict__.get(mark, False)
 
 
@@ -72,7 +74,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(_copied(self), self.requires_grad)
+            memo[id(self)] = type(self)(_copy_data(self), self.requires_grad)
         return memo[id(self)]
 
     # mypy loses the names of special methods' keyword arguments.
@@ -95,7 +97,7 @@ _UNPICKLED = frozenset(
 )
 
 
-def _copied(tensor: Tensor) -> Tensor:
+def _copy_data(tensor: Tensor) -> Tensor:
     return tensor.data.clone(memory_format=preserve_format)
 
 
@@ -124,7 +126,7 @@ class _BufferType(_TensorType):
     def __instancecheck__(cls, instance: Any) -> bool:
         if type.__instancecheck__(cls, instance):
             return True
-        return cls is Buffer and isinstance(instance, Tensor) and _marked(instance, "_is_buffer")
+        return cls is Buffer and isinstance(instance, Tensor) and _is_marked(instance, "_is_buffer")
 
 
 class Buffer(Tensor, metaclass=_BufferType):
@@ -271,7 +273,7 @@ class UninitializedTensorMixin:
         return memo[id(self)]
 
 
-def _conversion(name: str) -> Any:
+def _create_conversion(name: str) -> Any:
     def convert(self: Any, *args: Any) -> Tensor:
         return getattr(self.data, name)(*args)
 
@@ -281,7 +283,7 @@ def _conversion(name: str) -> Any:
 
 
 for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "long", "cpu", "cuda"):
-    setattr(UninitializedTensorMixin, _name, _conversion(_name))
+    setattr(UninitializedTensorMixin, _name, _create_conversion(_name))
 
 
 def _without_shape(cls: type, requires_grad: bool, device: Any, dtype: Any) -> Any:

@@ -40,7 +40,7 @@ CHANGES = _Changes()
 CHANGES.count = 0
 
 
-def _not_a_module(candidate: Any) -> TypeError:
+def _create_module_error(candidate: Any) -> TypeError:
     """The error for adding something that is not a module; names the module for a function."""
     public = next((name for name, value in PUBLIC["torch"].items() if value is candidate), None)
     if public is None:
@@ -67,7 +67,7 @@ def _check_name(kind: str, name: Any, shown: str = "") -> None:
         raise KeyError(f'{kind} name can\'t be empty string ""')
 
 
-def _after_hooks(hooks: dict[int, Any], module: Any, name: str, value: Any) -> Any:
+def _run_hooks(hooks: dict[int, Any], module: Any, name: str, value: Any) -> Any:
     for hook in hooks.values():
         changed = hook(module, name, value)
         if changed is not None:
@@ -98,7 +98,7 @@ class Registration(Members):
                 f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (torch Tensor or "
                 "None required)"
             )
-        self._buffers[name] = _after_hooks(global_hooks.buffer_registration, self, name, tensor)
+        self._buffers[name] = _run_hooks(global_hooks.buffer_registration, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -126,21 +126,21 @@ class Registration(Members):
                 f"created explicitly. To express '{name}' as a function of another Tensor, compute "
                 "the value in the forward() method."
             )
-        self._parameters[name] = _after_hooks(
+        self._parameters[name] = _run_hooks(
             global_hooks.parameter_registration, self, name, param
         )
 
     def add_module(self, name: str, module: Any) -> None:
         """Add a submodule; None reserves the name."""
         if not isinstance(module, Registration) and module is not None:
-            raise _not_a_module(module)
+            raise _create_module_error(module)
         CHANGES.count += 1
         if not isinstance(name, str):
             raise TypeError(f"module name should be a string. Got {_typename(name)}")
         if hasattr(self, name) and name not in self._modules:
             raise KeyError(f"attribute '{name}' already exists")
         _check_name("module", name, f", got: {name}")
-        self._modules[name] = _after_hooks(global_hooks.module_registration, self, name, module)
+        self._modules[name] = _run_hooks(global_hooks.module_registration, self, name, module)
 
     def register_module(self, name: str, module: Any) -> None:
         """The same as `add_module`."""
@@ -231,7 +231,7 @@ class Registration(Members):
                 f"cannot assign '{_typename(value)}' as child module '{name}' (torch.nn.Module or "
                 "None expected)"
             )
-        self._modules[name] = _after_hooks(global_hooks.module_registration, self, name, value)
+        self._modules[name] = _run_hooks(global_hooks.module_registration, self, name, value)
 
     def _flambeau_set_buffer(self, name: str, value: Any) -> None:
         if value is not None and not _is_tensor_like(value):
@@ -279,7 +279,7 @@ class Registration(Members):
         """Return the submodule at a path such as "encoder.layers.0"; the module itself for ""."""
         result = self
         for name in target.split(".") if target else ():
-            result = _member(result, name)
+            result = _find_member(result, name)
             if not isinstance(result, Registration):
                 raise AttributeError(f"`{name}` is not an nn.Module")
         return result
@@ -293,7 +293,7 @@ class Registration(Members):
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         if strict or hasattr(parent, name):
-            replaced = _member(parent, name)
+            replaced = _find_member(parent, name)
             if not isinstance(replaced, Registration):
                 raise AttributeError(f"`{name}` is not an nn.Module")
         setattr(parent, name, module)
@@ -301,7 +301,7 @@ class Registration(Members):
     def get_parameter(self, target: str) -> Parameter:
         """Return the parameter at a path such as "encoder.layers.0.weight"."""
         path, _, name = target.rpartition(".")
-        result = _member(self.get_submodule(path), name)
+        result = _find_member(self.get_submodule(path), name)
         if not isinstance(result, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return result
@@ -310,13 +310,13 @@ class Registration(Members):
         """Return the buffer at a path such as "encoder.norm.running_mean"."""
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
-        result = _member(parent, name)
+        result = _find_member(parent, name)
         if name not in parent._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
         return result
 
 
-def _member(module: Any, name: str) -> Any:
+def _find_member(module: Any, name: str) -> Any:
     if not hasattr(module, name):
         raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
     return getattr(module, name)

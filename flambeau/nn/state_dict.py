@@ -144,7 +144,7 @@ class StateDict(Members):
         if errors:
             raise noted(RuntimeError(
                 f"Error(s) in loading state_dict for {self._get_name()}:\n\t" + "\n\t".join(errors)
-            ), _prefix_advice(missing, unexpected))
+            ), _advise_on_prefix(missing, unexpected))
         return _IncompatibleKeys(missing, unexpected)
 
     def _load_from_state_dict(
@@ -275,7 +275,7 @@ class _Loading:
                 )
 
 
-def _prefix_advice(missing: list[str], unexpected: list[str]) -> str | None:
+def _advise_on_prefix(missing: list[str], unexpected: list[str]) -> str | None:
     """Advice if all names differ by one prefix, such as that of DataParallel; else None."""
     for extra, lacking, change in ((unexpected, missing, "k.removeprefix({!r}): v"),
                                    (missing, unexpected, "{!r} + k: v")):
@@ -321,7 +321,7 @@ def _load_one(
             if ConversionPolicy.swap:
                 _swap_in(target, value, assign)
             elif assign:
-                setattr(module, name, _assignable(target, value))
+                setattr(module, name, _prepare_assignment(target, value))
             else:
                 target.copy_(value)
     except Exception as error:
@@ -349,7 +349,7 @@ def _swap_in(target: Any, value: Any, assign: bool) -> None:
     swap_tensors(target, new)
 
 
-def _assignable(target: Tensor, value: Tensor) -> Tensor:
+def _prepare_assignment(target: Tensor, value: Tensor) -> Tensor:
     if not isinstance(target, Parameter):
         return value
     if isinstance(value, Parameter):

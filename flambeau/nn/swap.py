@@ -31,18 +31,18 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     if slots[0] != slots[1]:
         raise RuntimeError("Cannot swap t1 and t2 if they have different slots")
     names = slots[0] | set(_WINDOW_SLOTS)
-    contents: list[dict[str, Any]] = [_contents(t, names) for t in (t1, t2)]
+    contents: list[dict[str, Any]] = [_read_contents(t, names) for t in (t1, t2)]
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__
     t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
     for tensor, values in ((t1, contents[1]), (t2, contents[0])):
         for name in names:
             if name in values:
-                _slot(tensor, name).__set__(tensor, values[name])
+                _find_slot(tensor, name).__set__(tensor, values[name])
             elif name in contents[0] or name in contents[1]:
-                _slot(tensor, name).__delete__(tensor)
+                _find_slot(tensor, name).__delete__(tensor)
 
 
-def _slot(tensor: Tensor, name: str) -> Any:
+def _find_slot(tensor: Tensor, name: str) -> Any:
     """The descriptor of a slot, even if a subclass hides it behind a property."""
     for cls in type(tensor).__mro__:
         if name in cls.__dict__.get("__slots__", ()):
@@ -50,12 +50,12 @@ def _slot(tensor: Tensor, name: str) -> Any:
     raise AttributeError(name)
 
 
-def _contents(tensor: Tensor, names: set[str]) -> dict[str, Any]:
+def _read_contents(tensor: Tensor, names: set[str]) -> dict[str, Any]:
     """The values of the slots that are set."""
     values = {}
     for name in names:
         try:
-            values[name] = _slot(tensor, name).__get__(tensor)
+            values[name] = _find_slot(tensor, name).__get__(tensor)
         except AttributeError:
             continue
     return values

@@ -31,8 +31,8 @@ def update(group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, 
         param.mul_(1 - lr * group["weight_decay"])
     if grad.dim() > 1:
         row_var, col_var = state["row_var"], state["col_var"]
-        row_var.lerp_(_mean_square(grad, -1), weight)  # (..., rows, 1)
-        col_var.lerp_(_mean_square(grad, -2), weight)  # (..., 1, columns)
+        row_var.lerp_(_compute_mean_square(grad, -1), weight)  # (..., rows, 1)
+        col_var.lerp_(_compute_mean_square(grad, -2), weight)  # (..., 1, columns)
         estimate = row_var @ col_var  # (..., rows, columns)
         estimate.div_(row_var.mean(dim=-2, keepdim=True).clamp_(min=smallest))
     else:
@@ -42,7 +42,7 @@ def update(group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, 
     param.add_(step_direction, alpha=-scale / max(1.0, root_mean_square / group["d"]))
 
 
-def _mean_square(grad: Tensor, dim: int) -> Tensor:
+def _compute_mean_square(grad: Tensor, dim: int) -> Tensor:
     return grad.norm(dim=dim, keepdim=True).square_().div_(grad.size(dim))
 
 

@@ -61,7 +61,7 @@ def strong_wolfe(
     return min(ends, key=lambda point: point.loss), evaluations
 
 
-def _too_high(start: Point, point: Point) -> bool:
+def _is_too_high(start: Point, point: Point) -> bool:
     return bool(point.loss > start.loss + DECREASE * point.t * start.slope)
 
 
@@ -75,7 +75,7 @@ def _bracket(
     """Return two points around a good step, or a good one; the tries; whether it is good."""
     before = start
     for tries in range(max_tries):
-        if _too_high(start, point) or (tries > 1 and point.loss >= before.loss):
+        if _is_too_high(start, point) or (tries > 1 and point.loss >= before.loss):
             return [before, point], tries, False
         if _is_flat(start, point):
             return [point], tries, True
@@ -97,9 +97,9 @@ def _zoom(
     for tries in range(max_tries):
         if abs(ends[1].t - ends[0].t) * longest < tolerance:
             return ends, tries
-        t, stalled = _between(ends, stalled)
+        t, stalled = _choose_between(ends, stalled)
         point = evaluate(t)
-        if _too_high(start, point) or point.loss >= ends[low].loss:
+        if _is_too_high(start, point) or point.loss >= ends[low].loss:
             ends[high] = point
             low, high = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
             continue
@@ -112,7 +112,7 @@ def _zoom(
     return ends, max(max_tries, 0)
 
 
-def _between(ends: list[Point], stalled: bool) -> tuple[Any, bool]:
+def _choose_between(ends: list[Point], stalled: bool) -> tuple[Any, bool]:
     """Choose a step between the ends, at least a tenth of the gap from them the second time."""
     t = cubic_minimum(ends[0], ends[1])
     low, high = min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t)

@@ -115,9 +115,9 @@ class NAdam(Elementwise):
         step = tick(state["step"])
         product = state["mu_product"]
         if group["differentiable"] and product.requires_grad:
-            return step, product.mul_(_momentum(group, step))
+            return step, product.mul_(_compute_momentum(group, step))
         array = product._array
-        array[()] = array * array.dtype.type(_momentum(group, step))
+        array[()] = array * array.dtype.type(_compute_momentum(group, step))
         product._bump()
         return step, array.item()
 
@@ -131,7 +131,7 @@ class NAdam(Elementwise):
         decay, (beta1, beta2) = group["weight_decay"], group["betas"]
         differentiable = group["differentiable"]
         lr = scalar(group["lr"], differentiable)
-        now, after = _momentum(group, step), _momentum(group, step + 1)
+        now, after = _compute_momentum(group, step), _compute_momentum(group, step + 1)
         kind = "decoupled" if group["decoupled_weight_decay"] else "coupled"
         flags = Flags(group["maximize"], kind if decay != 0 else "", differentiable)
         return flags, Scalars(
@@ -140,5 +140,5 @@ class NAdam(Elementwise):
         )
 
 
-def _momentum(group: dict[str, Any], step: float) -> float:
+def _compute_momentum(group: dict[str, Any], step: float) -> float:
     return group["betas"][0] * (1.0 - 0.5 * 0.96 ** (step * group["momentum_decay"]))

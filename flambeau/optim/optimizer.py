@@ -80,13 +80,13 @@ def check_single(lr: float | Tensor) -> None:
         raise ValueError(f"Tensor lr must be 1-element, but its shape is {tuple(lr.shape)}")
 
 
-def _type_name(value: Any) -> str:
+def _name_type(value: Any) -> str:
     if isinstance(value, Tensor):
         return value.type()
     return class_name(type(value))
 
 
-def _listed(params: Any) -> list[Any]:
+def _list_parameters(params: Any) -> list[Any]:
     """Return the parameters as a list. On error, note the missing call."""
     try:
         return list(params)
@@ -153,11 +153,11 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
-                f"dicts, but got {_type_name(params)}"
+                f"dicts, but got {_name_type(params)}"
             )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
-        groups = _listed(params)
+        groups = _list_parameters(params)
         if not groups:
             raise noted(
                 ValueError("optimizer got an empty parameter list"),
@@ -422,7 +422,7 @@ class Optimizer:
             module = hasattr(param, "parameters")
             raise noted(
                 TypeError("optimizer can only optimize Tensors, but one of the params is "
-                          f"{_type_name(param)}"),
+                          f"{_name_type(param)}"),
                 "Pass the parameters: model.parameters()" if module else None,
             )
         differentiable = self.defaults.get("differentiable")

@@ -36,7 +36,7 @@ def swap_in_optimizer_params_and_state(
     >>> weight.item(), other.item()
     (0.5, 0.050000011920928955)
     """
-    state, groups = _checked(optimizer, swapin_parameters, swapin_optim_state)
+    state, groups = _check_packed(optimizer, swapin_parameters, swapin_optim_state)
     own_state = optimizer.state
     own_groups = [dict(group) for group in optimizer.param_groups]
     try:
@@ -54,7 +54,7 @@ def swap_in_optimizer_params_and_state(
         optimizer.state = own_state
 
 
-def _checked(
+def _check_packed(
     optimizer: Optimizer, parameters: dict[str, Tensor], packed: Any
 ) -> tuple[dict, list[tuple[dict[str, Any], list[Tensor]]]]:
     """Return the state by number, and each packed group with its parameters."""
@@ -62,7 +62,7 @@ def _checked(
         raise RuntimeError(f"{_NAME} requires initialized optimizer state.")
     if not isinstance(packed, dict):
         raise RuntimeError(f"{_NAME} requires a DCP-style optimizer state_dict.")
-    state = _checked_state(packed.get("state"))
+    state = _check_state(packed.get("state"))
     groups = packed.get("param_groups")
     if not isinstance(groups, list):
         raise RuntimeError(
@@ -76,7 +76,7 @@ def _checked(
         )
     flat, start, seen, paired = list(parameters.values()), 0, set(), []
     for index, (live, group) in enumerate(zip(optimizer.param_groups, groups, strict=True)):
-        numbers = _checked_group(index, live, group)
+        numbers = _check_group(index, live, group)
         if start + len(numbers) > len(flat):
             raise RuntimeError(
                 f"{_NAME} requires the explicit parameter state to match "
@@ -94,7 +94,7 @@ def _checked(
     return state, paired
 
 
-def _checked_state(state: Any) -> dict:
+def _check_state(state: Any) -> dict:
     if not isinstance(state, dict):
         raise RuntimeError(
             f"{_NAME} requires swapin_optim_state['state'] to be a dict mapping packed parameter "
@@ -111,7 +111,7 @@ def _checked_state(state: Any) -> dict:
     return state
 
 
-def _checked_group(index: int, live: dict[str, Any], group: Any) -> list[int]:
+def _check_group(index: int, live: dict[str, Any], group: Any) -> list[int]:
     if not isinstance(group, dict):
         raise RuntimeError(f"{_NAME} requires each optimizer param group to be a dictionary.")
     numbers = group.get("params")

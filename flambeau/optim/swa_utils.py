@@ -149,16 +149,17 @@ class AveragedModel(Module):
         """Run the averaged model."""
         return self.module(*args, **kwargs)
 
-    def _averaged(self, model: Module) -> list[Tensor]:
+    def _list_averaged(self, model: Module) -> list[Tensor]:
         if self.use_buffers:
             return [t.detach() for t in itertools.chain(model.parameters(), model.buffers())]
         return [t.detach() for t in model.parameters()]
 
     def update_parameters(self, model: Module) -> None:
         """Add the parameters of `model` to the averages. The first call copies them."""
-        means = self._averaged(self.module)
+        means = self._list_averaged(self.module)
         news = [
-            new.to(mean.device) for mean, new in zip(means, self._averaged(model), strict=False)
+            new.to(mean.device) for mean,
+            new in zip(means, self._list_averaged(model), strict=False)
         ]
         if self.n_averaged == 0:
             for mean, new in zip(means, news, strict=True):

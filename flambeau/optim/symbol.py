@@ -27,7 +27,7 @@ class Symbol(TensorFacade):
         """The element type."""
         return self.value.type
 
-    def _operand(self, value: Any) -> Expression:
+    def _convert_operand(self, value: Any) -> Expression:
         """Return a symbol's value, or a number as a constant rounded to the element type."""
         if isinstance(value, Symbol):
             return value.value
@@ -36,14 +36,14 @@ class Symbol(TensorFacade):
         return Constant(self.type, float(value))
 
     def _do(self, operation: Scalar, *operands: Any) -> Symbol:
-        supplied = tuple(self._operand(x) for x in operands)
+        supplied = tuple(self._convert_operand(x) for x in operands)
         return Symbol(Apply(operation, supplied, self.type))
 
     def _test(self, operation: Scalar, a: Any, b: Any) -> Expression:
-        return Apply(operation, (self._operand(a), self._operand(b)), Type.BOOL)
+        return Apply(operation, (self._convert_operand(a), self._convert_operand(b)), Type.BOOL)
 
     def _choose(self, condition: Expression, a: Any, b: Any) -> Symbol:
-        supplied = (condition, self._operand(a), self._operand(b))
+        supplied = (condition, self._convert_operand(a), self._convert_operand(b))
         return Symbol(Apply(Scalar.WHERE, supplied, self.type))
 
     def _set(self, other: Symbol) -> Symbol:
@@ -69,7 +69,7 @@ class Symbol(TensorFacade):
         return Symbol(self.value)
 
     def copy_(self, source: Any) -> Symbol:
-        self.value = self._operand(source)
+        self.value = self._convert_operand(source)
         self.writes += 1
         return self
 

@@ -12,28 +12,28 @@ from .optimizer import Optimizer
 _LABEL = 7  # the scope of user labels
 
 
-def _classes(cls: type[Optimizer]) -> Iterator[type[Optimizer]]:
+def _iterate_classes(cls: type[Optimizer]) -> Iterator[type[Optimizer]]:
     yield cls
     for below in cls.__subclasses__():
-        yield from _classes(below)
+        yield from _iterate_classes(below)
 
 
-def _timed_steps(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
-    step = _named(recorder, "step", _implementation)
-    for cls in _classes(Optimizer):
+def _patch_steps(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
+    step = _name_events(recorder, "step", _describe_implementation)
+    for cls in _iterate_classes(Optimizer):
         if "step" in vars(cls):
             yield vars(cls)["step"], step
-    yield Optimizer.zero_grad, _named(recorder, "zero_grad")
+    yield Optimizer.zero_grad, _name_events(recorder, "zero_grad")
 
 
-def _implementation(optimizer: Optimizer, *args: Any) -> tuple[str, ...]:
+def _describe_implementation(optimizer: Optimizer, *args: Any) -> tuple[str, ...]:
     """Return the remark `single_tensor` if PyTorch would loop over tensors on a CPU."""
     groups = optimizer.param_groups
     several = any(group.get("foreach") or group.get("fused") for group in groups)
     return ("single_tensor",) if "foreach" in optimizer.defaults and not several else ()
 
 
-def _named(
+def _name_events(
     recorder: Recorder, method: str, remarks: Callable[..., tuple] | None = None
 ) -> Callable:
     def name(optimizer: Optimizer, *args: Any) -> str:
@@ -55,4 +55,4 @@ def _named(
     return outermost
 
 
-operator_timing.TIMED.append(_timed_steps)
+operator_timing.TIMED.append(_patch_steps)

@@ -67,7 +67,7 @@ class ArchiveWriter:
         if size:
             form = "<4sIQQ" if large else "<4sIII"
             self._write(struct.pack(form, b"PK\7\10", crc, size, size))
-        self._directory.append(_directory_entry(path, flags, crc, size, start))
+        self._directory.append(_pack_directory_entry(path, flags, crc, size, start))
 
     def close(self) -> None:
         """Write the version and serialization id, then the directory."""
@@ -90,7 +90,7 @@ class ArchiveWriter:
         )
 
 
-def _directory_entry(path: bytes, flags: int, crc: int, size: int, start: int) -> bytes:
+def _pack_directory_entry(path: bytes, flags: int, crc: int, size: int, start: int) -> bytes:
     wide = [value for value in (size, size, start) if value >= _LIMIT]
     extra = struct.pack(f"<HH{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
     short, at = min(size, _LIMIT), min(start, _LIMIT)
@@ -112,7 +112,7 @@ def is_archive(file: IO[bytes]) -> bool:
     return result
 
 
-def _failed(why: object) -> RuntimeError:
+def _create_failure(why: object) -> RuntimeError:
     return RuntimeError(f"PytorchStreamReader failed reading zip archive: {why}")
 
 
@@ -131,15 +131,15 @@ class ArchiveReader:
             self._zip = zipfile.ZipFile(self._file)
             entries = self._zip.infolist()
         except Exception as error:  # zipfile reports damage with many exception types
-            raise _failed(f"failed finding central directory ({error})") from None
+            raise _create_failure(f"failed finding central directory ({error})") from None
         if not entries:
-            raise _failed("the archive is empty")
+            raise _create_failure("the archive is empty")
         self.name = entries[0].filename.partition("/")[0]
         self._entries = {entry.filename: entry for entry in entries}
         stored = sum(e.file_size for e in entries if e.compress_type == zipfile.ZIP_STORED)
         packed = sum(e.file_size for e in entries if e.compress_type != zipfile.ZIP_STORED)
         if stored > self._length or packed > max(_ALWAYS_ALLOWED, _RATIO * self._length):
-            raise _failed(
+            raise _create_failure(
                 f"its records claim {stored + packed} bytes, more than a file of {self._length} "
                 "bytes can hold"
             )
@@ -153,7 +153,7 @@ class ArchiveReader:
         """Return whether a record exists."""
         return f"{self.name}/{name}" in self._entries
 
-    def _entry(self, name: str) -> zipfile.ZipInfo:
+    def _find_entry(self, name: str) -> zipfile.ZipInfo:
         try:
             return self._entries[f"{self.name}/{name}"]
         except KeyError:
@@ -163,7 +163,7 @@ class ArchiveReader:
 
     def size(self, name: str) -> int:
         """Return a record's size in bytes."""
-        return self._entry(name).file_size
+        return self._find_entry(name).file_size
 
     def read(self, name: str) -> bytes:
         """Return a record as bytes."""
@@ -174,38 +174,42 @@ class ArchiveReader:
 
     def offset(self, name: str) -> int:
         """Return the file offset of an uncompressed record's data."""
-        entry = self._entry(name)
+        entry = self._find_entry(name)
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-            raise _failed(f"record {name} is compressed or encrypted, so it has no place in memory")
+            raise _create_failure(
+                f"record {name} is compressed or encrypted, so it has no place in memory"
+            )
         if not 0 <= entry.header_offset < self._length:
-            raise _failed(f"record {name} starts outside the file")
+            raise _create_failure(f"record {name} starts outside the file")
         self._file.seek(entry.header_offset)
         header = self._file.read(_LOCAL.size)
         if len(header) != _LOCAL.size or header[:4] != b"PK\3\4":
-            raise _failed(f"no local header for record {name}")
+            raise _create_failure(f"no local header for record {name}")
         start = entry.header_offset + _LOCAL.size + sum(_LOCAL.unpack(header)[-2:])
         if start + entry.file_size > self._length:
-            raise _failed(f"record {name} reaches past the end of the file")
+            raise _create_failure(f"record {name} reaches past the end of the file")
         return start
 
     def read_into(self, name: str, memory: np.ndarray, crc32: bool = True) -> None:
         """Fill `memory`, a one-dimensional array of bytes, with the start of a record."""
-        entry = self._entry(name)
+        entry = self._find_entry(name)
         if memory.size > entry.file_size:
-            raise _failed(f"record {name} has {entry.file_size} bytes, {memory.size} are needed")
+            raise _create_failure(
+                f"record {name} has {entry.file_size} bytes, {memory.size} are needed"
+            )
         window = memory.data if memory.size else memoryview(bytearray())
         if entry.compress_type == zipfile.ZIP_STORED:
             self._file.seek(self.offset(name))
             result = self._fill(name, self._file, window)
             # PyTorch can omit checksums; it then writes zero.
             if crc32 and entry.CRC != 0 and memory.size == entry.file_size and result != entry.CRC:
-                raise _failed(f"record {name} does not match its checksum")
+                raise _create_failure(f"record {name} does not match its checksum")
             return
         try:
             with self._zip.open(entry) as unpacked:
                 self._fill(name, unpacked, window)
         except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError) as error:
-            raise _failed(f"record {name}: {error}") from None
+            raise _create_failure(f"record {name}: {error}") from None
 
     @staticmethod
     def _fill(name: str, source: Any, window: memoryview) -> int:
@@ -220,7 +224,7 @@ class ArchiveReader:
                 size = len(data)
                 piece[:size] = data
             if not size:
-                raise _failed(f"record {name} ends after {at} of {len(window)} bytes")
+                raise _create_failure(f"record {name} ends after {at} of {len(window)} bytes")
             crc = zlib.crc32(piece[:size], crc)
             at += size
         return crc

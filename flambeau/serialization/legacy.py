@@ -108,7 +108,7 @@ def _fill(
 ) -> None:
     """Read a storage's bytes into the memory that its tensors already use."""
     memory = storage._untyped_storage._bytes
-    (count,) = struct.unpack("<q", _exactly(file, 8))
+    (count,) = struct.unpack("<q", _read_exactly(file, 8))
     if count * storage.dtype.itemsize != memory.size:
         raise RuntimeError(
             f"a storage has {count} elements in the file and {len(storage)} in its pickle"
@@ -124,7 +124,7 @@ def _fill(
         )
 
 
-def _exactly(file: IO[bytes], size: int) -> bytes:
+def _read_exactly(file: IO[bytes], size: int) -> bytes:
     data = file.read(size)
     if len(data) != size:
         raise EOFError(f"the file ends {size - len(data)} bytes too early")
@@ -135,7 +135,7 @@ def _read_into(file: IO[bytes], memory: np.ndarray) -> None:
     """Fill memory, without an intermediate copy if the file has `readinto`."""
     readinto = getattr(file, "readinto", None)
     if readinto is None:
-        memory[...] = np.frombuffer(_exactly(file, memory.size), np.uint8)
+        memory[...] = np.frombuffer(_read_exactly(file, memory.size), np.uint8)
     elif memory.size and (count := readinto(memory)) != memory.size:
         raise EOFError(f"the file ends {memory.size - (count or 0)} bytes too early")
 

@@ -45,7 +45,7 @@ class StorageSource:
         self._archive, self._mapped, self._folder = archive, mapped, folder
         self._restore = restorer(map_location)
         self._meta = goes_to_meta(map_location)
-        self._swap = _byte_order(archive) != sys.byteorder
+        self._swap = _read_byte_order(archive) != sys.byteorder
         self._loaded: dict[str, TypedStorage] = {}
 
     def __call__(self, reference: tuple[Any, ...]) -> TypedStorage:
@@ -96,7 +96,7 @@ def _read_reference(parts: tuple[Any, ...]) -> tuple[dtype, str, str, int]:
     return kind, key, location, count * kind.itemsize
 
 
-def _byte_order(archive: ArchiveReader) -> str:
+def _read_byte_order(archive: ArchiveReader) -> str:
     if archive.has("byteorder"):
         order = archive.read("byteorder")
         if order not in (b"little", b"big"):
@@ -191,7 +191,7 @@ def _decide_weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
 
 
 @contextmanager
-def _loading(map_location: MapLocation) -> Iterator[None]:
+def _enter_loading(map_location: MapLocation) -> Iterator[None]:
     before, LoadState.map_location = LoadState.map_location, map_location
     unchecked, LoadState.unchecked = LoadState.unchecked, []
     try:
@@ -234,7 +234,7 @@ def load(
     if path is not None and path.endswith(".safetensors"):
         return _load_safetensors(path, map_location)
     module = None if weights_only else pickle_module or pickle
-    with _opened(f) as file, _loading(map_location):
+    with _open_file(f) as file, _enter_loading(map_location):
         _require_seekable(file)
         try:
             return _load(file, path, map_location, module, mmap, pickle_load_args)
@@ -244,7 +244,7 @@ def load(
             raise pickle.UnpicklingError(_explain(str(error))) from None
 
 
-def _opened(f: FileLike) -> AbstractContextManager[IO[bytes]]:
+def _open_file(f: FileLike) -> AbstractContextManager[IO[bytes]]:
     """Open a path in a context that closes it, or wrap the caller's file, which stays open."""
     return open(f, "rb") if isinstance(f, (str, os.PathLike)) else nullcontext(f)
 
@@ -318,16 +318,16 @@ def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
     >>> torch.serialization.get_unsafe_globals_in_checkpoint("weights.pt")
     []
     """
-    with _opened(f) as file:
+    with _open_file(f) as file:
         if not is_archive(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         data = ArchiveReader(file).read("data.pkl")
     allowed = safe_globals.user_globals() | safe_globals.default_globals()
-    result = {".".join(pair) for pair in _globals_in(data)}
+    result = {".".join(pair) for pair in _iterate_globals(data)}
     return sorted(name for name in result if name not in allowed)
 
 
-def _globals_in(data: bytes) -> Iterator[tuple[str, str]]:
+def _iterate_globals(data: bytes) -> Iterator[tuple[str, str]]:
     strings: list[str] = []
     for code, argument, _ in pickletools.genops(data):
         if code.name == "GLOBAL":

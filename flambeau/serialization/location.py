@@ -36,30 +36,30 @@ class MetaStorage:
         return 0
 
 
-def _cpu_tag(storage: Any) -> str | None:
+def _tag_cpu(storage: Any) -> str | None:
     return "cpu" if storage.device.type == "cpu" else None
 
 
-def _cpu_restore(storage: Any, location: str) -> Any:
+def _restore_cpu(storage: Any, location: str) -> Any:
     return storage if location == "cpu" else None
 
 
-def _meta_tag(storage: Any) -> str | None:
+def _tag_meta(storage: Any) -> str | None:
     return "meta" if storage.device.type == "meta" else None
 
 
-def _meta_restore(storage: Any, location: str) -> Any:
+def _restore_meta(storage: Any, location: str) -> Any:
     return MetaStorage(storage.nbytes()) if location == "meta" else None
 
 
-def _cuda_restore(storage: Any, location: str) -> Any:
+def _restore_cuda(storage: Any, location: str) -> Any:
     return validate_cuda_device(location) if location.startswith("cuda") else None
 
 
 _registry: list[tuple[int, Tagger, Restorer]] = [
-    (10, _cpu_tag, _cpu_restore),
-    (20, lambda storage: None, _cuda_restore),
-    (22, _meta_tag, _meta_restore),
+    (10, _tag_cpu, _restore_cpu),
+    (20, lambda storage: None, _restore_cuda),
+    (22, _tag_meta, _restore_meta),
 ]
 
 

@@ -47,7 +47,7 @@ _LAYOUTS = {
 }
 
 
-def _special_names() -> dict[str, Any]:
+def _list_special_names() -> dict[str, Any]:
     table: dict[str, Any] = {
         "torch.Tensor": Tensor,
         "torch.Size": Size,
@@ -71,7 +71,7 @@ def _special_names() -> dict[str, Any]:
     return table
 
 
-SPECIAL = _special_names()
+SPECIAL = _list_special_names()
 _NAME_OF = {
     id(result): (module, last)
     for name, result in SPECIAL.items() for module, _, last in [name.rpartition(".")]
@@ -104,11 +104,11 @@ def torch_name(value: Any) -> tuple[str, str] | None:
     module = value.__module__ or ""
     if module != "flambeau" and not module.startswith("flambeau."):
         return None
-    public = _public_module("torch" + module[len("flambeau") :])
+    public = _find_public_module("torch" + module[len("flambeau") :])
     return public, value.__qualname__
 
 
-def _public_module(module: str) -> str:
+def _find_public_module(module: str) -> str:
     """Return PyTorch's module for names that flambeau keeps in `tensor` or `ops`."""
     if module.startswith("torch.ops.quantized."):
         return "torch.ops.quantized"
@@ -127,7 +127,7 @@ _NAMESPACES = {
 
 
 @lru_cache(maxsize=1)
-def _functions() -> dict[int, tuple[str, str]]:
+def _list_functions() -> dict[int, tuple[str, str]]:
     """Return the module and name of each public operator, preferring its own __name__."""
     table: dict[int, tuple[str, str]] = {}
     for space in _NAMESPACES:
@@ -145,7 +145,7 @@ def _functions() -> dict[int, tuple[str, str]]:
 
 def function_name(value: Any) -> tuple[str, str] | None:
     """Return PyTorch's module and name of a public operator, or None."""
-    return _functions().get(id(value)) if isinstance(value, FunctionType) else None
+    return _list_functions().get(id(value)) if isinstance(value, FunctionType) else None
 
 
 def resolve(module: str, name: str) -> Any:
@@ -156,17 +156,17 @@ def resolve(module: str, name: str) -> Any:
     if module != "torch" and not module.startswith("torch."):
         result = sys.modules.get(module) or importlib.import_module(module)
     else:
-        module, name = _of_operators(module, name)
+        module, name = _map_operator(module, name)
         known = special(f"{module}.{name}")
         if known is not None:
             return known
-        result = _closest_module(module, name)
+        result = _find_closest_module(module, name)
     for part in name.split("."):
         result = getattr(result, part)
     return result
 
 
-def _of_operators(module: str, name: str) -> tuple[str, str]:
+def _map_operator(module: str, name: str) -> tuple[str, str]:
     """Map an operator of PyTorch's inner modules: torch._C._fft.fft_rfft to torch.fft's rfft."""
     for space, inner in _NAMESPACES.items():
         if module == inner != "torch":
@@ -175,7 +175,7 @@ def _of_operators(module: str, name: str) -> tuple[str, str]:
     return module, name
 
 
-def _closest_module(module: str, name: str) -> Any:
+def _find_closest_module(module: str, name: str) -> Any:
     """Return flambeau's module for a PyTorch module, or the nearest parent that has `name`."""
     first = name.partition(".")[0]
     parts = ["flambeau", *module.split(".")[1:]]

@@ -52,43 +52,43 @@ _BYTES = {
 }
 
 
-def _constant(make: Callable[[], Any]) -> Operation:
+def _push_constant(make: Callable[[], Any]) -> Operation:
     return lambda u: u.stack.append(make())
 
 
-def _number(form: str) -> Operation:
+def _push_number(form: str) -> Operation:
     return lambda u: u.stack.append(u.number(form))
 
 
-def _text(form: str) -> Operation:
+def _push_text(form: str) -> Operation:
     return lambda u: u.stack.append(str(u.read(u.number(form)), "utf-8", "surrogatepass"))
 
 
-def _bytes_as(form: str, kind: Callable[[bytes], Any]) -> Operation:
+def _push_bytes(form: str, kind: Callable[[bytes], Any]) -> Operation:
     return lambda u: u.stack.append(kind(u.read(u.number(form))))
 
 
 def _declare_constants() -> None:
     for code, make in _CONSTANTS.items():
-        opcode(code)(_constant(make))
+        opcode(code)(_push_constant(make))
     for code, form in _NUMBERS.items():
-        opcode(code)(_number(form))
+        opcode(code)(_push_number(form))
     for code, form in _TEXTS.items():
-        opcode(code)(_text(form))
+        opcode(code)(_push_text(form))
     for code, (form, kind) in _BYTES.items():
-        opcode(code)(_bytes_as(form, kind))
+        opcode(code)(_push_bytes(form, kind))
 
 
 _declare_constants()
 
 
-def _python2_string(u: WeightsUnpickler, form: str) -> None:
+def _push_python2_string(u: WeightsUnpickler, form: str) -> None:
     data = u.read(u.number(form))
     u.stack.append(data if u.encoding == "bytes" else data.decode(u.encoding))
 
 
-opcode(pickle.SHORT_BINSTRING)(lambda u: _python2_string(u, "<B"))
-opcode(pickle.BINSTRING)(lambda u: _python2_string(u, "<I"))
+opcode(pickle.SHORT_BINSTRING)(lambda u: _push_python2_string(u, "<B"))
+opcode(pickle.BINSTRING)(lambda u: _push_python2_string(u, "<I"))
 
 
 @opcode(pickle.LONG1)
@@ -107,15 +107,15 @@ def _long4(u: WeightsUnpickler) -> None:
 @opcode(pickle.INT)
 def _int(u: WeightsUnpickler) -> None:
     line = u.line()
-    u.stack.append(line == b"01" if line in (b"00", b"01") else _integer(line))
+    u.stack.append(line == b"01" if line in (b"00", b"01") else _parse_integer(line))
 
 
 @opcode(pickle.LONG)
 def _long(u: WeightsUnpickler) -> None:
-    u.stack.append(_integer(u.line().removesuffix(b"L")))
+    u.stack.append(_parse_integer(u.line().removesuffix(b"L")))
 
 
-def _integer(digits: bytes) -> int:
+def _parse_integer(digits: bytes) -> int:
     if len(digits) > _LONGEST_NUMBER:
         raise UnpicklingError(f"an integer of {len(digits)} digits")
     return int(digits)
@@ -173,12 +173,12 @@ def last(u: WeightsUnpickler, count: int) -> list[Any]:
     return items
 
 
-def _tuple_of(count: int) -> Operation:
+def _push_tuple(count: int) -> Operation:
     return lambda u: u.stack.append(tuple(last(u, count)))
 
 
 for _count, _code in enumerate((pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3), 1):
-    opcode(_code)(_tuple_of(_count))
+    opcode(_code)(_push_tuple(_count))
 
 
 @opcode(pickle.LIST)
@@ -263,7 +263,7 @@ def _put4(u: WeightsUnpickler) -> None:
 
 @opcode(pickle.PUT)
 def _write_memo(u: WeightsUnpickler) -> None:
-    u.memo[_integer(u.line())] = u.stack[-1]
+    u.memo[_parse_integer(u.line())] = u.stack[-1]
 
 
 @opcode(pickle.MEMOIZE)
@@ -283,4 +283,4 @@ def _get4(u: WeightsUnpickler) -> None:
 
 @opcode(pickle.GET)
 def _get(u: WeightsUnpickler) -> None:
-    u.stack.append(u.memo[_integer(u.line())])
+    u.stack.append(u.memo[_parse_integer(u.line())])

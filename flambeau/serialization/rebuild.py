@@ -66,25 +66,25 @@ LoadState = _LoadState()
 # ------------------------------------------------------------------------------ loading
 
 
-def _lengths(label: str, values: Any) -> tuple[int, ...]:
+def _check_lengths(label: str, values: Any) -> tuple[int, ...]:
     ok = isinstance(values, (tuple, list)) and len(values) <= 64
     if not ok or any(type(v) is not int or v < 0 for v in values):
         raise RuntimeError(f"the {label} of a saved tensor must be up to 64 non-negative ints")
     return tuple(values)
 
 
-def _untyped(storage: Any) -> Any:
+def _find_untyped(storage: Any) -> Any:
     return getattr(storage, "_untyped_storage", storage)
 
 
-def _window(storage: Any, kind: dtype, offset: Any, size: Any, stride: Any) -> Tensor:
-    size, stride = _lengths("size", size), _lengths("stride", stride)
-    (offset,) = _lengths("storage offset", (offset,))
+def _create_window(storage: Any, kind: dtype, offset: Any, size: Any, stride: Any) -> Tensor:
+    size, stride = _check_lengths("size", size), _check_lengths("stride", stride)
+    (offset,) = _check_lengths("storage offset", (offset,))
     if len(size) != len(stride):
         raise RuntimeError(
             f"a saved tensor has {len(size)} sizes and {len(stride)} strides: they must be as many"
         )
-    untyped = _untyped(storage)
+    untyped = _find_untyped(storage)
     if untyped.device.type == "meta":
         return ops.empty_strided(size, stride, dtype=kind, device="meta")
     if not isinstance(untyped, UntypedStorage):
@@ -113,7 +113,7 @@ def _with_metadata(tensor: Tensor, metadata: dict[str, bool] | None) -> Tensor:
     return tensor
 
 
-def _requiring_grad(tensor: Tensor, requires_grad: Any) -> Tensor:
+def _set_requires_grad(tensor: Tensor, requires_grad: Any) -> Tensor:
     if requires_grad:
         tensor.requires_grad = True
     return tensor
@@ -121,7 +121,7 @@ def _requiring_grad(tensor: Tensor, requires_grad: Any) -> Tensor:
 
 def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Tensor:
     kind = getattr(storage, "dtype", uint8)
-    return _window(storage, kind, storage_offset, size, stride)
+    return _create_window(storage, kind, storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(
@@ -129,7 +129,7 @@ def _rebuild_tensor_v2(
     requires_grad: bool, backward_hooks: Any, metadata: dict[str, bool] | None = None,
 ) -> Tensor:
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
-    return _requiring_grad(_with_metadata(tensor, metadata), requires_grad)
+    return _set_requires_grad(_with_metadata(tensor, metadata), requires_grad)
 
 
 def _rebuild_tensor_v3(
@@ -137,16 +137,16 @@ def _rebuild_tensor_v3(
     requires_grad: bool, backward_hooks: Any, dtype: dtype,
     metadata: dict[str, bool] | None = None,
 ) -> Tensor:
-    tensor = _window(storage, dtype, storage_offset, size, stride)
-    return _requiring_grad(_with_metadata(tensor, metadata), requires_grad)
+    tensor = _create_window(storage, dtype, storage_offset, size, stride)
+    return _set_requires_grad(_with_metadata(tensor, metadata), requires_grad)
 
 
 def _rebuild_meta_tensor_no_storage(
     dtype: dtype, size: Sequence[int], stride: Sequence[int], requires_grad: bool
 ) -> Tensor:
-    size, stride = _lengths("size", size), _lengths("stride", stride)
+    size, stride = _check_lengths("size", size), _check_lengths("stride", stride)
     tensor = ops.empty_strided(size, stride, dtype=dtype, device="meta")
-    return _requiring_grad(tensor, requires_grad)
+    return _set_requires_grad(tensor, requires_grad)
 
 
 def _as_tensor(value: Any) -> Tensor:
@@ -173,17 +173,17 @@ def _rebuild_device_tensor_from_cpu_tensor(
     if data.dtype != dtype and data.numel() * data.element_size() > stored:
         # Otherwise a broadcast of a few bytes could request any amount of memory.
         raise RuntimeError(f"a saved tensor of shape {tuple(data.shape)} exceeds its storage")
-    return _requiring_grad(data.to(dtype=dtype, device=place), requires_grad)
+    return _set_requires_grad(data.to(dtype=dtype, device=place), requires_grad)
 
 
 def _rebuild_device_tensor_from_numpy(
     data: Any, dtype: dtype, device: Any, requires_grad: bool
 ) -> Tensor:
     place = place_of(LoadState.map_location, device)
-    return _requiring_grad(ops.from_numpy(data).to(dtype=dtype, device=place), requires_grad)
+    return _set_requires_grad(ops.from_numpy(data).to(dtype=dtype, device=place), requires_grad)
 
 
-def _lacking(name: str, feature: str) -> Callable[..., Any]:
+def _create_refusal(name: str, feature: str) -> Callable[..., Any]:
     def refuse(*args: Any) -> Any:
         raise NotImplementedError(f"{name}: flambeau does not have {feature} yet")
 
@@ -196,28 +196,29 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
     waits until the end of the file: old files store the index values there."""
     if LoadState.unchecked is not None:
         LoadState.unchecked.append((layout, data))
-    return _sparse_tensor(layout, data, LoadState.unchecked is None)
+    return _create_sparse_tensor(layout, data, LoadState.unchecked is None)
 
 
 def check_sparse_tensors() -> None:
     """Raise RuntimeError for the first loaded sparse tensor with invalid indices."""
     for layout, data in LoadState.unchecked or ():
-        _sparse_tensor(layout, data, True)
+        _create_sparse_tensor(layout, data, True)
 
 
-def _sparse_tensor(layout: Any, data: Any, check_invariants: bool) -> Tensor:
+def _create_sparse_tensor(layout: Any, data: Any, check_invariants: bool) -> Tensor:
     form = getattr(layout, "name", None)
     if form == "sparse_coo" and isinstance(data, tuple) and len(data) in (3, 4):
         indices, values, size = data[:3]
         coalesced = data[3] if len(data) == 4 else None
         result: Tensor = ops.sparse_coo_tensor(
-            _as_tensor(indices), _as_tensor(values), _lengths("size", size),
+            _as_tensor(indices), _as_tensor(values), _check_lengths("size", size),
             check_invariants=check_invariants, is_coalesced=coalesced)
         return result
     if form in _COMPRESSED and isinstance(data, tuple) and len(data) == 4:
         compressed, plain, values, size = data
         result = ops.sparse_compressed_tensor(
-            _as_tensor(compressed), _as_tensor(plain), _as_tensor(values), _lengths("size", size),
+            _as_tensor(compressed), _as_tensor(plain), _as_tensor(values),
+            _check_lengths("size", size),
             layout=layout, check_invariants=check_invariants)
         return result
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
@@ -236,28 +237,28 @@ def _rebuild_qtensor(
     if (scheme is not per_tensor_affine or len(parts) != 2) and (not by_channel or len(parts) != 3):
         raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {scheme}")
     if kind.packed > 1:
-        lengths = _lengths("size", size)
+        lengths = _check_lengths("size", size)
         nbytes = math.prod(lengths[:-1]) * -(-lengths[-1] // kind.packed) if lengths else 1
-        codes = _window(storage, uint8, storage_offset, (nbytes,), (1,))
+        codes = _create_window(storage, uint8, storage_offset, (nbytes,), (1,))
     else:
-        codes = _window(storage, from_numpy_dtype(kind.codes), storage_offset, size, stride)
+        codes = _create_window(storage, from_numpy_dtype(kind.codes), storage_offset, size, stride)
     shape = tuple(size)
     if by_channel:
-        scales, zero_points = _parameters(parts[0]), _parameters(parts[1])
+        scales, zero_points = _convert_parameters(parts[0]), _convert_parameters(parts[1])
         quantizer: Quantizer = per_channel(kind, scales, zero_points, parts[2], shape)
     else:
         quantizer = per_tensor(kind, *parts)
     return quantized_tensor_on(codes, shape, quantizer)
 
 
-def _parameters(values: Any) -> Tensor:
+def _convert_parameters(values: Any) -> Tensor:
     """Return scales or zero points as a tensor. Older files have a list."""
     return ops.tensor(values) if isinstance(values, list) else _as_tensor(values)
 
 
 _COMPRESSED = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
-_rebuild_nested_tensor = _lacking("_rebuild_nested_tensor", "nested tensors")
-_rebuild_wrapper_subclass = _lacking("_rebuild_wrapper_subclass", "wrapper subclasses")
+_rebuild_nested_tensor = _create_refusal("_rebuild_nested_tensor", "nested tensors")
+_rebuild_wrapper_subclass = _create_refusal("_rebuild_wrapper_subclass", "wrapper subclasses")
 
 
 def set_state(target: Any, state: Any) -> Any:
@@ -317,7 +318,7 @@ _OF_THE_TAPE = frozenset((
 ))
 
 
-def _state_of(tensor: Tensor) -> Any:
+def _read_state(tensor: Tensor) -> Any:
     """Return the user's attributes of a tensor, or None."""
     get_state = getattr(type(tensor), "__getstate__", None)
     if get_state is not None and get_state is not getattr(Tensor, "__getstate__", None):
@@ -373,7 +374,7 @@ def _reduce_quantized(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any,
 
 def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
     """Return how to pickle a tensor: a rebuild function and its arguments, storage first."""
-    state = _state_of(tensor)
+    state = _read_state(tensor)
     if type(tensor).__name__ == "Parameter" and type(tensor) is parameter_class():
         parts: tuple[Any, ...] = (tensor.data, tensor.requires_grad, OrderedDict())
         if state:

@@ -218,7 +218,7 @@ def find(module: str, name: str, user: dict[str, Any]) -> Any:
 
 
 @cache
-def _callables() -> dict[int, Callable[..., Any]]:
+def _list_callables() -> dict[int, Callable[..., Any]]:
     # By identity: a pickle may put unhashable objects in place of a function.
     functions = (
         *rebuild.REBUILDERS, rebuild._rebuild_from_type_v2, names._get_layout, _encode,
@@ -231,7 +231,7 @@ def _callables() -> dict[int, Callable[..., Any]]:
 
 def is_built_in(function: Any) -> bool:
     """Return whether it is on the fixed list of callables."""
-    return id(function) in _callables()
+    return id(function) in _list_callables()
 
 
 def call(function: Any, args: tuple[Any, ...], user: dict[str, Any]) -> Any:
@@ -240,7 +240,7 @@ def call(function: Any, args: tuple[Any, ...], user: dict[str, Any]) -> Any:
     Names such as `torch.Tensor` may appear in a file but not be called: a call could request any
     amount of memory.
     """
-    stand_in = _callables().get(id(function))
+    stand_in = _list_callables().get(id(function))
     if stand_in is not None:
         return stand_in(*args)
     if any(function is allowed for allowed in user.values()):

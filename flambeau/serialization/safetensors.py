@@ -79,7 +79,7 @@ def _check_disjoint(tensors: dict[str, Tensor]) -> None:
             )
 
 
-def _specs(tensors: dict[str, Tensor]) -> dict[str, TensorSpec]:
+def _list_specs(tensors: dict[str, Tensor]) -> dict[str, TensorSpec]:
     """Return dtype, shape and address of each tensor, without copying."""
     from safetensors import TensorSpec
 
@@ -105,7 +105,7 @@ def save_file(
     """
     from safetensors import serialize_file
 
-    specs = _specs(tensors)
+    specs = _list_specs(tensors)
     with open_replacement(Path(filename)) as file:
         serialize_file(specs, file.name, metadata=metadata)
 
@@ -114,27 +114,27 @@ def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> 
     """Return the bytes that `save_file` would write."""
     from safetensors import serialize
 
-    return bytes(serialize(_specs(tensors), metadata=metadata))
+    return bytes(serialize(_list_specs(tensors), metadata=metadata))
 
 
 # ------------------------------------------------------------------------------- loading
 
 
-def _dtype_of(format_dtype: str) -> dtype:
+def _find_dtype(format_dtype: str) -> dtype:
     name = _FORMAT_DTYPES.get(format_dtype)
     if name is None:
         raise NotImplementedError(f"safetensors: tensors of dtype {format_dtype}")
     return all_dtypes()[name]
 
 
-def _tensor_over(memory: Any, format_dtype: str, shape: list[int]) -> Tensor:
+def _create_tensor(memory: Any, format_dtype: str, shape: list[int]) -> Tensor:
     """Return a tensor over a writable buffer, without copying."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
         step *= max(n, 1)
     buffer = np.frombuffer(memory, np.uint8) if len(memory) else np.empty(0, np.uint8)
-    return tensor_on(UntypedStorage(buffer), _dtype_of(format_dtype), 0, shape, strides[::-1])
+    return tensor_on(UntypedStorage(buffer), _find_dtype(format_dtype), 0, shape, strides[::-1])
 
 
 class safe_open:
@@ -158,11 +158,11 @@ class safe_open:
         at = 8 + int.from_bytes(self._file.read(8), "little")
         for name in self._header.offset_keys():
             self._starts[name] = at
-            at += self._size_bytes(name)
+            at += self._measure_entry(name)
 
-    def _size_bytes(self, name: str) -> int:
+    def _measure_entry(self, name: str) -> int:
         entry = self._header.get_slice(name)
-        return math.prod(entry.get_shape()) * _dtype_of(entry.get_dtype()).itemsize
+        return math.prod(entry.get_shape()) * _find_dtype(entry.get_dtype()).itemsize
 
     def __enter__(self) -> safe_open:
         return self
@@ -184,11 +184,11 @@ class safe_open:
     def get_tensor(self, name: str) -> Tensor:
         """Return one tensor in newly allocated memory."""
         entry = self._header.get_slice(name)  # raises for an unknown name
-        memory = np.empty(self._size_bytes(name), np.uint8)
+        memory = np.empty(self._measure_entry(name), np.uint8)
         self._file.seek(self._starts[name])
         if memory.size and self._file.readinto(memory.data) != memory.size:
             raise OSError(f"tensor `{name}` is cut short: the file was changed while it was read")
-        loaded = _tensor_over(memory, entry.get_dtype(), entry.get_shape())
+        loaded = _create_tensor(memory, entry.get_dtype(), entry.get_shape())
         return loaded if str(self._device) == "cpu" else loaded.to(self._device)
 
 
@@ -203,6 +203,6 @@ def load(data: bytes) -> dict[str, Tensor]:
     from safetensors import deserialize
 
     return {
-        name: _tensor_over(entry["data"], entry["dtype"], entry["shape"])
+        name: _create_tensor(entry["data"], entry["dtype"], entry["shape"])
         for name, entry in deserialize(bytes(data))
     }

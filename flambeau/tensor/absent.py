@@ -26,7 +26,7 @@ _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
 @cache
-def _lines() -> dict[str, str]:
+def _read_lines() -> dict[str, str]:
     text = (Path(__file__).parent / "torch_names.txt").read_text("utf-8")
     rows = (line.partition(" ") for line in text.splitlines())
     return {head[:-1] if head.endswith(":") else head: names for head, _, names in rows}
@@ -34,20 +34,20 @@ def _lines() -> dict[str, str]:
 
 def is_torch_module(module: str) -> bool:
     """Return whether PyTorch has a module of this name that `import torch` makes reachable."""
-    return module in _lines()
+    return module in _read_lines()
 
 
 @cache
 def names_of(module: str) -> dict[str, str]:
     """Return the public names of a PyTorch module, each with its shortest path below `torch`, or
     "" if there is no shorter one."""
-    items = (item.partition("=") for item in _lines().get(module, "").split())
+    items = (item.partition("=") for item in _read_lines().get(module, "").split())
     return {name: home for name, _, home in items}
 
 
 def methods_of(cls: str) -> list[str]:
     """Return the public attributes of a PyTorch class, given by its path."""
-    return _lines().get(f"{cls}.", "").split()
+    return _read_lines().get(f"{cls}.", "").split()
 
 
 class Lacking:
@@ -110,7 +110,7 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
                 return importlib.import_module(f"{module}.{name}")
             home = names_of(torch_name).get(name)
             if home is not None:
-                home = home or _moved(torch_name, name)
+                home = home or _find_new_path(torch_name, name)
                 result = _resolve(home) if home else Lacking(f"{torch_name}.{name}")
                 if result.__class__ is not Lacking or not _is_optional_import():
                     return result
@@ -119,7 +119,7 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
     return __getattr__
 
 
-def _moved(module: str, name: str) -> str:
+def _find_new_path(module: str, name: str) -> str:
     """Return the path below `torch` of a name in a package that PyTorch moved, or ""."""
     below = module.removeprefix("torch.nn.")
     is_moved = below != module and below.partition(".")[0] in _MOVED
@@ -239,10 +239,10 @@ def give_absent_methods(cls: type, names: Iterable[str]) -> None:
     """Add a method for each name that a class lacks, which raises NotImplementedError."""
     for name in names:
         if not hasattr(cls, name):
-            setattr(cls, name, _refusing(f"torch.{cls.__name__}.{name}"))
+            setattr(cls, name, _create_refusal(f"torch.{cls.__name__}.{name}"))
 
 
-def _refusing(path: str) -> Callable[..., NoReturn]:
+def _create_refusal(path: str) -> Callable[..., NoReturn]:
     def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"{path} is not implemented in flambeau")
 

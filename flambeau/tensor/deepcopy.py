@@ -30,7 +30,7 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if isinstance(self._array, OpaqueWindow):
         result = self.detach().clone()
     else:
-        result = wrap(_copied(self._array, memo))
+        result = wrap(_copy_array(self._array, memo))
     if type(self) is not type(result):
         result = result._alias(type(self))
     memo[id(self)] = result
@@ -38,7 +38,7 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
         result._requires_grad = result._tracked = True
     if self._grad is not None:
         result._grad = copy.deepcopy(self._grad, memo)
-    for name in _slots_of(type(self)):
+    for name in _list_slots(type(self)):
         if hasattr(self, name):
             setattr(result, name, copy.deepcopy(getattr(self, name), memo))
     attributes = {k: v for k, v in self.__dict__.items() if k not in _OF_THE_TAPE}
@@ -47,7 +47,7 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return result
 
 
-def _slots_of(cls: type[Tensor]) -> list[str]:
+def _list_slots(cls: type[Tensor]) -> list[str]:
     """Return the names of the slots that subclasses of Tensor add."""
     if cls is Tensor:
         return []
@@ -59,9 +59,9 @@ _OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks"
                 "_view_of_function")
 
 
-def _copied(array: Any, memo: dict[int, Any]) -> Any:
+def _copy_array(array: Any, memo: dict[int, Any]) -> Any:
     if array.__class__ is LazyWindow:  # resolve conjugate and negative bits
-        return array.like(_copied(array.memory, memo)).resolved()
+        return array.like(_copy_array(array.memory, memo)).resolved()
     if array.__class__ is MetaArray or array.size == 0:
         return array.copy()
     owner = owner_of(array)
@@ -80,16 +80,16 @@ def _copied(array: Any, memo: dict[int, Any]) -> Any:
     return window(flat, array.dtype, offset_of(array), array.shape, strides)
 
 
-def _copied_storage(self: UntypedStorage, memo: dict[int, Any]) -> UntypedStorage:
+def _copy_storage(self: UntypedStorage, memo: dict[int, Any]) -> UntypedStorage:
     """Return a copied storage, the same one for a repeated copy."""
     result: UntypedStorage | None = memo.get(id(self))
     if result is None:
-        result = memo[id(self)] = UntypedStorage(_copied(self._bytes, memo))
+        result = memo[id(self)] = UntypedStorage(_copy_array(self._bytes, memo))
     return result
 
 
 attach(__deepcopy__=deepcopy)
-setattr(UntypedStorage, "__deepcopy__", _copied_storage)  # noqa: B010  # declared without it
+setattr(UntypedStorage, "__deepcopy__", _copy_storage)  # noqa: B010  # declared without it
 
 
 def alias_with_attributes(tensor: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def alias_with_attributes(tensor: Tensor) -> Tensor:
     cls = type(tensor)
     result = tensor._alias(cls)
     result.__dict__.update(tensor.__dict__)
-    for name in _slots_of(cls):
+    for name in _list_slots(cls):
         if hasattr(tensor, name):
             setattr(result, name, getattr(tensor, name))
     return result

@@ -263,7 +263,7 @@ def of_scalar(value: bool | int | float | complex) -> dtype:
     return _Default.floating.to_complex()
 
 
-def _limited(function: str, wanted: Any) -> Any:
+def _require_limits(function: str, wanted: Any) -> Any:
     """Return the dtype for `finfo` or `iinfo`; TypeError if it isn't one."""
     result = as_dtype(wanted)
     if not isinstance(result, (dtype, QuantizedDtype)):
@@ -282,7 +282,7 @@ class finfo:
     """
 
     def __init__(self, type: dtype | None = None) -> None:
-        chosen = get_default_dtype() if type is None else _limited("finfo", type)
+        chosen = get_default_dtype() if type is None else _require_limits("finfo", type)
         chosen = chosen.to_real()
         if not chosen.is_floating_point:
             raise TypeError(
@@ -320,7 +320,7 @@ class iinfo:
 
     def __init__(self, type: dtype) -> None:
         self._type: Any
-        type = _limited("iinfo", type)
+        type = _require_limits("iinfo", type)
         if isinstance(type, QuantizedDtype):  # the limits of its integers, without a dtype name
             self._type, self.bits = type, type.codes.itemsize * 8
             byte_or_more: Any = type.codes

@@ -101,10 +101,10 @@ def is_contiguous(array: np.ndarray, form: memory_format = contiguous_format) ->
         return False
     if array.size:
         return array.transpose(order).flags.c_contiguous
-    return _in_order(array.shape, strides_of(array), order)
+    return _is_dense_in_order(array.shape, strides_of(array), order)
 
 
-def _in_order(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
+def _is_dense_in_order(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
     """Return whether strides are dense for axes in `order`, outermost first."""
     step = 1
     for axis in reversed(order):
@@ -182,7 +182,7 @@ def loop_order(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> list[
     for i in range(1, len(axes)):
         outer = i
         for inner in range(i - 1, -1, -1):
-            sign = _compared(shape, operands, axes[inner], axes[outer])
+            sign = _compare_axes(shape, operands, axes[inner], axes[outer])
             if sign > 0:
                 axes[inner], axes[outer] = axes[outer], axes[inner]
                 outer = inner
@@ -191,7 +191,7 @@ def loop_order(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> list[
     return axes
 
 
-def _compared(shape: Sequence[int], operands: Sequence[Sequence[int]], a: int, b: int) -> int:
+def _compare_axes(shape: Sequence[int], operands: Sequence[Sequence[int]], a: int, b: int) -> int:
     for strides in operands:
         s, t = strides[a], strides[b]
         if s == 0 or t == 0:

@@ -31,20 +31,20 @@ class MetaArray(np.ndarray):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         out = options.pop("out", None)
-        plain = [_plain(x) for x in inputs]
+        plain = [_strip_meta(x) for x in inputs]
         if method == "__call__" and ufunc.signature is None:
-            ones = [_ones_like_input(x) for x in plain]
+            ones = [_create_ones(x) for x in plain]
             shape = np.broadcast_shapes(*(np.shape(x) for x in plain))
             with np.errstate(all="ignore"):
                 new = ufunc(*ones, **options)
-            result = _each(new, lambda y: meta_array(shape, np.asarray(y).dtype))
+            result = _map_results(new, lambda y: meta_array(shape, np.asarray(y).dtype))
         else:
-            result = map_leaves(_meta, getattr(ufunc, method)(*plain, **options))
+            result = map_leaves(_convert_to_meta, getattr(ufunc, method)(*plain, **options))
         return result if out is None else (out[0] if len(out) == 1 else out)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        plain = map_leaves(_plain, (args, kwargs))
-        return map_leaves(_meta, func(*plain[0], **plain[1]))
+        plain = map_leaves(_strip_meta, (args, kwargs))
+        return map_leaves(_convert_to_meta, func(*plain[0], **plain[1]))
 
 
 def meta_array(shape: Sequence[int], dtype: np.dtype) -> MetaArray:
@@ -93,19 +93,19 @@ def refuse_unknown_repeats(counts: Any, total: int | None) -> None:
     raise error
 
 
-def _ones_like_input(x: Any) -> Any:
+def _create_ones(x: Any) -> Any:
     return np.ones((), x.dtype) if isinstance(x, np.ndarray) else x
 
 
-def _plain(x: Any) -> Any:
+def _strip_meta(x: Any) -> Any:
     return x.view(np.ndarray) if isinstance(x, MetaArray) else x
 
 
-def _each(result: Any, change: Any) -> Any:
+def _map_results(result: Any, change: Any) -> Any:
     return tuple(map(change, result)) if isinstance(result, tuple) else change(result)
 
 
-def _meta(result: Any) -> Any:
+def _convert_to_meta(result: Any) -> Any:
     if isinstance(result, (np.ndarray, np.generic)):
         return meta_array(result.shape, result.dtype)
     return result

@@ -93,7 +93,7 @@ def printoptions(**options: Any) -> Iterator[None]:
 # ---------------------------------------------------------------- the numbers
 
 
-def _float_cells(array: np.ndarray) -> tuple[list[str], int]:
+def _format_floats(array: np.ndarray) -> tuple[list[str], int]:
     """Return each float as text, padded to the width of the widest, and that width.
 
     All share one notation: whole ('1.'), fixed ('1.5000') or scientific. Zeros and non-finite
@@ -108,7 +108,7 @@ def _float_cells(array: np.ndarray) -> tuple[list[str], int]:
     if known.size and _wants_scientific(known):
         write = f"{{:.{OPTIONS.precision}e}}".format
     elif whole:
-        write = _whole_number
+        write = _format_whole_number
     else:
         write = f"{{:.{OPTIONS.precision}f}}".format
     cells = [write(value) for value in values.tolist()]
@@ -126,14 +126,14 @@ def _wants_scientific(known: np.ndarray) -> bool:
     return high / low > 1e3 or high > 1e8 or low < 1e-4
 
 
-def _whole_number(value: float) -> str:
+def _format_whole_number(value: float) -> str:
     return f"{value:.0f}." if math.isfinite(value) else f"{value:.0f}"
 
 
-def _complex_cells(array: np.ndarray) -> tuple[list[str], int]:
+def _format_complex_numbers(array: np.ndarray) -> tuple[list[str], int]:
     """Return each complex number as text, and the width; the parts choose their own notation."""
-    real, real_width = _float_cells(array.real)
-    imaginary, imaginary_width = _float_cells(array.imag)
+    real, real_width = _format_floats(array.real)
+    imaginary, imaginary_width = _format_floats(array.imag)
     cells = []
     for left, padded in zip(real, imaginary, strict=True):
         right = padded.lstrip()
@@ -141,7 +141,7 @@ def _complex_cells(array: np.ndarray) -> tuple[list[str], int]:
     return cells, real_width + imaginary_width + 1
 
 
-def _integer_cells(array: np.ndarray) -> tuple[list[str], int]:
+def _format_integers(array: np.ndarray) -> tuple[list[str], int]:
     """Return each integer or bool as text, padded to the width of the widest, and that width."""
     cells = [str(value) for value in array.ravel().tolist()]
     width = max(map(len, cells))
@@ -151,7 +151,7 @@ def _integer_cells(array: np.ndarray) -> tuple[list[str], int]:
 # ---------------------------------------------------------------- the brackets
 
 
-def _corners(array: np.ndarray) -> tuple[np.ndarray, list[bool]]:
+def _cut_corners(array: np.ndarray) -> tuple[np.ndarray, list[bool]]:
     """Return the first and last `edgeitems` along each axis, and which axes were shortened."""
     edge = OPTIONS.edgeitems
     cut = [length > 2 * edge for length in array.shape]
@@ -167,7 +167,7 @@ def _mark_gap(parts: list[str], cut: bool, mark: str) -> list[str]:
     return [*parts[:middle], mark, *parts[middle:]] if cut else parts
 
 
-def _row(cells: list[str], per_line: int, indent: int) -> str:
+def _join_row(cells: list[str], per_line: int, indent: int) -> str:
     """Return the innermost brackets, `per_line` cells per line; later lines are indented."""
     lines = (", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line))
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
@@ -185,11 +185,13 @@ def array_str(array: np.ndarray, indent: int = 0) -> str:
     if array.ndim and array.size > OPTIONS.threshold:
         if not OPTIONS.edgeitems:
             return "[...]"
-        array, cut = _corners(array)
+        array, cut = _cut_corners(array)
     kind = array.dtype.kind
     array = widened(array)
     kind = array.dtype.kind
-    to_cells = {"c": _complex_cells, "f": _float_cells, "V": _float_cells}.get(kind, _integer_cells)
+    to_cells = {"c": _format_complex_numbers, "f": _format_floats, "V": _format_floats}.get(
+        kind, _format_integers
+    )
     cells, width = to_cells(array)
     if array.ndim == 0:
         return cells[0]
@@ -197,7 +199,7 @@ def array_str(array: np.ndarray, indent: int = 0) -> str:
     depth = indent + len(outer)
     per_line = max(1, math.floor((OPTIONS.linewidth - depth) / (width + len(", "))))
     parts = [
-        _row(_mark_gap(cells[i : i + columns], cut[-1], " ..."), per_line, depth)
+        _join_row(_mark_gap(cells[i : i + columns], cut[-1], " ..."), per_line, depth)
         for i in range(0, len(cells), columns)
     ]
     for axis in reversed(range(len(outer))):  # one more pair of brackets around each group
@@ -226,7 +228,7 @@ def _is_parameter(tensor: Tensor) -> bool:
                          for c in type(tensor).__mro__)
 
 
-def _suffixes(tensor: Tensor) -> list[str]:
+def _list_suffixes(tensor: Tensor) -> list[str]:
     """Return the suffixes of a printed tensor: device, size, dtype, place in the graph, tangent."""
     default = get_default_dtype()
     result = []
@@ -244,7 +246,7 @@ def _suffixes(tensor: Tensor) -> list[str]:
     if tensor.dtype not in evident:
         result.append(f"dtype={tensor.dtype}")
     tangent = Suffixes.tangent(tensor)
-    return result + _graph_suffix(tensor) + ([] if tangent is None else [f"tangent={tangent}"])
+    return result + _describe_graph(tensor) + ([] if tangent is None else [f"tangent={tangent}"])
 
 
 class Suffixes:
@@ -253,7 +255,7 @@ class Suffixes:
     tangent: Callable[[Tensor], Tensor | None] = staticmethod(lambda tensor: None)
 
 
-def _graph_suffix(tensor: Tensor) -> list[str]:
+def _describe_graph(tensor: Tensor) -> list[str]:
     try:
         node = tensor.grad_fn
     except RuntimeError:  # a view whose base was overwritten without recording
@@ -282,10 +284,10 @@ def _close(text: str, suffixes: list[str], indent: int, new_line: bool = False) 
     return "".join(parts) + ")"
 
 
-def _depth(tensor: Tensor) -> int:
+def _count_vmaps(tensor: Tensor) -> int:
     """Return the number of vmaps that enclose an example."""
     below = getattr(tensor._array, "below", None)
-    return 0 if below is None else 1 + _depth(below)
+    return 0 if below is None else 1 + _count_vmaps(below)
 
 
 def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
@@ -297,14 +299,14 @@ def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
     cls = type(tensor)
     if (below := getattr(tensor._array, "below", None)) is not None:  # an example of a vmap
         inner = textwrap.indent(tensor_str(below), "    ")
-        return f"BatchedTensor(lvl={_depth(tensor)}, bdim=0, value=\n{inner}\n)"
+        return f"BatchedTensor(lvl={_count_vmaps(tensor)}, bdim=0, value=\n{inner}\n)"
     plain = cls in _PLAIN_CLASSES
     prefix = "tensor(" if plain else f"{cls.__name__}("
     indent = len(prefix)
     if tensor_contents is None:
         array = tensor._array
         tensor_contents = "..." if array.__class__ is MetaArray else array_str(array, indent)
-    text = _close(prefix + tensor_contents, _suffixes(tensor), indent)
+    text = _close(prefix + tensor_contents, _list_suffixes(tensor), indent)
     return f"Parameter({text})" if not plain and _is_parameter(tensor) else text
 
 
@@ -322,7 +324,7 @@ def sparse_str(tensor: Tensor, parts: dict[str, np.ndarray], nnz: int) -> str:
     suffixes = [f"size={tuple(tensor.shape)}", f"nnz={nnz}"]
     if tensor.dtype not in evident:
         suffixes.append(f"dtype={tensor.dtype}")
-    suffixes += [f"layout={tensor.layout}", *_graph_suffix(tensor)]
+    suffixes += [f"layout={tensor.layout}", *_describe_graph(tensor)]
     contents = (",\n" + " " * indent).join(lines)
     return _close(prefix + contents, suffixes, indent, new_line=tensor.is_sparse)
 

@@ -93,13 +93,13 @@ def result_dtype(operands: Iterable[Any]) -> dtype:
             chosen = kind
         elif kind.category > chosen.category:
             chosen = promote_types(chosen, kind) if kind.category == COMPLEX else kind
-            chosen = _weak(chosen, ranked, kind)
+            chosen = _adjust_weak(chosen, ranked, kind)
     if chosen is None:
         raise RuntimeError("no operands to find a dtype of")
     return chosen
 
 
-def _weak(chosen: dtype, ranked: list[dtype | None], kind: dtype) -> dtype:
+def _adjust_weak(chosen: dtype, ranked: list[dtype | None], kind: dtype) -> dtype:
     """Adjust a dtype chosen from a lower-ranked operand of higher category: a complex number takes
     the width of floating tensors."""
     if kind.category != COMPLEX:

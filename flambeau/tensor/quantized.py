@@ -76,9 +76,9 @@ class PackedArray(QuantizedArray):
     @property
     def codes(self) -> np.ndarray:  # type: ignore[override]
         """The integers, one per byte."""
-        return self._unpacked(self.memory)[: self.size].reshape(self._shape)
+        return self._unpack(self.memory)[: self.size].reshape(self._shape)
 
-    def _unpacked(self, memory: np.ndarray) -> np.ndarray:
+    def _unpack(self, memory: np.ndarray) -> np.ndarray:
         each = self.quantizer.dtype.packed
         bits = 8 // each
         shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
@@ -108,7 +108,7 @@ class PackedArray(QuantizedArray):
             rows: np.ndarray = self.codes[positions]
             return rows
         chosen = self.memory.reshape(self._shape[0], -1)[positions]
-        return self._unpacked(chosen).reshape(*positions.shape, *self._shape[1:])
+        return self._unpack(chosen).reshape(*positions.shape, *self._shape[1:])
 
 
 @prints_as_tensor

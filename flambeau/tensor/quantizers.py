@@ -125,14 +125,16 @@ class PerChannel(NamedTuple):
         floating = self.zero_points.dtype.kind == "f"
         return per_channel_affine_float_qparams if floating else per_channel_affine
 
-    def _along(self, ndim: int, numbers: np.ndarray) -> np.ndarray:
+    def _reshape_along(self, ndim: int, numbers: np.ndarray) -> np.ndarray:
         shape = [1] * ndim
         shape[self.axis] = numbers.size
         return numbers.reshape(shape)
 
     def quantize(self, values: np.ndarray) -> np.ndarray:
         """Return the integers of float32 values."""
-        scales, zeros = (self._along(values.ndim, n) for n in (self.scales, self.zero_points))
+        scales, zeros = (
+            self._reshape_along(values.ndim, n) for n in (self.scales, self.zero_points)
+        )
         if self.zero_points.dtype.kind == "f":
             scales = np.where(scales == 0, np.float32(1), scales)
         nan = self.dtype.limits[0] if self.dtype is qint32 else 0
@@ -140,7 +142,9 @@ class PerChannel(NamedTuple):
 
     def dequantize(self, codes: np.ndarray) -> np.ndarray:
         """Return the float32 values of integers."""
-        scales, zeros = (self._along(codes.ndim, n) for n in (self.scales, self.zero_points))
+        scales, zeros = (
+            self._reshape_along(codes.ndim, n) for n in (self.scales, self.zero_points)
+        )
         return dequantize(codes, scales, zeros)
 
     def suffixes(self, shown: Callable[[np.ndarray], str]) -> list[str]:
@@ -177,7 +181,7 @@ def choose_parameters(
         if scale < SMALLEST_SCALE:
             before = np.float32(scale)
             scale = float(SMALLEST_SCALE)
-            low32, high32 = _stretched(low32, high32, before, quant_max - quant_min)
+            low32, high32 = _stretch_range(low32, high32, before, quant_max - quant_min)
     from_low, from_high = quant_min - float(low32) / scale, quant_max - float(high32) / scale
     low_error = abs(quant_min) - abs(float(low32) / scale)
     high_error = abs(quant_max) - abs(float(high32) / scale)
@@ -197,7 +201,7 @@ def choose_even_parameters(
     return scale, int(np.clip(np.rint((quant_min + quant_max) / 2), quant_min, quant_max))
 
 
-def _stretched(low: Any, high: Any, before: Any, steps: int) -> tuple[Any, Any]:
+def _stretch_range(low: Any, high: Any, before: Any, steps: int) -> tuple[Any, Any]:
     """Return the ends of the range widened to the smallest scale."""
     if low == 0:
         return low, SMALLEST_SCALE * np.float32(steps)

@@ -65,7 +65,7 @@ class Mapping:
     __slots__ = ("address", "size_bytes")
 
     def __init__(self, descriptor: int, offset: int, size_bytes: int) -> None:
-        library = _libc()
+        library = _load_libc()
         flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
         protection = mmap.PROT_READ | mmap.PROT_WRITE
         self.size_bytes = 0
@@ -77,14 +77,14 @@ class Mapping:
 
     def __del__(self) -> None:
         if self.size_bytes:
-            _libc().munmap(self.address, self.size_bytes)
+            _load_libc().munmap(self.address, self.size_bytes)
 
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 @lru_cache(maxsize=1)
-def _libc() -> Any:
+def _load_libc() -> Any:
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
@@ -97,7 +97,7 @@ def _libc() -> Any:
 
 def punch_hole(descriptor: int, offset: int, size_bytes: int) -> None:
     """Return a part of a file to the system; its bytes then read as zeros."""
-    library = _libc()
+    library = _load_libc()
     if hasattr(library, "fallocate"):
         keep_size, hole = 1, 2
         library.fallocate(descriptor, keep_size | hole, offset, size_bytes)

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 from . import symbolic_length
 
 
-def _length(position: int, n: Any) -> int:
+def _check_length(position: int, n: Any) -> int:
     """Return a length as an int or SymInt; raise TypeError if it is not an integer."""
     if isinstance(n, (int, symbolic_length.SymInt)):
         return n  # type: ignore[return-value]
@@ -32,7 +32,7 @@ class Size(tuple):
         result = tuple.__new__(cls, lengths)
         for n in result:
             if n.__class__ is not int:
-                return tuple.__new__(cls, [_length(i, m) for i, m in enumerate(result)])
+                return tuple.__new__(cls, [_check_length(i, m) for i, m in enumerate(result)])
         return result
 
     def __repr__(self) -> str:

@@ -158,7 +158,7 @@ class CompressedArray(SparseArray):
         return CompressedArray(self.layout, self.compressed, self.plain, values, self.shape)
 
 
-def _refused(error: type[Exception], text: str) -> Any:
+def _create_refusal(error: type[Exception], text: str) -> Any:
     def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise error(text)
 
@@ -257,7 +257,7 @@ class SparseTensor(Tensor):
         raise NotImplementedError(f"Cannot access storage of {kind}")
 
     storage = untyped_storage
-    data_ptr = tolist = _refused(RuntimeError, _NO_POINTER)
+    data_ptr = tolist = _create_refusal(RuntimeError, _NO_POINTER)
 
     def item(self) -> Any:
         """Return the only element as a Python number; RuntimeError if there are more or none."""

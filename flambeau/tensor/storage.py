@@ -62,7 +62,7 @@ class LinkedVersionCounter(VersionCounter):
 
     __slots__ = ()
 
-    def _linked(self) -> int:
+    def _count_linked(self) -> int:
         return sum((calls[0] - start) * writes for calls, start, writes in self.links)
 
     @property
@@ -75,7 +75,7 @@ class LinkedVersionCounter(VersionCounter):
 
     @value.setter
     def value(self, count: int) -> None:
-        _own_value.__set__(self, count - self._linked())
+        _own_value.__set__(self, count - self._count_linked())
 
 
 class _Anchor:
@@ -115,7 +115,7 @@ class UntypedStorage(StorageCasts):
         elif isinstance(size, int):
             self._bytes = np.empty(size, np.uint8)
         else:
-            self._bytes = np.array(_integers(size, "torch.UntypedStorage()"), np.uint8)
+            self._bytes = np.array(_check_integers(size, "torch.UntypedStorage()"), np.uint8)
         if is_meta(device):
             self._bytes = meta_array(self._bytes.shape, self._bytes.dtype)
 
@@ -298,7 +298,7 @@ def storage_from_bytes(data: bytes) -> UntypedStorage:
     return UntypedStorage(np.frombuffer(bytearray(data), np.uint8))
 
 
-def _integers(values: Any, name: str) -> list[int]:
+def _check_integers(values: Any, name: str) -> list[int]:
     if not isinstance(values, (list, tuple, range, bytes, bytearray)):
         raise RuntimeError(f"{name}: Expected a sequence type, but got {type(values).__name__}")
     for value in values:
@@ -311,7 +311,7 @@ def _integers(values: Any, name: str) -> list[int]:
     return list(values)
 
 
-def _stored(kind: Dtype) -> np.dtype:
+def _find_stored_dtype(kind: Dtype) -> np.dtype:
     """Return the NumPy dtype of elements in memory; for a quantized dtype, of its integers."""
     return kind.codes if isinstance(kind, QuantizedDtype) else kind.numpy
 
@@ -345,7 +345,7 @@ class TypedStorage(StorageCasts):
                 )
             self._untyped_storage = wrap_storage
             return
-        content, kind = (args[0] if args else 0), _stored(self.dtype)
+        content, kind = (args[0] if args else 0), _find_stored_dtype(self.dtype)
         array = np.empty(content, kind) if isinstance(content, int) else np.array(content, kind)
         self._untyped_storage = UntypedStorage(array.view(np.uint8), device=device)
 
@@ -354,7 +354,7 @@ class TypedStorage(StorageCasts):
         return self._untyped_storage
 
     def _array(self) -> np.ndarray:
-        return self._untyped_storage._array().view(_stored(self.dtype))
+        return self._untyped_storage._array().view(_find_stored_dtype(self.dtype))
 
     def data_ptr(self) -> int:
         """Return the address of the first byte."""
@@ -450,7 +450,7 @@ class TypedStorage(StorageCasts):
         """Return the class name; with `dtype`, a dtype or class name, the elements cast to it."""
         if dtype is None:
             return f"torch.{self.pickle_storage_type()}"
-        return self._cast(dtype if isinstance(dtype, Dtype) else _named_dtype(dtype))
+        return self._cast(dtype if isinstance(dtype, Dtype) else _find_named_dtype(dtype))
 
     def _cast(self, kind: Dtype) -> TypedStorage:
         return _as_typed(self._array(), kind)
@@ -493,7 +493,7 @@ def storage_name(kind: Dtype) -> str:
     return _OLD_NAMES.get(str(kind).removeprefix("torch."), str(kind).removeprefix("torch."))
 
 
-def _named_dtype(name: str) -> Dtype:
+def _find_named_dtype(name: str) -> Dtype:
     """Return the dtype of a storage class's name: float64 for 'torch.DoubleStorage'."""
     short = name.removeprefix("torch.").removesuffix("Storage")
     return by_name(next((new for new, old in _OLD_NAMES.items() if old == short), short))

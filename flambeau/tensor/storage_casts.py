@@ -96,7 +96,7 @@ def _check_cpu(where: Any) -> None:
         raise NotImplementedError(f"storages on {where} are not implemented in flambeau")
 
 
-def _method(name: str, kind: dtype) -> Callable[[StorageCasts], TypedStorage]:
+def _create_cast(name: str, kind: dtype) -> Callable[[StorageCasts], TypedStorage]:
     def cast(self: StorageCasts) -> TypedStorage:
         return self._cast(kind)
 
@@ -113,4 +113,4 @@ _CASTS = {
     "float8_e4m3fnuz": "float8_e4m3fnuz", "float8_e5m2fnuz": "float8_e5m2fnuz",
 }
 for _name, _kind in _CASTS.items():
-    setattr(StorageCasts, _name, _method(_name, by_name(_kind)))
+    setattr(StorageCasts, _name, _create_cast(_name, by_name(_kind)))

@@ -51,7 +51,7 @@ class ForwardCheck:
         self.directions = {i: draw_like(rng, self.plain[i]._array) for i in self.moved}
 
     @contextmanager
-    def _duals(self, directions: dict[int, np.ndarray | None]) -> Iterator[list[Any]]:
+    def _create_duals(self, directions: dict[int, np.ndarray | None]) -> Iterator[list[Any]]:
         """Yield the inputs with tangents: zeros by default, no tangent if the direction is None."""
         with dual_level():
             duals = list(self.plain)
@@ -64,7 +64,7 @@ class ForwardCheck:
 
     def _push(self, directions: dict[int, np.ndarray | None]) -> list[Tensor | None]:
         """Return the tangents of the floating-point and complex outputs."""
-        with self._duals(directions) as duals:
+        with self._create_duals(directions) as duals:
             outputs = [y for y in tensors_in(self.func(*duals)) if y._array.dtype.kind in "fc"]
             return [unpack_dual(y).tangent for y in outputs]
 

@@ -51,7 +51,7 @@ def why_no_graph(y: Tensor) -> str:
     frame = user_frame()
     cause = None
     with suppress(Exception):  # a failed search must not hide the original error
-        cause = _cause(y, frame)
+        cause = _find_cause(y, frame)
     if cause is not None:
         return cause
     where = "" if frame is None else f" of {frame.f_code.co_name}"
@@ -61,15 +61,15 @@ def why_no_graph(y: Tensor) -> str:
     )
 
 
-def _cause(y: Tensor, frame: FrameType | None) -> str | None:
+def _find_cause(y: Tensor, frame: FrameType | None) -> str | None:
     if frame is None:
         return None
-    statements = _statements(frame)
+    statements = _list_statements(frame)
     for name in [name for name, value in list(frame.f_locals.items()) if value is y]:
         cause = _trace(name, frame, statements, set())
         if cause is not None:
             return cause
-    for line, value in _roots_at(frame, statements):
+    for line, value in _iterate_roots(frame, statements):
         calls = [node for node in _flow(value) if isinstance(node, ast.Call)]
         for cause in (_cut_in(value, line, frame), *(_cut_in_call(c, frame) for c in calls)):
             if cause is not None:
@@ -84,7 +84,7 @@ def _cause(y: Tensor, frame: FrameType | None) -> str | None:
     return None
 
 
-def _roots_at(frame: FrameType, statements: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
+def _iterate_roots(frame: FrameType, statements: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
     """Yield (line, expression) that backward() is called on in the running statement."""
     for statement in statements:
         if statement.lineno <= frame.f_lineno <= (statement.end_lineno or 0):
@@ -94,7 +94,7 @@ def _roots_at(frame: FrameType, statements: list[ast.stmt]) -> Iterator[tuple[in
                     yield node.lineno, node.func.value
 
 
-def _statements(frame: FrameType) -> list[ast.stmt]:
+def _list_statements(frame: FrameType) -> list[ast.stmt]:
     """Return the statements of a frame's function, or of its module."""
     try:
         lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
@@ -116,7 +116,7 @@ def _parse(source: str) -> ast.Module:
     return ast.parse(source)
 
 
-def _assignments(name: str, statements: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
+def _iterate_assignments(name: str, statements: list[ast.stmt]) -> Iterator[tuple[int, ast.expr]]:
     for node in statements:
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -130,17 +130,19 @@ def _trace(
 ) -> str | None:
     """Return the statement that cut `name` off, searched backwards from its assignment."""
     done.add(name)
-    before = [(line, v) for line, v in _assignments(name, statements) if line <= frame.f_lineno]
+    before = [
+        (line, v) for line, v in _iterate_assignments(name, statements) if line <= frame.f_lineno
+    ]
     if not before:
         return None
     line, value = max(before, key=lambda pair: pair[0])
     cut = _cut_in(value, line, frame)
     if cut is not None:
         return cut
-    switch = _switched_off(line, statements)
+    switch = _find_no_grad(line, statements)
     if switch is not None:
         return (f"line {line} runs inside of {switch[1]} (line {switch[0]}), which records no graph"
-                f"\n    {_text(frame, line)}")
+                f"\n    {_read_line(frame, line)}")
     for node in _flow(value):
         if isinstance(node, ast.Call):
             cause = _cut_in_call(node, frame)
@@ -176,7 +178,7 @@ def _cut_in_call(call: ast.Call, frame: FrameType) -> str | None:
 
 
 def _cut_in_function(function: Any, code: CodeType) -> str | None:
-    lines, first = _source(function)
+    lines, first = _read_source(function)
     try:
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except SyntaxError:
@@ -192,8 +194,8 @@ def _cut_in_function(function: Any, code: CodeType) -> str | None:
     for statement in statements:
         if not isinstance(statement, ast.Return) or statement.value is None:
             continue
-        for line, value in _behind(statement, statements):
-            switch = _switched_off(line, statements)
+        for line, value in _iterate_sources(statement, statements):
+            switch = _find_no_grad(line, statements)
             if switch is not None:
                 return (f"line {line + first - 1} {where} runs inside of {switch[1]}, which "
                         f"records no graph\n    {lines[line - 1].strip()}")
@@ -204,7 +206,7 @@ def _cut_in_function(function: Any, code: CodeType) -> str | None:
     return None
 
 
-def _behind(
+def _iterate_sources(
     result: ast.Return, statements: list[ast.stmt]
 ) -> Iterator[tuple[int, ast.expr]]:
     """Yield the expressions that a returned value comes from, following its names backwards."""
@@ -217,11 +219,13 @@ def _behind(
         for node in _flow(value):
             if isinstance(node, ast.Name) and node.id not in seen:
                 seen.add(node.id)
-                earlier = [pair for pair in _assignments(node.id, statements) if pair[0] < line]
+                earlier = [
+                    pair for pair in _iterate_assignments(node.id, statements) if pair[0] < line
+                ]
                 todo += earlier[-1:]
 
 
-def _source(function: Any) -> tuple[list[str], int]:
+def _read_source(function: Any) -> tuple[list[str], int]:
     try:
         return inspect.getsourcelines(function)
     except (OSError, TypeError):
@@ -243,7 +247,7 @@ def _cut_in(value: ast.expr, line: int, frame: FrameType) -> str | None:
     for node in _flow(value):
         cut = _cut_of(node)
         if cut is not None:
-            return f"line {line} cuts the graph: {cut}\n    {_text(frame, line)}"
+            return f"line {line} cuts the graph: {cut}\n    {_read_line(frame, line)}"
     return None
 
 
@@ -259,7 +263,7 @@ def _cut_of(node: ast.AST) -> str | None:
     return None
 
 
-def _switched_off(line: int, statements: list[ast.stmt]) -> tuple[int, str] | None:
+def _find_no_grad(line: int, statements: list[ast.stmt]) -> tuple[int, str] | None:
     """Return (line, text) of a `with torch.no_grad():` or similar around a line, or None."""
     for node in statements:
         if isinstance(node, (ast.With, ast.AsyncWith)) and node.lineno <= line <= (
@@ -272,7 +276,7 @@ def _switched_off(line: int, statements: list[ast.stmt]) -> tuple[int, str] | No
     return None
 
 
-def _text(frame: FrameType, line: int) -> str:
+def _read_line(frame: FrameType, line: int) -> str:
     return linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip()
 
 
@@ -284,7 +288,7 @@ def why_freed(node: Node) -> str:
     frame = user_frame()
     if frame is None:
         return "call backward() once on each graph"
-    statements = _statements(frame)
+    statements = _list_statements(frame)
     lines = sorted({
         call.lineno for statement in statements for call in ast.walk(statement)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
@@ -306,14 +310,14 @@ def why_freed(node: Node) -> str:
     else:
         notes.append(f"line {here} has run before: it freed the graph that is used again here")
     if len(carried) > 1 or (carried and not earlier):
-        where = "; ".join(_assigned(name, statements) for name in carried[:3])
+        where = "; ".join(_describe_assignments(name, statements) for name in carried[:3])
         notes.append(f"what brings the old graph along: {where}. Detach what is carried over from "
                      "one step to the next: state = state.detach()")
     return "\n".join(notes)
 
 
-def _assigned(name: str, statements: list[ast.stmt]) -> str:
-    lines = sorted({line for line, _ in _assignments(name, statements)})
+def _describe_assignments(name: str, statements: list[ast.stmt]) -> str:
+    lines = sorted({line for line, _ in _iterate_assignments(name, statements)})
     return f"{name} (line {', '.join(map(str, lines))})" if lines else name
 
 

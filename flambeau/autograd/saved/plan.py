@@ -45,8 +45,8 @@ class Plan(Generic[N]):
                           if kind in (INPUT, ATTRIBUTE)]
         self.plain = all(kind not in (INPUT, OUTPUT) for kind, _ in self.sources)
         self.unversioned = (None,) * len(self.sources)
-        self.pack = _packer(self.sources) if self.plain else None
-        self.keep = _keeper(self.sources)
+        self.pack = _compile_packer(self.sources) if self.plain else None
+        self.keep = _compile_keeper(self.sources)
         self.frees = False  # whether attributes are freed like tensors: index arrays are
         self.only = None
         if len(self.entries) == 1 and not joint:
@@ -55,14 +55,16 @@ class Plan(Generic[N]):
                 self.only = vjp
 
 
-def _packer(sources: tuple[tuple[int, int], ...]) -> Callable[[tuple], tuple]:
+def _compile_packer(sources: tuple[tuple[int, int], ...]) -> Callable[[tuple], tuple]:
     """Return a function from a call's arguments to the tuple of saved values, none a tensor."""
     forms = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}
     parts = [forms.get(kind, "(True,)").format(i) for kind, i in sources]
     return eval(f"lambda a: ({' '.join(p + ',' for p in parts)})")  # generated: hot path
 
 
-def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any, tuple], tuple]:
+def _compile_keeper(
+    sources: tuple[tuple[int, int], ...]
+) -> Callable[[Plan, tuple, Any, tuple], tuple]:
     """Return `save` specialized to one plan: for calls whose saved inputs are all tensors and
     whose result is one tensor, without saved-tensor hooks. It raises AttributeError otherwise.
     """

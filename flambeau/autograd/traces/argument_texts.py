@@ -26,7 +26,7 @@ def kind_of(value: Any, dtypes: Any) -> str:
         return "TensorList"
     if dtypes is not None:
         return _DTYPES.get(dtypes.name, f"c10::{dtypes.name}")
-    if isinstance(value, _SCALARS) or _number_of(value) is not None:
+    if isinstance(value, _SCALARS) or _number_dtype(value) is not None:
         return "Scalar"
     return "ScalarList" if _is_list(value) else ""
 
@@ -37,7 +37,7 @@ def text_of(value: Any) -> str:
         return f"[{', '.join(map(text_of, value))}]"
     if isinstance(value, float) and not isinstance(value, bool) and value.is_integer():
         return f"{value:.0f}."
-    number = _number_of(value)
+    number = _number_dtype(value)
     if number is not None:
         return str(number)
     return str(value) if isinstance(value, _SCALARS) else ""
@@ -47,7 +47,7 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(v, _SCALARS) for v in value)
 
 
-def _number_of(value: Any) -> int | None:
+def _number_dtype(value: Any) -> int | None:
     """Return c10's number of a dtype, or None."""
     if not isinstance(value, dtype) or value.name not in _DTYPES:
         return None

@@ -29,32 +29,36 @@ def write_chrome_trace(
     """Write events to `path`, plus the Python calls and memory events of a recorder if given."""
     pid = os.getpid()
     rows: list[dict[str, Any]] = [
-        _about(pid, began_us, 0, "process_name", name="python"),
-        _about(pid, began_us, 0, "process_labels", labels="CPU"),
+        _describe_process(pid, began_us, 0, "process_name", name="python"),
+        _describe_process(pid, began_us, 0, "process_labels", labels="CPU"),
     ]
     threads = sorted({event.thread for event in events})
-    rows += [_about(pid, began_us, t, "thread_name", name=f"thread {t}") for t in threads]
+    rows += [
+        _describe_process(pid, began_us, t, "thread_name", name=f"thread {t}") for t in threads
+    ]
     rows += [_call(event, pid, began_us) for event in events if event.name != "[memory]"]
     if TraceSwitches.links:
-        rows += _links(events, pid, began_us)
+        rows += _list_links(events, pid, began_us)
     end_us = max([began_us + event.time_range.end for event in events], default=began_us)
     if recorder is not None:
-        rows += _python_calls(recorder, pid, began_us)
-        rows += _memory(recorder, pid, began_us)
+        rows += _list_python_calls(recorder, pid, began_us)
+        rows += _list_memory_changes(recorder, pid, began_us)
         end_us = max(end_us, began_us + (recorder.ended_ns - recorder.began_ns) / 1e3)
-    rows += _window(began_us, end_us)
+    rows += _mark_span(began_us, end_us)
     whole = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": rows,
              "traceName": path}
-    with _opened(path) as file:
+    with _open_file(path) as file:
         json.dump(whole, file)
 
 
-def _about(pid: int, began_us: float, thread: int, kind: str, **args: Any) -> dict[str, Any]:
+def _describe_process(
+    pid: int, began_us: float, thread: int, kind: str, **args: Any
+) -> dict[str, Any]:
     return {"ph": "M", "name": kind, "ts": began_us, "pid": pid, "tid": thread, "args": args}
 
 
 def _call(event: Any, pid: int, began_us: float) -> dict[str, Any]:
-    kind = "user_annotation" if event.is_user_annotation else _category(event.name)
+    kind = "user_annotation" if event.is_user_annotation else _choose_category(event.name)
     args: dict[str, Any] = {"External id": event.id, "Record function id": event.id}
     if event.input_shapes:
         args["Input Dims"] = event.input_shapes
@@ -73,7 +77,7 @@ def _call(event: Any, pid: int, began_us: float) -> dict[str, Any]:
             "args": args}
 
 
-def _links(events: Iterable[Any], pid: int, began_us: float) -> list[dict[str, Any]]:
+def _list_links(events: Iterable[Any], pid: int, began_us: float) -> list[dict[str, Any]]:
     """Return the arrows from the outermost operator that recorded a node to that node."""
     operators: dict[int, Any] = {}
     rows: list[dict[str, Any]] = []
@@ -91,7 +95,7 @@ def _links(events: Iterable[Any], pid: int, began_us: float) -> list[dict[str, A
     return rows
 
 
-def _python_calls(recorder: Recorder, pid: int, began_us: float) -> list[dict[str, Any]]:
+def _list_python_calls(recorder: Recorder, pid: int, began_us: float) -> list[dict[str, Any]]:
     calls = [] if recorder.python is None else recorder.python.calls
     return [{
         "ph": "X", "cat": "python_function", "name": call.name, "pid": pid, "tid": call.thread,
@@ -101,7 +105,7 @@ def _python_calls(recorder: Recorder, pid: int, began_us: float) -> list[dict[st
     } for call in calls]
 
 
-def _memory(recorder: Recorder, pid: int, began_us: float) -> list[dict[str, Any]]:
+def _list_memory_changes(recorder: Recorder, pid: int, began_us: float) -> list[dict[str, Any]]:
     return [{
         "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": pid,
         "tid": change.thread, "ts": began_us + (change.time_ns - recorder.began_ns) / 1e3,
@@ -110,7 +114,7 @@ def _memory(recorder: Recorder, pid: int, began_us: float) -> list[dict[str, Any
     } for change in recorder.memory_events]
 
 
-def _window(began_us: float, end_us: float) -> list[dict[str, Any]]:
+def _mark_span(began_us: float, end_us: float) -> list[dict[str, Any]]:
     """Return the rows that mark the time span of the profile."""
     return [
         {"ph": "X", "cat": "Trace", "ts": began_us, "dur": end_us - began_us, "pid": "Spans",
@@ -123,7 +127,7 @@ def _window(began_us: float, end_us: float) -> list[dict[str, Any]]:
     ]
 
 
-def _opened(path: str) -> Any:
+def _open_file(path: str) -> Any:
     if path.endswith(".gz"):
         import gzip
 
@@ -131,7 +135,7 @@ def _opened(path: str) -> Any:
     return open(path, "w")
 
 
-def _category(name: str) -> str:
+def _choose_category(name: str) -> str:
     if name.startswith("nn.Module: "):
         return "python_function"
     return "kernel" if name.startswith("kernel: ") else "cpu_op"

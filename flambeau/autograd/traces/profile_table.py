@@ -35,7 +35,7 @@ def _share(time_us: float, total_us: float) -> str:
     return f"{time_us * 100.0 / total_us:.2f}%" if total_us else "NaN"
 
 
-def _in_unit(time_us: float, unit: str | None) -> str:
+def _format_in_unit(time_us: float, unit: str | None) -> str:
     sizes = {"s": 1e6, "ms": 1e3, "us": 1.0}
     return format_time(time_us) if unit not in sizes else f"{time_us / sizes[unit]:.3f}{unit}"
 
@@ -51,7 +51,7 @@ def _end(text: str, width: int) -> str:
     return "..." + text[3:] if len(text) > 3 else text
 
 
-def _width(texts: Sequence[str], limit: int | None) -> int:
+def _measure_width(texts: Sequence[str], limit: int | None) -> int:
     width = max(map(len, texts)) + 4
     return width if limit is None else min(width, limit)
 
@@ -72,30 +72,32 @@ def build_table(
     total_us = sum(event.self_cpu_time_total for event in events)
     shaped = any(event.input_shapes for event in events)
     lined = any(event.stack for event in events)
-    columns = [_width([e.key for e in events], widths[0])]
+    columns = [_measure_width([e.key for e in events], widths[0])]
     titles = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
     titles += ["CPU Mem", "Self CPU Mem"] if memory else []
     titles.append("# of Calls")
     columns += [_NARROW] * (len(titles) - 1)
     if shaped:
         titles.append("Input Shapes")
-        columns.append(_width([str(e.input_shapes) for e in events], widths[1]))
+        columns.append(_measure_width([str(e.input_shapes) for e in events], widths[1]))
     if lined:
         titles.append("Source Location")
-        columns.append(_width([line for e in events for line in e.stack], widths[2]))
+        columns.append(_measure_width([line for e in events for line in e.stack], widths[2]))
     least_flops = min((e.flops for e in events if e.flops), default=0)
-    flops = _flops_unit(least_flops) if with_flops else None
+    flops = _choose_flops_unit(least_flops) if with_flops else None
     if flops is not None:
         titles.append(f"Total {flops[0]}")
         columns.append(_NARROW)
     shown = [e for e in events if not (top_level_only and e.cpu_parent is not None)]
     rows: list[list[str]] = []
     for event in shown[: row_limit if row_limit >= 0 else None]:
-        rows += _rows(event, total_us, columns, widths[0], memory, shaped, lined, unit, flops)
+        rows += _format_rows(
+            event, total_us, columns, widths[0], memory, shaped, lined, unit, flops
+        )
     return _draw(titles, rows, columns, lined, header, top_level_only, total_us)
 
 
-def _flops_unit(flops: int) -> tuple[str, float] | None:
+def _choose_flops_unit(flops: int) -> tuple[str, float] | None:
     """Return name and size of the unit for `flops` operations, or None if none were counted."""
     if flops <= 0:
         return None
@@ -103,15 +105,15 @@ def _flops_unit(flops: int) -> tuple[str, float] | None:
     return ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")[power], 1e3**power
 
 
-def _rows(
+def _format_rows(
     event: Any, total_us: float, columns: list[int], name_width: int | None, memory: bool,
     shaped: bool, lined: bool, unit: str | None, flops: tuple[str, float] | None,
 ) -> list[list[str]]:
     """Return an event's row, and one row per further line of its stack."""
     row = [
         _shorten(event.key, name_width), _share(event.self_cpu_time_total, total_us),
-        _in_unit(event.self_cpu_time_total, unit), _share(event.cpu_time_total, total_us),
-        _in_unit(event.cpu_time_total, unit), _in_unit(event.cpu_time, unit),
+        _format_in_unit(event.self_cpu_time_total, unit), _share(event.cpu_time_total, total_us),
+        _format_in_unit(event.cpu_time_total, unit), _format_in_unit(event.cpu_time, unit),
     ]
     if memory:
         row += [format_memory(event.cpu_memory_usage), format_memory(event.self_cpu_memory_usage)]

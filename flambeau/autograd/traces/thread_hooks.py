@@ -22,15 +22,15 @@ def set_in_all_threads(hook: Callable[..., Any] | None) -> None:
     if sys.version_info >= (3, 12):
         sys._setprofileallthreads(hook)  # type: ignore[attr-defined, unused-ignore]
         return
-    caller, current = _find_c_caller(), _api().PyThreadState_Get()
+    caller, current = _find_c_caller(), _load_api().PyThreadState_Get()
     if caller is not None:
-        for state in _states():
+        for state in _iterate_states():
             if state != current:
-                _api()._PyEval_SetProfile(state, None if hook is None else caller, hook)
+                _load_api()._PyEval_SetProfile(state, None if hook is None else caller, hook)
     sys.setprofile(hook)
 
 
-def _api() -> Any:
+def _load_api() -> Any:
     """Return Python's C API with argument and result types set."""
     api: Any = ctypes.pythonapi
     pointer = ctypes.c_void_p
@@ -43,9 +43,9 @@ def _api() -> Any:
     return api
 
 
-def _states() -> Iterator[int]:
+def _iterate_states() -> Iterator[int]:
     """Yield the addresses of the states of all threads."""
-    api = _api()
+    api = _load_api()
     state = api.PyInterpreterState_ThreadHead(api.PyInterpreterState_Get())
     while state:
         yield state
@@ -58,7 +58,7 @@ def _ignore(frame: FrameType, event: str, argument: Any) -> None:
 
 def _find_c_caller() -> int | None:
     """Return the C function that calls a thread's hook, or None if it isn't found."""
-    words = (ctypes.c_void_p * _WORDS).from_address(_api().PyThreadState_Get())
+    words = (ctypes.c_void_p * _WORDS).from_address(_load_api().PyThreadState_Get())
     sys.setprofile(_ignore)
     state = list(words)
     sys.setprofile(None)

@@ -149,13 +149,13 @@ def _clip_by(
     original: Callable, parameters: Any, max_norm: Any, total: Any, foreach: Any = None
 ) -> Any:
     factor = (float(max_norm) / (total + 1e-6)).clamp(max=1.0)
-    for grad in clip_grad._grads(parameters):
+    for grad in clip_grad._list_grads(parameters):
         grad.mul_(factor)
 
 
 @no_grad()
 def _clip_values(original: Callable, parameters: Any, clip_value: Any, foreach: Any = None) -> Any:
-    for grad in clip_grad._grads(parameters):
+    for grad in clip_grad._list_grads(parameters):
         grad.clamp_(-float(clip_value), float(clip_value))
 
 

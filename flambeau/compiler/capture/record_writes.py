@@ -394,7 +394,7 @@ def _patch_gradients(r: Recorder) -> Pairs:
     yield Tensor.requires_grad_, when_on(r, _set_flag)
     yield Tensor.detach_, when_on(r, _detach)
     yield engine._add, when_on(r, _record_grad_added)
-    yield engine._owned, when_on(r, _own_gradient)
+    yield engine._own_cotangent, when_on(r, _own_gradient)
     yield engine.run, when_on(r, _record_engine_run)
     for function in (views.window_of, views.outside_of, views.spread_into):
         yield function, when_on(r, _record_between)

@@ -457,7 +457,7 @@ def _gradients() -> Iterator[Hook]:
         (Tensor.requires_grad_, r._set_flag), (engine._add, r._record_grad_added),
     ):
         yield _recorded_only(function, _as_recorded(record))
-    yield _split(engine._owned, r._own_gradient, _owned)
+    yield _split(engine._own_cotangent, r._own_gradient, _owned)
     yield _split(engine.run, _engine_run_recorded, _engine_run)
     yield _hook(Elementwise._flambeau_step_group, _step_group)
     for function in (views.window_of, views.outside_of, views.spread_into):

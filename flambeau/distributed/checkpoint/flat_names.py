@@ -11,13 +11,13 @@ from .stateful import Stateful
 Path = tuple[Any, ...]
 
 
-def _entries(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _iterate_entries(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from _entries(inner, (*path, key))
+            yield from _iterate_entries(inner, (*path, key))
     elif isinstance(value, (list, tuple)) and _has_tensors(value):
         for at, inner in enumerate(value):
-            yield from _entries(inner, (*path, at))
+            yield from _iterate_entries(inner, (*path, at))
     else:
         yield path, value
 
@@ -39,7 +39,7 @@ def flatten(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Pa
     }
     flat: dict[str, Any] = {}
     paths: dict[str, Path] = {}
-    for path, value in _entries(plain, ()):
+    for path, value in _iterate_entries(plain, ()):
         name = ".".join(map(str, path))
         if name in flat:
             raise ValueError(f"duplicated flatten key {name}")

@@ -42,14 +42,14 @@ class StateDictOptions:
     flatten_optimizer_state_dict: bool = False
 
 
-def _inner(model: Any) -> Any:
+def _unwrap_model(model: Any) -> Any:
     """Return the module inside its wrappers."""
     while type(model).__name__ in ("DistributedDataParallel", "DataParallel", "OptimizedModule"):
         model = model.module if hasattr(model, "module") else model._orig_mod
     return model
 
 
-def _whole(model: Any, rank0_only: bool) -> AbstractContextManager[None]:
+def _gather_whole(model: Any, rank0_only: bool) -> AbstractContextManager[None]:
     """A context in which state dicts of sharded modules have whole parameters."""
     return StateInterface.state_dict_type(
         model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(rank0_only=rank0_only),
@@ -61,11 +61,11 @@ def _is_for_rank_0(options: Any) -> bool:
     return options is not None and options.full_state_dict and options.cpu_offload
 
 
-def _broadcasts(options: Any) -> bool:
+def _should_broadcast(options: Any) -> bool:
     return options is not None and options.broadcast_from_rank0
 
 
-def _frozen_names(module: Any) -> list[str]:
+def _list_frozen_names(module: Any) -> list[str]:
     names = [name for name, p in module.named_parameters() if not p.requires_grad]
     for path, each in module.named_modules():
         handle = each.__dict__.get("_handle") if isinstance(each, StateInterface) else None
@@ -79,31 +79,31 @@ def _frozen_names(module: Any) -> list[str]:
 def get_model_state_dict(model: Any, *, submodules: Any = None, options: Any = None
                          ) -> dict[str, Any]:
     """Return the model's state without wrapper prefixes."""
-    module = _inner(model)
-    with _whole(module, _is_for_rank_0(options)):
+    module = _unwrap_model(model)
+    with _gather_whole(module, _is_for_rank_0(options)):
         state = dict(module.state_dict())
     if options is not None and options.ignore_frozen_params:
-        for name in _frozen_names(module):
+        for name in _list_frozen_names(module):
             state.pop(name, None)
     return state
 
 
-def _names(model: Any) -> list[str]:
-    return [name for name, _ in _inner(model).named_parameters()]
+def _list_names(model: Any) -> list[str]:
+    return [name for name, _ in _unwrap_model(model).named_parameters()]
 
 
-def _optimizers(optimizers: Any) -> Sequence[Any]:
+def _list_optimizers(optimizers: Any) -> Sequence[Any]:
     return optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
 
 
 def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = None,
                              options: Any = None) -> dict[str, Any]:
     """Return the optimizers' states keyed by parameter name instead of number."""
-    if sharded_modules(_inner(model)):
-        return _sharded_optimizer_state(_inner(model), optimizers, options)
-    names = {id(p): name for name, p in _inner(model).named_parameters()}
+    if sharded_modules(_unwrap_model(model)):
+        return _gather_optimizer_state(_unwrap_model(model), optimizers, options)
+    names = {id(p): name for name, p in _unwrap_model(model).named_parameters()}
     whole: dict[str, Any] = {"state": {}, "param_groups": []}
-    for optimizer in _optimizers(optimizers):
+    for optimizer in _list_optimizers(optimizers):
         state = optimizer.state_dict()
         numbers = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
         whole["state"].update({numbers[at]: value for at, value in state["state"].items()})
@@ -112,10 +112,10 @@ def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = N
     return whole
 
 
-def _sharded_optimizer_state(module: Any, optimizers: Any, options: Any) -> dict[str, Any]:
+def _gather_optimizer_state(module: Any, optimizers: Any, options: Any) -> dict[str, Any]:
     whole: dict[str, Any] = {"state": {}, "param_groups": []}
-    with _whole(module, _is_for_rank_0(options)):
-        for optimizer in _optimizers(optimizers):
+    with _gather_whole(module, _is_for_rank_0(options)):
+        for optimizer in _list_optimizers(optimizers):
             state = StateInterface.optim_state_dict(module, optimizer)
             if state:  # on the other ranks nothing, if it is for rank 0
                 whole["state"].update(state["state"])
@@ -133,10 +133,10 @@ def get_state_dict(model: Any, optimizers: Any, *, submodules: Any = None, optio
 def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, options: Any = None
                          ) -> Any:
     """Load a state from `get_model_state_dict`."""
-    strict, module = options is None or options.strict, _inner(model)
-    if _broadcasts(options):
+    strict, module = options is None or options.strict, _unwrap_model(model)
+    if _should_broadcast(options):
         model_state_dict = _from_rank_0(model_state_dict)
-    with _whole(module, rank0_only=False):
+    with _gather_whole(module, rank0_only=False):
         return module.load_state_dict(model_state_dict, strict=strict)
 
 
@@ -149,19 +149,19 @@ def _from_rank_0(state: dict[str, Any]) -> dict[str, Any]:
 def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict[str, Any], *,
                              options: Any = None) -> None:
     """Load a state from `get_optimizer_state_dict`."""
-    if _broadcasts(options):
+    if _should_broadcast(options):
         optim_state_dict = _from_rank_0(optim_state_dict)
-    module, groups = _inner(model), list(optim_state_dict["param_groups"])
+    module, groups = _unwrap_model(model), list(optim_state_dict["param_groups"])
     if sharded_modules(module):
-        with _whole(module, rank0_only=False):
-            for optimizer in _optimizers(optimizers):
+        with _gather_whole(module, rank0_only=False):
+            for optimizer in _list_optimizers(optimizers):
                 count = len(optimizer.param_groups)
                 part = {"state": optim_state_dict["state"], "param_groups": groups[:count]}
                 groups = groups[count:]
                 StateInterface.optim_state_dict_to_load(module, optimizer, part, load_directly=True)
         return
     names = {id(p): name for name, p in module.named_parameters()}
-    for optimizer in _optimizers(optimizers):
+    for optimizer in _list_optimizers(optimizers):
         numbers = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
         state = {at: optim_state_dict["state"][name] for at, name in enumerate(numbers)
                  if name in optim_state_dict["state"]}
@@ -176,6 +176,6 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
 def set_state_dict(model: Any, optimizers: Any, *, model_state_dict: dict[str, Any],
                    optim_state_dict: dict[str, Any], options: Any = None) -> Any:
     """Load the states from `get_state_dict`."""
-    if optim_state_dict or _broadcasts(options):
+    if optim_state_dict or _should_broadcast(options):
         set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return set_model_state_dict(model, model_state_dict, options=options)

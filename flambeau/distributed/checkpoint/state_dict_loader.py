@@ -11,7 +11,7 @@ from ...tensor import Tensor
 from .filesystem import FileSystemReader
 from .flat_names import flatten, set_at
 from .metadata import Metadata, MetadataIndex, TensorStorageMetadata
-from .state_dict_saver import _folder
+from .state_dict_saver import _require_folder
 from .stateful import Stateful
 
 __all__ = ["load", "load_state_dict"]
@@ -27,7 +27,7 @@ def load(
     Objects with `load_state_dict` receive their state. Raises RuntimeError for an entry that the
     checkpoint lacks, ValueError for a tensor of a different shape.
     """
-    reader = storage_reader or FileSystemReader(_folder(checkpoint_id))
+    reader = storage_reader or FileSystemReader(_require_folder(checkpoint_id))
     metadata = reader.read_metadata()
     plain = {
         key: value.state_dict() if isinstance(value, Stateful) else value
@@ -35,7 +35,7 @@ def load(
     }
     flat, paths = flatten(plain)
     for name, value in flat.items():
-        put_back = _loaded(reader, metadata, name, value)
+        put_back = _load_entry(reader, metadata, name, value)
         if put_back is not value:
             set_at(plain, paths[name], put_back)
     for key, value in state_dict.items():
@@ -46,7 +46,7 @@ def load(
 
 
 @no_grad()
-def _loaded(reader: Any, metadata: Metadata, name: str, value: Any) -> Any:
+def _load_entry(reader: Any, metadata: Metadata, name: str, value: Any) -> Any:
     """Return an entry's value: the given tensor, filled, or the object from the checkpoint."""
     described = metadata.state_dict_metadata.get(name)
     if described is None:
@@ -91,5 +91,5 @@ def load_everything(folder: str | os.PathLike) -> Mapping[str, Any]:
         inner = whole
         for key in path[:-1]:
             inner = inner.setdefault(key, {})
-        inner[path[-1]] = _loaded(reader, metadata, name, value)
+        inner[path[-1]] = _load_entry(reader, metadata, name, value)
     return whole

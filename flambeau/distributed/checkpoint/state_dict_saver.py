@@ -31,7 +31,7 @@ def _find_rank_and_size(no_dist: bool, group: Any) -> tuple[int, int]:
     return member(group).rank(), member(group).size()
 
 
-def _all_gather(value: Any, size: int, group: Any) -> list[Any]:
+def _gather_values(value: Any, size: int, group: Any) -> list[Any]:
     """Return the values of all ranks; the calling process alone needs no communication."""
     if size == 1:
         return [value]
@@ -87,23 +87,25 @@ def save(
     >>> state["w"]
     tensor([1., 1.])
     """
-    writer = storage_writer or FileSystemWriter(_folder(checkpoint_id))
+    writer = storage_writer or FileSystemWriter(_require_folder(checkpoint_id))
     rank, size = _find_rank_and_size(no_dist, process_group)
     flat, paths = flatten(state_dict)
     sizes = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()}
-    owner = owners(_all_gather(sizes, size, process_group))
+    owner = owners(_gather_values(sizes, size, process_group))
     local = {name: value for name, value in flat.items() if owner[name] == rank}
     error: OSError | None = None
     places: dict[Any, Any] = {}
     try:
-        places = writer.write({_index(name, value): value for name, value in local.items()}, rank)
+        places = writer.write(
+            {_create_index(name, value): value for name, value in local.items()}, rank
+        )
     except OSError as failure:
         error = failure
     report = _Report({name: _describe(v) for name, v in local.items()}, paths, places, error)
-    metadata = _merge_reports(_all_gather(report, size, process_group))
+    metadata = _merge_reports(_gather_values(report, size, process_group))
     if rank == 0:
         writer.finish(metadata)
-    _all_gather(None, size, process_group)  # a barrier: the checkpoint is now valid
+    _gather_values(None, size, process_group)  # a barrier: the checkpoint is now valid
     return metadata
 
 
@@ -129,13 +131,13 @@ def _merge_reports(reports: list[_Report]) -> Metadata:
     return metadata
 
 
-def _index(name: str, value: Any) -> MetadataIndex:
+def _create_index(name: str, value: Any) -> MetadataIndex:
     if isinstance(value, Tensor):
         return MetadataIndex(name, [0] * value.dim(), 0)
     return MetadataIndex(name)
 
 
-def _folder(checkpoint_id: Any) -> Any:
+def _require_folder(checkpoint_id: Any) -> Any:
     if checkpoint_id is None:
         raise ValueError("Must provide either `checkpoint_id` or `storage_writer` "
                          "or `storage_reader`.")

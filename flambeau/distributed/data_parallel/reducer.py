@@ -71,7 +71,7 @@ class Reducer:
             return
         if self.is_expecting and self._ready:
             missing = [at for at, p in enumerate(self.parameters) if id(p) not in self._ready]
-            raise _unfinished_error(missing, self.names, self.group.rank())
+            raise _create_unfinished_error(missing, self.names, self.group.rank())
         self.armed = self.is_expecting = True
         self._next, self._recorder = 0, recorder()
         if self._recorder is not None:
@@ -121,7 +121,7 @@ class Reducer:
         if self.armed:
             if id(parameter) in self._ready:
                 at = self._order[id(parameter)]
-                raise _marked_twice_error(at, self.names[at])
+                raise _create_marked_twice_error(at, self.names[at])
             self._mark(parameter, has_gradient=True)
 
     def _mark(self, parameter: Tensor, has_gradient: bool) -> None:
@@ -159,12 +159,12 @@ class Reducer:
 
         transfer = bucket.transfer = Transfer(
             self._recorder, "all_reduce", 1 / self.divisor, bucket,
-            partial(self._start_arrays, bucket), partial(self._result, bucket),
+            partial(self._start_arrays, bucket), partial(self._wait_for_result, bucket),
         )
         transfer.sends([bucket.buffer._array])
 
     @staticmethod
-    def _result(bucket: Bucket) -> Sequence[np.ndarray]:
+    def _wait_for_result(bucket: Bucket) -> Sequence[np.ndarray]:
         """Wait for a bucket that a compiled program started."""
         assert bucket.work is not None
         bucket.work.wait()
@@ -187,7 +187,7 @@ class Reducer:
     def _finish(self) -> None:
         """Wait for all buckets and give each parameter its average."""
         self.armed = self.is_expecting = False
-        used = self._used_anywhere()
+        used = self._find_used_anywhere()
         for bucket in self.buckets:
             if bucket.work is not None:
                 bucket.work.wait()
@@ -203,7 +203,7 @@ class Reducer:
             self._recorder.awaited.pop(id(self), None)
             self._recorder = None
 
-    def _used_anywhere(self) -> np.ndarray | None:
+    def _find_used_anywhere(self) -> np.ndarray | None:
         """Return for each parameter whether any process used it, or None if this is not tracked."""
         if not self.finds_unused:
             return None
@@ -248,7 +248,9 @@ class Reducer:
             communicator.run(lambda: engine.all_reduce(unused, ReduceOp.SUM))
 
 
-def _unfinished_error(missing: Sequence[int], names: Sequence[str], rank: int) -> RuntimeError:
+def _create_unfinished_error(
+    missing: Sequence[int], names: Sequence[str], rank: int
+) -> RuntimeError:
     """Build the error of a backward that left parameters without a gradient."""
     error = RuntimeError(
         "Expected to have finished reduction in the prior iteration before starting a new one. "
@@ -267,7 +269,7 @@ def _unfinished_error(missing: Sequence[int], names: Sequence[str], rank: int) -
     return error
 
 
-def _marked_twice_error(at: int, name: str) -> RuntimeError:
+def _create_marked_twice_error(at: int, name: str) -> RuntimeError:
     """Build the error of a gradient that became complete twice in one backward."""
     return RuntimeError(
         "Expected to mark a variable ready only once. This error is caused by one of the "

@@ -54,13 +54,13 @@ class Agent:
                 result = self._attempt(attempt)
                 if result is not None and not result.is_failed():
                     self._rendezvous.leave()
-                    return self._by_rank(result.return_values)
+                    return self._key_by_rank(result.return_values)
                 last = attempt == self._spec.max_restarts
                 if result is not None:
                     self._rendezvous.ask_restart(final=last)
-                    _show_first(self._by_rank(result.failures), attempt, last)
+                    _show_first(self._key_by_rank(result.failures), attempt, last)
                 if last or self._rendezvous.is_abandoned():
-                    raise self._failure(result)
+                    raise self._create_failure(result)
             raise AssertionError("unreachable")
         except SignalException as end:
             self._close(end.sigval)
@@ -72,12 +72,12 @@ class Agent:
         if self._workers is not None:
             self._workers.close(sigval, self._spec.shutdown_timeout_s)
 
-    def _failure(self, result: RunProcsResult | None) -> ChildFailedError | RuntimeError:
+    def _create_failure(self, result: RunProcsResult | None) -> ChildFailedError | RuntimeError:
         if result is None:
             return RuntimeError("workers on another machine failed, and no restarts are left")
-        return ChildFailedError(self._spec.name, self._by_rank(result.failures))
+        return ChildFailedError(self._spec.name, self._key_by_rank(result.failures))
 
-    def _by_rank(self, values: dict[int, Any]) -> dict[int, Any]:
+    def _key_by_rank(self, values: dict[int, Any]) -> dict[int, Any]:
         assert self._place is not None
         return {self._place.first_rank + rank: value for rank, value in values.items()}
 
@@ -88,8 +88,8 @@ class Agent:
         self._workers = start_processes(
             spec.role, spec.entrypoint,
             {rank: tuple(macros.substitute(spec.args, str(rank))) for rank in ranks},
-            {rank: self._environment(rank, attempt) for rank in ranks},
-            spec.logs_specs, self._prefixes(), spec.start_method,
+            {rank: self._create_environment(rank, attempt) for rank in ranks},
+            spec.logs_specs, self._list_prefixes(), spec.start_method,
         )
         return self._watch(self._workers)
 
@@ -104,7 +104,7 @@ class Agent:
                     return None
         return result
 
-    def _prefixes(self) -> dict[int, str] | None:
+    def _list_prefixes(self) -> dict[int, str] | None:
         template, place = self._spec.log_line_prefix_template, self._place
         if template is None or place is None:
             return None
@@ -115,7 +115,7 @@ class Agent:
             for rank in range(self._spec.local_world_size)
         }
 
-    def _environment(self, local_rank: int, attempt: int) -> dict[str, str]:
+    def _create_environment(self, local_rank: int, attempt: int) -> dict[str, str]:
         place, spec = self._place, self._spec
         assert place is not None
         rank, size = str(place.first_rank + local_rank), str(place.world_size)

@@ -91,10 +91,10 @@ class StoreRendezvous:
         self._least, self._most = nodes
         self._node_rank, self._timeout_s = node_rank, timeout_s
         self._serves = False  # whether the store is in this process
-        self._store: Any = self._opened()
+        self._store: Any = self._open_store()
         self._round, self._place = 0, Place(0, 1, 0, 0, host, port)
 
-    def _opened(self) -> Any:
+    def _open_store(self) -> Any:
         """Open the store. This machine serves it if it has rank 0 or the endpoint's address."""
         from .. import DistNetworkError, TCPStore
 
@@ -111,7 +111,7 @@ class StoreRendezvous:
                     raise
         return TCPStore(self._host, self._port, is_master=False, timeout=timeout)
 
-    def _key(self, name: str) -> str:
+    def _make_key(self, name: str) -> str:
         return f"torch.rendezvous.{self._run_id}/{self._round}/{name}"
 
     def join(self, round_: int, workers: int) -> Place:
@@ -121,16 +121,16 @@ class StoreRendezvous:
         """
         self._round = round_
         store = self._store
-        number = store.add(self._key("joined"), 1) - 1
+        number = store.add(self._make_key("joined"), 1) - 1
         rank = number if self._node_rank is None else self._node_rank
-        store.set(self._key(f"node/{rank}"), str(workers))
+        store.set(self._make_key(f"node/{rank}"), str(workers))
         if rank == 0:
             self._close_round()
-        store.wait([self._key("closed")], timedelta(seconds=self._timeout_s))
-        count = int(store.get(self._key("closed")))
+        store.wait([self._make_key("closed")], timedelta(seconds=self._timeout_s))
+        count = int(store.get(self._make_key("closed")))
         if rank >= count:
             raise RuntimeError(f"the group of {count} machines was complete before this one came")
-        sizes = [int(store.get(self._key(f"node/{i}"))) for i in range(count)]
+        sizes = [int(store.get(self._make_key(f"node/{i}"))) for i in range(count)]
         before, total = sum(sizes[:rank]), sum(sizes)
         self._place = Place(rank, count, before, total, self._host, self._port)
         return self._place
@@ -139,7 +139,7 @@ class StoreRendezvous:
         """Close the round once the group is complete (rank 0 only)."""
         last_call = None
         end = time.monotonic() + self._timeout_s
-        while (count := int(self._store.add(self._key("joined"), 0))) < self._most:
+        while (count := int(self._store.add(self._make_key("joined"), 0))) < self._most:
             now = time.monotonic()
             if count >= self._least:
                 last_call = last_call or now + _LAST_CALL_S
@@ -149,30 +149,30 @@ class StoreRendezvous:
                 break
             time.sleep(_POLL_S)
         if count >= self._least:
-            self._store.set(self._key("closed"), str(min(count, self._most)))
+            self._store.set(self._make_key("closed"), str(min(count, self._most)))
 
     def restart_asked(self) -> bool:
         """Return whether another launcher asked for a new round."""
-        return bool(self._store.check([self._key("restart")]))
+        return bool(self._store.check([self._make_key("restart")]))
 
     def ask_restart(self, final: bool) -> None:
         """Ask the other launchers to restart, or with `final` to give up."""
-        self._store.set(self._key("final" if final else "restart"), "1")
+        self._store.set(self._make_key("final" if final else "restart"), "1")
 
     def is_abandoned(self) -> bool:
         """Return whether another launcher gave up."""
-        return bool(self._store.check([self._key("final")]))
+        return bool(self._store.check([self._make_key("final")]))
 
     def leave(self) -> None:
         """Report completion. The machine that serves the store waits for the others."""
         place = self._place
-        done = self._store.add(self._key("done"), 1)
+        done = self._store.add(self._make_key("done"), 1)
         end = time.monotonic() + self._timeout_s
         while self._serves and done < place.group_world_size and time.monotonic() < end:
             if self.is_abandoned():
                 return
             time.sleep(_POLL_S)
-            done = self._store.add(self._key("done"), 0)
+            done = self._store.add(self._make_key("done"), 0)
 
 
 def _is_here(host: str) -> bool:

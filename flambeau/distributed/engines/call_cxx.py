@@ -47,7 +47,7 @@ class CxxError(Exception):
     """The what() text of a C++ exception."""
 
 
-def _program() -> str:
+def _write_program() -> str:
     places = range(MAX_ARGUMENTS)
     loads = "\n".join(
         f"  %p{k} = getelementptr i64, ptr %arguments, i64 {k}\n  %a{k} = load i64, ptr %p{k}"
@@ -68,7 +68,7 @@ def catching_caller() -> Callable[..., None]:
         binding.add_symbol(name, address)
     # MCJIT registers unwind tables; without them an exception would terminate the process.
     machine = binding.Target.from_default_triple().create_target_machine()
-    jit = binding.create_mcjit_compiler(binding.parse_assembly(_program()), machine)
+    jit = binding.create_mcjit_compiler(binding.parse_assembly(_write_program()), machine)
     jit.finalize_object()
     kind = ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64

@@ -121,7 +121,7 @@ def bytes_of(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def _wider(dtype: np.dtype) -> np.dtype:
+def _widen(dtype: np.dtype) -> np.dtype:
     """Return a dtype that engines can reduce and that holds every value of `dtype`."""
     if dtype.kind == "b":
         return np.dtype(np.uint8)
@@ -143,7 +143,7 @@ def reduced(
     elif array.dtype.char in engine.reduced_dtypes:
         call(array, plain_op)
     else:
-        wide = array.astype(_wider(array.dtype))
+        wide = array.astype(_widen(array.dtype))
         call(wide, plain_op)
         with np.errstate(over="ignore", invalid="ignore"):
             np.copyto(array, wide, casting="unsafe")

@@ -86,7 +86,7 @@ def local_address(store: Store) -> str:
         return "127.0.0.1"
 
 
-def _device(module: Any, store: Store) -> Any:
+def _create_device(module: Any, store: Store) -> Any:
     """Create a listening device on GLOO_SOCKET_IFNAME or this host's address."""
     attributes = module.transport.tcp.attr(local_address(store))
     if interface := os.environ.get("GLOO_SOCKET_IFNAME"):
@@ -124,16 +124,16 @@ class GlooEngine(Engine):
 
     def _connect(self, store: Store) -> None:
         meeting = _Meeting(store, self.size)
-        self._device = _device(self._module, store)
+        self._device = _create_device(self._module, store)
         custom = self._module.rendezvous.CustomStore(meeting)
         try:
             self._context.connectFullMesh(custom, self._device)
         except DistError:
             raise
         except RuntimeError as error:
-            raise self._failure(error) from None
+            raise self._create_failure(error) from None
 
-    def _failure(self, error: RuntimeError) -> DistBackendError:
+    def _create_failure(self, error: RuntimeError) -> DistBackendError:
         text = str(error)
         failure = DistBackendError(text)
         if "Timed out" in text or "timed out" in text:
@@ -153,7 +153,7 @@ class GlooEngine(Engine):
             with interruptible(self._context.closeConnections):
                 self._functions[name](*arguments)
         except RuntimeError as error:
-            raise self._failure(error) from None
+            raise self._create_failure(error) from None
 
     def all_reduce(self, array: Array, op: ReduceOp) -> None:
         if op in _BITWISE:  # missing in this build of Gloo

@@ -74,7 +74,7 @@ class GlooLibrary:
 
         It releases the GIL while it blocks, unless the binding has an unexpected layout.
         """
-        pointer = self._shared_pointer(context)
+        pointer = self._find_shared_pointer(context)
         if not self._addresses or pointer is None:
             return functools.partial(getattr(self.module, name), context)
         call, address, where = self._call, self._addresses[name], ctypes.addressof(pointer)
@@ -88,7 +88,7 @@ class GlooLibrary:
         return function
 
     @staticmethod
-    def _shared_pointer(context: Any) -> Any:
+    def _find_shared_pointer(context: Any) -> Any:
         """Return a context's std::shared_ptr<gloo::Context>, or None for an unexpected layout.
 
         The binding's object holds the value's address, then a shared pointer: address, owner.

@@ -107,7 +107,9 @@ class MPIEngine(Engine):
             time.sleep(sleep_s)
             sleep_s = min(sleep_s * 1.5, _MAX_SLEEP_S)
 
-    def _collective(self, size_bytes: int, start: Callable[[], Any], do: Callable[[], Any]) -> None:
+    def _run_collective(
+        self, size_bytes: int, start: Callable[[], Any], do: Callable[[], Any]
+    ) -> None:
         if size_bytes < _GATHERED_MIN_BYTES:
             self._finish(start())
         else:
@@ -126,7 +128,7 @@ class MPIEngine(Engine):
         at_root = self.rank == root
         source, target = (self._mpi.IN_PLACE, array) if at_root else (array, None)
         comm, how = self._comm, self._ops[op]
-        self._collective(
+        self._run_collective(
             array.nbytes,
             lambda: comm.Ireduce(source, target, how, root),
             lambda: comm.Reduce(source, target, how, root),
@@ -134,7 +136,7 @@ class MPIEngine(Engine):
 
     def broadcast(self, array: Array, root: int) -> None:
         data, comm = bytes_of(array), self._comm
-        self._collective(
+        self._run_collective(
             data.nbytes, lambda: comm.Ibcast(data, root), lambda: comm.Bcast(data, root)
         )
 
@@ -151,7 +153,7 @@ class MPIEngine(Engine):
     def gather(self, output: Array | None, array: Array, root: int) -> None:
         target = None if output is None else bytes_of(output)
         source, comm = bytes_of(array), self._comm
-        self._collective(
+        self._run_collective(
             source.nbytes * self.size,
             lambda: comm.Igather(source, target, root),
             lambda: comm.Gather(source, target, root),
@@ -160,7 +162,7 @@ class MPIEngine(Engine):
     def scatter(self, array: Array, parts: Sequence[Array] | None, root: int) -> None:
         source = None if parts is None else np.concatenate([bytes_of(part) for part in parts])
         target, comm = bytes_of(array), self._comm
-        self._collective(
+        self._run_collective(
             target.nbytes * self.size,
             lambda: comm.Iscatter(source, target, root),
             lambda: comm.Scatter(source, target, root),

@@ -147,13 +147,13 @@ class FlatParamHandle:
                 np.copyto(self.shard[own], self.part_of(segment, source), casting="unsafe")
         self.show_shards()
 
-    def _computing_dtype(self) -> np.dtype:
+    def _choose_computing_dtype(self) -> np.dtype:
         dtype = self.param_dtype
         return self.shard.dtype if dtype is None else ops.empty(0, dtype=dtype)._array.dtype
 
     def _allocate(self) -> None:
         """Create the gathered leaf. Without sharding or casts it is the parameter's own memory."""
-        dtype = self._computing_dtype()
+        dtype = self._choose_computing_dtype()
         if self.gathered is not None and self.gathered._array.dtype == dtype and (
                 self.buffer is not None or self.gathered._array is self.shard):
             return

@@ -16,7 +16,7 @@ from ..process_group import ProcessGroup
 from ..reduce_op import ReduceOp
 
 
-def _norm(parameters: Sequence[Tensor], norm_type: float) -> Tensor:
+def _compute_norm(parameters: Sequence[Tensor], norm_type: float) -> Tensor:
     """Return the norm of the gradients in float32."""
     gradients = [p.grad.detach().float() for p in parameters if p.grad is not None]
     return _get_total_norm(gradients, norm_type) if gradients else ops.zeros(())
@@ -35,16 +35,16 @@ def clip_sharded_grad_norm(
     divided = {id(p) for handle in sharded for p in (
         [segment.parameter for segment in handle.layout.segments] if handle._use_orig_params
         else [handle.flat_param])}
-    total = _norm([p for p in parameters if id(p) in divided], norm_type)
+    total = _compute_norm([p for p in parameters if id(p) in divided], norm_type)
     whole = [p for p in parameters if id(p) not in divided]
     if norm_type == math.inf:
-        total = ops.maximum(total, _norm(whole, norm_type))
+        total = ops.maximum(total, _compute_norm(whole, norm_type))
         all_reduce(total, ReduceOp.MAX, group)
     else:
         total = total**norm_type
         all_reduce(total, group=group)
         if whole:
-            total = total + _norm(whole, norm_type) ** norm_type
+            total = total + _compute_norm(whole, norm_type) ** norm_type
         total = total ** (1.0 / norm_type)
     gradients = [p.grad for p in parameters if p.grad is not None]
     factor = ops.clamp(max_norm / (total + 1e-6), max=1.0)

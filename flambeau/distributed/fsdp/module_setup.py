@@ -31,7 +31,7 @@ def groups_of(
                          "just pass only one of them.")
     replicas: ProcessGroup | None = None
     if strategy in _HYBRID:
-        group, replicas = _hybrid_groups(process_group, device_mesh)
+        group, replicas = _create_hybrid_groups(process_group, device_mesh)
     elif device_mesh is not None:
         group = device_mesh.get_group(0)
     else:
@@ -43,7 +43,9 @@ def groups_of(
     return group, replicas, strategy
 
 
-def _hybrid_groups(process_group: Any, device_mesh: Any) -> tuple[ProcessGroup, ProcessGroup]:
+def _create_hybrid_groups(
+    process_group: Any, device_mesh: Any
+) -> tuple[ProcessGroup, ProcessGroup]:
     if device_mesh is not None:
         if device_mesh.ndim != 2:
             raise ValueError("Expected device_mesh to have ndim=2 for HYBRID_SHARD but got "
@@ -81,7 +83,7 @@ def initialize_parameters(
 ) -> None:
     """Give values to parameters on the meta device: `param_init_fn(submodule)` does, or the
     submodule's `reset_parameters()`."""
-    for submodule in _own_modules(owner, module):
+    for submodule in _list_own_modules(owner, module):
         state = [*submodule._parameters.values(), *submodule._buffers.values()]
         if not any(tensor is not None and tensor.is_meta for tensor in state):
             continue
@@ -99,7 +101,7 @@ def initialize_parameters(
         reset()
 
 
-def _own_modules(owner: Any, module: Module) -> list[Module]:
+def _list_own_modules(owner: Any, module: Module) -> list[Module]:
     """Return the modules below that neither another wrapper owns nor the user excluded."""
     modules: list[Module] = []
     waiting = [module]
@@ -114,7 +116,7 @@ def _own_modules(owner: Any, module: Module) -> list[Module]:
 def sync_initial_state(owner: Any, module: Module) -> None:
     """Copy the parameters and buffers of rank 0 to the other processes."""
     state = [
-        tensor for each in _own_modules(owner, module)
+        tensor for each in _list_own_modules(owner, module)
         for tensor in (*each._parameters.values(), *each._buffers.values())
         if tensor is not None and id(tensor) not in owner._ignored_ids
     ]

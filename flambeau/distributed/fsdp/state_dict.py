@@ -13,10 +13,10 @@ from .whole_parameters import whole_parameters
 
 def register_state_dict_hooks(module: Any) -> None:
     """Register the hooks on a FullyShardedDataParallel."""
-    module.register_state_dict_pre_hook(_before_saving)
-    module._register_state_dict_hook(_after_saving)
-    module._register_load_state_dict_pre_hook(_before_loading, with_module=True)
-    module.register_load_state_dict_post_hook(_after_loading)
+    module.register_state_dict_pre_hook(_prepare_saving)
+    module._register_state_dict_hook(_finish_saving)
+    module._register_load_state_dict_pre_hook(_prepare_loading, with_module=True)
+    module.register_load_state_dict_post_hook(_finish_loading)
 
 
 def _enter(module: Any, context: AbstractContextManager[None]) -> None:
@@ -42,17 +42,19 @@ def own_names(handle: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             yield prefix + clean_tensor_name(path), segment
 
 
-def _before_saving(module: Any, prefix: str, keep_vars: bool) -> None:
+def _prepare_saving(module: Any, prefix: str, keep_vars: bool) -> None:
     if module._handle is not None and not _is_local(module):
         refuse_sharded_state(module._flambeau_settings)
         _enter(module, whole_parameters(module._handle, writeback=False))
 
 
-def _after_saving(module: Any, state: dict[str, Any], prefix: str, metadata: Any) -> dict[str, Any]:
+def _finish_saving(
+    module: Any, state: dict[str, Any], prefix: str, metadata: Any
+) -> dict[str, Any]:
     """Remove the wrapper's prefix from names; copy or drop the values."""
     _leave(module)
     _rename(state, prefix + FSDP_PREFIX, prefix)
-    _uncast_buffers(module, state, prefix)
+    _restore_buffer_dtypes(module, state, prefix)
     settings = module._flambeau_settings
     if module._handle is not None and not _is_local(module):
         copies: dict[int, Any] = {}
@@ -82,7 +84,7 @@ def _rename(state: dict[str, Any], old: str, new: str) -> None:
                 table[new + key[len(old) :] if key.startswith(old) else key] = value
 
 
-def _uncast_buffers(module: Any, state: dict[str, Any], prefix: str) -> None:
+def _restore_buffer_dtypes(module: Any, state: dict[str, Any], prefix: str) -> None:
     """Save buffers in their own dtype, not in that of computation."""
     if not module._buffer_dtypes:
         return
@@ -94,7 +96,7 @@ def _uncast_buffers(module: Any, state: dict[str, Any], prefix: str) -> None:
                 state[path] = state[path].to(dtype)
 
 
-def _before_loading(module: Any, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+def _prepare_loading(module: Any, state: dict[str, Any], prefix: str, *rest: Any) -> None:
     """Add the wrapper's prefix to names, and make the parameters whole."""
     _rename(state, prefix, prefix + FSDP_PREFIX)
     if module._handle is not None and not _is_local(module):
@@ -105,7 +107,7 @@ def _before_loading(module: Any, state: dict[str, Any], prefix: str, *rest: Any)
         _enter(module, whole_parameters(module._handle, writeback=True))
 
 
-def _after_loading(module: Any, keys: Any) -> None:
+def _finish_loading(module: Any, keys: Any) -> None:
     _leave(module)
     for names in (keys.missing_keys, keys.unexpected_keys):
         names[:] = [name.replace(FSDP_PREFIX, "") for name in names]

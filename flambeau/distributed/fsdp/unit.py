@@ -88,7 +88,7 @@ class Unit:
 
     def after_forward(self, outputs: Any) -> None:
         """Free the parameters, and gather them again when a gradient of the outputs arrives."""
-        hook = self._opener(self._calls)
+        hook = self._create_opener(self._calls)
         is_tracked = False
         if is_grad_enabled():
             for tensor in tensors_in(outputs):
@@ -105,12 +105,12 @@ class Unit:
         leaf = self.handle.gathered
         assert leaf is not None
         if leaf is not self._hooked and leaf.requires_grad:
-            leaf.register_post_accumulate_grad_hook(self._gradient_complete)
+            leaf.register_post_accumulate_grad_hook(self._finish_gradient)
             self._hooked = leaf
 
     # ------------------------------------------------------------------------ backward
 
-    def _opener(self, call: int) -> Callable[[Tensor], None]:
+    def _create_opener(self, call: int) -> Callable[[Tensor], None]:
         def open_for_backward(gradient: Tensor) -> None:
             if is_grad_enabled():
                 raise NotImplementedError("backward(create_graph=True) through a sharded model is "
@@ -132,7 +132,7 @@ class Unit:
             self.schedule.open(following)
             following.handle.start_gathering()
 
-    def _gradient_complete(self, leaf: Tensor) -> None:
+    def _finish_gradient(self, leaf: Tensor) -> None:
         """Send the gradient; free the parameters unless frozen ones may still be needed."""
         if self.syncs:
             start_reducing(self.handle)

@@ -20,7 +20,7 @@ def whole_parameters(
 ) -> Iterator[None]:
     """Make the modules' parameters whole inside, in their own dtype. All processes must enter."""
     flat = handle.whole()
-    gradients = _whole_gradients(handle) if with_grads and handle.uses_sharded_strategy else None
+    gradients = _gather_gradients(handle) if with_grads and handle.uses_sharded_strategy else None
     shown = _show_whole(handle, flat, gradients)
     try:
         yield
@@ -54,7 +54,7 @@ def _show_whole(
     return shown
 
 
-def _whole_gradients(handle: FlatParamHandle) -> np.ndarray:
+def _gather_gradients(handle: FlatParamHandle) -> np.ndarray:
     """Return all processes' gradients of the flat parameter."""
     shard = np.zeros_like(handle.shard)
     for segment in handle.layout.segments:

@@ -93,7 +93,7 @@ def launch_agent(
         name_of(entrypoint, args),
     )
     raise_on_signals()
-    return Agent(spec, _rendezvous(config)).run()
+    return Agent(spec, _create_rendezvous(config)).run()
 
 
 def name_of(entrypoint: Callable[..., Any] | str, args: list[Any]) -> str:
@@ -108,7 +108,7 @@ def name_of(entrypoint: Callable[..., Any] | str, args: list[Any]) -> str:
     return words[0] if words else ""
 
 
-def _rendezvous(config: LaunchConfig) -> LocalRendezvous | StoreRendezvous:
+def _create_rendezvous(config: LaunchConfig) -> LocalRendezvous | StoreRendezvous:
     static = config.rdzv_backend == "static"
     if static and not config.rdzv_endpoint.strip():
         raise ValueError(

@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 
-def _rank(group: Any) -> int:
+def _find_rank(group: Any) -> int:
     return member(group).rank()
 
 
-def _empty_rows(like: Tensor, group: Any) -> list[Tensor]:
+def _create_empty_rows(like: Tensor, group: Any) -> list[Tensor]:
     return [ops.empty_like(like) for _ in range(member(group).size())]
 
 
@@ -41,7 +41,7 @@ class _Broadcast(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         total = _Reduce.apply(ctx.src, ReduceOp.SUM, ctx.group, g)
-        is_source = rank_in(member(ctx.group), ctx.src) == _rank(ctx.group)
+        is_source = rank_in(member(ctx.group), ctx.src) == _find_rank(ctx.group)
         return None, None, total if is_source else ops.zeros_like(g)
 
 
@@ -75,8 +75,8 @@ class _Gather(Function):
     @staticmethod
     def forward(ctx: Any, dst: int, group: Any, tensor: Tensor) -> tuple[Tensor, ...]:
         ctx.dst, ctx.group = dst, group
-        rows = _empty_rows(tensor, group)
-        at_root = rank_in(member(group), dst) == _rank(group)
+        rows = _create_empty_rows(tensor, group)
+        at_root = rank_in(member(group), dst) == _find_rank(group)
         collectives.gather(tensor.contiguous(), rows if at_root else None, dst, group)
         if not at_root:
             rows = [ops.zeros_like(tensor) for _ in rows]
@@ -92,7 +92,7 @@ class _Scatter(Function):
     def forward(ctx: Any, src: int, group: Any, *tensors: Tensor) -> Tensor:
         ctx.src, ctx.group = src, group
         y = ops.zeros_like(tensors[0]).contiguous()
-        at_root = rank_in(member(group), src) == _rank(group)
+        at_root = rank_in(member(group), src) == _find_rank(group)
         collectives.scatter(y, [x.contiguous() for x in tensors] if at_root else None, src, group)
         return y
 
@@ -118,7 +118,7 @@ class _AllGather(Function):
     @staticmethod
     def forward(ctx: Any, group: Any, tensor: Tensor) -> tuple[Tensor, ...]:
         ctx.group = group
-        rows = _empty_rows(tensor, group)
+        rows = _create_empty_rows(tensor, group)
         collectives.all_gather(rows, tensor.contiguous(), group)
         return tuple(rows)
 

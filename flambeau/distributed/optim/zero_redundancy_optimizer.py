@@ -61,7 +61,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._owners: dict[int, int] = {}
         for group in self.param_groups:
             self._assign(group["params"])
-        local_groups = [{**group, "params": self._mine(group)} for group in self.param_groups]
+        local_groups = [{**group, "params": self._list_own(group)} for group in self.param_groups]
         self.optim: Any = optimizer_class(local_groups, **defaults)
         for group, inner in zip(self.param_groups, self.optim.param_groups, strict=True):
             group.update({k: v for k, v in inner.items() if k != "params"})
@@ -74,7 +74,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             self._loads[rank] += parameter.numel()
             self._owners[id(parameter)] = rank
 
-    def _mine(self, group: dict[str, Any]) -> list[Tensor]:
+    def _list_own(self, group: dict[str, Any]) -> list[Tensor]:
         return [p for p in group["params"] if self._owners[id(p)] == self.rank]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         if self.initialized:
             group = self.param_groups[-1]
             self._assign(group["params"])
-            self.optim.add_param_group({**group, "params": self._mine(group)})
+            self.optim.add_param_group({**group, "params": self._list_own(group)})
 
     def step(self, closure: Callable[[], float] | None = None, **kwargs: Any) -> Any:
         """Update this process's parameters and receive the others' updates."""
@@ -115,7 +115,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 "save the global state."
             )
         whole = super().state_dict()
-        numbers = self._numbers()
+        numbers = self._number_parameters()
         for rank, part in enumerate(self._all_state_dicts):
             owned = [p for group in self.param_groups for p in group["params"]
                      if self._owners[id(p)] == rank]
@@ -124,14 +124,14 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         whole["state"] = dict(sorted(whole["state"].items()))
         return whole
 
-    def _numbers(self) -> dict[int, int]:
+    def _number_parameters(self) -> dict[int, int]:
         every = [p for group in self.param_groups for p in group["params"]]
         return {id(p): at for at, p in enumerate(every)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore this process's part of an unsharded state."""
-        numbers = self._numbers()
-        owned = [p for group in self.param_groups for p in self._mine(group)]
+        numbers = self._number_parameters()
+        owned = [p for group in self.param_groups for p in self._list_own(group)]
         state = {at: copy.copy(state_dict["state"][numbers[id(p)]]) for at, p in enumerate(owned)
                  if numbers[id(p)] in state_dict["state"]}
         groups = self.optim.state_dict()["param_groups"]

@@ -42,7 +42,7 @@ class FileStore(Store):
         """The path of the file."""
         return self._path
 
-    def _locked(self) -> int:
+    def _open_locked(self) -> int:
         """Open, lock and read the file to its end. Closing the descriptor unlocks it."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -76,7 +76,7 @@ class FileStore(Store):
         self._position += len(record)
 
     def set(self, key: str, value: str | bytes) -> None:
-        file = self._locked()
+        file = self._open_locked()
         try:
             self._table.values[key] = encoded(value, "set")
             self._log(file, _SET, key, self._table.values[key])
@@ -89,7 +89,7 @@ class FileStore(Store):
         return self._table.values[key]
 
     def add(self, key: str, amount: int) -> int:
-        file = self._locked()
+        file = self._open_locked()
         try:
             total = self._table.add(key, amount)
             self._log(file, _SET, key, self._table.values[key])
@@ -100,7 +100,7 @@ class FileStore(Store):
     def compare_set(
         self, key: str, expected_value: str | bytes, desired_value: str | bytes
     ) -> bytes:
-        file = self._locked()
+        file = self._open_locked()
         try:
             before = self._table.values.get(key)
             value = self._table.compare_set(
@@ -113,7 +113,7 @@ class FileStore(Store):
         return value
 
     def append(self, key: str, value: str | bytes) -> None:
-        file = self._locked()
+        file = self._open_locked()
         try:
             self._table.append(key, encoded(value, "append"))
             self._log(file, _SET, key, self._table.values[key])
@@ -121,7 +121,7 @@ class FileStore(Store):
             os.close(file)
 
     def delete_key(self, key: str) -> bool:
-        file = self._locked()
+        file = self._open_locked()
         try:
             there = self._table.delete(key)
             if there:
@@ -131,7 +131,7 @@ class FileStore(Store):
         return there
 
     def _refresh(self) -> None:
-        os.close(self._locked())
+        os.close(self._open_locked())
 
     def num_keys(self) -> int:
         self._refresh()

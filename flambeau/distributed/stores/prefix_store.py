@@ -46,46 +46,46 @@ class PrefixStore(Store):
     def set_timeout(self, timeout: timedelta) -> None:
         self._store.set_timeout(timeout)
 
-    def _joined(self, key: str) -> str:
+    def _add_prefix(self, key: str) -> str:
         return f"{self._prefix}/{key}"
 
-    def _all(self, keys: Sequence[str]) -> list[str]:
-        return [self._joined(key) for key in keys]
+    def _add_prefixes(self, keys: Sequence[str]) -> list[str]:
+        return [self._add_prefix(key) for key in keys]
 
     def set(self, key: str, value: str | bytes) -> None:
-        self._store.set(self._joined(key), value)
+        self._store.set(self._add_prefix(key), value)
 
     def get(self, key: str) -> bytes:
-        return self._store.get(self._joined(key))
+        return self._store.get(self._add_prefix(key))
 
     def add(self, key: str, amount: int) -> int:
-        return self._store.add(self._joined(key), amount)
+        return self._store.add(self._add_prefix(key), amount)
 
     def compare_set(
         self, key: str, expected_value: str | bytes, desired_value: str | bytes
     ) -> bytes:
-        return self._store.compare_set(self._joined(key), expected_value, desired_value)
+        return self._store.compare_set(self._add_prefix(key), expected_value, desired_value)
 
     def delete_key(self, key: str) -> bool:
-        return self._store.delete_key(self._joined(key))
+        return self._store.delete_key(self._add_prefix(key))
 
     def num_keys(self) -> int:
         return self._store.num_keys()
 
     def check(self, keys: Sequence[str]) -> bool:
-        return self._store.check(self._all(keys))
+        return self._store.check(self._add_prefixes(keys))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        self._store.wait(self._all(keys), *(() if timeout is None else (timeout,)))
+        self._store.wait(self._add_prefixes(keys), *(() if timeout is None else (timeout,)))
 
     def append(self, key: str, value: str | bytes) -> None:
-        self._store.append(self._joined(key), value)
+        self._store.append(self._add_prefix(key), value)
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        return self._store.multi_get(self._all(keys))
+        return self._store.multi_get(self._add_prefixes(keys))
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
-        self._store.multi_set(self._all(keys), values)
+        self._store.multi_set(self._add_prefixes(keys), values)
 
     def has_extended_api(self) -> bool:
         return self._store.has_extended_api()
@@ -95,13 +95,13 @@ class PrefixStore(Store):
         return [k.removeprefix(start) for k in self._store.list_keys() if k.startswith(start)]
 
     def queue_push(self, key: str, value: str | bytes) -> None:
-        self._store.queue_push(self._joined(key), value)
+        self._store.queue_push(self._add_prefix(key), value)
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
-        return self._store.queue_pop(self._joined(key), block)
+        return self._store.queue_pop(self._add_prefix(key), block)
 
     def queue_len(self, key: str) -> int:
-        return self._store.queue_len(self._joined(key))
+        return self._store.queue_len(self._add_prefix(key))
 
     def clone(self) -> Store:
         return PrefixStore(self._prefix, self._store.clone())

@@ -155,7 +155,7 @@ def _append(table: KeyTable, fields: list[bytes]) -> list[bytes]:
     return []
 
 
-def _flag(value: bool) -> list[bytes]:
+def _encode_flag(value: bool) -> list[bytes]:
     return [b"1" if value else b"0"]
 
 
@@ -165,9 +165,9 @@ _ANSWERS: dict[Request, Callable[[KeyTable, list[bytes]], list[bytes]]] = {
     Request.GET: lambda t, f: [t.values[key.decode()] for key in f],
     Request.ADD: lambda t, f: [b"%d" % t.add(f[0].decode(), int(f[1]))],
     Request.COMPARE_SET: lambda t, f: [t.compare_set(f[0].decode(), f[1], f[2])],
-    Request.DELETE: lambda t, f: _flag(t.delete(f[0].decode())),
+    Request.DELETE: lambda t, f: _encode_flag(t.delete(f[0].decode())),
     Request.NUM_KEYS: lambda t, f: [b"%d" % len(t.values)],
-    Request.CHECK: lambda t, f: _flag(t.has([key.decode() for key in f])),
+    Request.CHECK: lambda t, f: _encode_flag(t.has([key.decode() for key in f])),
     Request.WAIT: lambda t, f: [],
     Request.APPEND: _append,
     Request.LIST_KEYS: lambda t, f: [key.encode() for key in t.values],

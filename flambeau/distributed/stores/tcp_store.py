@@ -21,7 +21,7 @@ _INIT_KEY = "init/"
 _shared_servers: weakref.WeakValueDictionary[int, TCPServer] = weakref.WeakValueDictionary()
 
 
-def _milliseconds(timeout: timedelta) -> int:
+def _count_milliseconds(timeout: timedelta) -> int:
     return timeout // timedelta(milliseconds=1)
 
 
@@ -37,7 +37,7 @@ def _connect(host: str, port: int, timeout: timedelta) -> socket.socket:
         except OSError as error:
             if left_s <= _RETRY_S:
                 failure = DistNetworkError(
-                    f"The client socket has timed out after {_milliseconds(timeout)}ms while "
+                    f"The client socket has timed out after {_count_milliseconds(timeout)}ms while "
                     f"trying to connect to ({host}, {port})."
                 )
                 failure.add_note(
@@ -132,7 +132,7 @@ class TCPStore(Store):
                     self._connection.settimeout(max(end_s - time.monotonic(), 0.001))
             except TimeoutError:
                 raise DistStoreError(
-                    f"wait timeout after {_milliseconds(timeout or self._timeout)}ms, keys: "
+                    f"wait timeout after {_count_milliseconds(timeout or self._timeout)}ms, keys: "
                     + ", ".join(f"/{key}" for key in waits_for)
                 ) from None
             except OSError as error:

@@ -34,15 +34,17 @@ def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Tensor:
 
 def and_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Combine masks: a key is visible if all masks show it."""
-    return _joined(mask_mods, ops.logical_and, "and_masks")
+    return _join_masks(mask_mods, ops.logical_and, "and_masks")
 
 
 def or_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Combine masks: a key is visible if any mask shows it."""
-    return _joined(mask_mods, ops.logical_or, "or_masks")
+    return _join_masks(mask_mods, ops.logical_or, "or_masks")
 
 
-def _joined(mods: Sequence[Callable[..., Tensor]], join: Any, name: str) -> Callable[..., Tensor]:
+def _join_masks(
+    mods: Sequence[Callable[..., Tensor]], join: Any, name: str
+) -> Callable[..., Tensor]:
     if not all(callable(mod) for mod in mods):
         raise RuntimeError(f"All inputs should be callable mask_mods: {mods}")
 
@@ -52,7 +54,7 @@ def _joined(mods: Sequence[Callable[..., Tensor]], join: Any, name: str) -> Call
     return mask
 
 
-def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
+def _order_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """The number of nonzero blocks in each row, and the column order that puts them first."""
     dense = blocks.to(types.int32)
     count = dense.sum(-1).to(types.int32)
@@ -60,8 +62,8 @@ def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
     return count, order.to(types.int32).contiguous()
 
 
-def _dense(count: Tensor, indices: Tensor) -> Tensor:
-    """The inverse of `_ordered`: 1 for each block that is present."""
+def _create_dense(count: Tensor, indices: Tensor) -> Tensor:
+    """The inverse of `_order_blocks`: 1 for each block that is present."""
     present = (ops.arange(indices.size(-1)) < count.unsqueeze(-1)).to(types.int32)
     result = ops.zeros(indices.shape, dtype=types.int32)
     return result.scatter_(-1, indices.long(), present)
@@ -109,7 +111,7 @@ class BlockMask:
         parts: list[Any] = [kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices]
         for count, indices in (parts[:2], parts[2:4]):
             known = compute_q_blocks and count is not None
-            parts += _ordered(_dense(count, indices).mT) if known else (None, None)
+            parts += _order_blocks(_create_dense(count, indices).mT) if known else (None, None)
         blocks: dict[str, Any] = dict(zip(_PARTS, parts, strict=True))
         return cls(lengths, **blocks, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
 
@@ -140,9 +142,9 @@ class BlockMask:
 
     def to_dense(self) -> Tensor:
         """Return 1 for each block that is at least partly visible."""
-        result = _dense(self.kv_num_blocks, self.kv_indices)
+        result = _create_dense(self.kv_num_blocks, self.kv_indices)
         if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
-            result = result | _dense(self.full_kv_num_blocks, self.full_kv_indices)
+            result = result | _create_dense(self.full_kv_num_blocks, self.full_kv_indices)
         return result
 
     def to_string(self, grid_size: Any = (20, 20), limit: int = 4) -> str:
@@ -177,7 +179,7 @@ class BlockMask:
             if count is None or indices is None:
                 parts += [None, None]
             else:
-                parts += _ordered(_dense(count, indices)[..., :rows, :columns])
+                parts += _order_blocks(_create_dense(count, indices)[..., :rows, :columns])
         blocks: dict[str, Any] = dict(zip(_PARTS[:4], parts, strict=True))
         return BlockMask.from_kv_blocks(
             **blocks,
@@ -212,7 +214,7 @@ def create_block_mask(
     blocks = whole.view(*shape[:2], rows, size[0], columns, size[1]).sum((-3, -1))
     full = (blocks == size[0] * size[1]) if separate_full_blocks else None
     partial = (blocks > 0) if full is None else (blocks > 0) & ~full
-    whole_ones = (None, None) if full is None else _ordered(full)
-    parts: dict[str, Any] = dict(zip(_PARTS, (*_ordered(partial), *whole_ones), strict=False))
+    whole_ones = (None, None) if full is None else _order_blocks(full)
+    parts: dict[str, Any] = dict(zip(_PARTS, (*_order_blocks(partial), *whole_ones), strict=False))
     return BlockMask.from_kv_blocks(**parts, BLOCK_SIZE=size, mask_mod=mask_mod,
                                     seq_lengths=(Q_LEN, KV_LEN))

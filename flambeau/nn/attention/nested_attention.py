@@ -26,7 +26,7 @@ def attend_nested(
     Raise AssertionError for what PyTorch's fast path refuses.
     """
     query = inputs[0]
-    obstacle = _layer_obstacle(module, inputs) or _call_obstacle(module, query, masks)
+    obstacle = _find_layer_obstacle(module, inputs) or _call_obstacle(module, query, masks)
     if obstacle is not None or module.in_proj_bias is None:
         raise AssertionError(
             "MultiheadAttention does not support NestedTensor outside of its fast path. "
@@ -40,7 +40,7 @@ def attend_nested(
     return result
 
 
-def _layer_obstacle(module: Any, inputs: tuple[Tensor, Tensor, Tensor]) -> str | None:
+def _find_layer_obstacle(module: Any, inputs: tuple[Tensor, Tensor, Tensor]) -> str | None:
     """Return what the module's settings and the inputs' dtypes forbid, in PyTorch's order."""
     query, key, value = inputs
     bias, weight = module.in_proj_bias, module.in_proj_weight

@@ -16,7 +16,7 @@ from .. import init
 from ..module import Module
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from .lazy import LazyModuleMixin
-from .utils import _settings
+from .utils import _format_settings
 
 __all__ = [
     "BatchNorm1d",
@@ -71,7 +71,7 @@ class _NormBase(Module):
         tracks = track_running_stats
         self.register_buffer("running_mean", ops.zeros(num_features, **kind) if tracks else None)
         self.register_buffer("running_var", ops.ones(num_features, **kind) if tracks else None)
-        self.register_buffer("num_batches_tracked", _batch_count(device) if tracks else None)
+        self.register_buffer("num_batches_tracked", _create_batch_count(device) if tracks else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
@@ -93,8 +93,8 @@ class _NormBase(Module):
         raise NotImplementedError(f"{type(self).__name__}._check_input_dim")
 
     def extra_repr(self) -> str:
-        front = _settings(self, "eps", "momentum", "affine")
-        back = _settings(self, "track_running_stats")
+        front = _format_settings(self, "eps", "momentum", "affine")
+        back = _format_settings(self, "track_running_stats")
         return f"{self.num_features}, {front}, bias={self.bias is not None}, {back}"
 
     def _load_from_state_dict(
@@ -105,11 +105,11 @@ class _NormBase(Module):
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
             count = self.num_batches_tracked
             usable = count is not None and count.device.type != "meta"
-            state_dict[key] = count if usable else _batch_count(None)
+            state_dict[key] = count if usable else _create_batch_count(None)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
-def _batch_count(device: Any) -> Tensor:
+def _create_batch_count(device: Any) -> Tensor:
     return ops.tensor(0, dtype=int64, device=device)
 
 
@@ -203,7 +203,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if track_running_stats:
             self.running_mean = UninitializedBuffer(**kind)
             self.running_var = UninitializedBuffer(**kind)
-            self.num_batches_tracked = _batch_count(device)
+            self.num_batches_tracked = _create_batch_count(device)
 
     def reset_parameters(self) -> None:
         if not self.has_uninitialized_params() and self.num_features != 0:

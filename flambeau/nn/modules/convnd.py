@@ -19,13 +19,13 @@ from .. import functional as F
 from .. import init
 from ..module import Module
 from ..parameter import Parameter
-from .utils import _reverse_repeat_tuple, _settings
+from .utils import _reverse_repeat_tuple, _format_settings
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 _PADDING_NAMES = ("same", "valid")
 
 
-def _same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
+def _compute_same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
     """Widths for F.pad that preserve every size: last dimension first, odd padding at the end."""
     widths = []
     for d, k in zip(reversed(dilation), reversed(kernel_size), strict=True):
@@ -71,7 +71,7 @@ class _ConvNd(Module):
         # The padding that F.pad must add for modes other than zeros, which convolutions cannot do.
         self._reversed_padding_repeated_twice: Sequence[int]
         if padding == "same":
-            self._reversed_padding_repeated_twice = _same_padding(kernel_size, dilation)
+            self._reversed_padding_repeated_twice = _compute_same_padding(kernel_size, dilation)
         elif padding == "valid":
             self._reversed_padding_repeated_twice = [0] * (2 * len(kernel_size))
         else:
@@ -135,7 +135,7 @@ class _ConvNd(Module):
     def extra_repr(self) -> str:
         dims = len(self.padding)
         parts = [f"{self.in_channels}, {self.out_channels}"]
-        parts.append(_settings(self, "kernel_size", "stride"))
+        parts.append(_format_settings(self, "kernel_size", "stride"))
         for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
             value = getattr(self, name)
             if value != (usual,) * (dims if name == "padding" else len(value)):

@@ -15,7 +15,7 @@ from ..registration import _typename
 __all__ = ["ParameterDict", "ParameterList"]
 
 
-def _index_key(index: Any, length: int) -> str:
+def _convert_index(index: Any, length: int) -> str:
     """The name "0", "1", ... of an index; negative indices count from the end."""
     index = operator.index(index)
     if not -length <= index < length:
@@ -23,7 +23,7 @@ def _index_key(index: Any, length: int) -> str:
     return str(index % length)
 
 
-def _pairs(container: str, elements: Any) -> list[tuple[str, Any]]:
+def _pair_elements(container: str, elements: Any) -> list[tuple[str, Any]]:
     """Return elements as (key, value) pairs; TypeError or ValueError if they are not."""
     if not isinstance(elements, Iterable):
         named = "ParametersDict" if container == "ParameterDict" else container
@@ -48,7 +48,7 @@ def _as_parameter(value: Any) -> Any:
     return Parameter(value) if plain else value
 
 
-def _described(key: Any, value: Any, kind: Any) -> str:
+def _describe_entry(key: Any, value: Any, kind: Any) -> str:
     """One line of a container's repr; `kind(value)` names the tensor's type."""
     if not isinstance(value, Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
@@ -73,7 +73,7 @@ class ParameterList(Module):
             self += values
 
     def _get_abs_string_index(self, idx: Any) -> str:
-        return _index_key(idx, len(self))
+        return _convert_index(idx, len(self))
 
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
@@ -113,7 +113,9 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(_described(i, value, lambda t: t.dtype) for i, value in enumerate(self))
+        return "\n".join(
+            _describe_entry(i, value, lambda t: t.dtype) for i, value in enumerate(self)
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -218,12 +220,12 @@ class ParameterDict(Module):
         elif isinstance(parameters, Mapping):
             pairs = sorted(parameters.items())
         else:
-            pairs = _pairs("ParameterDict", parameters)
+            pairs = _pair_elements("ParameterDict", parameters)
         for key, value in pairs:
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(_described(key, value, _typename) for key, value in self.items())
+        return "\n".join(_describe_entry(key, value, _typename) for key, value in self.items())
 
     def __call__(self, input: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")

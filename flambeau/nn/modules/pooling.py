@@ -17,7 +17,7 @@ from ..common_types import (
     _size_any_t,
 )
 from ..module import Module
-from .utils import _pair, _settings, _single, _triple
+from .utils import _pair, _format_settings, _single, _triple
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -62,7 +62,7 @@ class _MaxPoolNd(Module):
         self.ceil_mode = ceil_mode
 
     def extra_repr(self) -> str:
-        return _settings(self, "kernel_size", "stride", "padding", "dilation", "ceil_mode")
+        return _format_settings(self, "kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
 
 class MaxPool1d(_MaxPoolNd):
@@ -143,7 +143,7 @@ class _MaxUnpoolNd(Module):
         self.padding = spread(padding)
 
     def extra_repr(self) -> str:
-        return _settings(self, "kernel_size", "stride", "padding")
+        return _format_settings(self, "kernel_size", "stride", "padding")
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
@@ -203,7 +203,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
 class _AvgPoolNd(Module):
     def extra_repr(self) -> str:
-        return _settings(self, "kernel_size", "stride", "padding")
+        return _format_settings(self, "kernel_size", "stride", "padding")
 
 
 class AvgPool1d(_AvgPoolNd):
@@ -418,7 +418,7 @@ class _LPPoolNd(Module):
         self.ceil_mode = ceil_mode
 
     def extra_repr(self) -> str:
-        return _settings(self, "norm_type", "kernel_size", "stride", "ceil_mode")
+        return _format_settings(self, "norm_type", "kernel_size", "stride", "ceil_mode")
 
 
 class LPPool1d(_LPPoolNd):
@@ -467,7 +467,7 @@ class _AdaptiveMaxPoolNd(Module):
         self.return_indices = return_indices
 
     def extra_repr(self) -> str:
-        return _settings(self, "output_size")
+        return _format_settings(self, "output_size")
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
@@ -510,7 +510,7 @@ class _AdaptiveAvgPoolNd(Module):
         self.output_size = output_size
 
     def extra_repr(self) -> str:
-        return _settings(self, "output_size")
+        return _format_settings(self, "output_size")
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):

@@ -25,7 +25,7 @@ __all__ = ["RNNBase"]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
-def _each(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def _map_state(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Apply `change` to a hidden state, or to both h and c of an LSTM's state."""
     return tuple(map(change, state)) if isinstance(state, tuple | list) else change(state)
 
@@ -172,7 +172,7 @@ class RNNBase(Module):
         """Return the hidden state with its batch reordered."""
         if permutation is None:
             return hx
-        return _each(hx, lambda state: state.index_select(1, permutation))
+        return _map_state(hx, lambda state: state.index_select(1, permutation))
 
     def _flambeau_zero_state(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
         shape = self.get_expected_hidden_size(input, batch_sizes)
@@ -212,9 +212,9 @@ class RNNBase(Module):
         batch_dim = 0 if self.batch_first else 1
         if hx is not None:
             self._flambeau_check_state_dim(hx, 2, "unbatched 2-D")
-            hx = _each(hx, lambda state: state.unsqueeze(1))
+            hx = _map_state(hx, lambda state: state.unsqueeze(1))
         output, hidden = self._flambeau_forward_batched(input.unsqueeze(batch_dim), hx)
-        return output.squeeze(batch_dim), _each(hidden, lambda state: state.squeeze(1))
+        return output.squeeze(batch_dim), _map_state(hidden, lambda state: state.squeeze(1))
 
     def _flambeau_forward_batched(self, input: Tensor, hx: Any) -> tuple[Tensor, Any]:
         if hx is None:

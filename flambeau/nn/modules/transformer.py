@@ -125,10 +125,10 @@ class TransformerEncoderLayer(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        src_key_padding_mask = _additive(
+        src_key_padding_mask = _convert_to_additive(
             src_key_padding_mask, "src_key_padding_mask", src, src_mask, "src_mask"
         )
-        src_mask = _additive(src_mask, "src_mask", src)
+        src_mask = _convert_to_additive(src_mask, "src_mask", src)
         x = src
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
@@ -265,7 +265,7 @@ class TransformerDecoderLayer(Module):
         return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
-def _additive(
+def _convert_to_additive(
     mask: Tensor | None,
     name: str,
     like: Tensor,
@@ -292,7 +292,7 @@ def _additive(
     return converted
 
 
-def _obstacle(layer: Any) -> str:
+def _find_obstacle(layer: Any) -> str:
     """Why a stack of `layer` does not skip padding, in PyTorch's warning's words; "" if it does."""
     path = "encoder_layer"
     if not isinstance(layer, TransformerEncoderLayer):
@@ -316,7 +316,7 @@ def _obstacle(layer: Any) -> str:
     return ""
 
 
-def _left_aligned(mask: Tensor) -> bool:
+def _is_left_aligned(mask: Tensor) -> bool:
     """Whether every row of a bool (n, l) is True up to some place and False after it."""
     return not bool((mask[:, 1:] & ~mask[:, :-1]).any())
 
@@ -348,7 +348,7 @@ class TransformerEncoder(Module):
         self.enable_nested_tensor = enable_nested_tensor
         self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
-        obstacle = _obstacle(encoder_layer)
+        obstacle = _find_obstacle(encoder_layer)
         if enable_nested_tensor and obstacle:
             warn(
                 "enable_nested_tensor is True, but self.use_nested_tensor is False "
@@ -363,7 +363,7 @@ class TransformerEncoder(Module):
             and getattr(self, "use_nested_tensor", False)
             and not self.layers[0].training
             and src.dim() == 3
-            and (not getattr(self, "mask_check", True) or _left_aligned(valid))
+            and (not getattr(self, "mask_check", True) or _is_left_aligned(valid))
             and not (
                 is_grad_enabled()
                 and (src.requires_grad or any(p.requires_grad for p in self.layers[0].parameters()))
@@ -377,8 +377,10 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        padding = _additive(src_key_padding_mask, "src_key_padding_mask", src, mask, "mask")
-        mask = _additive(mask, "mask", src)
+        padding = _convert_to_additive(
+            src_key_padding_mask, "src_key_padding_mask", src, mask, "mask"
+        )
+        mask = _convert_to_additive(mask, "mask", src)
         valid = None if padding is None else padding == 0
         batch_first = self.layers[0].self_attn.batch_first
         is_causal = _detect_is_causal_mask(mask, is_causal, _get_seq_len(src, batch_first))

@@ -16,7 +16,7 @@ _BYTES_PER_MB = 1024 * 1024
 _DEFAULT_BUCKET_MB = 25
 
 
-def _distributed(name: str = "") -> Any:
+def _import_distributed(name: str = "") -> Any:
     """A module of torch.distributed, loaded by name because it is a layer above nn."""
     return importlib.import_module(f"flambeau.distributed{name}")
 
@@ -71,8 +71,8 @@ class DistributedDataParallel(Module):
         super().__init__()
         if device_mesh is not None:
             process_group = device_mesh.get_group()
-        self.process_group = _distributed(".process_group").member(process_group)
-        named = _trainable(module)
+        self.process_group = _import_distributed(".process_group").member(process_group)
+        named = _list_trainable(module)
         if not named:
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have "
                                "any parameter that requires a gradient.")
@@ -100,8 +100,8 @@ class DistributedDataParallel(Module):
 
     def _flambeau_make_reducer(self) -> None:
         """Create the buckets, and the hooks that fill them."""
-        named = _trainable(self.module)
-        self.reducer = _distributed(".data_parallel").Reducer(
+        named = _list_trainable(self.module)
+        self.reducer = _import_distributed(".data_parallel").Reducer(
             [p for _, p in named], [name for name, _ in named], self.process_group,
             self.bucket_bytes_cap, self.gradient_as_bucket_view,
             self.find_unused_parameters or self.static_graph,
@@ -186,7 +186,7 @@ class DistributedDataParallel(Module):
         return {k: v for k, v in self.module.named_buffers() if k not in ignored}
 
     def _sync_initial_state(self, parameters: list[Tensor]) -> None:
-        tools = _distributed(".data_parallel")
+        tools = _import_distributed(".data_parallel")
         tools.check_same_parameters(parameters, self.process_group)
         ignored = self.parameters_to_ignore
         frozen = [p for name, p in self.module.named_parameters()
@@ -203,7 +203,7 @@ class DistributedDataParallel(Module):
             state, hook = self._flambeau_buffer_hook
             hook(state, named)
         elif named:
-            _distributed(".data_parallel").broadcast_tensors(
+            _import_distributed(".data_parallel").broadcast_tensors(
                 list(named.values()), self.process_group
             )
 
@@ -217,7 +217,7 @@ class DistributedDataParallel(Module):
 
         Gradients are divided by the number of all processes, or of those that still have inputs.
         """
-        return _distributed(".algorithms.join").Join(
+        return _import_distributed(".algorithms.join").Join(
             [self], enable, throw_on_early_termination,
             divide_by_initial_world_size=divide_by_initial_world_size,
         )
@@ -236,7 +236,7 @@ class DistributedDataParallel(Module):
         config = getattr(self, "_join_config", None)
         if config is None or not config.enable:
             return False
-        work = _distributed(".algorithms.join").Join.notify_join_context(self)
+        work = _import_distributed(".algorithms.join").Join.notify_join_context(self)
         if work is not None:
             work.wait()
         self._count_syncing(syncs)
@@ -254,11 +254,11 @@ class DistributedDataParallel(Module):
         from ... import ops
 
         total = ops.full((1,), number)
-        _distributed().all_reduce(total, group=self.process_group)
+        _import_distributed().all_reduce(total, group=self.process_group)
         return int(total.item())
 
     def _sync_final_state(self, is_last_joiner: bool) -> None:
-        tools, dist = _distributed(".data_parallel"), _distributed()
+        tools, dist = _import_distributed(".data_parallel"), _import_distributed()
         from ... import ops
 
         rank = self.process_group.rank()
@@ -277,7 +277,7 @@ class DistributedDataParallel(Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.process_group = _distributed(".process_group").member()
+        self.process_group = _import_distributed(".process_group").member()
         self._flambeau_make_reducer()
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> tuple[Any, Any]:
@@ -300,7 +300,7 @@ def _check_initialized(named: list[tuple[str, Any]]) -> None:
             )
 
 
-def _trainable(module: Module) -> list[tuple[str, Any]]:
+def _list_trainable(module: Module) -> list[tuple[str, Any]]:
     """The names and parameters whose gradients are averaged."""
     ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
     return [(n, p) for n, p in module.named_parameters() if p.requires_grad and n not in ignored]

@@ -18,7 +18,7 @@ _FAST = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 _LARGE = 8192  # elements above which a second pass costs more than a slow call
 
 
-def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+def _list_grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     if isinstance(parameters, Tensor):
         parameters = [parameters]
     return [p.grad for p in parameters if p.grad is not None]
@@ -33,7 +33,7 @@ def _check_foreach(foreach: bool | None, tensors: list[Tensor]) -> None:
             )
 
 
-def _arrays(tensors: list[Tensor]) -> list[np.ndarray] | None:
+def _list_arrays(tensors: list[Tensor]) -> list[np.ndarray] | None:
     """The tensors' arrays, if all are plain, of one dtype that NumPy is fast in; else None."""
     arrays = [t._array for t in tensors]
     first = arrays[0].dtype
@@ -60,7 +60,7 @@ def _get_total_norm(
     if not tensors:
         return ops.tensor(0.0)
     _check_foreach(foreach, tensors)
-    arrays = _arrays(tensors) if norm_type == 2.0 else None
+    arrays = _list_arrays(tensors) if norm_type == 2.0 else None
     if arrays is not None:
         flat = [a.ravel("K") for a in arrays]
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -93,14 +93,14 @@ def _clip_grads_with_norm_(
     >>> weight.grad
     tensor([0.6000, 0.8000])
     """
-    grads = _grads(parameters)
+    grads = _list_grads(parameters)
     _check_foreach(foreach, grads)
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     if not grads or factor.item() == 1.0:  # a NaN is not 1, and reaches every gradient
         for grad in grads:
             grad._bump()  # counts as a write
         return
-    arrays = _arrays([*grads, factor])
+    arrays = _list_arrays([*grads, factor])
     if arrays is None:
         for grad in grads:
             grad.mul_(factor)
@@ -134,7 +134,7 @@ def clip_grad_norm_(
             warn(
                 "`parameters` is an empty generator, no gradient clipping will occur.",
             )
-    total = _get_total_norm(_grads(parameters), norm_type, error_if_nonfinite, foreach)
+    total = _get_total_norm(_list_grads(parameters), norm_type, error_if_nonfinite, foreach)
     _clip_grads_with_norm_(parameters, max_norm, total, foreach)
     return total
 
@@ -168,11 +168,11 @@ def clip_grad_value_(
     tensor([-1.0000,  0.5000])
     """
     clip_value = float(clip_value)
-    grads = _grads(parameters)
+    grads = _list_grads(parameters)
     _check_foreach(foreach, grads)
     if not grads:
         return
-    arrays = _arrays(grads)
+    arrays = _list_arrays(grads)
     if arrays is None:
         for grad in grads:
             grad.clamp_(-clip_value, clip_value)

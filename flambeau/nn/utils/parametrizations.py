@@ -61,21 +61,21 @@ class _Orthogonal(Module):
         if wide:
             x = x.mT
         if self.orthogonal_map is _OrthMaps.householder:
-            q = self._by_reflections(x)
+            q = self._map_by_reflections(x)
         else:
-            q = self._by_skew_symmetric(x)
+            q = self._map_by_skew_symmetric(x)
         if hasattr(self, "base"):
             q = self.base @ q
         return q.mT if wide else q
 
-    def _by_reflections(self, x: Tensor) -> Tensor:
+    def _map_by_reflections(self, x: Tensor) -> Tensor:
         reflectors = x.tril(diagonal=-1)
         tau = 2.0 / (1.0 + (reflectors * reflectors).sum(dim=-2))
         q = linalg.householder_product(reflectors, tau)
         # The diagonal holds signs; as integers they have no gradient.
         return q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
 
-    def _by_skew_symmetric(self, x: Tensor) -> Tensor:
+    def _map_by_skew_symmetric(self, x: Tensor) -> Tensor:
         rows, columns = x.shape[-2:]
         x = x.tril()
         if rows != columns:  # pad with zeros to a square
@@ -98,10 +98,10 @@ class _Orthogonal(Module):
             )
         with no_grad():
             if hasattr(self, "base"):
-                return self._rebased(q)
-            return self._reflectors(q)
+                return self._rebase(q)
+            return self._compute_reflectors(q)
 
-    def _reflectors(self, q: Tensor) -> Tensor:
+    def _compute_reflectors(self, q: Tensor) -> Tensor:
         if self.orthogonal_map is not _OrthMaps.householder:
             raise NotImplementedError(
                 "It is not possible to assign to the matrix exponential or the Cayley "
@@ -115,7 +115,7 @@ class _Orthogonal(Module):
         diagonal[tau == 0.0] *= -1
         return a.mT if wide else a
 
-    def _rebased(self, q: Tensor) -> Tensor:
+    def _rebase(self, q: Tensor) -> Tensor:
         tall = q.mT if q.size(-2) < q.size(-1) else q
         rows, columns = tall.shape[-2:]
         if rows != columns:  # complete to a square at random
@@ -146,7 +146,7 @@ def orthogonal(
     >>> torch.allclose(layer.weight @ layer.weight.T, torch.eye(3), atol=1e-5)
     True
     """
-    weight = _tensor_of(module, name)
+    weight = _require_tensor(module, name)
     if weight.ndim < 2:
         raise ValueError(
             f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
@@ -164,7 +164,7 @@ def orthogonal(
     return parametrize.register_parametrization(module, name, result, unsafe=True)
 
 
-def _tensor_of(module: Any, name: str) -> Tensor:
+def _require_tensor(module: Any, name: str) -> Tensor:
     tensor = getattr(module, name, None)
     if not isinstance(tensor, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
@@ -280,7 +280,7 @@ def spectral_norm(
     >>> bool(abs(torch.linalg.matrix_norm(layer.weight, 2) - 1) < 1e-3)
     True
     """
-    weight = _tensor_of(module, name)
+    weight = _require_tensor(module, name)
     dim = axis_of_outputs(module) if dim is None else dim
     result = _SpectralNorm(weight, n_power_iterations, dim, eps)
     return parametrize.register_parametrization(module, name, result)

@@ -73,7 +73,7 @@ def _check_same(before: Tensor, after: Tensor, operation: str, names: tuple[str,
             )
 
 
-def _not_a_tensor(i: int, x: Any) -> ValueError:
+def _create_inverse_error(i: int, x: Any) -> ValueError:
     return ValueError(
         "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got "
         f"element {i} of the sequence with type {type(x).__name__}."
@@ -99,7 +99,7 @@ class ParametrizationList(ModuleList):
         # A stand-in to compare with: `original` may be changed below.
         before = original.detach()
         with no_grad():
-            new = self._inverted_where_possible(original)
+            new = self._invert_where_possible(original)
         if not isinstance(new, (Tensor, Sequence)):
             raise ValueError(
                 "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
@@ -115,7 +115,7 @@ class ParametrizationList(ModuleList):
         if not unsafe:
             self._check_value(before)
 
-    def _inverted_where_possible(self, value: Any) -> Any:
+    def _invert_where_possible(self, value: Any) -> Any:
         for module in reversed(list(self)):
             if hasattr(module, "right_inverse"):
                 try:
@@ -138,7 +138,7 @@ class ParametrizationList(ModuleList):
     def _keep_several(self, original: Tensor, new: Sequence[Tensor]) -> None:
         for i, item in enumerate(new):
             if not isinstance(item, Tensor):
-                raise _not_a_tensor(i, item)
+                raise _create_inverse_error(i, item)
             if isinstance(original, Parameter):
                 item = Parameter(item, original.requires_grad)
             item.requires_grad_(original.requires_grad)
@@ -191,7 +191,7 @@ class ParametrizationList(ModuleList):
         for i, tensor in enumerate(value):
             original = getattr(self, f"original{i}")
             if not isinstance(tensor, Tensor):
-                raise _not_a_tensor(i, tensor)
+                raise _create_inverse_error(i, tensor)
             if original.dtype != tensor.dtype:
                 raise ValueError(
                     f"Tensor {i} returned by `right_inverse` has dtype {tensor.dtype} while "

@@ -56,7 +56,7 @@ class BasePruningMethod(ABC):
         **kwargs: Any,
     ) -> BasePruningMethod:
         """Prune a parameter; prune further if it is pruned already."""
-        method = _joined(module, name, cls(*args, **kwargs))
+        method = _chain_method(module, name, cls(*args, **kwargs))
         again = isinstance(method, PruningContainer)
         original = getattr(module, name)
         scores = original if importance_scores is None else importance_scores
@@ -104,7 +104,7 @@ class BasePruningMethod(ABC):
         setattr(module, name, original)
 
 
-def _hooks_on(module: Module, name: str | None = None) -> dict[int, BasePruningMethod]:
+def _list_hooks(module: Module, name: str | None = None) -> dict[int, BasePruningMethod]:
     """The pruning hooks of a module, by key; only those on one parameter if a name is given."""
     return {
         key: hook
@@ -113,10 +113,10 @@ def _hooks_on(module: Module, name: str | None = None) -> dict[int, BasePruningM
     }
 
 
-def _joined(module: Module, name: str, method: BasePruningMethod) -> BasePruningMethod:
+def _chain_method(module: Module, name: str, method: BasePruningMethod) -> BasePruningMethod:
     """Return the method, chained after any that prunes the parameter; remove the old hook."""
     method._tensor_name = name
-    stored = _hooks_on(module, name)
+    stored = _list_hooks(module, name)
     if len(stored) > 1:
         raise AssertionError(
             f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. "
@@ -177,7 +177,7 @@ class PruningContainer(BasePruningMethod):
         if method.PRUNING_TYPE == "unstructured":
             part = default_mask == 1
         elif method.PRUNING_TYPE == "structured":
-            part = _channel_mask(method, default_mask)
+            part = _index_channels(method, default_mask)
         elif method.PRUNING_TYPE == "global":
             part = (slice(None),) * t.dim()
         else:
@@ -186,7 +186,7 @@ class PruningContainer(BasePruningMethod):
         return mask
 
 
-def _channel_mask(method: Any, mask: Tensor) -> tuple:
+def _index_channels(method: Any, mask: Tensor) -> tuple:
     """An index of the channels along the method's axis that are not entirely pruned."""
     if not hasattr(method, "dim"):
         raise AttributeError(
@@ -479,7 +479,7 @@ def remove(module: Any, name: str) -> Any:
     >>> sorted(layer.state_dict()), int((layer.weight == 0).sum())
     (['bias', 'weight'], 3)
     """
-    for key, hook in _hooks_on(module, name).items():
+    for key, hook in _list_hooks(module, name).items():
         hook.remove(module)
         del module._forward_pre_hooks[key]
         return module
@@ -495,7 +495,7 @@ def is_pruned(module: Module) -> bool:
     >>> nn.utils.prune.is_pruned(layer), nn.utils.prune.is_pruned(nn.Linear(2, 1))
     (True, False)
     """
-    return any(_hooks_on(child) for child in module.modules())
+    return any(_list_hooks(child) for child in module.modules())
 
 
 # -------------------------------------------------------------------------- amounts

@@ -170,14 +170,14 @@ def _check_lengths(lengths: list[int], batch: int, time: int) -> None:
         )
 
 
-def _counts_above(values: Any, stop: int) -> np.ndarray:
+def _count_above(values: Any, stop: int) -> np.ndarray:
     """For each i in range(stop), count the values greater than i: converts lengths to batch sizes,
     and batch sizes to lengths.
     """
     return (np.asarray(values) > np.arange(stop)[:, None]).sum(1, dtype=np.int64)
 
 
-def _packed_positions(sizes: np.ndarray, batch: int) -> Tensor:
+def _locate_packed(sizes: np.ndarray, batch: int) -> Tensor:
     """The indices of the packed rows in a (time * batch, *) tensor."""
     return wrap(np.flatnonzero(np.arange(batch) < sizes[:, None]))
 
@@ -217,9 +217,9 @@ def pack_padded_sequence(
     if batch_first:
         input = input.transpose(0, 1)
     _check_lengths(counts, input.shape[1], input.shape[0])
-    sizes = _counts_above(counts, counts[0])
+    sizes = _count_above(counts, counts[0])
     flat = input[: counts[0]].reshape(-1, *input.shape[2:])  # (time * batch, *)
-    data = flat.index_select(0, _packed_positions(sizes, len(counts)))
+    data = flat.index_select(0, _locate_packed(sizes, len(counts)))
     return PackedSequence(data, wrap(sizes), order, None)
 
 
@@ -249,11 +249,11 @@ def pad_packed_sequence(
         time = total_length
     batch, data = int(sizes[0]), sequence.data
     padding = data.new_full((time * batch, *data.shape[1:]), padding_value)
-    flat = padding.index_copy(0, _packed_positions(sizes, batch), data)
+    flat = padding.index_copy(0, _locate_packed(sizes, batch), data)
     padded = flat.reshape(time, batch, *data.shape[1:])
     if batch_first:
         padded = padded.transpose(0, 1)
-    lengths = wrap(_counts_above(sizes, batch))
+    lengths = wrap(_count_above(sizes, batch))
     order = sequence.unsorted_indices
     if order is None:
         return padded, lengths
@@ -358,7 +358,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
         starts = starts[order]
     step, place = np.nonzero(falling > np.arange(falling[0])[:, None])
     data = ops.cat(tuple(sequences)).index_select(0, wrap(starts[place] + step))
-    sizes = wrap(_counts_above(falling, int(falling[0])))
+    sizes = wrap(_count_above(falling, int(falling[0])))
     return PackedSequence(data, sizes, None if order is None else wrap(order), None)
 
 

@@ -115,7 +115,7 @@ def _swap(module: Module, path: str, tensor: Any) -> Any:
     return stored
 
 
-def _named_tensors(module: Module) -> dict[str, Tensor]:
+def _list_named_tensors(module: Module) -> dict[str, Tensor]:
     return {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),
@@ -125,7 +125,7 @@ def _named_tensors(module: Module) -> dict[str, Tensor]:
 def _with_tied_names(module: Module, replacements: dict[str, Tensor]) -> dict[str, Tensor]:
     """Extend `replacements` to all names of each shared tensor."""
     names_of: dict[int, list[str]] = {}
-    for name, tensor in _named_tensors(module).items():
+    for name, tensor in _list_named_tensors(module).items():
         names_of.setdefault(id(tensor), []).append(name)
     complete = dict(replacements)
     for names in names_of.values():
@@ -142,7 +142,7 @@ def _with_tied_names(module: Module, replacements: dict[str, Tensor]) -> dict[st
 
 
 def _check_names(module: Module, replacements: dict[str, Tensor]) -> None:
-    known, named = set(_named_tensors(module)), set(replacements)
+    known, named = set(_list_named_tensors(module)), set(replacements)
     errors = []
     for problem, names in (("Unexpected", named - known), ("Missing", known - named)):
         if names:

@@ -12,15 +12,15 @@ from .momentum import MomentumCycle
 from .scheduler import check_optimizer, for_each_group, warn_outside_step
 
 
-def _cosine(start: Any, end: Any, done: float) -> Any:
+def _anneal_by_cosine(start: Any, end: Any, done: float) -> Any:
     return end + (start - end) / 2.0 * (math.cos(math.pi * done) + 1)
 
 
-def _linear(start: Any, end: Any, done: float) -> Any:
+def _anneal_linearly(start: Any, end: Any, done: float) -> Any:
     return (end - start) * done + start
 
 
-def _phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> dict[str, Any]:
+def _create_phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> dict[str, Any]:
     return {
         "end_step": end,
         "start_lr": rates[0], "end_lr": rates[1],
@@ -28,18 +28,18 @@ def _phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> dict
     }
 
 
-def _phases(steps: int, rising: float, three: bool) -> list[dict[str, Any]]:
+def _create_phases(steps: int, rising: float, three: bool) -> list[dict[str, Any]]:
     """Return the phases: last step, and the group options at both ends of rate and momentum."""
     up, down = ("initial_lr", "max_lr"), ("max_lr", "min_lr")
     fall, rise = ("max_momentum", "base_momentum"), ("base_momentum", "max_momentum")
-    first = _phase(float(rising * steps) - 1, up, fall)
+    first = _create_phase(float(rising * steps) - 1, up, fall)
     if not three:
-        return [first, _phase(steps - 1, down, rise)]
+        return [first, _create_phase(steps - 1, down, rise)]
     still = ("max_momentum", "max_momentum")
     return [
         first,
-        _phase(float(2 * rising * steps) - 2, ("max_lr", "initial_lr"), rise),
-        _phase(steps - 1, ("initial_lr", "min_lr"), still),
+        _create_phase(float(2 * rising * steps) - 2, ("max_lr", "initial_lr"), rise),
+        _create_phase(steps - 1, ("initial_lr", "min_lr"), still),
     ]
 
 
@@ -80,14 +80,14 @@ class OneCycleLR(MomentumCycle):
     ) -> None:
         check_optimizer(optimizer)
         self.optimizer = optimizer
-        self.total_steps = _total(total_steps, epochs, steps_per_epoch)
+        self.total_steps = _count_batches(total_steps, epochs, steps_per_epoch)
         if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
-        self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
+        self._schedule_phases = _create_phases(self.total_steps, pct_start, three_phase)
         self._anneal_func_type = anneal_strategy
         max_lrs = for_each_group("max_lr", optimizer, max_lr)
         if last_epoch == -1:
@@ -114,7 +114,7 @@ class OneCycleLR(MomentumCycle):
         phase = phases[index]
         start = phases[index - 1]["end_step"] if index else 0.0
         done = (step - start) / (phase["end_step"] - start)
-        anneal = _cosine if self._anneal_func_type == "cos" else _linear
+        anneal = _anneal_by_cosine if self._anneal_func_type == "cos" else _anneal_linearly
         rates = []
         for group in self.optimizer.param_groups:
             rates.append(anneal(group[phase["start_lr"]], group[phase["end_lr"]], done))
@@ -124,16 +124,18 @@ class OneCycleLR(MomentumCycle):
         return rates
 
 
-def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
+def _count_batches(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
     """Return the number of batches. Raises ValueError if unspecified or not a positive int."""
     if total_steps is not None:
-        return _positive("total_steps", total_steps)
+        return _require_positive("total_steps", total_steps)
     if epochs is None or steps_per_epoch is None:
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
-    return _positive("epochs", epochs) * _positive("steps_per_epoch", steps_per_epoch)
+    return _require_positive("epochs", epochs) * _require_positive(
+        "steps_per_epoch", steps_per_epoch
+    )
 
 
-def _positive(name: str, value: int) -> int:
+def _require_positive(name: str, value: int) -> int:
     if not isinstance(value, int) or value <= 0:
         raise ValueError(f"Expected positive integer {name}, but got {value}")
     return value

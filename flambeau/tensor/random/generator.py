@@ -101,16 +101,16 @@ class Generator:
             if end <= BLOCK:
                 self._position = end
                 return self._block[start:end]
-            return self._words_across_blocks(start, count)
+            return self._draw_across_blocks(start, count)
 
     def words_in(self, memory: np.ndarray, count: int) -> np.ndarray:
         """Like `words`, but may use `memory` as buffer: valid only until the next call."""
         with self.lock:
             if self._position + count <= BLOCK:
                 return self.words(count)
-            return self._words_across_blocks(self._position, count, memory[:count])
+            return self._draw_across_blocks(self._position, count, memory[:count])
 
-    def _words_across_blocks(
+    def _draw_across_blocks(
         self, start: int, count: int, words: np.ndarray | None = None
     ) -> np.ndarray:
         spare = BLOCK - start
@@ -120,7 +120,7 @@ class Generator:
             words = np.empty(count, np.uint32)
         words[:spare] = self._block[start:]
         if whole:
-            self._whole_blocks(words[spare : spare + whole])
+            self._draw_blocks(words[spare : spare + whole])
         if rest:
             self._block = self._bits.random_raw(BLOCK).astype(np.uint32)
             words[count - rest :] = self._block[:rest]
@@ -128,7 +128,7 @@ class Generator:
         self._fresh = False
         return words
 
-    def _whole_blocks(self, words: np.ndarray) -> None:
+    def _draw_blocks(self, words: np.ndarray) -> None:
         # NumPy's state holds the 624 words of the key, then the position in it.
         if native.twist(self._bits.ctypes.state_address, words):
             return

@@ -47,7 +47,7 @@ def fill_random(
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
-    first, last = _representable(dtype, low, high)
+    first, last = _shrink_to_representable(dtype, low, high)
     if dtype is not _LONG or first < _INT64.min or last > _INT64.max:
         _check_bounds(dtype, first, last)
     low = first
@@ -55,14 +55,14 @@ def fill_random(
     return _fill_span(array, generator, low, span)
 
 
-def _representable(dtype: np.dtype, low: int, high: int | None) -> tuple[int, int]:
+def _shrink_to_representable(dtype: np.dtype, low: int, high: int | None) -> tuple[int, int]:
     """Return inclusive bounds moved inwards to numbers that the dtype represents."""
     if dtype not in FLOATS:
         if high is None:
             return low, 1 if dtype.kind == "b" else min(np.iinfo(dtype).max, _INT64.max)
         return low, high - 1
     digits = _DIGITS[dtype]
-    after = _rounded(low + 1, dtype)
+    after = _round_number(low + 1, dtype)
     if after < low:
         low = after + (1 << (abs(low + 1).bit_length() - digits))
     if high is None:
@@ -72,7 +72,7 @@ def _representable(dtype: np.dtype, low: int, high: int | None) -> tuple[int, in
                 f"casted to dtype, but got from={low} > to_inc={1 << digits} ({dtype.name})"
             )
         return low, 1 << digits
-    before = _rounded(high - 1, dtype)
+    before = _round_number(high - 1, dtype)
     if before >= high:
         high = before - (1 << (abs(high - 1).bit_length() - digits))
     if low >= high:
@@ -83,7 +83,7 @@ def _representable(dtype: np.dtype, low: int, high: int | None) -> tuple[int, in
     return low, high - 1
 
 
-def _rounded(number: int, dtype: np.dtype) -> int:
+def _round_number(number: int, dtype: np.dtype) -> int:
     value = float(np.float64(number) if dtype.itemsize == 8 else np.float32(number).astype(dtype))
     return int(value) if abs(value) < 2.0**63 else _INT64.min
 

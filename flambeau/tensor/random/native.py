@@ -31,14 +31,14 @@ def native(name: str, dtype: np.dtype | None = None) -> int | None:
     known = _ready.get(key)
     if known is not None:
         return known
-    function = request_kernel(("random", *key), lambda: _built(name, dtype), exact=True)
+    function = request_kernel(("random", *key), lambda: _build_kernel(name, dtype), exact=True)
     if function is None:
         return None
     result = _ready[key] = function.address
     return result
 
 
-def _built(name: str, dtype: np.dtype | None) -> Kernel:
+def _build_kernel(name: str, dtype: np.dtype | None) -> Kernel:
     from ...native.kernels.random import counts, libm, mersenne_twister, normal, rejection
     from ...native.loop_ir.ir import Type
 

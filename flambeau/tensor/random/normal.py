@@ -22,17 +22,17 @@ _CHUNK = 1 << 14  # elements at a time: the float64 temporaries fit in the cache
 _MAX_LOOP_PAIRS = 32  # up to this count a plain loop is faster than array operations
 
 
-def _single(*values: float) -> tuple[float, ...]:
+def _round_to_float32(*values: float) -> tuple[float, ...]:
     """Round constants to float32, as Python floats for use in float64 arithmetic."""
     return tuple(float(np.float32(value)) for value in values)
 
 
 _LOG, _SIN, _COS = (
-    _single(*cephes_coefficients.LOG),
-    _single(*cephes_coefficients.SIN),
-    _single(*cephes_coefficients.COS),
+    _round_to_float32(*cephes_coefficients.LOG),
+    _round_to_float32(*cephes_coefficients.SIN),
+    _round_to_float32(*cephes_coefficients.COS),
 )
-_QUARTER_PI = _single(*cephes_coefficients.QUARTER_PI)
+_QUARTER_PI = _round_to_float32(*cephes_coefficients.QUARTER_PI)
 _LN2_LOW, _LN2_HIGH = (
     np.float32(cephes_coefficients.LN2_LOW),
     np.float32(cephes_coefficients.LN2_HIGH),
@@ -72,7 +72,7 @@ def _fill_normal(array: np.ndarray, source: Generator, mean: float, std: float) 
     dtype = array.dtype
     if array.size < _BLOCK or not array.flags.c_contiguous:
         target = memory_order(array)
-        values = _one_by_one(array.size, source, mean, std, dtype)
+        values = _draw_singly(array.size, source, mean, std, dtype)
         if dtype.itemsize == 2:
             values = values.astype(np.float32)  # two roundings, as in PyTorch
         target[...] = values.reshape(target.shape)
@@ -95,12 +95,12 @@ def fill_log_normal(
     source = default_generator if generator is None else generator
     target = memory_order(array)
     exp = exact_libm.like_c(math.exp, np.exp, dtype)
-    values = exp(_one_by_one(array.size, source, mean, std, dtype))
+    values = exp(_draw_singly(array.size, source, mean, std, dtype))
     target[...] = narrow(values, dtype).reshape(target.shape)
     return array
 
 
-def _one_by_one(
+def _draw_singly(
     count: int, source: Generator, mean: float, std: float, dtype: np.dtype
 ) -> np.ndarray:
     """Return `count` normals in float64, starting with the one kept from the last call, if any."""
@@ -108,7 +108,9 @@ def _one_by_one(
         spare = source.next_normal
         new = count if spare is None else count - 1
         words = source.words(4 * ((new + 1) // 2))
-        result = _pairs_by_loop(words) if new <= _MAX_LOOP_PAIRS else _pairs_at_once(words, dtype)
+        result = _draw_pairs_by_loop(words) if new <= _MAX_LOOP_PAIRS else _draw_pairs_at_once(
+            words, dtype
+        )
         source.next_normal = float(result[-1]) if new % 2 else None
     if spare is not None:
         result = np.concatenate([np.array([spare]), result[:new]])
@@ -117,7 +119,7 @@ def _one_by_one(
     return exact_libm.fma(result, std, mean)
 
 
-def _pairs_by_loop(words: np.ndarray) -> np.ndarray:
+def _draw_pairs_by_loop(words: np.ndarray) -> np.ndarray:
     kernel = sequential("normal_pairs", _FLOAT64, words.size // 4)
     if kernel is not None:
         pairs = np.empty(words.size // 2)
@@ -134,7 +136,7 @@ def _pairs_by_loop(words: np.ndarray) -> np.ndarray:
     return np.array(result)
 
 
-def _pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _draw_pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     uniforms = unit64(words)
     log1p = exact_libm.like_c(math.log1p, np.log1p, dtype)
     cos, sin = (
@@ -146,13 +148,15 @@ def _pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     result = np.empty_like(uniforms)
     np.multiply(radius, cos(angle), out=result[::2])
     np.multiply(radius, sin(angle), out=result[1::2])
-    result[-2:] = _pairs_by_loop(words[-4:])  # a number that may be kept must be exact
+    result[-2:] = _draw_pairs_by_loop(words[-4:])  # a number that may be kept must be exact
     return result
 
 
 def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
     wide = flat.dtype.itemsize == 8
-    each, unit, transform = (2, unit64, _box_muller64) if wide else (1, unit32, _box_muller32)
+    each, unit, transform = (2, unit64, _transform_box_muller64) if wide else (
+        1, unit32, _transform_box_muller32
+    )
     whole = flat.size // _BLOCK * _BLOCK
     numbers = [np.array(number, np.float64 if wide else np.float32) for number in (mean, std)]
     convert = converter("normal", flat.dtype, whole, *numbers, block=_BLOCK)
@@ -170,7 +174,7 @@ def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -
         flat[-_BLOCK:] = transform(unit(source.words(each * _BLOCK)), mean, std)
 
 
-def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
+def _transform_box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     log, cos, sin = (
         exact_libm.like_c(scalar, ufunc, uniforms.dtype)
         for scalar, ufunc in ((math.log, np.log), (math.cos, np.cos), (math.sin, np.sin))
@@ -182,7 +186,7 @@ def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     return exact_libm.fma(result, std, mean).reshape(-1)
 
 
-def _box_muller32(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
+def _transform_box_muller32(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)
     radius = np.sqrt(np.float32(-2) * _log(_UNIT - blocks[:, 0]))
     sine, cosine = _sin_cos(_TWO_PI * blocks[:, 1])

@@ -69,17 +69,17 @@ def poisson(rates: np.ndarray, generator: Generator | None = None) -> np.ndarray
     kernel = native.sequential("poisson", wide.dtype, wide.size)
     if kernel is not None and ((wide >= 0) & (wide < _WHOLE)).all():
         spending = (wide > 0).astype(np.int64) + (wide >= 10)
-        return _by_kernel(kernel, [wide], spending, generator).astype(dtype)
+        return _draw_by_kernel(kernel, [wide], spending, generator).astype(dtype)
     with _Draws(generator) as draws:
-        counts = [_poisson(rate, draws) for rate in wide.ravel().tolist()]
+        counts = [_draw_poisson(rate, draws) for rate in wide.ravel().tolist()]
     return np.array(counts, np.float64).astype(dtype).reshape(rates.shape)
 
 
-def _poisson(rate: float, draws: _Draws) -> int:
+def _draw_poisson(rate: float, draws: _Draws) -> int:
     if not rate >= 0:
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     if rate >= 10:
-        return _poisson_by_rejection(rate, draws)
+        return _draw_poisson_by_rejection(rate, draws)
     if rate == 0:
         return 0
     count, product, bound = 0, 1.0, math.exp(-rate)
@@ -90,7 +90,7 @@ def _poisson(rate: float, draws: _Draws) -> int:
         count += 1
 
 
-def _poisson_by_rejection(rate: float, draws: _Draws) -> int:
+def _draw_poisson_by_rejection(rate: float, draws: _Draws) -> int:
     """Draw by Hoermann, "The transformed rejection method for generating Poisson random
     variables", 1993."""
     b = 0.931 + 2.53 * math.sqrt(rate)
@@ -132,11 +132,11 @@ def binomial(
     kernel = native.sequential("binomial", dtype, counts.size)
     if kernel is not None and (np.abs(counts) < _WHOLE).all():
         spending = ((counts > 0) & (probabilities > 0) & (probabilities < 1)).astype(np.int64)
-        return _by_kernel(kernel, [counts, probabilities], spending, generator)
+        return _draw_by_kernel(kernel, [counts, probabilities], spending, generator)
     rounded = float if dtype == np.float64 else _to_single
     with _Draws(generator) as draws:
         drawn = [
-            _binomial(count, p, rounded, draws)
+            _draw_binomial(count, p, rounded, draws)
             for count, p in zip(counts.ravel().tolist(), probabilities.ravel().tolist(),
                                 strict=True)
         ]
@@ -147,7 +147,9 @@ def _to_single(x: float) -> float:
     return float(np.float32(x))
 
 
-def _binomial(count: float, p: float, rounded: Callable[[float], float], draws: _Draws) -> float:
+def _draw_binomial(
+    count: float, p: float, rounded: Callable[[float], float], draws: _Draws
+) -> float:
     if count <= 0 or p <= 0:
         return 0.0
     if p >= 1:
@@ -155,14 +157,16 @@ def _binomial(count: float, p: float, rounded: Callable[[float], float], draws: 
     if math.isnan(count) or math.isnan(p):
         return math.nan if math.isnan(count) else 0.0
     if p <= 0.5:
-        method = _binomial_by_rejection if rounded(count * p) >= 10 else _binomial_by_waiting
+        method = _draw_binomial_by_rejection if rounded(
+            count * p
+        ) >= 10 else _draw_binomial_by_waiting
         return method(count, p, rounded, draws)
     q = rounded(1.0 - p)
-    method = _binomial_by_rejection if rounded(count * q) >= 10 else _binomial_by_waiting
+    method = _draw_binomial_by_rejection if rounded(count * q) >= 10 else _draw_binomial_by_waiting
     return count - method(count, q, rounded, draws)
 
 
-def _binomial_by_waiting(
+def _draw_binomial_by_waiting(
     count: float, p: float, rounded: Callable[[float], float], draws: _Draws
 ) -> float:
     """Draw by summing geometric waiting times until they exceed `count`."""
@@ -176,7 +180,7 @@ def _binomial_by_waiting(
         successes += 1
 
 
-def _binomial_by_rejection(
+def _draw_binomial_by_rejection(
     count: float, p: float, rounded: Callable[[float], float], draws: _Draws
 ) -> float:
     """Draw by Hoermann's BTRS, "The generation of binomial random variates", 1993."""
@@ -225,15 +229,17 @@ def standard_gamma(shapes: np.ndarray, generator: Generator | None = None) -> np
     require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "gamma_cpu")
     kernel = native.sequential("gamma", dtype, shapes.size)
     if kernel is not None:  # per element a uniform, and per two elements a pair for normals
-        return _by_kernel(kernel, [shapes], 2 * (shapes != 0), generator, spared=1)
+        return _draw_by_kernel(kernel, [shapes], 2 * (shapes != 0), generator, spared=1)
     rounded = float if dtype == np.float64 else _to_single
     tiny = float(np.finfo(dtype).tiny)
     with _Draws(generator) as draws:
-        drawn = [max(tiny, rounded(_gamma(a, rounded, draws))) for a in shapes.ravel().tolist()]
+        drawn = [
+            max(tiny, rounded(_draw_gamma(a, rounded, draws))) for a in shapes.ravel().tolist()
+        ]
     return np.array(drawn, np.float64).astype(dtype).reshape(shapes.shape)
 
 
-def _by_kernel(
+def _draw_by_kernel(
     kernel: Callable[..., None], parameters: list[np.ndarray], min_words: np.ndarray,
     generator: Generator | None, spared: int = 0,
 ) -> np.ndarray:
@@ -256,7 +262,7 @@ def _by_kernel(
             rest = uniforms[place[0] :]
             if from_here[place[1]]:
                 surely = int(from_here[place[1]]) - spared - rest.size
-                new = _uniforms_to_block_end(source, max(surely, 1))
+                new = _draw_to_block_end(source, max(surely, 1))
                 uniforms = np.concatenate((rest, new))
             place[0], place[3] = 0, uniforms.size
             kernel(place, waiting, uniforms, *ordered, drawn)
@@ -265,13 +271,13 @@ def _by_kernel(
     return drawn.reshape(parameters[0].shape)
 
 
-def _uniforms_to_block_end(source: Generator, count: int) -> np.ndarray:
+def _draw_to_block_end(source: Generator, count: int) -> np.ndarray:
     """Draw at least `count` uniform numbers, up to the end of the last one's block."""
     words = source.words(2 * count)
     return unit64(np.concatenate((words, source.words(source.spare_words() // 2 * 2))))
 
 
-def _gamma(alpha: float, rounded: Callable[[float], float], draws: _Draws) -> float:
+def _draw_gamma(alpha: float, rounded: Callable[[float], float], draws: _Draws) -> float:
     """Draw by Marsaglia and Tsang, "A simple method for generating gamma variables", 2000."""
     scale = 1.0
     if alpha < 1:

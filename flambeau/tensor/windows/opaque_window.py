@@ -16,7 +16,7 @@ class NoDenseArray(AttributeError, NotImplementedError):
     """Raised by an operator that has no implementation for this kind of tensor."""
 
 
-def _operator_at_work() -> str:
+def _name_running_operator() -> str:
     """Return the name of the flambeau function that the user called."""
     frame: FrameType | None = sys._getframe(2)
     name = ""
@@ -63,7 +63,7 @@ class OpaqueWindow:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise NoDenseArray(missing_implementation(_operator_at_work(), self.backend))
+        raise NoDenseArray(missing_implementation(_name_running_operator(), self.backend))
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"a {self.backend} array is not a dense array")

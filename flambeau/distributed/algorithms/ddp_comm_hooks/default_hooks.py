@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 
-def _averaged(group: Any, tensor: Tensor) -> Future:
+def _average(group: Any, tensor: Tensor) -> Future:
     """Return a future of the tensor's mean over the processes. Overwrites the tensor."""
     tensor.div_(member(group).size())
     work = collectives.all_reduce(tensor, group=group, async_op=True)
@@ -28,27 +28,27 @@ def _averaged(group: Any, tensor: Tensor) -> Future:
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Average the gradients in full precision, as DDP does without a hook."""
-    return _averaged(process_group, bucket.buffer())
+    return _average(process_group, bucket.buffer())
 
 
-def _compressed(process_group: Any, bucket: GradBucket, dtype: Any) -> Future:
+def _compress(process_group: Any, bucket: GradBucket, dtype: Any) -> Future:
     buffer = bucket.buffer()
 
     def expand(future: Future) -> Tensor:
         buffer.copy_(future.value())
         return buffer
 
-    return _averaged(process_group, buffer.to(dtype)).then(expand)
+    return _average(process_group, buffer.to(dtype)).then(expand)
 
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Average the gradients in float16: half the bytes, 11 bits of precision."""
-    return _compressed(process_group, bucket, float16)
+    return _compress(process_group, bucket, float16)
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Average the gradients in bfloat16: half the bytes, 8 bits of precision."""
-    return _compressed(process_group, bucket, bfloat16)
+    return _compress(process_group, bucket, bfloat16)
 
 
 def noop_hook(_: Any, bucket: GradBucket) -> Future:
@@ -58,7 +58,7 @@ def noop_hook(_: Any, bucket: GradBucket) -> Future:
     return future
 
 
-def _wrapper(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[..., Future]:
+def _wrap_hook(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[..., Future]:
     def wrapped(state: Any, bucket: GradBucket) -> Future:
         bucket.set_buffer(bucket.buffer().to(dtype))
         return hook(state, bucket)
@@ -68,9 +68,9 @@ def _wrapper(hook: Callable[[Any, GradBucket], Future], dtype: Any) -> Callable[
 
 def fp16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[..., Future]:
     """Wrap `hook` to receive gradients rounded to float16."""
-    return _wrapper(hook, float16)
+    return _wrap_hook(hook, float16)
 
 
 def bf16_compress_wrapper(hook: Callable[[Any, GradBucket], Future]) -> Callable[..., Future]:
     """Wrap `hook` to receive gradients rounded to bfloat16."""
-    return _wrapper(hook, bfloat16)
+    return _wrap_hook(hook, bfloat16)

@@ -57,13 +57,13 @@ class PowerSGDState:
             self.iter += 1
 
 
-def _mean(group: Any, tensor: Tensor) -> Tensor:
+def _average(group: Any, tensor: Tensor) -> Tensor:
     tensor = tensor.contiguous()
     collectives.all_reduce(tensor, group=group)
     return tensor.div_(member(group).size())
 
 
-def _compressible(gradient: Tensor, state: PowerSGDState) -> bool:
+def _is_compressible(gradient: Tensor, state: PowerSGDState) -> bool:
     if gradient.dim() < 2:
         return False
     rows = gradient.shape[0]
@@ -72,7 +72,7 @@ def _compressible(gradient: Tensor, state: PowerSGDState) -> bool:
     return (rows + columns) * rank * state.min_compression_rate < rows * columns
 
 
-def _approximated(state: PowerSGDState, key: tuple[int, int], matrix: Tensor) -> Tensor:
+def _approximate(state: PowerSGDState, key: tuple[int, int], matrix: Tensor) -> Tensor:
     """Return the mean of `matrix` over the processes as a product of low-rank factors."""
     rows, columns = matrix.shape
     rank = min(rows, columns, state.matrix_approximation_rank)
@@ -80,9 +80,9 @@ def _approximated(state: PowerSGDState, key: tuple[int, int], matrix: Tensor) ->
     if q is None:
         q = ops.randn(columns, rank, generator=state.generator).to(matrix.dtype)
     q = linalg.qr(q).Q
-    p = _mean(state.process_group, matrix @ q)
+    p = _average(state.process_group, matrix @ q)
     p = linalg.qr(p).Q
-    q = _mean(state.process_group, matrix.t() @ p)
+    q = _average(state.process_group, matrix.t() @ p)
     if state.warm_start:
         state.q_memory_dict[key] = q
     return p @ q.t()
@@ -98,11 +98,11 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
         buffer.add_(state.error_dict[index])
     before = buffer.clone()
     for at, gradient in enumerate(bucket.gradients()):
-        if _compressible(gradient, state):
+        if _is_compressible(gradient, state):
             matrix = gradient.reshape(gradient.shape[0], -1)
-            gradient.copy_(_approximated(state, (index, at), matrix).reshape(gradient.shape))
+            gradient.copy_(_approximate(state, (index, at), matrix).reshape(gradient.shape))
         else:
-            gradient.copy_(_mean(state.process_group, gradient.clone()))
+            gradient.copy_(_average(state.process_group, gradient.clone()))
             if state.use_error_feedback:
                 start = gradient.storage_offset()
                 before[start : start + gradient.numel()] = gradient.reshape(-1)

@@ -151,11 +151,11 @@ class PContext(ABC):
                     if self._exit_code(rank) is None:
                         os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
-        self._also_failed()
+        self._record_further_failures()
         for tail in self._tails:
             tail.stop()
 
-    def _also_failed(self) -> None:
+    def _record_further_failures(self) -> None:
         """Record workers that failed on their own during shutdown: they wrote an error file."""
         for rank, path in self.logs.error_files.items():
             if rank not in self._codes and rank in self.pids() and os.path.exists(path):
@@ -179,7 +179,7 @@ class SubprocessContext(PContext):
             )
             self._processes[rank] = subprocess.Popen(
                 command, env={**os.environ, **self.envs[rank]}, stdout=out, stderr=err,
-                preexec_fn=_die_with_launcher,  # noqa: PLW1509 - it makes one system call
+                preexec_fn=_tie_to_launcher,  # noqa: PLW1509 - it makes one system call
             )
 
     def pids(self) -> dict[int, int]:
@@ -234,7 +234,7 @@ def _call(
 ) -> None:
     """Run the function in a worker process and send its value."""
     os.environ.update(env)
-    _die_with_launcher()
+    _tie_to_launcher()
     for descriptor, path in enumerate(streams, 1):
         if path != CONSOLE:
             with open(path, "wb") as file:
@@ -245,7 +245,7 @@ def _call(
     pipe.close()
 
 
-def _die_with_launcher() -> None:
+def _tie_to_launcher() -> None:
     """On Linux, make this new process receive SIGTERM when the launcher exits for any reason."""
     if _libc is not None:
         set_parent_death_signal = 1

@@ -140,7 +140,7 @@ class ChildFailedError(Exception):
     def format_msg(self, boarder_delim: str = "=", section_delim: str = "-") -> str:
         """Return the report."""
         first, _ = self.get_first_failure()
-        texts = {rank: _described(index, rank, failure)
+        texts = {rank: _describe_failure(index, rank, failure)
                  for index, (rank, failure) in enumerate(self.failures.items())}
         title = f"{self.name} FAILED"
         lines = [title, *(line for text in texts.values() for line in text.split("\n"))]
@@ -152,7 +152,7 @@ class ChildFailedError(Exception):
                           "Root Cause (first observed failure):", root, border))
 
 
-def _described(index: int, rank: int, failure: ProcessFailure) -> str:
+def _describe_failure(index: int, rank: int, failure: ProcessFailure) -> str:
     name = failure.signal_name()
     ended_by = f" ({name})" if name != _NOT_AVAILABLE else ""
     text = failure.traceback()
