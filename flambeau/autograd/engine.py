@@ -488,6 +488,7 @@ def _own_cotangent(leaf: Tensor, g: Tensor) -> Tensor:
 
 
 # References to a cotangent: the engine's loop, the parameters of deliver, _add and
-# _own_cotangent, and getrefcount's argument. Any other holder (a hook, a second target) would see it change.
+# _own_cotangent, and getrefcount's argument. Any other holder (a hook, a second target) would see
+# it change.
 _HELD_BY_ENGINE = 1 + 3 * PARAMETER_REFERENCES + ARGUMENT_REFERENCES
 _HELD_BY_COTANGENT = 2 + ARGUMENT_REFERENCES  # to its array: the cotangent and a variable
