@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+
 import numpy as np
 
 from ...tensor.dtypes import BOOL, INTEGER
@@ -29,7 +30,7 @@ def leaky_by(input: Array, weight: Array) -> Array:
 
 @leaky_by.vjp("input")
 def _(g: Tensor, input: Tensor, weight: Tensor) -> Tensor:
-    return _select_below(g, input, g * weight)
+    return _select_by_sign(input, g, g * weight)
 
 
 @leaky_by.vjp("weight")
@@ -37,10 +38,10 @@ def _(g: Tensor, input: Tensor) -> Tensor:
     return g * input * (input <= 0)
 
 
-def _select_below(above: Tensor, input: Tensor, below: Tensor) -> Tensor:
+def _select_by_sign(input: Tensor, positive: Tensor, other: Tensor) -> Tensor:
     from ..pointwise.selection import select
 
-    return select(input > 0, above, below)
+    return select(input > 0, positive, other)
 
 
 @composite(autocast=Policy.LOWER, expose=("torch", "Tensor", "nn.functional"))
@@ -120,9 +121,9 @@ def _draw_slopes(input: Tensor, lower: float, upper: float, generator: Generator
     array = input._array
     below = array <= 0
     drawn = empty(int(below.sum()), dtype=float64).uniform_(lower, upper, generator=generator)
-    noise = np.ones(array.shape, array.dtype)
-    noise[below] = drawn._array
-    return wrap(noise)
+    slopes = np.ones(array.shape, array.dtype)
+    slopes[below] = drawn._array
+    return wrap(slopes)
 
 
 def _rrelu(

@@ -1,4 +1,4 @@
-"""Bytes from 0 to 255 that go into a network as they are."""
+"""Images of bytes from 0 to 255 that reach a network unscaled."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from ...programs import edit
 from ..rule import Rule
 from .constant_inputs import conversion_line
 
-_CALLS = 3
+_CONFIRMING_BATCHES = 3  # one bright batch may be an accident
+_MIN_BRIGHTEST = 100  # below, the numbers may be classes or counts
 _CONVERSIONS = frozenset((
     "float", "astype", "to", "from_numpy", "tensor", "as_tensor", "FloatTensor",
 ))
 
 
 class RawPixels(Rule):
-    """Looks at the numbers that reach the first convolution."""
+    """Examine the inputs of convolutions that read no other layer's output."""
 
     id = "pixels-not-scaled"
     level = Level.LIKELY
@@ -72,24 +73,29 @@ for _ in range(4):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.times: dict[int, int] = {}
+        # Batches of bytes, by the layer's id; _CONFIRMING_BATCHES also means decided.
+        self.batches: dict[int, int] = {}
 
     def on_layer(self, call: ModuleCall) -> None:
         key = id(call.module)
         if "Conv" not in type(call.module).__name__ or not call.recorded \
-                or self.times.get(key, 0) >= _CALLS or not call.args:
+                or self.batches.get(key, 0) >= _CONFIRMING_BATCHES or not call.args:
             return
         first = call.args[0]
         if not isinstance(first, Tensor) or first._node is not None or not first._array.size:
-            self.times[key] = _CALLS
+            self.batches[key] = _CONFIRMING_BATCHES
             return
-        values = first._array
-        low, high = float(values.min()), float(values.max())
-        if not (low >= 0 and 100 < high <= 255 and bool(np.array_equal(values, np.round(values)))):
-            self.times[key] = _CALLS
+        low, high = float(first._array.min()), float(first._array.max())
+        if not _are_bytes(first._array, low, high):
+            self.batches[key] = _CONFIRMING_BATCHES
             return
-        self.times[key] = self.times.get(key, 0) + 1
-        if self.times[key] == _CALLS:
+        self.batches[key] = self.batches.get(key, 0) + 1
+        if self.batches[key] == _CONFIRMING_BATCHES:
             self.report("images of bytes reach the first convolution unscaled",
                         conversion_line(self.session, _CONVERSIONS), call.spot,
                         self.session.built_at.get(call.module), range=[low, high])
+
+
+def _are_bytes(values: np.ndarray, low: float, high: float) -> bool:
+    """Whether all values are integers of a byte, and some are bright."""
+    return low >= 0 and _MIN_BRIGHTEST < high <= 255 and np.array_equal(values, np.round(values))
