@@ -245,6 +245,21 @@ def test_no_absolute_paths() -> None:
     assert not offenders
 
 
+def test_files_that_texts_name_exist() -> None:
+    """Paths in pages and in code. Tables of PyTorch's files and of past changes name others."""
+    files = {str(path.relative_to(ROOT)) for path in ALL}
+    pages = [page for page in (ROOT / "docs").rglob("*.md")
+             if page.name not in ("pytorch_tests.md", "libraries.md")]
+    missing = [
+        f"{text.relative_to(ROOT)}: {name}"
+        for text in (*pages, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PACKAGE)
+        for name in re.findall(r"\b\w+(?:/\w+)+\.py\b", text.read_text(encoding="utf-8"))
+        if not name.startswith("torch/") and name not in files
+        and not any(file.endswith(f"/{name}") for file in files)
+    ]
+    assert missing == []
+
+
 def test_import_is_lean() -> None:
     """`import flambeau` loads NumPy and the operators, nothing that only some programs use."""
     heavy = ("scipy", "llvmlite", "flambeau.nn", "flambeau.optim", "flambeau.utils",

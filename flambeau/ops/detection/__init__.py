@@ -1,7 +1,8 @@
 """Operators of object detection: suppressed boxes, resampled regions, deformable convolution.
 
 They are not imported with flambeau: torchvision asks for them by the name of its compiled library,
-and they become `torch.ops.torchvision.*` with its schemas (`core/compiled_libraries.py`).
+and they become `torch.ops.torchvision.*` with its schemas
+(`ops/registration/compiled_libraries.py`).
 """
 
 from .boxes import nms

@@ -25,7 +25,7 @@ from ..native import gather_scatter
 from . import pool_native
 from .pool_index_tables import Reach, evenly, turn_tables
 
-ARRAYS_COME_FROM_SHAPES = True  # for arrays passed to operators here: tensor/shape_only.py
+ARRAYS_COME_FROM_SHAPES = True  # for arrays passed to operators here: tensor/capture_marks.py
 
 
 def _split_axis(n: int, m: int) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from .resample_native import along_axis
 
-ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/shape_only.py
+ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/capture_marks.py
 
 
 class Taps(NamedTuple):

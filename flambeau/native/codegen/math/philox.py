@@ -47,14 +47,14 @@ class _Words:
 
 
 def philox(b: Builder, values: Sequence[ir.Value], type: Type, lanes: int) -> ir.Value:
-    """The first two words for a counter, a stream and a key; see native/philox.py."""
+    """The first two words for a counter, a stream and a key; see native/loop_ir/philox.py."""
     words = _Words(b, lanes)
     first, second, *_ = words.generate(*values)
     return b.or_(b.and_(first, words.low), b.shl(second, words.half))
 
 
 def philox_word(b: Builder, values: Sequence[ir.Value], type: Type, lanes: int) -> ir.Value:
-    """The word for an index, a stream and a key; see native/philox.py."""
+    """The word for an index, a stream and a key; see native/loop_ir/philox.py."""
     index, stream, key = values
     words = _Words(b, lanes)
     group = b.shl(b.lshr(index, words.number(4)), words.number(2))
