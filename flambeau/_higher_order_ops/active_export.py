@@ -3,17 +3,18 @@ torch.jit.is_tracing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 __all__ = [
-    "active_recorder", "exporting", "is_exporting", "is_jit_tracing", "jit_tracing", "recording",
+    "active_recorder", "exporting", "is_exporting", "is_jit_tracing", "jit_tracing",
+    "read_observer", "recording",
 ]
 
 _active: ContextVar[bool] = ContextVar("exporting", default=False)
-_tracing: ContextVar[bool] = ContextVar("jit_tracing", default=False)
+_tracing: ContextVar[Callable[[str], None] | None] = ContextVar("jit_tracing", default=None)
 _recorder: ContextVar[Any] = ContextVar("recorder", default=None)
 
 
@@ -36,13 +37,21 @@ def is_exporting() -> bool:
     return _active.get()
 
 
-def jit_tracing() -> AbstractContextManager[None]:
-    """Context manager of a run by torch.jit.trace."""
-    return _set(_tracing, True)
+def jit_tracing(note_read: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Context manager of a run by torch.jit.trace.
+
+    `note_read` is called with the method by which the program reads a tensor's value.
+    """
+    return _set(_tracing, note_read)
 
 
 def is_jit_tracing() -> bool:
     """Return whether torch.jit.trace runs the calling code."""
+    return _tracing.get() is not None
+
+
+def read_observer() -> Callable[[str], None] | None:
+    """Return what torch.jit.trace does when the program reads a tensor's value."""
     return _tracing.get()
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from .._higher_order_ops.active_export import recording
+from .._higher_order_ops.active_export import read_observer, recording
 from ..fx import traceback as fx_traceback
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -177,6 +177,10 @@ class Recorder(TorchFunctionMode):
         if name in _VALUES or name in ("item", "tolist"):
             entry = self.entry_of(args[0])
             if entry is None or entry.node in self.fixed:
+                return func(*args, **kwargs)
+            note_read = read_observer()
+            if note_read is not None and name in _VALUES:  # a constant of the trace
+                note_read(name)
                 return func(*args, **kwargs)
             if name in _VALUES or self.offset is None:
                 refuse(name)

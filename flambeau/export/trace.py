@@ -8,7 +8,7 @@ from typing import Any
 
 from ..native.foundation.public_names import class_of
 from ..autograd.mode import no_grad
-from .._higher_order_ops.active_export import exporting
+from .._higher_order_ops.active_export import exporting, is_jit_tracing
 from .._subclasses.fake_tensor import is_fake
 from ..fx._pytree import tree_flatten_spec
 from ..fx.codegen import _PyTreeCodeGen
@@ -208,6 +208,10 @@ class _Export:
 
     def lift(self, value: Tensor) -> Node:
         """Add an input for a tensor that is neither an argument nor module state."""
+        if value.requires_grad and is_jit_tracing():
+            raise RuntimeError(
+                "Cannot insert a Tensor that requires grad as a constant. Consider making it a "
+                f"parameter or input, or detaching the gradient\nTensor:\n{value}")
         count = sum("lifted_tensor_" in name for name in self.constants)
         path = next((f"{path}." for path, _ in reversed(self.recorder.stack.values()) if path), "")
         names = self.paths.get(id(value)) or [f"{path}lifted_tensor_{count}"]

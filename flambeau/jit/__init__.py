@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from ..tensor.absent import lacking
+from .tracer_warning import TracerWarning
 
 __all__ = [
     "Attribute", "Final", "TracerWarning", "annotate", "enable_onednn_fusion", "export", "fork",
@@ -37,10 +38,6 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None,
 
 def _traced() -> Any:
     return import_module(f"{__name__}.traced")
-
-
-class TracerWarning(Warning):
-    """A warning that PyTorch's tracer issues. flambeau never does."""
 
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,

@@ -12,7 +12,10 @@ from ..export import Dim, ExportedProgram, archive, export
 from .._higher_order_ops.active_export import jit_tracing
 from ..export.sizes import SpecializationError
 from ..nn.module import Module
+from ..nn.parameter import Parameter
 from ..tensor.tensor import Tensor
+from ..utils import _pytree as pytree
+from . import trace_checking
 from .scripted import ScriptFunction, save_module, script
 from .torchscript import archive as torchscript_archive
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
@@ -76,13 +79,17 @@ class TracedModule(RecursiveScriptModule):
             archive.save(program, f, extra_files=extra_files)
 
 
-def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_inputs: Any = None,
+def trace(func: Any, example_inputs: Any = None, *args: Any, check_trace: bool = True,
+          check_tolerance: float = 1e-5, strict: bool = True, example_kwarg_inputs: Any = None,
           **options: Any) -> Any:
     """Record a TracedModule from one run of a module or function on example inputs.
 
-    The trace supports other input sizes unless the program branches on them. PyTorch's options are
-    ignored. A module with quantized parts is scripted instead.
-    Raises RuntimeError, with the line and a fix, if the program reads a tensor's value.
+    The trace supports other input sizes unless the program branches on them. A module with
+    quantized parts is scripted instead. PyTorch's other options are ignored.
+
+    Values that the program reads from tensors (`if x.sum() > 0`) become constants, with a
+    TracerWarning. With `check_trace`, the results are compared with those of another run of the
+    program, and differences are warned of. `strict` forbids dicts as outputs.
 
     >>> traced = torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3))
     >>> traced(torch.ones(5, 3)).shape
@@ -90,6 +97,9 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_input
     """
     if isinstance(func, TracedModule):
         return func
+    owner = getattr(func, "__self__", None)
+    if isinstance(owner, Module) and func.__name__ == "forward":
+        func = owner
     if example_inputs is None:
         example_inputs = ()
     if isinstance(example_inputs, list):
@@ -99,12 +109,27 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, example_kwarg_input
         return script(func)
     module = func if isinstance(func, Module) else _Function(func)
     name = type(func).__name__ if isinstance(func, Module) else func.__name__
-    kwargs = example_kwarg_inputs or {}
-    with jit_tracing():
+    inputs, kwargs = pytree.tree_map(_alias, (inputs, example_kwarg_inputs or {}))
+    if module._backward_hooks or module._backward_pre_hooks:
+        raise ValueError(f"Modules that have backward hooks assigned can't be compiled: {module}")
+    with jit_tracing(trace_checking.note_read), trace_checking.unique_warnings():
         program = _export_for_most_sizes(module, inputs, kwargs)
+    trace_checking.check_output(program, strict)
     traced = TracedModule(program, name)
     traced.training = module.training
+    traced.__dict__["_flambeau_is_function"] = not isinstance(func, Module)
+    if check_trace:
+        with jit_tracing(lambda name: None):
+            trace_checking.check_trace(traced, module, inputs, kwargs, check_tolerance,
+                                       lambda: export(module, inputs, kwargs))
     return traced
+
+
+def _alias(leaf: Any) -> Any:
+    """Return a tensor that shares memory: a trace tells its inputs apart by identity."""
+    if type(leaf) not in (Tensor, Parameter):
+        return leaf
+    return leaf.detach().requires_grad_(leaf.requires_grad)
 
 
 _REFUSALS = (SpecializationError, RuntimeError, IndexError, ValueError)

@@ -43,10 +43,78 @@ def test_functions_are_traced():
     assert "aten.matmul" in traced.code
 
 
-def test_control_flow_by_values_names_the_line():
-    with pytest.raises(RuntimeError, match="data-dependent") as caught:
-        torch.jit.trace(lambda x: x if x.sum() > 0 else -x, torch.ones(2))
-    assert "x.sum() > 0" in caught.value.__notes__[0]
+def test_values_that_the_program_reads_become_constants_with_a_warning():
+    with pytest.warns(torch.jit.TracerWarning, match="to a Python boolean might cause") as caught:
+        traced = torch.jit.trace(lambda x: x if x.sum() > 0 else -x, torch.ones(2))
+    assert len(caught) == 1 and caught[0].filename == __file__
+    assert traced(torch.full((2,), -1.0)).tolist() == [-1, -1]
+
+
+def test_results_that_differ_from_the_program_are_warned_of():
+    with pytest.warns(torch.jit.TracerWarning, match="nondeterministic nodes"), \
+            pytest.warns(torch.jit.TracerWarning, match="Output nr 1. of the traced function"):
+        torch.jit.trace(nn.Dropout(), torch.ones(50))
+    calls = []
+
+    def counting(x):
+        calls.append(x)
+        return x * len(calls)
+
+    with pytest.raises(torch.jit.TracingCheckError, match="Graphs differed across invocations"), \
+            pytest.warns(torch.jit.TracerWarning, match="Output nr 1"):
+        torch.jit.trace(counting, torch.ones(2))
+    torch.jit.trace(counting, torch.ones(2), check_trace=False)
+
+
+def test_outputs_that_traces_cannot_have():
+    with pytest.raises(RuntimeError, match="Encountering a dict at the output of the tracer"):
+        torch.jit.trace(lambda x: {"a": x}, torch.ones(2))
+    assert torch.jit.trace(lambda x: {"a": x}, torch.ones(2), strict=False)(torch.ones(2))["a"][0]
+    with pytest.warns(torch.jit.TracerWarning, match="Encountering a list at the output"):
+        torch.jit.trace(lambda x: [x, x], torch.ones(2))
+    with pytest.raises(RuntimeError, match="Only tensors, lists, tuples of tensors"):
+        torch.jit.trace(lambda x: 3, torch.ones(2))
+    captured = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Cannot insert a Tensor that requires grad"):
+        torch.jit.trace(lambda x: x + captured, torch.ones(2))
+
+
+def test_an_input_that_is_a_parameter_or_passed_twice_stays_an_input():
+    module = nn.Linear(2, 2)
+    traced = torch.jit.trace(module, module.weight)
+    x = torch.randn(3, 2)
+    torch.testing.assert_close(traced(x), module(x))
+    same = torch.ones(2)
+    assert torch.jit.trace(lambda a, b: a - b, (same, same))(same * 3, same).tolist() == [2, 2]
+
+
+def test_loaded_and_traced_modules_are_saved_within_a_scripted_one():
+    def reloaded(module):
+        return torch.jit.load(io.BytesIO(module.save_to_buffer()))
+
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.linear(x) + torch.tensor(3.0)
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = reloaded(torch.jit.script(Inner()))
+            self.second = torch.jit.trace(Inner(), torch.ones(1, 2))
+            self.third = reloaded(torch.jit.script(Inner()))
+
+        def forward(self, x):
+            return self.first(x) + self.second(x) * self.third(x)
+
+    module = Outer()
+    scripted = torch.jit.script(module)
+    x = torch.randn(1, 2)
+    for again in (reloaded(scripted), reloaded(reloaded(scripted))):
+        torch.testing.assert_close(again(x), module(x))
 
 
 def test_what_no_file_can_hold(tmp_path):

@@ -129,7 +129,8 @@ class Calls(Conditions):
                 return Value(self._convert_to_list(node, node.func, expected))
             return Value(self._call_kind(node, function.kind, args))
         if name and isinstance(function.static, ScriptModule) and function.kind == UNKNOWN \
-                and self.frame.find(name) is None:
+                and self.frame.find(name) is None \
+                and not getattr(function.static, "_flambeau_is_function", False):
             self.errors.report("script-module", node)
         return Value(self._call_static(node, function.static, args, keywords))
 

@@ -11,16 +11,21 @@ from ...torchscript.objects import ScriptObject
 from ...torchscript.script_module import LoadedModule
 from .archive import Call, Instance, Tagged, without_state, write
 
-__all__ = ["save"]
+__all__ = ["archived_value", "save"]
 
 
 def save(module: LoadedModule, file: Any,
          extra_files: dict[str, Any] | None = None, is_frozen: bool = False) -> None:
     """Write the archive; if `is_frozen`, without parameters and buffers."""
     program = module._flambeau_type.program
-    root = _Values(program.classes()).value(module, None)
+    root = archived_value(module)
     code = without_state(program.texts()) if is_frozen else program.texts()
     write(file, root, code, list(program.constants), extra_files)
+
+
+def archived_value(module: LoadedModule) -> Any:
+    """Return the object of a loaded module with its current state."""
+    return _Values(module._flambeau_type.program.classes()).value(module, None)
 
 
 class _Values:

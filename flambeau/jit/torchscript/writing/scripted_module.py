@@ -18,6 +18,7 @@ from .classes import ClassWriter
 from .functional_library import definitions
 from .module_state import ModuleState
 from .module_library import forward_of
+from .embedded import Embedded, is_embedded
 from .hooks import HookMethods, has_hooks, write_hooks
 from .source_code import FunctionCode
 
@@ -84,6 +85,7 @@ class Script:
         self.inherited_methods: dict[str, dict[str, str]] = {}  # of script classes
         self._names = {id(m): self.classes.name(type(m).__name__) for m in module.modules()}
         self._methods: dict[int, dict[str, str]] = {}
+        self.embedded = Embedded(self)
         self._hooks: dict[int, HookMethods] = {}
         self._hooked_calls: dict[int, str] = {}
         if function is None:
@@ -116,6 +118,9 @@ class Script:
 
     def call_module(self, module: Module) -> None:
         """Write a module's forward and those of the modules that it calls."""
+        if is_embedded(module):
+            self.embedded.instance(module)
+            return
         methods = self._methods.setdefault(id(module), {})
         if "forward" in methods:
             return
@@ -254,6 +259,8 @@ class Script:
         """Write the class and object of a module, and those of its descendants."""
         if id(module) in seen:
             return seen[id(module)]
+        if is_embedded(module):
+            return self.embedded.instance(module)
         children = {name: self._instance(child, seen) for name, child in module._modules.items()
                     if child is not None}
         attributes = {}

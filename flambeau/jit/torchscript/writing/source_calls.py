@@ -15,6 +15,7 @@ from ....tensor.devices import device
 from ....tensor.dtypes import (
     bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8,
 )
+from .embedded import is_traced
 from .annotations import is_named_tuple, is_written_class
 from .functional_library import signatures
 from .source_loops import SourceLoops
@@ -60,6 +61,8 @@ class SourceCalls(SourceLoops):
         if function is None:
             return self._method(node)
         value = function.value
+        if is_traced(value) and function.text is None:
+            return self._apply(self.unit.embedded.function(value), node)
         if isinstance(value, Module):
             self.unit.call_module(value)
             hooked = self.unit.hooked_call(value)

@@ -35,6 +35,8 @@ class Unit(Protocol):
 
     state: ModuleState
 
+    embedded: Any  # loaded and traced modules
+
     def call_module(self, module: Module) -> None:
         """Register a call of a module's forward."""
 
