@@ -184,8 +184,7 @@ class Recorder(TorchFunctionMode):
                 return func(*args, **kwargs)
             if name in _VALUES or self.offset is None:
                 refuse(name)
-            read = read_number if name == "item" else read_numbers
-            return read(self, args[0])
+            return (read_number if name == "item" else read_numbers)(self, args[0])
         if name in _COMPOSITES:
             return _call_with_mode(self, getattr(func, "__wrapped__", func), args, kwargs)
         return self.record(func, args, kwargs)

@@ -250,6 +250,19 @@ def export(fn: Any) -> Any:
     return _mark(fn, "export")
 
 
+_drop = unused  # PyTorch keeps what it marks out of archives
+
+
+def _unwrap_optional(x: Any) -> Any:
+    """Return a value. Raise AssertionError for None.
+
+    >>> torch.jit._unwrap_optional(1)
+    1
+    """
+    assert x is not None, "Unwrapping null optional"
+    return x
+
+
 def script_if_tracing(fn: Any) -> Any:
     """Return the function unchanged: nothing is traced."""
     return fn

@@ -19,7 +19,7 @@ from . import trace_checking
 from .scripted import ScriptFunction, save_module, script
 from .torchscript import archive as torchscript_archive
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
-from .torchscript.writing import traced_module
+from .torchscript.writing.graph_code import save_graph
 from .torchscript.writing.scripted_module import is_quantized
 
 __all__ = ["TracedModule", "load", "save", "trace"]
@@ -74,7 +74,7 @@ class TracedModule(RecursiveScriptModule):
     def _save_as(self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool) -> None:
         program = self.__dict__["_flambeau_program"]
         try:
-            traced_module.save(self, program, self.original_name, f, extra_files, is_frozen)
+            save_graph(self, program, self.original_name, f, extra_files, is_frozen)
         except NotImplementedError:
             archive.save(program, f, extra_files=extra_files)
 

@@ -14,6 +14,7 @@ from ..torchscript.script_module import ScriptModule
 from .annotations import class_kind
 from .conditions import Conditions
 from .diagnostics import FrontendError
+from .operator_calls import check_operator
 from .source import is_library
 from .types import (
     BOOL, DEVICE, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, dictionary, fits,
@@ -124,6 +125,7 @@ class Calls(Conditions):
         keywords = {k.arg: self.value(k.value).kind for k in node.keywords if k.arg is not None}
         if any(isinstance(arg, ast.Starred) for arg in node.args):
             return Value()
+        self._check_operator(node, function.static, args, keywords)
         if function.static is NO_VALUE:
             if args == [] and isinstance(node.func, ast.Attribute) and node.func.attr == "tolist":
                 return Value(self._convert_to_list(node, node.func, expected))
@@ -133,6 +135,18 @@ class Calls(Conditions):
                 and not getattr(function.static, "_flambeau_is_function", False):
             self.errors.report("script-module", node)
         return Value(self._call_static(node, function.static, args, keywords))
+
+    def _check_operator(self, node: ast.Call, function: Any, args: list[Kind],
+                        keywords: dict[str, Kind]) -> None:
+        """Refuse a call of `torch.name` or of a tensor's method that fits no overload."""
+        if not isinstance(node.func, ast.Attribute):
+            return
+        owner = self.quiet(node.func.value)
+        if owner.kind == TENSOR and function is NO_VALUE:
+            check_operator(node.func.attr, [TENSOR, *args], keywords, self.errors, node)
+        elif isinstance(owner.static, ModuleType) and is_library(function) \
+                and owner.static.__name__ in ("torch", "flambeau"):
+            check_operator(node.func.attr, args, keywords, self.errors, node)
 
     def _call_static(self, node: ast.Call, function: Any, args: list[Kind],
                      keywords: dict[str, Kind]) -> Kind:
@@ -172,6 +186,8 @@ class Calls(Conditions):
             self.errors.report_syntax(
                 FrontendError, f"Cannot instantiate class '{kind.__name__}' in a script function",
                 node.func)
+        if issubclass(kind, BaseException):
+            self.errors.report("exception-value", node)
         result = class_kind(kind)
         if result.python is None or issubclass(kind, enum.Enum):
             return UNKNOWN

@@ -68,6 +68,9 @@ class Conditions(Operators):
         name = getattr(function, "__name__", "")
         if name == "is_scripting":
             return Truth.ALWAYS
+        if function is bool and len(node.args) == 1:
+            is_value = self.quiet(node.args[0]).kind in (*NUMBERS, TENSOR)
+            return Truth.AT_RUN_TIME if is_value else Truth.UNSURE
         if name == "isinstance" and len(node.args) == 2:
             value, target = self.quiet(node.args[0]).kind, self._targets(node.args[1])
             if not is_known(value) or target is None or not is_known(target):

@@ -57,6 +57,12 @@ MESSAGES = {
                         "{part} type `{actual}`",
     "dictionary-mixed": "Dicts may only contain homogeneous keys, but the type of the first "
                         "generated key was {actual}",
+    "default": "Mutable default parameters are not supported because Python binds them to the "
+               "function and they persist across function calls.\nAs a workaround, make the "
+               "default None and instantiate the default parameter within the body of the "
+               "function. Found {kind} on parameter {name}",
+    "exception-value": "exception cannot be used as a value",
+    "no-delitem": "Class does not define __delitem__",
     "element": "aten::{method}.t(t[](a!) self, t(c -> *) el):\nCould not match type {actual} to t "
                "in argument 'el': Type variable 't' previously matched to type {expected} is "
                "matched to type {actual}.\n",
@@ -85,6 +91,9 @@ MESSAGES = {
                        "inference is not yet supported for this call of dict()",
     "dict-elements": "Type annotation was inferred to be `{annotated}`, but the type of values "
                      "given by the dict literal is {value}",
+    "operator": "{reason}\n",
+    "operators": "Arguments for call are not valid.\nThe following variants are available:\n"
+                 "{reasons}\nThe original call is",
     "list-annotation": "Expected an annotation of type List or a Union with a List, but got "
                        "{annotated}",
     "list-elements": "List type annotation `{annotated}` did not match the types of the given list "

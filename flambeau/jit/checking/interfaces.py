@@ -7,12 +7,13 @@ from types import FunctionType
 from typing import Any
 
 from ...nn.module import Module
+from ..torchscript.writing.annotations import SCRIPTED_CLASSES
 from .annotations import class_kind
 from .signatures import Signature, signature_of
 from .source import is_library, source_of
 from .types import Kind, fits
 
-__all__ = ["COMPILED", "explain_mismatch", "methods_of"]
+__all__ = ["COMPILED", "explain_class_mismatch", "explain_mismatch", "methods_of"]
 
 COMPILED = "_flambeau_compiled"  # a scripted module's attribute: the methods it was compiled with
 
@@ -29,16 +30,29 @@ def methods_of(interface: type) -> dict[str, Signature]:
 
 def explain_mismatch(value: Any, interface: type) -> str:
     """Return PyTorch's reason why an object does not implement an interface, or ""."""
+    compiled = value.__dict__.get(COMPILED) if isinstance(value, Module) else None
+    if not isinstance(value, Module) and type(value) not in SCRIPTED_CLASSES:
+        return (f"Assigning the object {value} to an interface fails because the value is not a "
+                "TorchScript compatible type, did you forget toturn it into a user defined "
+                "TorchScript class?")
+    return explain_class_mismatch(type(value), interface, compiled)
+
+
+def explain_class_mismatch(kind: type, interface: type,
+                           compiled: frozenset[str] | None = None) -> str:
+    """Return why objects of a class do not implement an interface, or "".
+
+    `compiled`: the methods that they have, if those are fewer than the class's.
+    """
     wanted = class_kind(interface)
-    is_module = isinstance(value, Module)
-    shown = f"__torch__.{type(value).__module__}.{type(value).__name__}"
+    is_module = issubclass(kind, Module)
+    shown = f"__torch__.{kind.__module__}.{kind.__name__}"
     why = ""
     if issubclass(interface, Module) and not is_module:
         why = (f"Class '{shown}' is not a subtype of the module interface '{wanted}': only "
                "ScriptModule class can be subtype of module interface.")
-    compiled = value.__dict__.get(COMPILED) if is_module else None
     for name, declared in methods_of(interface).items():
-        method = inspect.getattr_static(type(value), name, None)
+        method = inspect.getattr_static(kind, name, None)
         has = isinstance(method, FunctionType) and (
             compiled is None or name in compiled or is_library(method))
         if why:

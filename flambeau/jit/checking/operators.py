@@ -18,6 +18,8 @@ __all__ = ["Operators", "literal_of"]
 
 _SYMBOLS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Mod: "remainder",
             ast.Pow: "pow", ast.FloorDiv: "floordiv"}
+_METHODS = {ast.Add: "__add__", ast.Sub: "__sub__", ast.Mult: "__mul__", ast.Div: "__truediv__",
+            ast.Mod: "__mod__", ast.Pow: "__pow__"}  # of script classes
 _RANKS = {BOOL: 0, INT: 1, FLOAT: 2, COMPLEX: 3}
 
 
@@ -28,6 +30,10 @@ class Operators(Literals):
         left, right = self.value(node.left).kind, self.value(node.right).kind
         if left == STR and isinstance(node.op, ast.Mod):
             return Value(STR)
+        name = _METHODS.get(type(node.op), "")
+        if isinstance(left.python, type) and left.python.__mro__[1:] == (object,) and name \
+                and not hasattr(left.python, name):
+            self.errors.report("attribute", node, kind=left, name=name, hint="")
         return Value(self.arithmetic(node, node.op, left, right))
 
     def arithmetic(self, node: ast.AST, operator: ast.operator, left: Kind, right: Kind) -> Kind:

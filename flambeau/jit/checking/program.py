@@ -14,7 +14,7 @@ from ...tensor.tensor import Tensor
 from .annotations import class_kind, kind_of_annotation, kind_of_value
 from .diagnostics import Call, Refusal
 from .hooks import check_hooks
-from .interfaces import COMPILED
+from .interfaces import COMPILED, explain_class_mismatch, explain_mismatch
 from .script_classes import ScriptClasses
 from .signatures import Signature, signature_of
 from .source import Source, is_library, source_of
@@ -131,6 +131,7 @@ class Program(ScriptClasses):
         errors = Refusal(source, call, _scope_name(plain, owner))
         check_syntax(source.tree, errors)
         signature = signature_of(plain, source, owner is not None)
+        _refuse_mutable_defaults(plain, source, errors)
         check = FunctionCheck(self, plain, source, signature, errors, owner)
         result = self._returns[key] = check.run()
         return result
@@ -159,9 +160,13 @@ class Program(ScriptClasses):
             check_hooks(module, signature_of(plain, source, True), returned, self.check)
 
     def _check_attributes(self, module: Module) -> None:
-        """Refuse annotations of a module's class that name no type."""
-        for annotation in hints_of(type(module)).values():
+        """Refuse annotations that name no type, and values that lack an interface's methods."""
+        for name, annotation in hints_of(type(module)).items():
             kind_of_annotation(annotation)
+            if not hasattr(annotation, "_torchscript_interface") or not hasattr(module, name):
+                continue
+            if problem := explain_mismatch(getattr(module, name), annotation):
+                raise RuntimeError(problem)
 
     def returned_by(self, function: Any) -> Kind:
         """Return the type that a method of a script class returns."""
@@ -177,6 +182,7 @@ class Program(ScriptClasses):
             return UNKNOWN
         signature = signature_of(plain, source, owner is not None)
         signature.check(args, keywords, errors, node)
+        _check_interfaces(signature, args, keywords, errors, node)
         if errors.muted:  # a branch that may be left out compiles nothing
             return signature.returns or UNKNOWN
         if not is_compiled(plain):
@@ -251,6 +257,27 @@ class Program(ScriptClasses):
             else kind_of_value(value)
         if is_known(expected) and is_known(actual) and not fits(actual, expected):
             errors.report("attribute-type", target, expected=expected, actual=actual)
+
+
+def _refuse_mutable_defaults(function: Any, source: Source, errors: Refusal) -> None:
+    for name, parameter in inspect.signature(function).parameters.items():
+        if isinstance(parameter.default, (list, dict, set)):
+            kind = type(parameter.default).__name__
+            errors.report("default", source.tree, kind=kind, name=name)
+
+
+def _check_interfaces(signature: Signature, args: list[Kind], keywords: dict[str, Kind],
+                      errors: Refusal, node: ast.Call) -> None:
+    """Refuse objects that lack the methods of the interface that a parameter declares."""
+    passed = {**dict(zip(signature.kinds, args, strict=False)), **keywords}
+    for name, actual in passed.items():
+        expected = signature.kinds.get(name, UNKNOWN)
+        interface = expected.python
+        if not hasattr(interface, "_torchscript_interface") or actual.python in (None, interface):
+            continue
+        if problem := explain_class_mismatch(actual.python, interface):
+            errors.report("argument", node.func, schema=signature, name=name, actual=actual,
+                          expected=expected, hint=f"{problem}\n")
 
 
 def _scope_name(function: Any, owner: Any) -> str:

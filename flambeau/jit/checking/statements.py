@@ -66,8 +66,13 @@ class Statements(Assignments):
 
     def _visit_delete(self, node: ast.Delete) -> None:
         for target in node.targets:
-            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
+            if not isinstance(target, ast.Subscript):
+                continue
+            if isinstance(target.slice, ast.Slice):
                 self.errors.report("delete-slice", target)
+            owner = self.value(target.value).kind.python
+            if isinstance(owner, type) and not hasattr(owner, "__delitem__"):
+                self.errors.report("no-delitem", target)
         self.frame.forget(assigned_names([node]))
 
     # ------------------------------------------------------------------------ control flow
@@ -81,7 +86,10 @@ class Statements(Assignments):
         self.returned.append(kind)
 
     def _visit_raise(self, node: ast.Raise) -> None:
-        if node.exc is not None:
+        if isinstance(node.exc, ast.Call):  # an exception is no value elsewhere
+            for part in (node.exc.func, *node.exc.args):
+                self.value(part)
+        elif node.exc is not None:
             self.value(node.exc)
         self.frame.exits = True
 

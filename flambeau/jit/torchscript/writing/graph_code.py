@@ -1,4 +1,4 @@
-"""Write the graph of a traced module as straight-line TorchScript code."""
+"""Write the graph of a traced module as straight-line TorchScript code, and as an archive."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from ....export.exported_program import ExportedProgram
 from ....export.graph_signature import InputKind
 from ....fx.node import Node
 from ....fx.qualified_names import qualified_name
+from ....nn.module import Module
 from ....ops.core import aten
 from ....tensor.devices import device
 from ....tensor.dtypes import dtype
 from ....tensor.layout import layout, memory_format
 from ....utils import _pytree as pytree
-from .classes import attribute_read, literal
+from .archive import without_state, write
+from .classes import ClassWriter, attribute_read, literal
 from .functional_library import definitions, signatures
 
-__all__ = ["GraphCode"]
+__all__ = ["GraphCode", "save_graph"]
 
 _PYTHON = {operator.add: "add", operator.sub: "sub", operator.mul: "mul",
            operator.floordiv: "floordiv", operator.mod: "remainder", operator.neg: "neg",
@@ -225,3 +227,20 @@ def _shape(tree: Any) -> tuple[str, str]:
             return ("{" + ", ".join(f"{k}: {v}" for k, (v, _) in named.items()) + "}",
                     f"Dict[str, {kinds.pop()}]")
     raise NotImplementedError(f"an output of type {type(tree).__name__}")
+
+
+def save_graph(module: Module, program: ExportedProgram, name: str, file: Any,
+         extra_files: dict[str, Any] | None = None, is_frozen: bool = False) -> None:
+    """Write the archive; if `is_frozen`, without parameters and buffers.
+
+    Raises NotImplementedError, before writing anything, for a graph that TorchScript lacks.
+    """
+    classes = ClassWriter()
+    qualified = classes.name(name)
+    code = GraphCode(program, qualified)
+    root = classes.tree(module, qualified, code.forward, frozenset(program.constants))
+    functions = code.function_code()
+    if functions:
+        classes.add("__torch__.torch.nn.functional", functions)
+    texts = without_state(classes.code) if is_frozen else classes.code
+    write(file, root, texts, code.constants, extra_files)

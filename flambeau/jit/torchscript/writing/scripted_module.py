@@ -306,4 +306,4 @@ def _settings(module: Module) -> dict[str, tuple[str, Any]]:
 def _is_setting(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return len({type(v) for v in value}) == 1 and all(map(_is_setting, value))
-    return type(value) in (int, float, bool, str)
+    return value is None or type(value) in (int, float, bool, str)

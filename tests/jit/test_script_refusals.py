@@ -1,4 +1,4 @@
-"""What scripting says of containers: literals of unions, deletion, sizes, attributes."""
+"""What scripting refuses and accepts: containers, operators, script classes, interfaces."""
 
 from __future__ import annotations
 
@@ -112,3 +112,91 @@ def test_attributes_of_submodules_can_be_preserved_when_freezing():
     frozen = torch.jit.freeze(torch.jit.script(Outer().eval()), ["inner.weight"])
     assert frozen.inner.weight.shape == (1, 1)
     assert not hasattr(frozen.inner, "bias")
+
+
+@pytest.mark.parametrize(("lines", "message"), [
+    (("return t.masked_fill(True)",), "Arguments for call are not valid"),
+    (("return torch.ones([2], requires_grad=True)",), "Keyword argument requires_grad unknown"),
+    (("return torch.relu(t, 1, 2)",), "Expected at most 1 arguments but found 3 positional"),
+    (("y = ValueError()", "return t"), "cannot be used as a value"),
+])
+def test_calls_that_fit_no_operator_are_refused(lines, message):
+    with pytest.raises(RuntimeError) as caught:
+        compile_lines(*lines)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("line", [
+    "y = t.view(1, -1)", "y = torch.zeros(2, 3)", "y = t.sum(0)", "y = t.sum(dim=[0])",
+    "y = torch.add(t, 1)", "y = t.masked_fill(t > 0, 0)", "y = torch.full([2], 1.0)",
+    "y = torch.cat([t, t], dim=0)", "y = t.permute(0)", "y = t.to(torch.float64)",
+    "y = torch.arange(3)", "y = t.mean()", "y = t.max(0)[0]", "y = torch.rand(2, device='cpu')",
+])
+def test_calls_that_fit_one_are_accepted(line):
+    compile_lines(line, "return y").program({}, torch.ones(2))
+
+
+class Counted:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
+def test_script_classes_without_a_method_are_refused():
+    def added() -> int:
+        return Counted(1) + Counted(2)
+
+    def deleted():
+        del Counted(1)[0]
+
+    with pytest.raises(RuntimeError, match="has no attribute or method '__add__'"):
+        torch.jit.script(added)
+    with pytest.raises(RuntimeError, match="Class does not define __delitem__"):
+        torch.jit.script(deleted)
+
+
+def test_mutable_defaults_are_refused():
+    def program(x: list[int] = []):  # noqa: B006  # what is refused
+        return x
+
+    with pytest.raises(RuntimeError, match="Mutable default parameters are not supported"):
+        torch.jit.script(program)
+
+
+@torch.jit.interface
+class Summing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+    def total(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class Holding(nn.Module):
+    inner: Summing
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class Total(nn.Module):
+    def total(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.total(x)
+
+
+def test_a_module_behind_an_interface_can_be_swapped_for_one_with_its_methods():
+    module = torch.jit.script(Holding(Total()))
+    module.inner = torch.jit.script(Total())
+    assert module(torch.ones(2)).item() == 2
+    with pytest.raises(RuntimeError, match="is not compatible with interface"):
+        module.inner = torch.jit.script(nn.Linear(2, 2))
+    with pytest.raises(RuntimeError, match="a ScriptModule with non-scripted module"):
+        module.inner = Total()
+    with pytest.raises(RuntimeError, match="is not compatible with interface"):
+        torch.jit.script(Holding(nn.Linear(2, 2)))
