@@ -47,7 +47,8 @@ def _describe_raised(error: Exception) -> str:
     if isinstance(error, AssertionError):
         return f"RuntimeError: AssertionError: {error}"
     kind = type(error)
-    return f"{kind.__module__}.{kind.__name__}: {error}"
+    text = error.args[0] if isinstance(error, KeyError) and error.args else error  # no quotes
+    return f"{kind.__module__}.{kind.__name__}: {text}"
 
 
 _CONTAINER_FAILURES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import typing
 import warnings
 from typing import Union
 
@@ -200,3 +201,27 @@ def test_a_module_behind_an_interface_can_be_swapped_for_one_with_its_methods():
         module.inner = Total()
     with pytest.raises(RuntimeError, match="is not compatible with interface"):
         torch.jit.script(Holding(nn.Linear(2, 2)))
+
+
+def test_defaults_of_keyword_only_parameters_are_refused():
+    def program(x, *, times: int = 2):
+        return x * times
+
+    with pytest.raises(torch.jit.frontend.NotSupportedError, match="variable number of arguments"):
+        torch.jit.script(program)
+
+
+def test_annotated_containers_and_comments_without_a_result_are_saved():
+    class Named(nn.ModuleDict):
+        def forward(self, x, skipped):
+            # type: (Tensor, str)
+            names = torch.jit.annotate(vars(typing)["List"][str], [])
+            for name, module in self.items():
+                if name != skipped:
+                    x = module(x)
+                    names.append(name)
+            return names, x
+
+    module = torch.jit.script(Named({"first": nn.ReLU(), "second": nn.Tanh()}))
+    loaded = torch.jit.load(io.BytesIO(module.save_to_buffer()))
+    assert loaded(torch.ones(1), "second")[0] == module(torch.ones(1), "second")[0] == ["first"]

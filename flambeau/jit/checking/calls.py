@@ -12,7 +12,7 @@ from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from ..torchscript.script_module import ScriptModule
 from .annotations import class_kind
-from .conditions import Conditions
+from .container_calls import ContainerCalls
 from .diagnostics import FrontendError
 from .operator_calls import check_operator
 from .source import is_library
@@ -42,7 +42,7 @@ _OF_TENSORS = ("ones", "zeros", "rand", "randn", "tensor", "full", "cat", "stack
 _PYTHON = {"int": int, "float": float, "bool": bool, "str": str, "List": list, "Dict": dict}
 
 
-class Calls(Conditions):
+class Calls(ContainerCalls):
     """Finds the types of names, attributes and calls."""
 
     outer: dict[str, Any]
@@ -216,19 +216,6 @@ class Calls(Conditions):
             return list_of(owner.inner[method == "values"])
         return self.program.method_result(owner.python, method) if owner.python else UNKNOWN
 
-    def _convert_to_list(self, node: ast.Call, method: ast.Attribute, expected: Kind) -> Kind:
-        """Return the type of `tensor.tolist()`, which the program must declare."""
-        if self.quiet(method.value).kind != TENSOR:
-            return UNKNOWN
-        if expected == UNKNOWN:
-            self.errors.report("tolist", node)
-        element = expected
-        while element.name == "List":
-            element = element.inner[0]
-        if is_known(element) and element not in NUMBERS:
-            self.errors.report("tolist-element", node, kind=element)
-        return expected
-
     def _check_element(self, node: ast.Call, element: Kind, actual: Kind) -> None:
         if is_known(element) and is_known(actual) and not fits(actual, element):
             self.errors.report(
@@ -265,22 +252,6 @@ class Calls(Conditions):
                 self.value(arg)
             return dictionary(UNKNOWN, UNKNOWN)
         return None
-
-    def _refuse_dict_of_union(self, node: ast.Call, expected: Kind) -> None:
-        kinds = [kind for kind in expected.inner if kind.name == "Dict"]
-        if len(kinds) > 1:
-            self.errors.report("union-dict-call", node, annotated=expected,
-                               candidates=", ".join(f"`{kind}`" for kind in kinds))
-
-    def _tuple_call(self, node: ast.Call) -> Kind:
-        """Return the type of `tuple(...)`, whose size must be known."""
-        kinds = [self.value(arg).kind for arg in node.args]
-        if len(kinds) != 1:
-            self.errors.report("tuple-arguments", node, actual=len(kinds))
-            return UNKNOWN
-        if kinds[0].name == "List":
-            self.errors.report("tuple-size", node)
-        return kinds[0] if kinds[0].name == "Tuple" else UNKNOWN
 
     def _look(self, node: ast.Call, function: Any) -> Kind:
         owner, name = self.value(node.args[0]), node.args[1]

@@ -18,7 +18,8 @@ from .values import Frame, Truth, Value
 __all__ = ["Literals"]
 
 
-_TYPED = (ast.List, ast.Dict, ast.Call, ast.ListComp)  # an expected type shapes them
+# Expressions that an expected type shapes.
+_TYPED = (ast.List, ast.Dict, ast.Call, ast.ListComp, ast.DictComp)
 
 
 class Literals:

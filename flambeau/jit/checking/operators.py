@@ -191,9 +191,11 @@ class Operators(Literals):
 
     _generatorexp = _listcomp
 
-    def _dictcomp(self, node: ast.DictComp) -> Value:
+    def _dictcomp(self, node: ast.DictComp, expected: Kind = UNKNOWN) -> Value:
         with self.comprehension(node.generators):
             key, value = self.value(node.key).kind, self.value(node.value).kind
+        if expected.name == "Dict" and all(map(fits, (key, value), expected.inner)):
+            return Value(expected)
         return Value(dictionary(key, value))
 
 

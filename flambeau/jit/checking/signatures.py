@@ -14,7 +14,7 @@ from .diagnostics import Refusal
 from .source import Source
 from .types import UNKNOWN, Kind, fits_argument, schema_text
 
-__all__ = ["Signature", "signature_of"]
+__all__ = ["Signature", "parse_type_comment", "signature_of"]
 
 _INFERRED_HINT = ("Inferred '{name}' to be of type 'Tensor' because it was not annotated with an "
                   "explicit type.\n")
@@ -99,6 +99,12 @@ def signature_of(function: Any, source: Source, is_method: bool) -> Signature:
     return Signature(function.__name__, kinds, defaults, returns)
 
 
+def parse_type_comment(text: str) -> ast.FunctionType:
+    """Return the types in a comment such as `(Tensor, int) -> Tensor`; the result may be missing.
+    """
+    return ast.parse(text if "->" in text else f"{text} -> None", mode="func_type")
+
+
 def _hints_of(function: Any, source: Source, is_method: bool) -> tuple[dict[str, Any], bool]:
     """Return the annotations that can be evaluated, and whether there are type comments."""
     space: dict[str, Any] = {}
@@ -121,12 +127,14 @@ def _hints_of(function: Any, source: Source, is_method: bool) -> tuple[dict[str,
     if tree.type_comment is None:
         return hints, False
     try:
-        written = ast.parse(tree.type_comment, mode="func_type")
+        written = parse_type_comment(tree.type_comment)
         named: Any = {"Tensor": Tensor, **vars(typing), **function.__globals__, **space}
         kinds = [eval(ast.unparse(kind), named) for kind in written.argtypes]
         result = eval(ast.unparse(written.returns), named)
     except Exception:  # as above
         return hints, True
     names = [argument.arg for argument in arguments[is_method:]]
-    return ({**hints, **dict(zip(names, kinds, strict=True)), "return": result}
+    if "->" in tree.type_comment:
+        hints = {**hints, "return": result}
+    return ({**hints, **dict(zip(names, kinds, strict=True))}
             if len(names) == len(kinds) else hints), True

@@ -32,6 +32,9 @@ def check_syntax(tree: ast.FunctionDef, errors: Refusal) -> None:
     for argument in (tree.args.vararg, tree.args.kwarg):
         if argument is not None:
             errors.report_syntax(NotSupportedError, _VARIADIC, argument)
+    for argument, default in zip(tree.args.kwonlyargs, tree.args.kw_defaults, strict=True):
+        if default is not None:
+            errors.report_syntax(NotSupportedError, _VARIADIC, argument)
     for statement in tree.body:
         _check(statement, tree, errors)
 

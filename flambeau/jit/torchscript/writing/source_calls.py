@@ -134,8 +134,7 @@ class SourceCalls(SourceLoops):
         if value is device:
             return self._apply("torch.device", node)
         if name == "annotate" and module.endswith(".jit"):
-            kind = self.scope.find(node.args[0]) or self.refuse(node, "a type that is not known")
-            written = ast.parse(self._type(kind.value), mode="eval").body
+            written = ast.parse(self.written_type(node, node.args[0]), mode="eval").body
             return ast.Call(ast.Name("annotate"), [written, self.visit(node.args[1])], [])
         if name.startswith("_awaitable") and module.endswith(".jit"):
             return self._awaited(node, name)

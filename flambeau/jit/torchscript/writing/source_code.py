@@ -10,6 +10,7 @@ from typing import Any
 
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
+from ...checking.signatures import parse_type_comment
 from .source_blocks import SourceBlocks
 from .static_values import Static
 
@@ -84,16 +85,17 @@ class FunctionCode(SourceBlocks):
         for node in arguments:
             if node.type_comment:
                 kind = ast.parse(node.type_comment, mode="eval").body
-                hints[node.arg] = self._evaluated(node, kind)
+                hints[node.arg] = self.evaluated(node, kind)
         if self.tree.type_comment:
-            written = ast.parse(self.tree.type_comment, mode="func_type")
+            written = parse_type_comment(self.tree.type_comment)
             parameters = arguments[1:] if is_method and len(written.argtypes) < len(arguments) \
                 else arguments
             if parameters and not (len(written.argtypes) == 1
                             and isinstance(written.argtypes[0], ast.Constant)):
                 for node, kind in zip(parameters, written.argtypes, strict=False):
-                    hints[node.arg] = self._evaluated(node, kind)
-            hints["return"] = self._evaluated(self.tree, written.returns)
+                    hints[node.arg] = self.evaluated(node, kind)
+            if "->" in self.tree.type_comment:
+                hints["return"] = self.evaluated(self.tree, written.returns)
         return hints
 
     def parameter_types(self) -> dict[str, str]:
@@ -101,20 +103,6 @@ class FunctionCode(SourceBlocks):
         hints = self._all_hints(is_method=True)
         arguments = [*self.tree.args.args[1:], *self.tree.args.kwonlyargs]
         return {a.arg: self._type(hints[a.arg]) if a.arg in hints else "Tensor" for a in arguments}
-
-    def written_type(self, node: ast.AST, annotation: ast.expr) -> str:
-        """Convert an annotation in the source to a TorchScript type."""
-        return self._type(self._evaluated(node, annotation))
-
-    def _evaluated(self, node: ast.AST, annotation: ast.expr) -> Any:
-        """Evaluate an annotation in the source."""
-        try:
-            own = {} if self.script_class is None else {
-                self.script_class.__name__: self.script_class}
-            return eval(ast.unparse(annotation), {"Tensor": Tensor, **vars(typing),
-                                                  **self.scope.outer, **own})
-        except Exception as error:
-            self.refuse(node, f"an annotation: {error}")
 
     # ------------------------------------------------------------------------ statements
 
@@ -159,5 +147,5 @@ class FunctionCode(SourceBlocks):
         return ast.Assign([self.visit(node.target)], value, lineno=0)
 
     def _annotated(self, node: ast.AST, annotation: ast.expr, value: ast.expr) -> ast.expr:
-        text = ast.parse(self._type(self._evaluated(node, annotation)), mode="eval").body
+        text = ast.parse(self._type(self.evaluated(node, annotation)), mode="eval").body
         return ast.Call(ast.Name("annotate"), [text, self.visit(value)], [])

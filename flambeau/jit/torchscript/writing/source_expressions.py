@@ -6,6 +6,7 @@ import ast
 import enum
 import inspect
 import textwrap
+import typing
 from typing import Any, NoReturn, Protocol
 
 from ....export.aten_functions import number_of_dtype
@@ -101,6 +102,20 @@ class SourceExpressions(ast.NodeTransformer):
             return type_text(annotation, self.unit.declare)
         except NotImplementedError as error:
             self.refuse(self.tree, str(error))
+
+    def written_type(self, node: ast.AST, annotation: ast.expr) -> str:
+        """Convert an annotation in the source to a TorchScript type."""
+        return self._type(self.evaluated(node, annotation))
+
+    def evaluated(self, node: ast.AST, annotation: ast.expr) -> Any:
+        """Evaluate an annotation in the source."""
+        try:
+            own = {} if self.script_class is None else {
+                self.script_class.__name__: self.script_class}
+            return eval(ast.unparse(annotation), {"Tensor": Tensor, **vars(typing),
+                                                  **self.scope.outer, **own})
+        except Exception as error:
+            self.refuse(node, f"an annotation: {error}")
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         """Refuse syntax that TorchScript lacks."""
