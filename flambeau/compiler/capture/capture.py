@@ -29,7 +29,7 @@ from ...tensor.tensor import wrap
 from ...tensor.windows.opaque_window import OpaqueWindow
 from .lazy_call import Deferred
 from .live_tensors import live_tensors
-from .escapes import backward_problem, finish, live_outputs
+from .escapes import backward_problem, finish, list_live_bases, live_outputs
 from ..trace.ambient_modes import read_ambient_modes
 from .returned_tensors import describe_returned
 from ..trace.operands import arrays_in, flatten, tensors_in
@@ -265,14 +265,19 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     if problem is not None:
         trace.add_problem(problem, "")
         return
+    bases = list_live_bases(trace, outputs)
     draw = np.random.RandomState(0)
     cotangents = []
-    for y in outputs:
+    for k, y in enumerate([*outputs, *bases]):
         shape = y._array.shape
-        cotangent = np.asarray(draw.standard_normal(shape)).astype(y._array.dtype)
+        # A base's is added to those of its views: zeros change nothing.
+        value = draw.standard_normal(shape) if k < len(outputs) else np.zeros(shape)
+        cotangent = np.asarray(value).astype(y._array.dtype)
         trace.known_owners.add(id(cotangent))
         cotangents.append(cotangent)
+    outputs = [*outputs, *bases]
     backward = trace.backward = Backward(len(trace.events), outputs, cotangents, inputs)
+    backward.bases = len(bases)
     for cotangent in cotangents:
         storage = trace.storage_of(cotangent)
         assert storage is not None

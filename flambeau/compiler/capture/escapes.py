@@ -57,6 +57,20 @@ def live_outputs(trace: Trace) -> list[Tensor]:
     return list(result.values())
 
 
+def list_live_bases(trace: Trace, outputs: list[Tensor]) -> list[Tensor]:
+    """Return the bases of outputs that the call created and that have a graph, once each. If a
+    view is written to, its gradient comes through its base."""
+    known = {id(y) for y in outputs}
+    result: dict[int, Tensor] = {}
+    for base in (y._base for y in outputs):
+        if base is None or id(base) in known or not trace.has_created(base):
+            continue
+        node = base._history()
+        if _can_go_backward(trace, node.node if node.__class__ is Output else node):
+            result[id(base)] = base
+    return list(result.values())
+
+
 def _can_go_backward(trace: Trace, node: Any) -> bool:
     """Whether no backward pass has freed any part of a node's graph."""
     if node is None or id(node) in trace.walked_nodes:
@@ -94,6 +108,9 @@ def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) 
             seen.add(id(node))
             if node.hooks is not None:
                 return "a tensor that it makes has a hook, which no compiled call would run"
+            if node.is_custom and node.outputs > 1:
+                return ("a custom Function has several outputs: its backward may treat those "
+                        "without a gradient in its own way")
             stack.extend(node.edges)
     return None
 

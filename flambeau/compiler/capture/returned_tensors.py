@@ -55,7 +55,8 @@ def describe_returned(trace: Trace, leaves: Sequence[Any], existing: Sequence[Te
     trace.layout = _describe_structure(trace.result, trace.positions)
     if trace.backward is not None:
         outputs = enumerate(trace.backward.outputs)
-        trace.backward.positions = {trace.positions[id(y)]: k for k, y in outputs}
+        trace.backward.positions = {trace.positions[id(y)]: k for k, y in outputs
+                                    if id(y) in trace.positions}
         trace.backward.saved_owners = description.find_owners(trace.backward.saved)
 
 

@@ -137,7 +137,7 @@ class Installer:
         assert state.trace is not None
         program = Program(  # type: ignore[call-arg]
             self.fallback.function, pending.step, pending.bindings, *pending.arguments, state.reach,
-            pending.proof, pending.modes, pending.backward, pending.sample,
+            pending.proof, pending.modes, pending.backward, pending.sample, self.builder.build,
         )
         specialization.become(Event.INSTALLED, Installed(
             program=program, trace=state.trace, reach=state.reach))

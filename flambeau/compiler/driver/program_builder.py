@@ -54,7 +54,7 @@ class ProgramBuilder:
         try:
             pending.step = self.build(pending.graph, arena)
             if pending.bindings.backward is not None:
-                pending.backward = self.build(pending.bindings.backward.graph)
+                pending.backward = self.build(pending.bindings.backward.usual.graph)
         except BaseException as error:
             pending.error = error
         finally:

@@ -25,6 +25,7 @@ from .graph_inputs import (
 from .index_checks import (
     IndexBound, check_all, check_indices, iterate_indexing, unread_calls,
 )
+from .partial_backward import select_cotangents
 from .memory_regions import Region, partition, row_major_byte_strides
 from .returned_values import ReturnedValues
 
@@ -115,6 +116,7 @@ class Functionalization:
         if second is not None:  # its indices are those of the forward program
             second.graph, more, _, _ = check_indices(second.graph, [], second.slots)
             bindings.checks += more
+            second.usual = select_cotangents(second, second.usual_outputs)
         return graph
 
     def require(self, required: Required) -> None:
@@ -149,6 +151,8 @@ class Functionalization:
         result += [entry.window for entry in self.trace.returned]
         if self.trace.backward is not None:  # they may be windows on the cotangents
             result += self.trace.backward.grads
+            # Each cotangent is one input, even if derivatives only read parts of it (cat's do).
+            result += map(self.trace.value_of, self.trace.backward.cotangents)
         return [value for value in result if value is not None]
 
     def region(self, window: Value) -> Region:

@@ -73,7 +73,7 @@ class _Split:
         return bind.BackwardBindings(
             graph, self.slots, self.recorded, inputs, orders, expected,
             len(backward.outputs), shapes, _reads_what_it_writes(self.graph),
-            backward.reached, saved,
+            backward.reached, saved, (1 << len(backward.outputs) - backward.bases) - 1,
         )
 
     def _add_cotangent(self, k: int, g: np.ndarray) -> None:

@@ -87,10 +87,12 @@ def measure(program: Program, name: str) -> Iterator[tuple[Step, StepFigures]]:
     with step.restoring_writes(inputs):
         start = lambda part, table: part.run(table, step.count())  # noqa: E731
         outputs = step.run_parts(inputs, start, check=lambda *_: None)
-    second = program.backward.step
+    usual = program.backward.bindings.usual
+    second = program.backward.usual.step
     values = []
     for k in second.changing:
-        slot, source = program.backward.bindings.slots[k], second.graph.sources[k]
+        slot = program.backward.bindings.slots[usual.slots[k]]
+        source = second.graph.sources[k]
         if isinstance(slot, bind.SavedForBackward):
             values.append(outputs[slot.number])
         elif isinstance(slot, bind.Cotangent):

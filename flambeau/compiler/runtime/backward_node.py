@@ -25,8 +25,9 @@ from ...tensor.layout import owner_of
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
 from ..capture.saved_versions import SavedVersion
+from ..functionalization.partial_backward import select_cotangents
 from ..trace.bindings import (
-    Argument, BackwardBindings, Cotangent, SavedForBackward, OuterMemory, State,
+    Argument, BackwardBindings, BackwardPart, Cotangent, SavedForBackward, OuterMemory, State,
 )
 from ..validation.self_check import agree, max_magnitude
 from .commit_results import iterate_outputs
@@ -47,8 +48,8 @@ class CompiledFunctionBackward(Node):
     runner: BackwardRunner
     saved_values: list[Any] | None
 
-    def apply(self, g: Any) -> list[Tensor]:
-        """Compute the cotangents of the inputs."""
+    def apply(self, g: Any) -> list[Tensor | None]:
+        """Compute the cotangents of the inputs; None for those that no given output needs."""
         saved_values = self.saved_values
         if saved_values is None:
             raise_freed(self)
@@ -135,23 +136,36 @@ class EagerCall(NamedTuple):
     versions: list[tuple[Tensor, int]]  # of tensors read but not in `checked_versions`
 
 
+class _PartialProgram(NamedTuple):
+    """A backward program for some of the outputs' cotangents.
+
+    inputs: (number of the whole graph's source, its Cotangent or None).
+    numbers: the whole graph's outputs that it computes.
+    """
+
+    step: Any
+    inputs: list[tuple[int, Cotangent | None]]
+    numbers: list[int]
+
+
 class BackwardRunner:
-    """A backward program: creates the node of each call and runs for it."""
+    """The backward programs of a step: creates the node of each call and runs for it."""
 
     def __init__(
         self, step: Any, bindings: BackwardBindings, externals: Sequence[Tensor] = (),
-        names: Mapping[int, str] | None = None,
+        names: Mapping[int, str] | None = None, build: Callable[[Any], Any] | None = None,
     ) -> None:
-        """`externals`: outside tensors; some lie on memory that the program reads.
-
+        """`step`: the program for the usual outputs. `build` makes those for others.
+        `externals`: outside tensors; some lie on memory that the program reads.
         `names`: the names of the outputs' nodes, by live index.
         """
         shown = [(names or {}).get(k, "") for k in range(bindings.outputs)]
         self.node_class = named_node(
             CompiledFunctionBackward, shown[0] if len(shown) == 1 else "")
         self.output_classes = [named_node(CompiledOutput, name) for name in shown]
-        self.step, self.bindings = step, bindings
-        self.changing = [s for s in bindings.slots if not isinstance(s, State)]
+        self.bindings, self.build = bindings, build
+        self.usual = self._bind(step, bindings.usual)
+        self.programs = {bindings.usual_outputs: self.usual}
         states = {id(owner_of(s.array)) for s in bindings.slots if isinstance(s, State)}
         self.states = [t for t in externals if id(owner_of(t._array)) in states]
         self.eager: Callable[..., Any] | None = None  # the function, if it can be called again
@@ -159,7 +173,7 @@ class BackwardRunner:
         self.written: list[Tensor] = []  # outside tensors that the step writes
         self.read: list[Tensor] = []  # outside tensors that it reads
         self.externals = list(externals)
-        self.leaves = sorted({s.leaf for s in self.changing if isinstance(s, Argument)})
+        self.leaves = sorted({s.leaf for s in bindings.slots if isinstance(s, Argument)})
         # These must not be written between forward and backward.
         self.saved = [(item, owner.leaf, owner.outside) for item, owner in bindings.saved]
 
@@ -204,27 +218,44 @@ class BackwardRunner:
         return result
 
     def collect_inputs(self, outputs: list[np.ndarray], tensors: dict[int, Any]) -> list[Any]:
-        """Return the backward program's inputs; None for cotangents."""
+        """Return the whole backward graph's inputs; None for cotangents and states."""
         result: list[Any] = []
         arrays: Any = {i: getattr(t, "_array", t) for i, t in tensors.items()}
-        for slot in self.changing:
+        for slot in self.bindings.slots:
             if isinstance(slot, SavedForBackward):
                 result.append(outputs[slot.number])
             else:
                 result.append(slot.array(arrays) if isinstance(slot, Argument) else None)
         return result
 
-    def run_backward(self, saved_values: list[Any], gs: tuple) -> list[Tensor]:
-        """Run the program on the outputs' cotangents; return the inputs' cotangents."""
-        values = list(saved_values)
-        for i, slot in enumerate(self.changing):
-            if isinstance(slot, Cotangent):
-                values[i] = self.convert_cotangent(slot, gs[slot.live])
-        outputs = self.step.run(values)
-        return [wrap(y.transpose(order))
-                for y, order in zip(outputs, self.bindings.orders, strict=True)]
+    def run_backward(self, saved_values: list[Any], gs: tuple) -> list[Tensor | None]:
+        """Run the program for the cotangents that are given; return the inputs' cotangents, None
+        where an input does not depend on these outputs."""
+        given = sum([1 << k for k, g in enumerate(gs) if g is not None])
+        program = self.programs.get(given)
+        if program is None:
+            program = self.programs[given] = self._build(given)
+        values = [saved_values[number] if slot is None else self.convert_cotangent(slot, gs)
+                  for number, slot in program.inputs]
+        result: list[Tensor | None] = [None] * len(self.bindings.inputs)
+        for y, number in zip(program.step.run(values), program.numbers, strict=True):
+            result[number] = wrap(y.transpose(self.bindings.orders[number]))
+        return result
 
-    def differentiate(self, node: CompiledFunctionBackward, gs: tuple) -> list[Tensor]:
+    def _build(self, given: int) -> _PartialProgram:
+        """Build the program for some of the outputs, when a backward pass first needs it."""
+        assert self.build is not None
+        part = select_cotangents(self.bindings, given)
+        return self._bind(self.build(part.graph), part)
+
+    def _bind(self, step: Any, part: BackwardPart) -> _PartialProgram:
+        slots = [(number, self.bindings.slots[number]) for number in part.slots]
+        return _PartialProgram(step, [
+            (number, slot if isinstance(slot, Cotangent) else None)
+            for number, slot in slots if not isinstance(slot, State)
+        ], part.numbers)
+
+    def differentiate(self, node: CompiledFunctionBackward, gs: tuple) -> list[Tensor | None]:
         """Return the inputs' cotangents as differentiable tensors, by repeating the call eagerly.
 
         Raises RuntimeError if the call wrote or drew something, which must not happen twice, or if
@@ -243,24 +274,24 @@ class BackwardRunner:
         live = {form.live: tensor for tensor, form in iterate_outputs(returned, self.result)}
         ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
         grads = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
-        result = [
-            zeros_like(x) if g is None else g  # type: ignore[misc]
-            for x, g in zip(call.inputs, grads, strict=True)
-        ]
         with no_grad():
             expected = self.run_backward(saved_values, gs)
-        scale = max((max_magnitude(y._array) for y in expected if y._array.size), default=0.0)
-        if not all(agree(x._array, y._array, scale) for x, y in zip(result, expected, strict=True)):
+        result: list[Tensor | None] = list(grads)
+        for i, (x, y) in enumerate(zip(call.inputs, expected, strict=True)):
+            if result[i] is None and y is not None:
+                result[i] = zeros_like(x)  # type: ignore[misc]
+        pairs = [(x._array, y._array) for x, y in zip(result, expected, strict=True)
+                 if x is not None and y is not None]
+        scale = max((max_magnitude(y) for _, y in pairs if y.size), default=0.0)
+        if not all(agree(x, y, scale) for x, y in pairs):
             raise RuntimeError(
                 "a compiled function cannot be differentiated twice: it has changed since the call"
             )
         return result
 
-    def convert_cotangent(self, slot: Cotangent, g: Tensor | None) -> np.ndarray:
-        """Return a cotangent in the layout that the program takes; zeros if it is None."""
-        shape, dtype = self.bindings.shapes[slot.live]
-        array = np.zeros(shape, dtype) if g is None else np.ascontiguousarray(g._array)
-        return array.reshape(slot.order)
+    def convert_cotangent(self, slot: Cotangent, gs: tuple) -> np.ndarray:
+        """Return a cotangent in the layout that the program takes."""
+        return np.ascontiguousarray(gs[slot.live]._array).reshape(slot.order)
 
 
 @contextmanager

@@ -56,13 +56,14 @@ class Program:
     def __init__(
         self, function: Callable, step: Any, bindings: Bindings, args: tuple, kwargs: dict,
         reach: ReachableState, proof: Proof, modes: AmbientModes, backward: Any = None,
-        sample: SampleInputs | None = None,
+        sample: SampleInputs | None = None, build: Callable[[Any], Any] | None = None,
     ) -> None:
-        """`backward`: the backward program of a step whose outputs require grad."""
+        """`backward`: the backward program of a step whose outputs require grad. `build` makes a
+        program of a graph, for backward passes from some of the outputs."""
         self.backward = None
         if bindings.backward is not None:
             self.backward = BackwardRunner(
-                backward, bindings.backward, reach.tensors, list_node_names(bindings.result)
+                backward, bindings.backward, reach.tensors, list_node_names(bindings.result), build
             )
             if is_repeatable(bindings) and modes.autocast is None:
                 self.backward.allow_double_backward(function, bindings.result, bindings.owners)

@@ -172,6 +172,19 @@ class Cotangent:
 
 
 @dataclass(eq=False)
+class BackwardPart:
+    """The backward graph for some of the outputs' cotangents.
+
+    slots: for each of its sources, the source's number in the whole graph.
+    numbers: for each of its outputs, the output's number in the whole graph.
+    """
+
+    graph: Any
+    slots: list[int]
+    numbers: list[int]
+
+
+@dataclass(eq=False)
 class BackwardBindings:
     """The backward program of a step whose outputs require grad.
 
@@ -193,6 +206,8 @@ class BackwardBindings:
     reads_what_it_writes: bool  # whether results depend on memory that the step writes
     reached: list[int] = field(default_factory=list)
     saved: list[tuple[Any, SavedOwner]] = field(default_factory=list)
+    usual_outputs: int = -1  # bit mask of the outputs from which backward is expected to start
+    usual: Any = None  # the BackwardPart for them
 
 
 @dataclass(eq=False)

@@ -144,6 +144,8 @@ class Backward:
     inputs: the outside tensors that the outputs depend on.
     grads: the cotangents of `inputs` as Values; None for an input without one.
     reached: by output, a bit mask of the inputs with a gradient that it depends on.
+    bases: how many of `outputs`, at the end, are not returned, but are bases of returned views.
+        Backward starts from one after a write to its view.
     saved: what the call's nodes saved (capture/saved_versions.py).
     saved_owners: what each of `saved` is: an argument's number, an outside tensor, or the position
         of a returned tensor; without those that nobody else can reach.
@@ -157,6 +159,7 @@ class Backward:
     arrays: list[np.ndarray | None] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)  # numbers of outputs, by position
     reached: list[int] = field(default_factory=list)
+    bases: int = 0
     saved: list[Any] = field(default_factory=list)
     saved_owners: list[tuple[Any, SavedOwner]] = field(default_factory=list)
 

@@ -120,10 +120,12 @@ def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[
         return []
     values = []
     for i in step.changing:
-        slot = second.slots[i]
+        number = second.usual.slots[i]
+        slot = second.slots[number]
         is_saved = isinstance(slot, SavedForBackward)
-        values.append(outputs[slot.number] if is_saved else second.recorded[i])
-    return list(zip(step.run(values), second.expected, strict=True))
+        values.append(outputs[slot.number] if is_saved else second.recorded[number])
+    expected = [second.expected[i] for i in second.usual.numbers]
+    return list(zip(step.run(values), expected, strict=True))
 
 
 def _compare_writes(step: Any, bindings: Bindings, states: _States, noise: float) -> str | None:

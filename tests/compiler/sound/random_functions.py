@@ -253,10 +253,14 @@ def _stages(function: RandomFunction, call: int, world: Any, step: Any) -> list[
     result = attempt(step, *arguments)
     seen = [snapshot(result, arguments, world.captured)]
     tensors = [x for x in leaves(result) if isinstance(x, torch.Tensor)]
-    total = sum((x.double() * x.double()).sum() for x in tensors if x.requires_grad)
+    live = [x for x in tensors if x.requires_grad]
+    live = live if call % 4 != 3 else live[call % 8 // 4:][:1]  # or backward from one of them
+    total = sum((x.double() * x.double()).sum() for x in live)
     for tensor in tensors:
         if not tensor.requires_grad and call % 2:
             attempt(tensor.add_, 1)
+        elif call % 5 == 4:
+            attempt(tensor.detach().add_, 1)
     seen.append(snapshot(result, arguments, world.captured))
     grads = []
     if isinstance(total, torch.Tensor):

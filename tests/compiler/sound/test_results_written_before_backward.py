@@ -59,6 +59,7 @@ def _steps(w: Any) -> dict[str, Callable[[Any], Any]]:
         "saved by nobody": lambda x: (x * 2, (x * 2).sum()),
         "saved by three": _twice,
         "views": _two_views,
+        "a view saved by nobody": lambda x: ((x * 2).view(3, 1), (x * 2).view(1, 3)[0]),
         "a view": lambda x: (x.tanh().view(3, 1),),
         "a view that is saved": lambda x: (lambda v: (v, v.square()))((x * 2).view(3, 1)),
         "detached": _detached,
@@ -121,7 +122,7 @@ def _observe(
     return [None if t.grad is None else _rounded(t.grad.tolist()) for t in (x, weight)]
 
 
-@pytest.mark.parametrize("used", [None])
+@pytest.mark.parametrize("used", [None, 0, 1])
 @pytest.mark.parametrize("name", _steps(None))
 def test_a_result_is_written_before_backward(name: str, used: int | None) -> None:
     weights = [torch.tensor([1.0, 2.0, 3.0], requires_grad=True) for _ in range(2)]
