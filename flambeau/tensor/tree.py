@@ -29,15 +29,16 @@ def leaves_of(kinds: Kinds, tree: Any) -> list[Any]:
 
 def _collect(tree: Any, kinds: Kinds, closed: Kinds, result: list[Any]) -> None:
     """Append the leaves of some kinds, without descending into objects of a `closed` class."""
-    if isinstance(tree, closed):
+    kind = type(tree)  # isinstance would run the code of a class that computes `__class__`
+    if issubclass(kind, closed):
         result.append(tree)
-    elif isinstance(tree, (tuple, list)):
+    elif issubclass(kind, (tuple, list)):
         for part in tree:
             _collect(part, kinds, closed, result)
-    elif isinstance(tree, dict):
+    elif issubclass(kind, dict):
         for part in tree.values():
             _collect(part, kinds, closed, result)
-    elif isinstance(tree, kinds):
+    elif issubclass(kind, kinds):
         result.append(tree)
 
 

@@ -266,15 +266,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         trace.add_problem(problem, "")
         return
     bases = list_live_bases(trace, outputs)
-    draw = np.random.RandomState(0)
-    cotangents = []
-    for k, y in enumerate([*outputs, *bases]):
-        shape = y._array.shape
-        # A base's is added to those of its views: zeros change nothing.
-        value = draw.standard_normal(shape) if k < len(outputs) else np.zeros(shape)
-        cotangent = np.asarray(value).astype(y._array.dtype)
-        trace.known_owners.add(id(cotangent))
-        cotangents.append(cotangent)
+    cotangents = _draw_cotangents(trace, outputs, bases)
     outputs = [*outputs, *bases]
     backward = trace.backward = Backward(len(trace.events), outputs, cotangents, inputs)
     backward.bases = len(bases)
@@ -298,6 +290,21 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     backward.reached = [select_bits(mask, numbers) for mask in backward.reached]
     for item in backward.saved:
         item.inputs = select_bits(item.inputs, numbers)
+
+
+def _draw_cotangents(
+    trace: Trace, outputs: list[Any], bases: list[Any]
+) -> list[np.ndarray]:
+    """Return random cotangents for outputs; zeros, which change nothing where the cotangents of
+    views are added to them, for bases."""
+    draw, result = np.random.RandomState(0), []
+    for k, y in enumerate([*outputs, *bases]):
+        shape = y._array.shape
+        value = draw.standard_normal(shape) if k < len(outputs) else np.zeros(shape)
+        cotangent = np.asarray(value).astype(y._array.dtype)
+        trace.known_owners.add(id(cotangent))
+        result.append(cotangent)
+    return result
 
 
 def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:

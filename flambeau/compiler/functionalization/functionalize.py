@@ -25,8 +25,8 @@ from .graph_inputs import (
 from .index_checks import (
     IndexBound, check_all, check_indices, iterate_indexing, unread_calls,
 )
-from .partial_backward import select_cotangents
 from .memory_regions import Region, partition, row_major_byte_strides
+from .partial_backward import select_cotangents
 from .returned_values import ReturnedValues
 
 

@@ -231,10 +231,10 @@ class BackwardRunner:
     def run_backward(self, saved_values: list[Any], gs: tuple) -> list[Tensor | None]:
         """Run the program for the cotangents that are given; return the inputs' cotangents, None
         where an input does not depend on these outputs."""
-        given = sum([1 << k for k, g in enumerate(gs) if g is not None])
-        program = self.programs.get(given)
+        chosen = sum([1 << k for k, g in enumerate(gs) if g is not None])
+        program = self.programs.get(chosen)
         if program is None:
-            program = self.programs[given] = self._build(given)
+            program = self.programs[chosen] = self._build(chosen)
         values = [saved_values[number] if slot is None else self.convert_cotangent(slot, gs)
                   for number, slot in program.inputs]
         result: list[Tensor | None] = [None] * len(self.bindings.inputs)
@@ -242,10 +242,10 @@ class BackwardRunner:
             result[number] = wrap(y.transpose(self.bindings.orders[number]))
         return result
 
-    def _build(self, given: int) -> _PartialProgram:
+    def _build(self, chosen: int) -> _PartialProgram:
         """Build the program for some of the outputs, when a backward pass first needs it."""
         assert self.build is not None
-        part = select_cotangents(self.bindings, given)
+        part = select_cotangents(self.bindings, chosen)
         return self._bind(self.build(part.graph), part)
 
     def _bind(self, step: Any, part: BackwardPart) -> _PartialProgram:

@@ -147,15 +147,20 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, noise: float
     # Rounding may put an activation on either side of its kink, which changes single elements of
     # gradients: if some disagree, compare gradients as a whole.
     largest = max((max_magnitude(wanted) for _, wanted in gradients), default=noise)
+    are_noise = False
     if not all(agree(result, wanted, largest) for result, wanted in gradients):
         gap = sum(squared_distance(a, b) for a, b in gradients)
         size = sum(squared_size(b) for _, b in gradients)
-        if not gap <= KINK_TOLERANCE**2 * size:
+        # Gradients of a converged step are rounding and nothing else.
+        are_noise = all(agree(result, wanted, noise) for result, wanted in gradients)
+        if not gap <= KINK_TOLERANCE**2 * size and not are_noise:
             return f"set of gradients (by {gap**0.5:.2g} where they are {size**0.5:.2g})"
     # Optimizers divide gradients by their size, so noise in a zero gradient becomes a full step:
-    # compare all changes together.
+    # compare all changes together. If all gradients are noise, no such step may be taken.
     gap = sum(squared_distance(a, b) for a, b in pairs)
-    if not is_small_change(gap, states.moved) and not all(agree(a, b) for a, b in pairs):
+    if not is_small_change(gap, states.moved) and (
+        are_noise or not all(agree(a, b) for a, b in pairs)
+    ):
         return (f"update of the parameters (by {gap**0.5:.2g} where they move by "
                 f"{states.moved**0.5:.2g})")
     return None

@@ -126,7 +126,7 @@ def _create_unary(operator: Operator) -> Callable:
                     y = body(a)
             else:
                 y = compute_pointwise(operator, (input,), ())
-        except RuntimeWarning:
+        except (RuntimeWarning, FloatingPointError):
             y = compute_pointwise(operator, (input,), ())
         except Exception as error:
             if (answer := Overriding.ask(operator, (input,))) is not MISSING:
@@ -285,7 +285,7 @@ def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
         try:
             if a.size <= MAX_NUMPY_COSTLY_ELEMENTS or (y := try_kernel(turned, a, b)) is None:
                 y = body(b, a)
-        except RuntimeWarning:
+        except (RuntimeWarning, FloatingPointError):
             return forward(other, self)
         if y.ndim > 1 and not a.flags.c_contiguous:
             y = lay_out(_ITERATOR, y, (b, a))

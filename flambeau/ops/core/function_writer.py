@@ -246,8 +246,9 @@ class _Computation:
         steps = self._compute_pointwise() if operator.kind is Kind.POINTWISE else [compute]
         out = ", out" if self.takes_out else ""
         add("try:", *self._refuse_dtype(), *steps,
-            "except RuntimeWarning:",  # NumPy warnings that the user's filters turn into errors
-            "    with errstate(all='ignore'):", f"    {compute}",
+            # NumPy's floating-point errors, or its warnings where the user's filters raise them.
+            "except (RuntimeWarning, FloatingPointError):",
+            "    with errstate(all='ignore'):", *["    " + step for step in steps],
             "except Exception as error:",
             f"    if (answer := Overriding.ask(operator, {self.every})) is not MISSING:",
             f"        return {from_class}",

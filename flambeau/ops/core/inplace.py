@@ -139,7 +139,7 @@ def _write_at_once(
             return False
     try:
         direct(array, *operands, out=array)
-    except RuntimeWarning:
+    except (RuntimeWarning, FloatingPointError):
         _finish(direct, array, operands)
     return True
 

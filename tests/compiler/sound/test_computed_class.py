@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 
+import flambeau as torch
+
 from .scenario import Scene, compare
 
 LOG: list[str] = []
@@ -79,3 +81,19 @@ def _make(kind: type, name: str) -> Scene:
 @pytest.mark.parametrize("name", _steps(None))
 def test_an_object_is_not_asked_for_its_class(name: str, kind: type) -> None:
     compare(lambda: _make(kind, name), "now", 8)
+
+
+@pytest.mark.parametrize("mode", [None, "now"])
+@pytest.mark.parametrize("kind", [Logging, Disguised])
+def test_an_argument_is_not_asked_for_its_class(kind: type, mode: str | None) -> None:
+    def step(x: Any, p: Any, parts: Any) -> Any:
+        return x * parts[0].scale + p.scale
+
+    fast, p, x = torch.compile(step, options={"mode": mode}), kind(), torch.ones(3)
+    LOG.clear()
+    step(x, p, [p])
+    expected = list(LOG)
+    for _ in range(6):
+        LOG.clear()
+        assert fast(x, p, [p]).tolist() == [4.0] * 3
+        assert expected == LOG

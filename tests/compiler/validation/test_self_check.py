@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 import pytest
 
 import flambeau as torch
 from flambeau import nn
 from flambeau.compiler.validation.self_check import agree, squared_distance, squared_size
+
+from ..step_comparison import runs
 
 SIZES = (3, 5000)  # compared at once, and after a quick look
 
@@ -65,3 +70,25 @@ def test_distances_look_past_what_is_not_finite_on_both_sides():
     assert not squared_distance(a, np.array([1.0, 0.0, inf, 2.0], np.float32)) <= 1e9
     assert not squared_distance(a, np.array([1.0, nan, -inf, 2.0], np.float32)) <= 1e9
     assert squared_size(a) == 5.0
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_a_converged_step_is_compiled_unless_its_noise_becomes_a_step(optimizer: Any) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1))
+    rule = optimizer(net.parameters(), 0.1)
+    x = torch.randn(64, 16)
+    y = net(x).detach()
+
+    def step(x: Any, y: Any) -> Any:
+        rule.zero_grad()
+        loss = (net(x) - y).square().mean()
+        loss.backward()
+        rule.step()
+        return loss
+
+    fast = torch.compile(step, mode="now")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert all(float(fast(x, y)) < 1e-12 for _ in range(6))
+    assert (runs(fast) > 3) is (optimizer is torch.optim.SGD)

@@ -1,19 +1,22 @@
-"""PyTorch computes inf and nan without a word: so must flambeau where warnings are errors."""
+"""PyTorch computes inf and nan without a word: so must flambeau where warnings are errors, or where
+the program has told NumPy to raise."""
 
 from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau import nn
 
 INF = float("inf")
 
 
-@pytest.fixture(autouse=True)
-def _warnings_are_errors():
-    with warnings.catch_warnings():
+@pytest.fixture(autouse=True, params=["warn", "raise"])
+def _warnings_are_errors(request):
+    with warnings.catch_warnings(), np.errstate(all=request.param):
         warnings.simplefilter("error")
         yield
 
@@ -71,3 +74,30 @@ def test_bodies_of_several_steps(name):
         == [INF, pytest.approx(3e38), -INF, -INF, 0.0, 100.0]
     assert y[3].isnan().all()
     assert y[7].all()
+
+
+def test_numbers_beside_tensors():
+    zero, whole = torch.zeros(3), torch.tensor([1, 0, 2])
+    assert (1 / zero).tolist() == [INF] * 3
+    assert (zero / 0).isnan().all()
+    assert (whole / 0).dtype is torch.float32
+    assert (2 / whole).tolist() == [2.0, INF, 1.0]
+    assert torch.pow(zero, -1).tolist() == [INF] * 3
+    assert torch.full((3,), 3e38).mul(10.0).add(-INF).isnan().all()
+    assert torch.full((3,), 1e-38).mul(1e-10).tolist() == [0.0] * 3
+    assert torch.tensor([1e300]).item() == INF
+    assert torch.tensor([3e38]).half().isinf().all()
+
+
+def test_a_training_step():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.Softplus(), nn.LayerNorm(4), nn.Linear(4, 2))
+    for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop):
+        optimizer = kind(net.parameters(), 1e-2)
+        for scale in (1.0, 1e-30, 1e30):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(torch.ones(5, 3) * scale), torch.zeros(5).long())
+            (loss * scale).backward()
+            optimizer.step()
+            for p in net.parameters():
+                p.data.nan_to_num_(0.5, 0.5, 0.5).clamp_(-1, 1)
