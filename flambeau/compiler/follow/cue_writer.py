@@ -32,9 +32,10 @@ from ...tensor.exposed_memory import EXPOSED
 from ...tensor.tensor import INFERENCE, Tensor, creation, view_of
 from ..trace.bindings import window_on_bytes
 from ..trace.trace import CONSTANT, DRAW, EMPTY, Value, values_in
+from .composite_code import Piece, join_pieces
 from .following import Following
 from .hooks import ACTIVE, Hook
-from .inline_cache import Cue, drop_inner
+from .inline_cache import Cue, drop_inner, inner_cues
 from .foreign_tensors import needs_dispatch
 from ..capture.listed_history import attach
 from .holder_census import HELD_BY_LIST
@@ -69,7 +70,7 @@ def cue_for(hook: Hook, session: Session, following: Following, at: int, args: t
         return cue
     if hook.plain is not None:
         if following.pos != at or not _view_by_composite(cue, following, args, kwargs, result):
-            _call(cue, following, at, args, kwargs)
+            _call(cue, following, at, args, kwargs, result)
     elif hook.operator is not None and hook.binder is not None:
         layout = _layout(hook, args, kwargs)
         if layout is not None:
@@ -118,6 +119,7 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     body: list[str] = []
     for k, entry in enumerate(entries):
         body += writer.memory(entry) + writer.tensor(f"r{k}", "owner")
+    writer.add_piece(args, kwargs, [], body, results)
     made_of = "".join(f"r{k}, " for k in range(len(entries)))
     body += [f"f.pos = {following.pos}", f"f.next = {writer.constant(following.next)}",
              "ACTIVE.cue = CUE.next",
@@ -156,6 +158,9 @@ def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     body = [
         f"owner = owners[{entry.allocated[0]}] = {writer.constant(template)}.copy('K')",
         "f.bound.add(id(owner))", *writer.tensor("r0", "owner"),
+    ]
+    writer.add_piece(args, kwargs, [], body, (result,))
+    body += [
         f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
         "ACTIVE.cue = CUE.next", "return r0",
     ]
@@ -230,6 +235,7 @@ class CueWriter:
         self.names: dict[str, Any] = {
             "CUE": cue, "MISS": cue.miss, "renew": cue.renew, "operator": self.operator,
         }
+        self.certain: list[str] = []  # the history that the results have in this call
         self.tests = ["f.ambient != AMBIENT.changes"]
         if cue.hook.policy:
             self.tests.append("AUTOCAST.count")
@@ -255,6 +261,17 @@ class CueWriter:
                     and "out" not in operator.names:
                 lines += ["if k_out is not None:", "    return MISS(args, kwargs)"]
         return lines
+
+    def add_piece(self, args: tuple, kwargs: dict[str, Any], tests: list[str], lines: list[str],
+                  results: Any, rule: str = "") -> None:
+        """Note what the code of a composite around the call needs, if one is running."""
+        if not ACTIVE.session.composites:
+            return
+        operands = {**{f"a{i}": x for i, x in enumerate(args)},
+                    **{f"k_{name}": x for name, x in kwargs.items()}}
+        self.cue.piece = Piece(
+            operands, tests, [*lines, *self.certain],
+            {f"r{k}": y for k, y in enumerate(results) if y is not None}, self.names, rule)
 
     def expect(self, name: str, expected: Any, actual: Any) -> str:
         """Return a test that is true if an argument differs from the expected one.
@@ -339,6 +356,8 @@ class CueWriter:
         every = "(" + "".join(f"{n}, " for n in layout) + ")"
         general = [f"attach(operator, made, {every})", "if not is_followed(f):",
                    f"    return {returned}"]
+        if any(y is not None and y._node is not None for y in _every(result)):
+            self.certain = general[:1]
         if operator.sequence_positions or not tensors:
             return general
         general = [f"    {line}" for line in general]
@@ -347,13 +366,15 @@ class CueWriter:
         node = _node_of(result)
         if node is None or node.plan is None or node.hooks is not None:
             return plain
-        inline = self._node(node, result, names, layout, bound)
-        return plain if inline is None else [*inline, f"elif ({tracked}) and MODE.grad:",
-                                             *general]
+        tests, lines = self._node(node, result, names, layout, bound)
+        self.certain = lines
+        return [f"if {' and '.join(tests)}:", *[f"    {line}" for line in lines],
+                f"elif ({tracked}) and MODE.grad:", *general]
 
     def _node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
-              ) -> list[str] | None:
-        """Return lines that create the node if the same inputs require grad as in this call."""
+              ) -> tuple[list[str], list[str]]:
+        """Return (tests that the same inputs require grad as in this call, lines that create the
+        node if so)."""
         operator, plan = self.operator, node.plan
         tests, edges = ["MODE.grad", "not SPECIAL.count"], []
         for i in operator.tensor_positions:
@@ -383,7 +404,7 @@ class CueWriter:
             lines.append(f"{name}._node = " + (f"Output(node, {k})" if result.__class__ is tuple
                                                else "node"))
             lines.append(f"{name}._requires_grad = {name}._tracked = True")
-        return [f"if {' and '.join(tests)}:", *[f"    {line}" for line in lines]]
+        return tests, lines
 
     def _saved(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
                ) -> tuple[list[str], str, str]:
@@ -454,17 +475,19 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     unpack = writer.unpack(args, kwargs)
     compare = _comparisons(writer, layout, entry.event.args, bound)
     names = _named(writer, layout)
+    rule = ""
     if hook.operator.values is not None:
         passed = ", ".join(f"{n}._array" if isinstance(x, Tensor) else n
                            for n, x in zip(names, bound, strict=True))
-        compare.append(f"not {writer.constant(hook.operator.values.holds)}({passed})")
+        rule = f"not {writer.constant(hook.operator.values.holds)}({passed})"
+    every_test = [*compare, rule] if rule else compare
     body = writer.memory(entry)
     arrays = _arrays(writer, following, entry, result, body)
     if arrays is None:
         every = "(" + "".join(f"{n}, " for n in names) + ")"
         body = [f"made = f.produce({entry_name}, {every})", "if is_followed(f):",
                 "    ACTIVE.cue = CUE.next", "return made"]
-        cue.take = writer.compile(unpack, compare, body)
+        cue.take = writer.compile(unpack, every_test, body)
         return
     variables = []
     for k, array in enumerate(arrays):
@@ -474,12 +497,14 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     returned = "made" if hook.operator.result_type is None else \
         f"{writer.constant(hook.operator.result_type)}(*made)"
     body.append("made = (" + "".join(f"{r}, " for r in variables) + ")" if several else "made = r0")
+    history = writer.history(result, variables, names, bound, returned)
+    if hook.operator.result_type is None:
+        writer.add_piece(args, kwargs, compare, body, _every(result), rule)
     body += [
-        f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
-        *writer.history(result, variables, names, bound, returned),
+        f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}", *history,
         "ACTIVE.cue = CUE.next", f"return {returned}",
     ]
-    cue.take = writer.compile(unpack, compare, body)
+    cue.take = writer.compile(unpack, every_test, body)
 
 
 def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, body: list[str]
@@ -612,11 +637,18 @@ def _views(cue: Cue, following: Following, operator: Operator, layout: list[Any]
     results = [f"r{k}" for k in range(len(views))]
     make = [f"{r} = view_of({names[0]}, views[{k}])" for k, r in enumerate(results)]
     make.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
-    body = [
-        "views = CUE.views", f"if {test}:", f"    return renew({names[0]}, args, kwargs)", *make,
-        *writer.history(new, results, names, bound, "made"),
-        "ACTIVE.cue = CUE.next", "return made",
-    ]
+    history = writer.history(new, results, names, bound, "made")
+    passed = "".join(f"a{i}, " for i in range(len(args)))
+    named = ", ".join(f"{name!r}: k_{name}" for name in kwargs)
+    targets = "".join(f"{r}, " for r in results)
+    lines = ["views = CUE.views", f"if {test}:",
+             f"    made = CUE.renew_views(({passed}), {{{named}}})",
+             f"    {targets}= {'made' if several else '(made,)'}", "else:",
+             *[f"    {line}" for line in (*make, *writer.certain)]]
+    writer.certain = []
+    writer.add_piece(args, kwargs, compare, lines, new if several else (new,))
+    body = ["views = CUE.views", f"if {test}:", "    return renew(args, kwargs)", *make, *history,
+            "ACTIVE.cue = CUE.next", "return made"]
     cue.take = writer.compile(unpack, compare, body)
 
 
@@ -631,8 +663,10 @@ def _window(following: Following, array: np.ndarray) -> Value | None:
     return None
 
 
-def _call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Write the cue of a composite, which runs normally if its plain arguments are the same."""
+def _call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
+          result: Any) -> None:
+    """Write the cue of a composite. If its plain arguments are the same it runs normally, unless
+    the results of its operators can be created without running it."""
     assert cue.hook.plain is not None
     key = cue.hook.plain(args, kwargs)
     plain, named = key if kwargs else (key, ())
@@ -647,5 +681,29 @@ def _call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str
     writer.names["needs_dispatch"] = needs_dispatch
     compare.append("ACTIVE.session.is_guarded and needs_dispatch(args, kwargs)")
     passed = "*args, **kwargs" if kwargs else ", ".join(f"a{i}" for i in range(len(args)))
-    body = ["ACTIVE.cue = CUE.next", f"return {writer.constant(cue.hook.original)}({passed})"]
+    body = [*_repeat(writer, cue, following, at, args, kwargs, result), "ACTIVE.cue = CUE.next",
+            f"return {writer.constant(cue.hook.original)}({passed})"]
     cue.take = writer.compile(unpack, compare, body)
+
+
+def _repeat(writer: CueWriter, cue: Cue, following: Following, at: int, args: tuple,
+            kwargs: dict[str, Any], result: Any) -> list[str]:
+    """Return lines that create a composite's results without running it if its arguments are the
+    expected ones; no lines if that is not possible."""
+    cue.piece = Piece()
+    if not cue.hook.repeats_operators or not following.segment.has_one_length:
+        return []
+    inner = inner_cues(following.cues or [])
+    arguments = {**{f"a{i}": x for i, x in enumerate(args)},
+                 **{f"k_{name}": x for name, x in kwargs.items()}}
+    joined = join_pieces(inner, arguments, result, writer.names, writer.expect, _is_comparable)
+    if joined is None:
+        return []
+    tests, lines, source = joined
+    tests += [f"{writer.constant(read)}() is not {writer.constant(read())}"
+              for read in cue.hook.settings]
+    if following.pos != at:
+        lines = [*lines, f"f.pos = {following.pos}",
+                 f"f.next = {writer.constant(following.next)}"]
+    return [f"if not ({' or '.join(tests)}):", *[f"    {line}" for line in lines],
+            f"    ACTIVE.cue = {writer.constant(inner[-1])}.next", f"    return {source}"]

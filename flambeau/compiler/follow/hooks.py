@@ -93,6 +93,10 @@ class Hook:
         self.swapped = self.policy = False
         self.plain: Callable[[tuple, dict[str, Any]], tuple] | None = None
         self.makes_constants = False  # from plain arguments alone
+        # Whether it calls the same operators for the same arguments, so that it need not run, and
+        # the settings that it reads.
+        self.repeats_operators = False
+        self.settings: tuple[Callable[[], Any], ...] = ()
         self.keep()
 
     def keep(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .composite_code import Piece
 from .foreign_tensors import needs_dispatch
 from .hooks import ACTIVE, Hook
 from .segment import Segment
@@ -24,13 +25,15 @@ class Cue:
 
     take(args, kwargs): handles the call.
     views: the windows returned last; they are reused once nobody else holds them.
+    piece: what the code of a composite around the call needs, while the composite runs.
     """
 
-    __slots__ = ("hook", "next", "segment", "storages", "take", "views")
+    __slots__ = ("hook", "next", "piece", "segment", "storages", "take", "views")
 
     def __init__(self, hook: Hook, segment: Segment) -> None:
         self.hook, self.segment = hook, segment
         self.next: Cue | None = None
+        self.piece: Piece | None = None
         self.views: list[np.ndarray | None] | None = None
         self.storages: list[int] = []  # of the windows
         self.take: Callable[[tuple, dict[str, Any]], Any] = self.run
@@ -52,8 +55,14 @@ class Cue:
             return session.follow(self.hook, args, kwargs)
         return self.hook.follow(session, args, kwargs)
 
-    def renew(self, source: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def renew(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Recreate the windows by running the function."""
+        result = self.renew_views(args, kwargs)
+        ACTIVE.cue = self.next
+        return result
+
+    def renew_views(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Recreate the windows; another cue is active."""
         with ACTIVE.session.silence():
             result = self.hook.original(*args, **kwargs)
         several = result.__class__ in (tuple, list)
@@ -62,8 +71,17 @@ class Cue:
         recycled = self.segment.recycled
         if recycled.arrays[self.storages[0]] is not None:  # windows on constants do not count
             recycled.generation += 1
-        ACTIVE.cue = self.next
         return result
+
+
+def inner_cues(cues: list[Cue | None]) -> list[Cue]:
+    """Return the cues of functions called by the running one, whose place is the last empty one."""
+    result: list[Cue] = []
+    for cue in reversed(cues):
+        if cue is None:
+            break
+        result.append(cue)
+    return result[::-1]
 
 
 def drop_inner(cues: list[Cue | None]) -> None:

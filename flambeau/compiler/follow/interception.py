@@ -623,6 +623,8 @@ def _checked(function: Any, name: str) -> Hook:
 
     hook = Hook(function, record, follow)
     hook.plain = _plain_but_numbers if function in TRANSPARENT else _plain
+    hook.settings = getattr(function, "repeats_operators", ())
+    hook.repeats_operators = hasattr(function, "repeats_operators")
     return hook
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...native.foundation.user_frames import WARNINGS
 from ...native.target.compile_costs import MAX_SEGMENTS_PER_EXIT
 from ...ops.core.operator import Kind, Operator
 from ...ops.interception.code_patching import is_anything_swapped
@@ -39,6 +40,7 @@ class Session:
         self.driver = driver
         self.thread = threading.get_ident()
         self.quiet = 0  # nesting depth of operators and of the library's own code
+        self.composites = 0  # that are running and `repeat_operators`, while cues are generated
         self.recorder: SegmentRecorder | None = None
         self.following: Following | None = None
         self.exit: Exit = driver.root
@@ -169,9 +171,20 @@ class Session:
             return hook.follow(self, args, kwargs)
         at, pos = len(cues), following.pos
         cues.append(None)
-        result = hook.follow(self, args, kwargs)
-        if self.following is following and following.cues is cues:
-            cues[at] = cue_for(hook, self, following, pos, args, kwargs, result)
+        self.composites += hook.repeats_operators
+        warned = WARNINGS.count
+        try:
+            result = hook.follow(self, args, kwargs)
+            if self.following is following and following.cues is cues:
+                cues[at] = cue = cue_for(hook, self, following, pos, args, kwargs, result)
+                if warned != WARNINGS.count:
+                    cue.take = cue.run
+        finally:
+            self.composites -= hook.repeats_operators
+            if hook.repeats_operators and not self.composites:
+                for cue in cues[at:]:
+                    if cue is not None:
+                        cue.piece = None
         return result
 
     def dispatch(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:

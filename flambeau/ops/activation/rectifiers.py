@@ -13,7 +13,7 @@ from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
 from ..core.operator import Array, Number, publish
-from ..core.registry import composite, pointwise
+from ..core.registry import composite, pointwise, repeats_operators
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from ..creation.creation import zeros_like
 
@@ -86,6 +86,7 @@ def _(g: Tensor) -> Tensor:
     return zeros_like(g)
 
 
+@repeats_operators()
 @composite(expose=("nn.functional",))
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """Apply the rectified linear unit, max(input, 0).

@@ -28,7 +28,7 @@ from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout, lay_out_again
 from ..core.promotion import compute_dtype
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..reduction.numpy_reductions import reduce_max, reduce_sum
 from ..creation.creation import full
@@ -323,6 +323,7 @@ def _compute_probabilities(
     return softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0)
 
 
+@repeats_operators(lambda: AttentionSettings.allowed)
 @composite(autocast=Policy.LOWER, expose=("nn.functional",))
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0,

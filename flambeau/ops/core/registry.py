@@ -97,6 +97,22 @@ def views_as(operator: Any) -> Callable:
     return mark
 
 
+def repeats_operators(*settings: Callable[[], Any]) -> Callable[[Rule], Rule]:
+    """Mark a composite that runs the same operators, on the same operands, whenever its arguments
+    have the same classes, layouts, gradient flags and plain values, under the same settings.
+
+    A followed call may then create its results without running it. The composite must read nothing
+    else: no attributes of tensors or other objects, no state of a module. `settings`: functions
+    that return each setting that it reads, as an object that is replaced when the setting changes.
+    """
+
+    def mark(function: Any) -> Any:
+        function.repeats_operators = settings
+        return function
+
+    return mark
+
+
 def answers_from_values(function: Any) -> Any:
     """Mark a public function that reads tensor values and returns a Python value."""
     function.answers_from_values = True

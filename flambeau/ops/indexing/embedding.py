@@ -21,7 +21,7 @@ from ...tensor.windows.batch import Batch, elements
 from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ValueRule, are_below
 from ..native.embedding import take_rows
@@ -243,6 +243,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     return input
 
 
+@repeats_operators()
 @composite(expose=("nn.functional",))
 def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,

@@ -20,7 +20,7 @@ from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..indexing.gather import all_below
 from ..native.pointwise import try_kernel
@@ -448,6 +448,7 @@ def _check_weight(input: Tensor, weight: Tensor) -> None:
                            f"{legacy_name(weight.dtype)}")
 
 
+@repeats_operators()
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
@@ -471,6 +472,7 @@ def nll_loss(
     return operator(input, target, weight, number, ignore_index)
 
 
+@repeats_operators()
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,

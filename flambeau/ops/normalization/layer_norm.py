@@ -15,7 +15,7 @@ from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..view.join import cat
 from .duals import rows_with_tangent
@@ -207,6 +207,7 @@ def _normalize_layer(input: Tensor, normalized: tuple, weight: Any, bias: Any, e
     return _layer_norm(input, weight, bias, mean, rstd, n, eps), mean, rstd
 
 
+@repeats_operators()
 @composite(expose=("nn.functional",))
 def layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,

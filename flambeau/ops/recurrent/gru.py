@@ -20,7 +20,7 @@ from ...tensor.tensor import Tensor
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
 from .lstm import _cast
@@ -258,6 +258,7 @@ _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train
           "batch_first")
 
 
+@repeats_operators()
 @composite(expose=("torch",))
 def gru(*args: Any, **kwargs: Any) -> Any:
     """Run a GRU over a sequence and return (output, h).

@@ -22,7 +22,7 @@ from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
 from .native import prepare, present, sums_of_inputs
@@ -280,6 +280,7 @@ _NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train
           "batch_first")
 
 
+@repeats_operators()
 @composite(autocast=Policy.LOWER, expose=("torch",))
 def lstm(*args: Any, **kwargs: Any) -> Any:
     """Run an LSTM over a sequence and return (output, h, c).

@@ -25,7 +25,7 @@ from ...tensor.windows.lazy_window import LazyWindow
 from ..core.axes import canonical_dim
 from ..core.errors import not_a_tensor
 from ..core.operator import Array
-from ..core.registry import composite, view, views_as
+from ..core.registry import composite, repeats_operators, view, views_as
 from ..core.sample_inputs import matrices
 from ..creation.creation import public, refuse_array_shape
 
@@ -187,6 +187,7 @@ def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str)
             raise RuntimeError(f"self.{place} must be divisible by {ratio} {names} {result}")
 
 
+@repeats_operators()
 @views_as(_view)
 @composite()
 def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> Tensor:
@@ -242,6 +243,7 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     return reshape(self, shape)
 
 
+@repeats_operators()
 @views_as(_view)
 @composite()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
