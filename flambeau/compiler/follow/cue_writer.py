@@ -56,7 +56,7 @@ _SHARED: dict[str, Any] = {
     "ACTIVE": ACTIVE, "AMBIENT": AMBIENT, "AUTOCAST": AUTOCAST, "EXPOSED": EXPOSED,
     "INFERENCE": INFERENCE, "INTS": {int}, "MODE": MODE, "Output": Output,
     "SavedOutput": SavedOutput, "SPECIAL": SPECIAL, "Tensor": Tensor, "attach": attach,
-    "count": sys.getrefcount, "creation": creation, "is_followed": is_followed,
+    "copyto": np.copyto, "count": sys.getrefcount, "creation": creation, "is_followed": is_followed,
     "new": object.__new__, "requires": requires,
     "sequence": _next_sequence, "view_of": view_of,
 }
@@ -148,17 +148,16 @@ def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     template = np.array(recorded)
     if result.__class__ is not Tensor or result._tracked or result._base is not None \
             or array is not following.owners[entry.allocated[0]] \
-            or array.strides != template.copy("K").strides or array.shape != template.shape:
+            or (array.shape, array.strides) != following.segment.recycled.geometries[
+                entry.allocated[0]][:2]:
         return
     writer = CueWriter(cue, following)
     writer.tests.insert(0, f"f.next is not {writer.constant(entry)}")
     unpack = writer.unpack(args, kwargs)
     compare = [writer.expect(name, x, x) for name, x in (
         *((f"a{i}", x) for i, x in enumerate(args)), *((f"k_{k}", x) for k, x in kwargs.items()))]
-    body = [
-        f"owner = owners[{entry.allocated[0]}] = {writer.constant(template)}.copy('K')",
-        "f.bound.add(id(owner))", *writer.tensor("r0", "owner"),
-    ]
+    body = [*writer.memory(entry), f"copyto(owner, {writer.constant(template)})",
+            *writer.tensor("r0", "owner")]
     writer.add_piece(args, kwargs, [], body, (result,))
     body += [
         f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",

@@ -83,9 +83,17 @@ def list_empty(session: Session, array: np.ndarray, function: Any = None) -> Non
 def list_root(session: Session, array: np.ndarray, function: Any) -> None:
     """List the root cotangent of a backward pass if the segment holds it as a constant."""
     following = session.following
-    if following is not None and following.next.kind == CONSTANT and array.base is None \
-            and id(array) not in following.bound:
+    if following is None or following.next.kind != CONSTANT or array.base is not None \
+            or id(array) in following.bound:
+        return
+    number = following.next.number
+    if number is None or array.shape or following.ambient != AMBIENT.changes \
+            or array.dtype is not number.dtype or array.tobytes() != number.tobytes():
         list_constant(session, array, function)
+        return
+    following.owners[following.next.allocated[0]] = array
+    following.bound.add(id(array))
+    following.step()
 
 
 def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:

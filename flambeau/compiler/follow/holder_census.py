@@ -68,6 +68,13 @@ class HolderCensus:
 def survivors(following: Following) -> frozenset[int]:
     """Return the storages computed so far that something outside the call still holds."""
     following.windows.clear()  # their references would count as holders
+    alive = _read_or_find_survivors(following)
+    segment = following.segment
+    segment.recycled.held = alive if following.pos == segment.count else None
+    return alive
+
+
+def _read_or_find_survivors(following: Following) -> frozenset[int]:
     segment, owners = following.segment, following.owners
     exit = segment.exit(following.pos)
     census = exit.census

@@ -90,7 +90,7 @@ def drop_inner(cues: list[Cue | None]) -> None:
     The last empty entry is the place of that cue.
     """
     while (cue := cues[-1]) is not None:
-        cue.views = None  # these references would count as holders
+        cue.views = cue.piece = None  # these references would count as holders
         cues.pop()
 
 

@@ -41,7 +41,6 @@ class GroupUpdate:
         self.others = [p for i, p in enumerate(params) if i not in positions]
         self.updated: list[Any] = []  # parameters
         self.values: list[Value] = []  # the windows of their grads
-        self.tensors: list[Any] = []  # parameters and states
         # Storages whose grads are the expected windows as the backward pass sets them.
         self.same_windows: set[int] = set()
         for i, (_, grad, _) in zip(supplied["positions"], entry.event.args, strict=True):
@@ -50,9 +49,8 @@ class GroupUpdate:
             states = [state[n] for n in names]
             self.updated.append(param)
             self.values.append(grad)
-            self.tensors += [param, *states]
             self._link_formula(supplied["flags"], param, states)
-        self.arrays = [*map(_array_of, self.tensors)]
+        self.arrays = [*map(_array_of, self.updated)]  # `ticker` compares those of the states
         self.storages = [value.storage for value in self.values]
         self.storage_set = {*self.storages}
         for tensor, writes in self.ticker.list_counted():
@@ -92,7 +90,7 @@ class GroupUpdate:
         if group is not self.group or group["params"] is not self.params \
                 or len(self.params) != self.length:
             return False
-        if not all(map(is_, map(_array_of, self.tensors), self.arrays)):
+        if not all(map(is_, map(_array_of, self.updated), self.arrays)):
             return False
         try:
             grads = [*map(_array_of, map(_grad_of, self.updated))]

@@ -79,10 +79,11 @@ class Entry:
     results: (window, whether it is only part of its owner) of each result; None for the common case
         of one tensor on new memory.
     allocated: the storages first used here.
+    number: the array of a constant with one element and no axes, on new memory.
     """
 
     __slots__ = (
-        "allocated", "buffer", "event", "kind", "operands", "operator", "results",
+        "allocated", "buffer", "event", "kind", "number", "operands", "operator", "results",
         "returns_several", "update",
     )
 
@@ -90,13 +91,18 @@ class Entry:
         self.event, self.kind, self.operator = event, event.kind, event.operator
         self.allocated: tuple[int, ...] = ()
         self.buffer: Any = None  # of a draw
+        self.number: np.ndarray | None = None
         self.update: Any = None  # of an optimizer's step over a group
         self.operands: tuple[tuple[int | None, Any], ...] = ()
         self.results: tuple[tuple[Value | None, bool], ...] | None = None
         self.returns_several = False
 
     def prepare(self, memory: list[Memory]) -> None:
-        """Precompute what the comparison with an operator needs."""
+        """Precompute what the comparison with a call needs."""
+        if self.kind == CONSTANT and len(self.allocated) == 1 and self.event.array is not None:
+            array = np.asarray(self.event.array)
+            if not array.shape and is_whole(self.event.results[0], memory[self.allocated[0]]):
+                self.number = array
         if self.operator is None:
             return
         self.operands = tuple([
@@ -201,7 +207,7 @@ class Segment:
 
     def choose_ready(self) -> None:
         """Preallocate, for the start of every call, results of operators and empty memory that
-        nobody holds after the call.
+        are computed, and that nobody holds after the call.
 
         Backward passes are left out: followed as one event, they allocate only grads.
         """
@@ -212,7 +218,8 @@ class Segment:
         self.recycled.choose_ready(frozenset(
             s for i, entry in enumerate(self.entries)
             if entry.kind in (OPERATOR, EMPTY) and i not in inside
-            for s in entry.allocated).difference(*survivors))
+            for s in entry.allocated if self.memory[s].computed is not None
+        ).difference(*survivors))
         self.recycled.refresh()
 
     has_one_length = True  # whether its memory has the same layout in all calls

@@ -303,8 +303,11 @@ def _compute(session: Session, following: Following) -> None:
         session.exit, session.tried = following.segment.exit(following.pos), 0
         session.calls = []
         session._keep_calls(following)
-        with session.silence():
+        session.quiet += 1  # no inline cache is active
+        try:
             session.driver.compute(session, following)
+        finally:
+            session.quiet -= 1
     except BaseException:
         if not following.is_computed:
             with session.silence():
