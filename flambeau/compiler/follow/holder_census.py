@@ -70,7 +70,7 @@ def survivors(following: Following) -> frozenset[int]:
     following.windows.clear()  # their references would count as holders
     alive = _read_or_find_survivors(following)
     segment = following.segment
-    segment.recycled.held = alive if following.pos == segment.count else None
+    segment.recycled.survivors = alive if following.pos == segment.count else None
     return alive
 
 

@@ -31,8 +31,8 @@ class RecycledMemory:
     windows: the lists of windows held by inline caches and backward passes.
     generation: increases when such a window, or an array with windows, is replaced.
     ready: storages whose arrays are bound at the start of every call.
-    held: the computed storages that somebody else held when the last call ended; None if it ended
-        before the segment did.
+    survivors: the computed storages that somebody else held when the last call ended; None if it
+        ended before the segment did.
     """
 
     def __init__(self, geometries: list[Geometry]) -> None:
@@ -45,7 +45,7 @@ class RecycledMemory:
         self.ready: frozenset[int] = frozenset()
         self.ready_ids: set[int] = set()
         self.census: HolderCensus | None = None
-        self.held: frozenset[int] | None = None
+        self.survivors: frozenset[int] | None = None
 
     def take(self, s: int) -> np.ndarray:
         """Return an array for a storage: the last call's if free, else a new one."""
@@ -61,7 +61,7 @@ class RecycledMemory:
     def choose_ready(self, storages: frozenset[int]) -> None:
         """Set the storages whose arrays are bound at the start of every call: those that nobody is
         expected to hold between calls."""
-        self.ready, self.held = storages, None
+        self.ready, self.survivors = storages, None
         self.census = HolderCensus(self, sorted(storages)) if storages else None
 
     def refresh(self) -> None:
@@ -69,10 +69,11 @@ class RecycledMemory:
 
         The others cannot gain a holder before the call hands them out.
         """
-        census, held, self.held = self.census, self.held, None
+        census, survivors, self.survivors = self.census, self.survivors, None
         if census is None:
             return
-        is_free = held is not None and self.ready.isdisjoint(held)  # and cannot gain a holder
+        # What nobody held cannot gain a holder.
+        is_free = survivors is not None and self.ready.isdisjoint(survivors)
         if (is_free or census.is_as_before(self.arrays)) \
                 and EXPOSED.keys().isdisjoint(self.ready_ids):
             return

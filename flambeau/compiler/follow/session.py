@@ -22,8 +22,8 @@ from ..trace.ambient_modes import read_ambient_modes
 from .following import Following
 from .foreign_tensors import needs_dispatch
 from .hooks import ACTIVE, RECORDING, Hook
-from .cue_writer import cue_for
-from .inline_cache import is_due, link
+from .cues.cue_code import cue_for
+from .cues.inline_cache import drop_pieces, is_due, link
 from .other_threads import compute_for_another
 from .replay import Replay
 from .varying_number import is_number_alone, with_tensor
@@ -169,23 +169,7 @@ class Session:
         cues = None if following is None else following.cues
         if following is None or cues is None:
             return hook.follow(self, args, kwargs)
-        at, pos = len(cues), following.pos
-        cues.append(None)
-        self.composites += hook.repeats_operators
-        warned = WARNINGS.count
-        try:
-            result = hook.follow(self, args, kwargs)
-            if self.following is following and following.cues is cues:
-                cues[at] = cue = cue_for(hook, self, following, pos, args, kwargs, result)
-                if warned != WARNINGS.count:
-                    cue.take = cue.run
-        finally:
-            self.composites -= hook.repeats_operators
-            if hook.repeats_operators and not self.composites:
-                for cue in cues[at:]:
-                    if cue is not None:
-                        cue.piece = None
-        return result
+        return _follow_and_write(self, hook, following, cues, args, kwargs)
 
     def dispatch(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Call a function that no segment matches: record it, or run it eagerly."""
@@ -291,6 +275,25 @@ class Session:
                 return following
             self.mismatch()
         return None
+
+
+def _follow_and_write(session: Session, hook: Hook, following: Following, cues: list[Any],
+                      args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Call a function and write its cue."""
+    at, pos, warned = len(cues), following.pos, WARNINGS.count
+    cues.append(None)
+    session.composites += hook.repeats_operators
+    try:
+        result = hook.follow(session, args, kwargs)
+        if session.following is following and following.cues is cues:
+            cues[at] = cue = cue_for(hook, session, following, pos, args, kwargs, result)
+            if warned != WARNINGS.count:
+                cue.take = cue.run  # it has to run to warn again
+    finally:
+        session.composites -= hook.repeats_operators
+        if not session.composites:
+            drop_pieces(cues[at:])
+    return result
 
 
 def _compute(session: Session, following: Following) -> None:

@@ -11,7 +11,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.follow import holder_census
-from flambeau.compiler.follow.inline_cache import Cue
+from flambeau.compiler.follow.cues.inline_cache import Cue
 from flambeau.compiler.trace.trace import EMPTY
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...autograd.mode import MODE
-from ...autograd.tape import requires
-from ...tensor.layout import memory_format
-from ...tensor.tensor import Tensor
-from ..trace.operands import tensors_in
+from ....autograd.mode import MODE
+from ....autograd.tape import requires
+from ....tensor.layout import memory_format
+from ....tensor.tensor import Tensor
+from ...trace.operands import tensors_in
 
 if TYPE_CHECKING:
     from .inline_cache import Cue

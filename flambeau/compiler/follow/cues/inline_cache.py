@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from .composite_code import Piece
-from .foreign_tensors import needs_dispatch
-from .hooks import ACTIVE, Hook
-from .segment import Segment
+from ..foreign_tensors import needs_dispatch
+from ..hooks import ACTIVE, Hook
+from ..segment import Segment
 
 _TRIES = (1, 4, 16)  # misses before the cues of a segment are regenerated
 
@@ -82,6 +82,13 @@ def inner_cues(cues: list[Cue | None]) -> list[Cue]:
             break
         result.append(cue)
     return result[::-1]
+
+
+def drop_pieces(cues: list[Cue | None]) -> None:
+    """Drop what the code of a composite needed, once it ran: it refers to tensors."""
+    for cue in cues:
+        if cue is not None:
+            cue.piece = None
 
 
 def drop_inner(cues: list[Cue | None]) -> None:

@@ -1,0 +1,1 @@
+"""Inline caches of followed calls: generated code that compares a call and creates its results."""
