@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...native.foundation.user_frames import WARNINGS
+from ...native.foundation.user_frames import WarningCount
 from ...native.target.compile_costs import MAX_SEGMENTS_PER_EXIT
 from ...ops.core.operator import Kind, Operator
 from ...ops.interception.code_patching import is_anything_swapped
@@ -280,14 +280,14 @@ class Session:
 def _follow_and_write(session: Session, hook: Hook, following: Following, cues: list[Any],
                       args: tuple, kwargs: dict[str, Any]) -> Any:
     """Call a function and write its cue."""
-    at, pos, warned = len(cues), following.pos, WARNINGS.count
+    at, pos, warned = len(cues), following.pos, WarningCount.value
     cues.append(None)
     session.composites += hook.repeats_operators
     try:
         result = hook.follow(session, args, kwargs)
         if session.following is following and following.cues is cues:
             cues[at] = cue = cue_for(hook, session, following, pos, args, kwargs, result)
-            if warned != WARNINGS.count:
+            if warned != WarningCount.value:
                 cue.take = cue.run  # it has to run to warn again
     finally:
         session.composites -= hook.repeats_operators
