@@ -102,7 +102,7 @@ RUN: list[str] = []
 def run(monkeypatch: Any) -> list[str]:
     """The composites whose Python runs in followed calls."""
     RUN.clear()
-    for module, name in ((norms, "_shape_tuple"), (losses, "_indices"),
+    for module, name in ((norms, "_convert_to_tuple"), (losses, "_check_target"),
                          (scaled_dot_product, "_check_arguments")):
         function = getattr(module, name)
 
