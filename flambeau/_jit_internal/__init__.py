@@ -3,7 +3,9 @@ them."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: UP035  # its public names
 
 from ..jit import Attribute, _overload, _overload_method, export, ignore, is_scripting, unused
@@ -12,13 +14,35 @@ from ..jit.annotations import (
     BroadcastingList2,
     BroadcastingList3,
 )
+from ..jit.empty_containers import check_empty_containers
 from ..tensor.absent import lacking
 
 __all__ = [
     "Any", "Attribute", "BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Dict",
     "Final", "List", "Optional", "Tuple", "Union", "_copy_to_script_wrapper", "_overload",
-    "_overload_method", "boolean_dispatch", "export", "ignore", "is_scripting", "unused",
+    "_overload_method", "boolean_dispatch", "check_empty_containers", "export",
+    "get_callable_argument_names", "ignore", "is_scripting", "unused",
 ]
+
+
+def get_callable_argument_names(fn: Callable) -> list[str]:
+    """Return the names of parameters that calls may pass by position or by name.
+
+    >>> from flambeau._jit_internal import get_callable_argument_names
+    >>> get_callable_argument_names(lambda x, *rest, y=1, **more: x)
+    ['x']
+    """
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return []
+    return [name for name, parameter in parameters.items()
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+
+
+def _disable_emit_hooks() -> AbstractContextManager[None]:
+    """Return a no-op context: scripting has no hooks to disable."""
+    return nullcontext()
 
 
 def _copy_to_script_wrapper(fn: Callable) -> Callable:

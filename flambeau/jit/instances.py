@@ -7,6 +7,7 @@ import typing
 from typing import Any
 
 from .checking.annotations import kind_of_annotation
+from .empty_containers import check_empty_containers
 
 __all__ = ["has_type"]
 
@@ -20,6 +21,7 @@ def has_type(value: Any, target: Any) -> bool:
     if isinstance(target, (list, dict, set)):
         raise RuntimeError("The second argument to `torch.jit.isinstance` must be a type or a "
                            "tuple of types")
+    check_empty_containers(value)
     for kind in targets:
         kind_of_annotation(kind)  # which refuses `List` etc.
     return any(_has_type(value, kind) for kind in targets)

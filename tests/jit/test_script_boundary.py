@@ -182,3 +182,18 @@ def test_isinstance_looks_into_containers():
         torch.jit.isinstance([1], bare)
     with pytest.raises(RuntimeError, match="must be a type or a tuple of types"):
         torch.jit.isinstance([1], [int])
+
+
+def test_an_empty_container_is_warned_of_outside_of_scripts():
+    @torch.jit.script
+    def program(x: list[int]) -> bool:
+        return torch.jit.isinstance(x, list[int])
+
+    assert program([])
+    with pytest.warns(UserWarning, match="The inner type of a container is lost"):
+        assert torch.jit.isinstance([], list[int])
+
+
+def test_names_of_parameters_that_calls_may_pass_either_way():
+    assert torch._jit_internal.get_callable_argument_names(lambda x, *y, z=1: x) == ["x"]
+    assert torch._jit_internal.get_callable_argument_names(3) == []

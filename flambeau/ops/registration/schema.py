@@ -208,8 +208,8 @@ _CLASSES = {"int": "Int", "float": "Float", "bool": "Bool", "str": "String", "co
 class InferredType:
     """The result of `infer_type`: a type, or the reason why there is none."""
 
-    def __init__(self, type: ScriptType | None, reason: str = "") -> None:
-        self._type, self._reason = type, reason
+    def __init__(self, type: ScriptType | str | None, reason: str = "") -> None:
+        self._type, self._reason = (None, type) if isinstance(type, str) else (type, reason)
 
     def success(self) -> bool:
         """Return whether there is a type."""
@@ -218,7 +218,8 @@ class InferredType:
     def type(self) -> ScriptType:
         """Return the type. Raises RuntimeError if there is none."""
         if self._type is None:
-            raise RuntimeError("Tried to get the type from an InferredType but the type is null.")
+            raise RuntimeError("Tried to get the type from an InferredType but the type is null. "
+                               f"{self._reason}")
         return self._type
 
     def reason(self) -> str:
