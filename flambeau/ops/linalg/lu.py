@@ -26,12 +26,15 @@ from .matrix_checks import (
     lapack, no_info, raise_for_info,
 )
 from .matrix_samples import rectangular_samples, square_samples
+from .small_matrices import exceeds_columns, factor_columns, swap_rows
 from .solves import inv_ex, solve_triangular
 from .svd import _svd
 
 
 def factorize(A: Array) -> tuple[Array, Array, Array]:
     """Return L and U in one array, the row swaps (from 1) and the positions of zero pivots."""
+    if (factors := factor_columns(A)) is not None:
+        return factors
     k = min(A.shape[-2:])
     LU, pivots = np.empty(A.shape, A.dtype), np.zeros((*A.shape[:-2], k), np.int32)
     info = no_info(A)
@@ -47,6 +50,10 @@ def factorize(A: Array) -> tuple[Array, Array, Array]:
 def permutation(pivots: Array, m: int) -> Array:
     """Return row numbers that represent P in A = P L U: A[rows] = L U."""
     rows = np.broadcast_to(np.arange(m), (*pivots.shape[:-1], m)).copy()
+    if exceeds_columns(pivots.shape[:-1], pivots.shape[-1]):
+        for i in range(pivots.shape[-1]):
+            swap_rows(rows[..., None], i, pivots[..., i] - 1)
+        return rows
     for index in np.ndindex(*pivots.shape[:-1]):
         order = rows[index]
         for i, j in enumerate(pivots[index]):

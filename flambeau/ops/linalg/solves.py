@@ -22,6 +22,7 @@ from .matrix_checks import (
     lapack, no_info, raise_for_info,
 )
 from .matrix_samples import square_samples, well_conditioned
+from .small_matrices import exceeds_columns, solve_halves
 
 # ------------------------------------------------------------------------------------ inverses
 
@@ -248,6 +249,11 @@ def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     A = np.broadcast_to(A, (*batch, *A.shape[-2:]))
     B = np.broadcast_to(B, (*batch, *B.shape[-2:]))
+    if A.size and B.size and exceeds_columns(batch, A.shape[-1]):
+        if trans:
+            A, upper = np.swapaxes(A, -1, -2), not upper
+        with np.errstate(all="ignore"):
+            return solve_halves(A.conj() if trans == 2 else A, B, not upper, unit)
     y = np.empty(B.shape, B.dtype)
     if y.size:
         solve_one = lapack("trtrs", A.dtype)
