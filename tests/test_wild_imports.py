@@ -191,3 +191,36 @@ def test_what_libraries_ask_of_settings_and_compiled_modules() -> None:
     model = torch.nn.Linear(2, 2)
     assert not torch.backends.flags_frozen()
     assert hasattr(torch.compile(model), "dynamo_ctx") and not hasattr(model, "dynamo_ctx")
+
+
+def test_private_names_that_training_libraries_build_on() -> None:
+    """Opacus, timm's optimizers, reversible layers, PyG, Lightning and pytorch-forecasting."""
+    from flambeau.distributions.transforms import _clipped_sigmoid
+    from flambeau.nn.init import _no_grad_uniform_
+    from flambeau.optim.optimizer import (
+        _default_to_fused_or_foreach, _get_capturable_supported_devices,
+        _use_grad_for_differentiable,
+    )
+    from flambeau.utils.data.dataloader import _collate_fn_t, _worker_init_fn_t
+
+    assert typing.get_origin(_collate_fn_t[int]) is typing.get_origin(_worker_init_fn_t)
+    assert torch.cuda._initialized is False
+    assert torch.legacy_contiguous_format is torch.contiguous_format
+    limits = torch.finfo(torch.float32)
+    assert _clipped_sigmoid(torch.tensor([-1e4, 1e4])).tolist() == [limits.tiny, 1 - limits.eps]
+    weight = torch.nn.Parameter(torch.empty(3))
+    assert _no_grad_uniform_(weight, 2.0, 3.0).min() >= 2
+    assert _default_to_fused_or_foreach([weight], False, True) == (True, False)
+    assert _default_to_fused_or_foreach([weight], True, True) == (False, False)
+    assert "cuda" in _get_capturable_supported_devices()
+
+    class Halving(torch.optim.Optimizer):
+        @_use_grad_for_differentiable
+        def step(self) -> bool:
+            self.param_groups[0]["params"][0].mul_(0.5)
+            return torch.is_grad_enabled()
+
+    weight.data.fill_(4)
+    assert Halving([weight], {"differentiable": False}).step() is False
+    assert weight.tolist() == [2, 2, 2]
+    assert torch.is_grad_enabled()

@@ -23,6 +23,9 @@ def device_count() -> int:
     return 0
 
 
+_initialized = False  # reversible layers ask it before they save the GPUs' random states
+
+
 def is_initialized() -> bool:
     """Return False."""
     return False

@@ -50,6 +50,12 @@ class ExpTransform(_Parameterless):
         return x
 
 
+def _clipped_sigmoid(x: Tensor) -> Tensor:
+    """Return sigmoid(x), between the smallest normal number and the largest below 1."""
+    limits = types.finfo(x.dtype)
+    return ops.clamp(ops.sigmoid(x), min=limits.tiny, max=1.0 - limits.eps)
+
+
 class SigmoidTransform(_Parameterless):
     """1 / (1 + exp(-x)), clamped away from 0 and 1.
 
@@ -60,8 +66,7 @@ class SigmoidTransform(_Parameterless):
     codomain = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
-        limits = types.finfo(x.dtype)
-        return ops.clamp(ops.sigmoid(x), min=limits.tiny, max=1.0 - limits.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         limits = types.finfo(y.dtype)

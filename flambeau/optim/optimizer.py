@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from flambeau.autograd import enable_grad
+from flambeau.autograd import enable_grad, set_grad_enabled
 from flambeau.autograd.handle import RemovableHandle
 from flambeau.tensor import Tensor, get_default_dtype
 from flambeau.tensor.dtypes import float32, float64
@@ -42,6 +42,33 @@ def _register(hooks: OrderedDict, hook: Callable, prepend: bool = False) -> Remo
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle
+
+
+def _use_grad_for_differentiable(step: Callable) -> Callable:
+    """Return `step` run with gradients only if the optimizer is differentiable.
+
+    For optimizers of libraries; flambeau's own have `step` in one place.
+    """
+    @functools.wraps(step)
+    def stepped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with set_grad_enabled(self.defaults["differentiable"]):
+            return step(self, *args, **kwargs)
+
+    return stepped
+
+
+def _default_to_fused_or_foreach(
+    params: list[Tensor], differentiable: bool, use_fused: bool = False
+) -> tuple[bool, bool]:
+    """Return (fused, foreach), the implementation of a library's optimizer on a CPU."""
+    fused = not differentiable and use_fused and all(
+        p is None or p.is_floating_point() for p in params)
+    return fused, False
+
+
+def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
+    """Return the types of devices whose graphs can hold a step; none of them is here."""
+    return ["cuda", "xpu", "hpu", "privateuseone", *["xla"] * supports_xla]
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:

@@ -70,6 +70,7 @@ MAX_SCIPY_ERF_ELEMENTS = 1 << 10  # up to here SciPy's loop is faster than twent
 MAX_COPIED_WINDOW_ELEMENTS = 1 << 13  # of convolution windows, copied per output channel
 MAX_TWICE_WRITTEN_ELEMENTS = 1 << 10  # of a padded array: filling it whole costs less than edges
 MAX_MATRICES_FACTORED_SINGLY = 32  # up to here one LAPACK call each is fast enough
+MAX_COLUMNS_FACTORED_TOGETHER = 16  # of a batch; beyond, LAPACK's blocks pay for their calls
 MAX_COUNTED_RANGE_RATIO = 4  # range of integers over their number, to count them in a table
 MAX_SORTED_TIE_ELEMENTS = 1 << 16  # of rows with ties that are sorted in PyTorch's order
 MAX_SELECTED_TIE_ELEMENTS = 1 << 22  # the same if one pass is enough

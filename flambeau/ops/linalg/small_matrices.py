@@ -10,11 +10,10 @@ import math
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_COLUMNS_FACTORED_TOGETHER
 from ..core.operator import Array
 
 __all__ = ["exceeds_columns", "factor_columns", "solve_halves", "swap_rows"]
-
-_LARGEST_FACTORED = 16  # columns; beyond, LAPACK's blocked factorization pays for its call
 
 
 def exceeds_columns(batch: tuple[int, ...], columns: int) -> bool:
@@ -49,7 +48,7 @@ def factor_columns(A: Array) -> tuple[Array, Array, Array] | None:
     """
     k = min(A.shape[-2:])
     batch = A.shape[:-2]
-    if not A.size or k > _LARGEST_FACTORED or not exceeds_columns(batch, k):
+    if not A.size or k > MAX_COLUMNS_FACTORED_TOGETHER or not exceeds_columns(batch, k):
         return None
     LU, pivots, info = A.copy(), np.empty((*batch, k), np.int32), np.zeros(batch, np.int32)
     for i in range(k):

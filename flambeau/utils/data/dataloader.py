@@ -6,7 +6,7 @@ import math
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from flambeau.tensor.random.generator import Generator
 
@@ -26,6 +26,9 @@ from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 _T_co = TypeVar("_T_co", covariant=True)
+_T = TypeVar("_T")
+_collate_fn_t: TypeAlias = Callable[[list[_T]], Any]  # for libraries' annotations
+_worker_init_fn_t: TypeAlias = Callable[[int], None]
 
 _FIXED = frozenset(
     ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
