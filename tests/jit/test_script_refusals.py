@@ -225,3 +225,12 @@ def test_annotated_containers_and_comments_without_a_result_are_saved():
     module = torch.jit.script(Named({"first": nn.ReLU(), "second": nn.Tanh()}))
     loaded = torch.jit.load(io.BytesIO(module.save_to_buffer()))
     assert loaded(torch.ones(1), "second")[0] == module(torch.ones(1), "second")[0] == ["first"]
+
+
+def test_objects_that_are_no_context_managers_are_refused():
+    def program() -> int:
+        with Counted(1) as counted:
+            return counted.count
+
+    with pytest.raises(RuntimeError, match="does not define __enter__ and __exit__ methods"):
+        torch.jit.script(program)

@@ -57,6 +57,7 @@ MESSAGES = {
                         "{part} type `{actual}`",
     "dictionary-mixed": "Dicts may only contain homogeneous keys, but the type of the first "
                         "generated key was {actual}",
+    "context": "Object does not define __enter__ and __exit__ methods",
     "default": "Mutable default parameters are not supported because Python binds them to the "
                "function and they persist across function calls.\nAs a workaround, make the "
                "default None and instantiate the default parameter within the body of the "

@@ -59,7 +59,10 @@ class Statements(Assignments):
 
     def _visit_with(self, node: ast.With) -> None:
         for item in node.items:
-            self.value(item.context_expr)
+            kind = self.value(item.context_expr).kind
+            if isinstance(kind.python, type) and not all(
+                    hasattr(kind.python, name) for name in ("__enter__", "__exit__")):
+                self.errors.report("context", item.context_expr)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, Value())
         self.block(node.body)
