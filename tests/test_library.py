@@ -318,3 +318,26 @@ def test_a_kernel_for_autograd_calls_the_one_below(torch):
     assert not (x * 2).requires_grad
     del guard
     assert (x * 2).requires_grad
+
+
+def test_a_derivative_may_ask_which_arguments_need_it(torch):
+    lib = torch.library.Library(f"suiteneeds_{torch.__name__}", "FRAGMENT")
+    lib.define("product(Tensor x, Tensor y, *, float k) -> Tensor")
+    lib.impl("product", lambda x, y, k: torch.from_numpy(x.numpy() * y.numpy() * k), "CPU")
+    asked = []
+
+    def setup_context(ctx, inputs, output, keyword_only_inputs):
+        ctx.save_for_backward(*inputs)
+        ctx.k = keyword_only_inputs["k"]
+
+    def backward(ctx, g):
+        asked.append(ctx.needs_input_grad)
+        x, y = ctx.saved_tensors
+        needs_x, needs_y = ctx.needs_input_grad
+        return g * y * ctx.k if needs_x else None, g * x * ctx.k if needs_y else None
+
+    torch.library.register_autograd(f"{lib.ns}::product", backward, setup_context=setup_context)
+    x = torch.tensor([2.0], requires_grad=True)
+    getattr(torch.ops, lib.ns).product(x, torch.tensor([3.0]), k=10.0).backward()
+    assert x.grad.tolist() == [30]
+    assert asked == [(True, False)]

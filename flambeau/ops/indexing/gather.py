@@ -19,6 +19,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.overlap import check_operands
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batch import Batch
 from ..core.axes import canonical_dim
 from ..core.inplace import assign, overwrite
 from ..core.operator import Array, Number
@@ -156,6 +157,16 @@ def _scattered(g: Array, dim: int, index: Array, shape: Any) -> Array:
     elif index.size:
         np.add.at(result, _create_grid(index, dim % len(shape)), g)
     return result
+
+
+@_scattered.batch
+def _(batch: Batch, g: Tensor, dim: int, index: Tensor, shape: Any) -> Tensor:
+    g, index = batch.expand(g), batch.expand(index)
+    if not shape:
+        return g.reshape(batch.size, -1).sum(1)
+    if index.dim() == 1:  # of each example one element
+        g, index = g.unsqueeze(1), index.unsqueeze(1)
+    return _scattered(g, dim % len(shape) + 1, index, (batch.size, *shape))
 
 
 @_scattered.vjp("g")

@@ -130,17 +130,18 @@ class CustomOperator:
     def _record_call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if self._node is None:
             self._node = _create_node(self)
-        return self._node.apply(kwargs, *args)
+        return self._node.apply(*args, kwargs)
 
 
 def _create_node(operator: CustomOperator) -> type:
     """Make an operator's autograd Function: kernel as forward, the user's rule as backward."""
 
-    def forward(ctx: Any, kwargs: dict[str, Any], *args: Any) -> Any:
+    def forward(ctx: Any, *given: Any) -> Any:
+        *args, kwargs = given  # last, so that the indices of ctx.needs_input_grad are the user's
         y = operator.compute(tuple(map(_detach_tensors, args)), kwargs)
         if operator.setup_context is not None:
             named = {"keyword_only_inputs": kwargs} if kwargs else {}
-            operator.setup_context(ctx=ctx, inputs=args, output=y, **named)
+            operator.setup_context(ctx=ctx, inputs=tuple(args), output=y, **named)
         return tuple(y) if isinstance(y, list) else y
 
     def backward(ctx: Any, *g: Any) -> Any:
@@ -149,8 +150,13 @@ def _create_node(operator: CustomOperator) -> type:
                 f"Trying to backward through {operator} but no autograd formula was "
                 "registered. Please use register_autograd to add one."
             )
-        result = operator.backward(ctx, *g)
-        return (None, *(result if isinstance(result, tuple) else (result,)))
+        needs = ctx.needs_input_grad
+        ctx.needs_input_grad = needs[:-1]
+        try:
+            result = operator.backward(ctx, *g)
+        finally:
+            ctx.needs_input_grad = needs
+        return (*(result if isinstance(result, tuple) else (result,)), None)
 
     name = f"{operator.namespace}_{operator._opname}_{operator._overloadname}"
     body = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
