@@ -136,8 +136,8 @@ class CustomOperator:
 def _create_node(operator: CustomOperator) -> type:
     """Make an operator's autograd Function: kernel as forward, the user's rule as backward."""
 
-    def forward(ctx: Any, *given: Any) -> Any:
-        *args, kwargs = given  # last, so that the indices of ctx.needs_input_grad are the user's
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        *args, kwargs = inputs  # last, so that the indices of ctx.needs_input_grad are the user's
         y = operator.compute(tuple(map(_detach_tensors, args)), kwargs)
         if operator.setup_context is not None:
             named = {"keyword_only_inputs": kwargs} if kwargs else {}
