@@ -18,7 +18,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...autograd.tape import record_binary, record_number, record_unary
 from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
-from ...tensor.narrow_dtypes import NARROW
+from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW
 from ...tensor.tensor import Tensor, creation, wrap
 from ..documentation import source_listing
 from .autocast import autocasting
@@ -92,7 +92,7 @@ def straight(operator: Operator) -> frozenset[np.dtype]:
     cast = (BOOL, INTEGER) if operator.promotion is Promotion.FLOATING else ()
     left_out = {FLOATING, *refused, *cast}
     return FLOATS | {n for n, d in FROM_NUMPY.items()
-                     if d.category not in left_out and n not in NARROW}
+                     if d.category not in left_out and n not in NARROW and n not in EIGHT_BIT}
 
 
 class PointwiseCall(NamedTuple):

@@ -9,10 +9,10 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
-from ...tensor.narrow_dtypes import NARROW, widened
+from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW, widened
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
-from .narrow_arithmetic import compute_narrow
+from .narrow_arithmetic import compute_narrow, refuse_eight_bit_arithmetic
 from .operator import Operator, Promotion
 from ..native.pointwise import try_kernel_with, min_kernel_elements, mix_dtypes, swap_operands
 
@@ -28,6 +28,9 @@ def compute_pointwise(
     options = options or {}
     if promotion is Promotion.NONE:
         arrays = [_require_plain(x) for x in operands]
+        first: Any = getattr(arrays[0], "dtype", None)
+        if first in EIGHT_BIT and first not in NARROW:
+            refuse_eight_bit_arithmetic(operator, operands, FROM_NUMPY[first])
         return operator.body(*arrays, *attributes, **options)
     common = result_dtype(operands)
     if promotion is Promotion.FLOATING and common.category in (BOOL, INTEGER):
@@ -36,6 +39,8 @@ def compute_pointwise(
         operator.refuse(operator, operands, common)
     if common.numpy in NARROW:
         return compute_narrow(operator, operands, attributes, options, common)
+    if common.numpy.itemsize == 1:
+        refuse_eight_bit_arithmetic(operator, operands, common)
     half = common in HALF
     inside = types.float32.numpy if half else common.numpy
     y = None

@@ -18,7 +18,7 @@ from ...tensor.layout import (
     empty_preserving, empty_strided_array, format_strides, is_plain, preserve_format, strided,
 )
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
+from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_eight_bit, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
 from ...tensor.uninitialized import fill_new, new_memory, should_fill
@@ -387,6 +387,7 @@ def arange(
         )
     kind = _infer_range_dtype((start, end, step), dtype) if out is None else out._array.dtype
     refuse_narrow(kind, "arange_cpu")
+    refuse_eight_bit(np.empty(0, kind), "arange_cpu")
     if kind.kind in "iu":
         start, end, step = int(start), int(end), int(step)
         if step == 0:  # a fraction, written to integers
@@ -490,6 +491,7 @@ def linspace(
     _check_ends(start, end, "linspace")
     kind = _infer_spaces_dtype(start, end, dtype) if out is None else out._array.dtype
     refuse_narrow(kind, "linspace_cpu")
+    refuse_eight_bit(np.empty(0, kind), "linspace_cpu")
     array = _count_from_both_ends(
         _read_number(start), _read_number(end), _check_steps(steps, "linspace"), kind
     )

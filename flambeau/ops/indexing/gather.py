@@ -16,6 +16,7 @@ from ...native.foundation.user_frames import noted
 from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.capture_marks import shape_only
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.overlap import check_operands
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
@@ -331,6 +332,7 @@ def scatter(
     """
     source = src if src is not None else value
     if not isinstance(source, Tensor):
+        refuse_eight_bit(input._array, "scatter_gather_scalar_cpu")
         source = _scalar_source(input, index, source)
         if reduce is not None:
             source = source.expand(*index._array.shape)

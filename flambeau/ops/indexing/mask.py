@@ -113,6 +113,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     >>> torch.masked_fill(torch.tensor([1., 2., 3.]), torch.tensor([True, False, True]), -1.)
     tensor([-1.,  2., -1.])
     """
+    refuse_eight_bit(input._array, "masked_fill")
     return _masked_fill(input, _mask_of(mask, "masked_fill"),
                         _fill_value(input, value, "masked_fill"))
 

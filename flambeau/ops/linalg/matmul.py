@@ -11,6 +11,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MIN_PRODUCT_LHS_ELEMENTS
 from ...autograd.tape import record_binary
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import AUTOCAST, Policy
@@ -235,6 +236,7 @@ def bmm(
             f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but "
             f"got: [{b[0]}, {b[1]}]."
         )
+    refuse_eight_bit(input._array, "bmm")
     return matmul(input, mat2, out=out)
 
 
@@ -271,6 +273,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
         raise RuntimeError(
             f"1D tensors expected, but got {input._array.ndim}D and {tensor._array.ndim}D tensors"
         )
+    refuse_eight_bit(input._array, "dot")
     if input._array.dtype != tensor._array.dtype:
         raise RuntimeError(
             "dot : expected both vectors to have same dtype, but found "

@@ -9,7 +9,7 @@ import numpy as np
 from ...native.foundation.public_names import c_class_name
 from ...tensor.dtypes import COMPLEX, FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
-from ...tensor.narrow_dtypes import COMPLEX32, widened
+from ...tensor.narrow_dtypes import COMPLEX32, refuse_eight_bit, widened
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
@@ -219,6 +219,7 @@ def isclose(
     >>> torch.isclose(torch.tensor([1., 2.]), torch.tensor([1., 2.1]))
     tensor([ True, False])
     """
+    refuse_eight_bit(input, "mul_cpu_reduced_float")
     return _close(input, other, rtol, atol, equal_nan)
 
 
@@ -254,6 +255,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     if a.shape != b.shape:
         return False
     refuse_unknown_values(input, "equal.default")
+    refuse_eight_bit(a, "equal_notnan_cpu")
     return (a is b and a.dtype.kind in "biu") or bool(np.equal(a, b).all())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.narrow_dtypes import COMPLEX32
+from ...tensor.narrow_dtypes import COMPLEX32, refuse_eight_bit
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ...tensor.windows.lazy_window import LazyWindow, toggled
@@ -293,6 +293,7 @@ def angle(input: Array) -> Array:
         from ...tensor.dtypes import get_default_dtype
 
         input = input.astype(get_default_dtype().numpy)
+    refuse_eight_bit(input, "angle_cpu")
     if input.dtype.kind == "V" or input.dtype.itemsize == 2:
         return _angle(input.astype(np.float32)).astype(input.dtype)
     return _angle(input)

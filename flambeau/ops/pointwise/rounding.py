@@ -10,6 +10,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF, dtype as Dtype
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
@@ -268,6 +269,7 @@ def nan_to_num(
     tensor([1., 0., 9.])
     """
     nan = 0.0 if nan is None else nan
+    refuse_eight_bit(input, "nan_to_num")
     if input.dtype.kind in "biu":
         return input.copy()
     if input.dtype.kind != "c":

@@ -11,6 +11,7 @@ from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
@@ -529,6 +530,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     tensor([0.5000, 3.0000, 0.0000])
     """
     array = input._array
+    refuse_eight_bit(array, "bincount_cpu")
     if array.dtype.kind not in "iu" or array.ndim != 1 or (array.size and array.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
@@ -556,6 +558,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
     array = input._array
     if bins <= 0:
         raise RuntimeError("bins must be > 0")
+    refuse_eight_bit(array, "aminmax_cpu")
     low, high = float(min), float(max)
     if low == high and array.size:
         low, high = float(array.min()), float(array.max())

@@ -9,6 +9,7 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ...tensor.tensor import wrap as wrap_array
@@ -31,6 +32,7 @@ def _declare_triangle(name: str, lower: bool) -> Any:
     def body(input: Array, diagonal: int = 0) -> Array:
         if input.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        refuse_eight_bit(input, name)
         rows, columns = input.shape[-2:]
         if lower:
             keep = np.tri(rows, columns, diagonal, np.bool_)
@@ -188,6 +190,7 @@ def trace(input: Array) -> Array:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     if input.dtype.kind == "b":
         raise NotImplementedError("\"trace\" not implemented for 'Bool'")
+    refuse_eight_bit(input, "trace")
     kind = sum_dtype(input, None)
     half = FROM_NUMPY[kind] in types.HALF
     return round_to(np.add.reduce(input.diagonal(), None, np.float32 if half else kind), kind)
