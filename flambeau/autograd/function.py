@@ -208,6 +208,10 @@ class _FunctionMeta(type):
         cls._flambeau_plan = Plan(cls._backward_cls, (), (), (), False)
 
 
+# What applies a Function to tensors on values of their own, by class; filled on import of nested.
+NESTED_APPLY: dict[type, Callable[[Any, tuple], Any]] = {}
+
+
 class Function(metaclass=_FunctionMeta):
     """Base of custom operators: define static forward(ctx, ...) and backward(ctx, *grads), and call
     `apply`.
@@ -288,6 +292,9 @@ class Function(metaclass=_FunctionMeta):
         that has a `setup_context`."""
         if kwargs:
             args = cls._flambeau_positional(args, kwargs)
+        for base, apply_on_values in NESTED_APPLY.items():
+            if any(isinstance(a, base) for a in args):
+                return apply_on_values(cls, args)
         if LEVELS.active and (level := innermost_level(args)) is not None:
             return cls._flambeau_push(level, args)
         return cls._flambeau_apply(args)[1]

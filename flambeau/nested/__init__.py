@@ -5,6 +5,7 @@ from . import jagged_reductions as jagged_reductions
 from . import jagged_shapes as jagged_shapes
 from . import strided_arithmetic as strided_arithmetic
 from . import strided_shapes as strided_shapes
+from . import user_functions as user_functions
 from ..serialization import add_safe_globals
 from .construction import (
     as_nested_tensor, masked_select, narrow, nested_tensor, nested_tensor_from_jagged,

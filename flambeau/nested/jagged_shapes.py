@@ -11,6 +11,7 @@ from ..tensor.layout import contiguous_format, preserve_format
 from ..tensor.symbolic_length import SymInt
 from ..tensor.tensor import Tensor
 from .jagged_tensor import NestedTensor, jagged_from_list, ragged_sizes_match
+from .ragged_tensor import as_number
 
 RULES = NestedTensor.RULES
 
@@ -222,7 +223,7 @@ def unbind(input: NestedTensor, dim: int = 0) -> tuple[Tensor, ...]:
 @rule("__getitem__")
 def index(input: NestedTensor, key: Any) -> Any:
     """Index rows by number, and the axes after the ragged axis by slices and numbers."""
-    keys = key if isinstance(key, tuple) else (key,)
+    keys = tuple(as_number(k) for k in (key if isinstance(key, tuple) else (key,)))
     if Ellipsis in [k for k in keys if k.__class__ is type(Ellipsis)]:
         place = next(i for i, k in enumerate(keys) if k is Ellipsis)
         missing = input.dim() - sum(k is not None for k in keys) + 1
@@ -249,8 +250,7 @@ def _index_axis(nt: NestedTensor, axis: int, key: Any) -> tuple[Any, int]:
         return nt._like(nt._values[(slice(None),) * inner + (key,)]), 1
     if isinstance(key, int):
         return select(nt, axis, key), 0
-    raise NotImplementedError(f"aten.index.Tensor with {type(key).__name__} on a tensor in jagged "
-                              "layout")
+    raise NotImplementedError("aten.index.Tensor")
 
 
 # ------------------------------------------------------------------------------ splits and joins

@@ -152,6 +152,13 @@ class RaggedTensor(Tensor):
         return self._base is not None
 
 
+def as_number(key: Any) -> Any:
+    """Return an index that is a tensor of one integer as a number; other indices unchanged."""
+    if isinstance(key, Tensor) and key._array.ndim == 0 and key._array.dtype.kind in "iu":
+        return int(key.item())
+    return key
+
+
 def _is_pointwise(func: Any) -> bool:
     if pointwise_call(func) is not None:
         return True

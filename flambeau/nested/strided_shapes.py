@@ -9,6 +9,7 @@ from typing import Any
 from .. import ops
 from ..tensor.layout import contiguous_format, contiguous_strides, preserve_format
 from ..tensor.tensor import Tensor
+from .ragged_tensor import as_number
 from .strided_tensor import Shape, StridedNestedTensor, map_rows, strided_from_rows
 
 RULES = StridedNestedTensor.RULES
@@ -63,7 +64,7 @@ def select(input: StridedNestedTensor, dim: int, index: int) -> Tensor:
 @rule("__getitem__")
 def index(input: StridedNestedTensor, key: Any) -> Tensor:
     """A row by its number, with any index of the row behind it."""
-    keys = key if isinstance(key, tuple) else (key,)
+    keys = tuple(as_number(k) for k in (key if isinstance(key, tuple) else (key,)))
     if not keys or keys == (Ellipsis,):
         return input
     if not isinstance(keys[0], int):

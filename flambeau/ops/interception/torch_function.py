@@ -343,6 +343,18 @@ def _run_internal(original: Callable, args: tuple, kwargs: dict[str, Any]) -> An
         state.nothing -= 1
 
 
+@contextlib.contextmanager
+def dispatching() -> Iterator[None]:
+    """Context in which calls dispatch to classes, inside an entry point of autograd too."""
+    state = STATE
+    before = state.no_subclasses, state.nothing
+    state.no_subclasses = state.nothing = 0
+    try:
+        yield
+    finally:
+        state.no_subclasses, state.nothing = before
+
+
 # Python's operators: the method that `__torch_function__` receives, as in PyTorch.
 _PYTHON_OPERATORS = {
     "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_",
