@@ -1,5 +1,5 @@
 """torch._export: what programs import of torch.export's insides."""
 
-from . import utils
+from . import utils, wrappers
 
-__all__ = ["utils"]
+__all__ = ["utils", "wrappers"]

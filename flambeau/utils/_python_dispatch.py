@@ -12,7 +12,7 @@ from ..tensor import Tensor
 
 __all__ = [
     "BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass",
-    "return_and_correct_aliasing",
+    "return_and_correct_aliasing", "transform_subclass",
 ]
 
 
@@ -144,3 +144,27 @@ def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> 
     if len(schema.returns) == 1:
         return corrected(schema.returns[0], out)
     return type(out)(map(corrected, schema.returns, out))
+
+
+def transform_subclass(
+    t: Any, callback: Callable[[str, Tensor], Tensor], outer_size: Any = None,
+    outer_stride: Any = None,
+) -> Any:
+    """Return a wrapper subclass with each inner tensor replaced.
+
+    Arguments:
+        t: a tensor whose class has `__tensor_flatten__` and `__tensor_unflatten__`.
+        callback: called with an inner tensor's name and value, returns the new one.
+        outer_size, outer_stride: the result's shape and strides; those of `t` if None.
+    """
+    outer_size = t.size() if outer_size is None else outer_size
+    outer_stride = t.stride() if outer_stride is None else outer_stride
+    names, context = t.__tensor_flatten__()
+    inner = {name: callback(name, getattr(t, name)) for name in names}
+    result = type(t).__tensor_unflatten__(inner, context, outer_size, outer_stride)
+    for label, expected, actual in (("shape", tuple(outer_size), tuple(result.shape)),
+                                   ("strides", tuple(outer_stride), result.stride())):
+        if expected != actual:
+            raise AssertionError(f"Expected return value from {type(t)}__tensor_unflatten__() to "
+                                 f"have {label} equal to {expected}, but got: {actual}")
+    return result
