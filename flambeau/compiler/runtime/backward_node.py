@@ -19,11 +19,12 @@ from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...autograd.tape import _next_sequence
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
-from ...ops import zeros_like
+from ...ops import ones_like, zeros_like
 from ...tensor.storage import version_of
 from ...tensor.layout import owner_of
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batched_window import is_example
 from ..capture.saved_versions import SavedVersion
 from ..functionalization.partial_backward import select_cotangents
 from ..trace.bindings import (
@@ -272,26 +273,47 @@ class BackwardRunner:
         with _swap_memory(self.written):
             returned = self.eager(*call.args, **call.kwargs)
         live = {form.live: tensor for tensor, form in iterate_outputs(returned, self.result)}
-        ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
-        grads = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
+        result = _gradients(live, call.inputs, gs)
+        if any(g is not None and is_example(g._array) for g in gs):
+            # Examples of vmap have no values of their own: the check uses other cotangents.
+            ones = tuple([
+                None if g is None else ones_like(live[k])  # type: ignore[misc]
+                for k, g in enumerate(gs)
+            ])
+            expected = self.check(_gradients(live, call.inputs, ones), saved_values, ones)
+        else:
+            expected = self.check(result, saved_values, gs)
+        return [
+            zeros_like(x) if g is None and y is not None else g  # type: ignore[misc]
+            for x, g, y in zip(call.inputs, result, expected, strict=True)
+        ]
+
+    def check(
+        self, result: list[Tensor | None], saved_values: list[Any], gs: tuple
+    ) -> list[Tensor | None]:
+        """Return the program's cotangents; RuntimeError unless they agree with the result."""
         with no_grad():
             expected = self.run_backward(saved_values, gs)
-        result: list[Tensor | None] = list(grads)
-        for i, (x, y) in enumerate(zip(call.inputs, expected, strict=True)):
-            if result[i] is None and y is not None:
-                result[i] = zeros_like(x)  # type: ignore[misc]
-        pairs = [(x._array, y._array) for x, y in zip(result, expected, strict=True)
-                 if x is not None and y is not None]
+        pairs = [(np.zeros_like(y._array) if x is None else x._array, y._array)
+                 for x, y in zip(result, expected, strict=True) if y is not None]
         scale = max((max_magnitude(y) for _, y in pairs if y.size), default=0.0)
         if not all(agree(x, y, scale) for x, y in pairs):
             raise RuntimeError(
                 "a compiled function cannot be differentiated twice: it has changed since the call"
             )
-        return result
+        return expected
 
     def convert_cotangent(self, slot: Cotangent, gs: tuple) -> np.ndarray:
         """Return a cotangent in the layout that the program takes."""
         return np.ascontiguousarray(gs[slot.live]._array).reshape(slot.order)
+
+
+def _gradients(
+    live: dict[Any, Tensor], inputs: list[Tensor], gs: tuple
+) -> list[Tensor | None]:
+    """Return the inputs' cotangents as differentiable tensors, given those of live outputs."""
+    ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
+    return partial_grad([y for y, _ in ways], inputs, [g for _, g in ways], True)
 
 
 @contextmanager
