@@ -92,8 +92,11 @@ class SegmentRecorder(Recorder):
             self.cut, self.why = len(self.trace.events), f"{what} ({self.line()[0]})"
 
     def record(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Call an intercepted function. If it warns, end the segment before it: the filters that
-        are set at its line decide about the warning."""
+        """Call an intercepted function. If an operator warns, end the segment before it: the
+        filters that are set at its line decide about the warning. Composites warn anew each call.
+        """
+        if hook.operator is None:
+            return hook.record(hook.original, args, kwargs)
         warnings, count = WarningCount.value, len(self.trace.events)
         try:
             return hook.record(hook.original, args, kwargs)

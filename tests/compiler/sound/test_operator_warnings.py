@@ -3,6 +3,7 @@ under the filters that are set there."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +56,22 @@ def test_a_call_warns_once(function: Callable[[Any], Any]) -> None:
             warnings.simplefilter("always")
             step(torch.ones(3))
         assert len(caught) == 1
+
+
+def test_a_composite_that_warns_is_followed() -> None:
+    count = itertools.count()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        next(count)
+        return torch.nn.functional.mse_loss(x * 2, x[:1])
+
+    step = torch.compile(step, options={"mode": "now", "follow": True})
+    for _ in range(8):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            step(torch.ones(3, 2))
+        assert ["target size" in str(w.message) for w in caught] == [True]
+    assert "program, run 4 times" in step.explain()
 
 
 def test_a_warning_raised_as_an_error_is_caught_by_the_step() -> None:
