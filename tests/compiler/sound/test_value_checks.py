@@ -4,6 +4,8 @@ call runs eagerly, from the state that the call before left.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -305,3 +307,27 @@ def test_followed_calls_raise_where_a_matrix_is_singular():
         return _follow(lambda: Scene(step, matrix.zero_, lambda: (torch.ones(3),), [weight]))
 
     compare(singular, "now", 6)
+
+
+@pytest.mark.parametrize("operations", [3, 90])
+def test_an_index_computed_by_many_operators(operations: int) -> None:
+    def run(is_compiled: bool) -> list[Any]:
+        w, seen = torch.zeros(2), []
+
+        def step(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+            for k in range(operations):
+                i = (i * 3 + k) % 1009
+            w.add_(1)
+            return x[i % 7] * 2
+
+        function = torch.compile(step, options={"mode": "now"}) if is_compiled else step
+        for start in range(12):
+            try:
+                seen.append(function(torch.arange(3.0), torch.tensor([start])).tolist())
+            except IndexError as error:
+                seen.append((str(error), w.tolist(), w._version))
+        return seen
+
+    expected = run(False)
+    assert {type(item) for item in expected} == {list, tuple}
+    assert run(True) == expected
