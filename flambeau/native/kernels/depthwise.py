@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ..loop_ir.ir import (
     Accumulator,
@@ -46,72 +46,74 @@ from .pool import all_of, compare
 MAX_TILE_ELEMENTS = {4: 6144, 8: 3584}  # of a block of x with its padding, by bytes per element
 MAX_BLOCK_ELEMENTS = {4: 4096, 8: 2560}  # of a block of results, by bytes per element
 
+T = TypeVar("T", int, Size)
 
-class DepthwiseSizes(NamedTuple):
-    """A kernel's size arguments, in order; 0 for those that it does not use.
+
+class DepthwiseSizes(NamedTuple, Generic[T]):
+    """A kernel's size parameters, or a call's arguments for them: 0 for those that it does not use.
 
     Strides and starts are in elements. y has `channels` * `outputs_each` channels, x `channels` *
     `inputs_each`; one of the two factors is 1.
     """
 
     # Loops
-    images: int
-    groups: int  # of images
-    group_images: int
-    channels: int
-    outputs_each: int
-    inputs_each: int
-    blocks_down: int  # of an image's results
-    blocks_across: int
-    block_rows: int
-    flat_vectors: int  # of FLAT_LANES, in a block
-    taps: int
+    images: T
+    groups: T  # of images
+    group_images: T
+    channels: T
+    outputs_each: T
+    inputs_each: T
+    blocks_down: T  # of an image's results
+    blocks_across: T
+    block_rows: T
+    flat_vectors: T  # of FLAT_LANES, in a block
+    taps: T
     # x
-    x_group_stride: int
-    x_image_stride: int
-    x_channel_stride: int
-    x_input_stride: int  # of the channels that one output channel sums
-    x_row_stride: int
-    x_block_row_stride: int
-    x_block_column_stride: int
-    x_start: int  # the first block's first element; negative in the padding
+    x_group_stride: T
+    x_image_stride: T
+    x_channel_stride: T
+    x_input_stride: T  # of the channels that one output channel sums
+    x_row_stride: T
+    x_block_row_stride: T
+    x_block_column_stride: T
+    x_start: T  # the first block's first element; negative in the padding
     # The tile: a block of x, in parts of rows interleaved by the stride
-    tile_parts: int
-    part_stride: int
-    part_rows: int
-    part_vectors: int  # of LANES, in a row
-    tile_pitch: int
-    row_step: int  # rows of x between two rows of a part
-    row_stride: int  # elements between them: of x, or of the tile if a gradient is spread
-    column_stride: int  # the convolution's stride along rows
-    vector_stride: int  # LANES * column_stride
-    spread_start: int  # the tile's index of a spread gradient's first element
-    tile_columns: int  # columns that are spread, or of a gradient's block
-    zero_vectors: int  # of FLAT_LANES, that clear the tile before
-    tile_stride: int  # between the tiles of two images
+    tile_parts: T
+    part_stride: T
+    part_rows: T
+    part_vectors: T  # of LANES, in a row
+    tile_pitch: T
+    row_step: T  # rows of x between two rows of a part
+    row_stride: T  # elements between them: of x, or of the tile if a gradient is spread
+    column_stride: T  # the convolution's stride along rows
+    vector_stride: T  # LANES * column_stride
+    spread_start: T  # the tile's index of a spread gradient's first element
+    tile_columns: T  # columns that are spread, or of a gradient's block
+    zero_vectors: T  # of FLAT_LANES, that clear the tile before
+    tile_stride: T  # between the tiles of two images
     # Rows and columns of x count from the padding's first: those of a block, those inside x
-    block_row_step: int
-    block_column_step: int
-    row_low: int
-    row_high: int
-    column_low: int
-    column_high: int
+    block_row_step: T
+    block_column_step: T
+    row_low: T
+    row_high: T
+    column_low: T
+    column_high: T
     # The weight
-    w_channel_stride: int
-    w_output_stride: int
-    w_input_stride: int
+    w_channel_stride: T
+    w_output_stride: T
+    w_input_stride: T
     # y
-    y_group_stride: int
-    y_image_stride: int
-    y_channel_stride: int
-    y_output_stride: int
-    y_row_stride: int
-    y_block_row_stride: int
-    y_block_columns: int
-    y_rows: int
-    y_columns: int
-    y_vectors: int  # of LANES, in a block's row
-    results_stride: int  # between the blocks of results of two images: FLAT_LANES * flat_vectors
+    y_group_stride: T
+    y_image_stride: T
+    y_channel_stride: T
+    y_output_stride: T
+    y_row_stride: T
+    y_block_row_stride: T
+    y_block_columns: T
+    y_rows: T
+    y_columns: T
+    y_vectors: T  # of LANES, in a block's row
+    results_stride: T  # between the blocks of results of two images: FLAT_LANES * flat_vectors
 
 
 _UPPER_BOUNDS = {
@@ -119,6 +121,22 @@ _UPPER_BOUNDS = {
     "flat_vectors": MAX_BLOCK_ELEMENTS[4] // FLAT_LANES,
     "group_images": MAX_DEPTHWISE_IMAGES,
 }
+
+
+def _at(*terms: tuple[Index, Extent]) -> Affine:
+    return Affine(0, terms)
+
+
+def _position(*terms: tuple[Index, Extent]) -> IndexValue:
+    return IndexValue(_at(*terms))
+
+
+def _is_below(at: Expression, limit: Size) -> Expression:
+    return compare(Scalar.LT, at, SizeValue(limit))
+
+
+def _is_within(at: Expression, low: Size, high: Size) -> Expression:
+    return all_of(compare(Scalar.GE, at, SizeValue(low)), _is_below(at, high))
 
 
 class _BlockNest:
@@ -129,8 +147,10 @@ class _BlockNest:
 
     def __init__(self, type: Type, step: int | None) -> None:
         self.type, self.step = type, step
-        self.sizes = {name: Size(name, _UPPER_BOUNDS.get(name)) for name in DepthwiseSizes._fields}
-        self.n, self.g, self.c, self.k, self.m, self.down, self.across, self.u, self.lane = (
+        self.sizes = DepthwiseSizes(
+            *(Size(name, _UPPER_BOUNDS.get(name)) for name in DepthwiseSizes._fields)
+        )
+        self.n, self.g, self.c, self.k, self.m, self.down, self.across, self.vector, self.lane = (
             Index(name) for name in ("n", "g", "c", "k", "m", "down", "across", "u", "lane")
         )
         self.x, self.weight, self.y = (Buffer(type, name) for name in ("x", "weight", "y"))
@@ -140,35 +160,20 @@ class _BlockNest:
         self.zero = Constant(type, 0.0)
 
     def kernel(self, name: str, buffers: list[Buffer], body: list[Statement]) -> Kernel:
-        return Kernel(name, buffers, body, list(self.sizes.values()))
-
-    def at(self, *terms: tuple[Index, Extent | str]) -> Affine:
-        return Affine(0, tuple([(i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))
-
-    def position(self, *terms: tuple[Index, Extent | str]) -> IndexValue:
-        return IndexValue(self.at(*terms))
-
-    def below(self, at: Expression, name: str) -> Expression:
-        return compare(Scalar.LT, at, SizeValue(self.sizes[name]))
-
-    def within(self, at: Expression, axis: str) -> Expression:
-        """Return whether a row or column lies inside x."""
-        low = compare(Scalar.GE, at, SizeValue(self.sizes[f"{axis}_low"]))
-        return all_of(low, self.below(at, f"{axis}_high"))
+        return Kernel(name, buffers, body, list(self.sizes))
 
     def loop(
         self,
         index: Index,
-        extent: Extent | str,
+        extent: Extent,
         body: Sequence[Statement],
         kind: LoopKind = LoopKind.SERIAL,
     ) -> Loop:
-        stop = self.sizes[extent] if isinstance(extent, str) else extent
-        return Loop(index, stop, list(body), kind)
+        return Loop(index, extent, list(body), kind)
 
     def nest(
         self,
-        loops: Sequence[tuple[Index, Extent | str]],
+        loops: Sequence[tuple[Index, Extent]],
         body: Sequence[Statement],
         shared: int = 0,
     ) -> Statement:
@@ -182,133 +187,147 @@ class _BlockNest:
     def rows(
         self,
         v: Index,
-        columns: str,
+        columns: Size,
         r: Index,
-        rows: str,
+        rows: Size,
         lane: Index,
         statement: Statement,
-        there: Expression | None = None,
+        exists: Expression | None = None,
     ) -> Statement:
         """Loop over LANES columns at a time, then over existing rows, to reuse masks."""
         body: list[Statement] = [self.loop(lane, LANES, [statement], LoopKind.VECTORIZED)]
-        if there is not None:
-            body = [If(there, body)]
+        if exists is not None:
+            body = [If(exists, body)]
         return self.nest([(v, columns), (r, rows)], body)
 
     def strided_terms(
         self, v: Index, lane: Index, step: int | None
-    ) -> list[tuple[Index, Extent | str]]:
+    ) -> list[tuple[Index, Extent]]:
         """Return the terms of columns that are `step` apart; None: an argument."""
+        s = self.sizes
         if step is None:
-            return [(v, "vector_stride"), (lane, "column_stride")]
+            return [(v, s.vector_stride), (lane, s.column_stride)]
         return [(v, LANES * step), (lane, step)]
 
     def each_image(self, *body: Statement) -> Statement:
         """Loop over the images of a group."""
-        there = self.below(self.position((self.n, "group_images"), (self.g, 1)), "images")
-        return self.loop(self.g, "group_images", [If(there, list(body))])
+        s = self.sizes
+        exists = _is_below(_position((self.n, s.group_images), (self.g, 1)), s.images)
+        return self.loop(self.g, s.group_images, [If(exists, list(body))])
 
     def flat(self, *body: Statement) -> Statement:
         """Loop over all positions of a block."""
-        return self.loop(
-            self.u, "flat_vectors", [self.loop(self.lane, FLAT_LANES, body, LoopKind.VECTORIZED)]
-        )
+        s = self.sizes
+        vector = self.loop(self.lane, FLAT_LANES, body, LoopKind.VECTORIZED)
+        return self.loop(self.vector, s.flat_vectors, [vector])
 
-    def block_position(self, apart: str) -> Affine:
+    def block_position(self, stride: Extent) -> Affine:
         """Return a position in a block."""
-        return self.at((self.g, apart), (self.u, FLAT_LANES), (self.lane, 1))
+        return _at((self.g, stride), (self.vector, FLAT_LANES), (self.lane, 1))
 
     @property
-    def source(self) -> list[tuple[Index, Extent | str]]:
+    def source(self) -> list[tuple[Index, Extent]]:
         """Terms of the index of x's block."""
+        s = self.sizes
         return [
-            (self.n, "x_group_stride"),
-            (self.g, "x_image_stride"),
-            (self.c, "x_channel_stride"),
-            (self.m, "x_input_stride"),
-            (self.down, "x_block_row_stride"),
-            (self.across, "x_block_column_stride"),
+            (self.n, s.x_group_stride),
+            (self.g, s.x_image_stride),
+            (self.c, s.x_channel_stride),
+            (self.m, s.x_input_stride),
+            (self.down, s.x_block_row_stride),
+            (self.across, s.x_block_column_stride),
         ]
 
     @property
-    def result(self) -> list[tuple[Index, Extent | str]]:
+    def result(self) -> list[tuple[Index, Extent]]:
         """Terms of the index of y's block."""
+        s = self.sizes
         return [
-            (self.n, "y_group_stride"),
-            (self.g, "y_image_stride"),
-            (self.c, "y_channel_stride"),
-            (self.k, "y_output_stride"),
-            (self.down, "y_block_row_stride"),
-            (self.across, "y_block_columns"),
+            (self.n, s.y_group_stride),
+            (self.g, s.y_image_stride),
+            (self.c, s.y_channel_stride),
+            (self.k, s.y_output_stride),
+            (self.down, s.y_block_row_stride),
+            (self.across, s.y_block_columns),
         ]
 
     def fill_block(self) -> Statement:
         """Copy the block of x with its padding, one part of the stride at a time."""
+        s = self.sizes
         p, r, v, lane = (Index(name) for name in ("p", "r", "v", "lane"))
-        row = self.position((self.down, "block_row_step"), (p, 1), (r, "row_step"))
-        column = self.position((self.across, "block_column_step"), (v, LANES), (lane, 1))
-        inside = all_of(self.within(row, "row"), self.within(column, "column"))
-        source = self.at(
-            *self.source, (p, "x_row_stride"), (r, "row_stride"), (v, LANES), (lane, 1)
+        row = _position((self.down, s.block_row_step), (p, 1), (r, s.row_step))
+        column = _position((self.across, s.block_column_step), (v, LANES), (lane, 1))
+        inside = all_of(
+            _is_within(row, s.row_low, s.row_high),
+            _is_within(column, s.column_low, s.column_high),
         )
-        value = Load(self.x, source, ((SizeValue(self.sizes["x_start"]), 1),), inside)
-        place = self.at(
-            (self.g, "tile_stride"), (p, "part_stride"), (r, "tile_pitch"), (v, LANES), (lane, 1)
+        source = _at(
+            *self.source, (p, s.x_row_stride), (r, s.row_stride), (v, LANES), (lane, 1)
         )
-        known = self.below(self.position((v, LANES), (lane, 1)), "tile_pitch")
-        store = Store(self.tile, place, value, mask=known)
+        value = Load(self.x, source, ((SizeValue(s.x_start), 1),), inside)
+        place = _at(
+            (self.g, s.tile_stride), (p, s.part_stride), (r, s.tile_pitch), (v, LANES), (lane, 1)
+        )
+        is_inside = _is_below(_position((v, LANES), (lane, 1)), s.tile_pitch)
+        store = Store(self.tile, place, value, mask=is_inside)
         return self.loop(
-            p, "tile_parts", [self.rows(v, "part_vectors", r, "part_rows", lane, store)]
+            p, s.tile_parts, [self.rows(v, s.part_vectors, r, s.part_rows, lane, store)]
         )
 
     def spread_gradient(self) -> list[Statement]:
         """Copy the block of a gradient, with zeros between its elements."""
+        s = self.sizes
         z, r, v, lane = (Index(name) for name in ("z", "r", "v", "lane"))
         blank = Store(
-            self.tile, self.at((self.g, "tile_stride"), (z, FLAT_LANES), (lane, 1)), self.zero
+            self.tile, _at((self.g, s.tile_stride), (z, FLAT_LANES), (lane, 1)), self.zero
         )
         clear = self.loop(
-            z, "zero_vectors", [self.loop(lane, FLAT_LANES, [blank], LoopKind.VECTORIZED)]
+            z, s.zero_vectors, [self.loop(lane, FLAT_LANES, [blank], LoopKind.VECTORIZED)]
         )
-        row = self.position((self.down, "block_row_step"), (r, 1))
-        column = self.position((self.across, "block_column_step"), (v, LANES), (lane, 1))
-        inside = all_of(self.within(row, "row"), self.within(column, "column"))
-        source = self.at(*self.source, (r, "x_row_stride"), (v, LANES), (lane, 1))
-        value = Load(self.x, source, ((SizeValue(self.sizes["x_start"]), 1),), inside)
-        place = self.at(
-            (self.g, "tile_stride"), (r, "row_stride"), *self.strided_terms(v, lane, self.step)
+        row = _position((self.down, s.block_row_step), (r, 1))
+        column = _position((self.across, s.block_column_step), (v, LANES), (lane, 1))
+        inside = all_of(
+            _is_within(row, s.row_low, s.row_high),
+            _is_within(column, s.column_low, s.column_high),
         )
-        known = self.below(self.position((v, LANES), (lane, 1)), "tile_columns")
-        store = Store(self.tile, place, value, ((SizeValue(self.sizes["spread_start"]), 1),), known)
-        return [clear, self.rows(v, "part_vectors", r, "part_rows", lane, store)]
+        source = _at(*self.source, (r, s.x_row_stride), (v, LANES), (lane, 1))
+        value = Load(self.x, source, ((SizeValue(s.x_start), 1),), inside)
+        place = _at(
+            (self.g, s.tile_stride), (r, s.row_stride), *self.strided_terms(v, lane, self.step)
+        )
+        is_inside = _is_below(_position((v, LANES), (lane, 1)), s.tile_columns)
+        store = Store(self.tile, place, value, ((SizeValue(s.spread_start), 1),), is_inside)
+        return [clear, self.rows(v, s.part_vectors, r, s.part_rows, lane, store)]
 
     def clear_tile(self) -> Statement:
         """Fill the tile with zeros: elements behind a block are multiplied by zero, so they must be
         finite."""
         z, lane = Index("z"), Index("lane")
-        store = Store(self.tile, self.at((z, FLAT_LANES), (lane, 1)), self.zero)
+        store = Store(self.tile, _at((z, FLAT_LANES), (lane, 1)), self.zero)
         vectors = MAX_TILE_ELEMENTS[self.type.size] // FLAT_LANES + 2
         return self.loop(z, vectors, [self.loop(lane, FLAT_LANES, [store], LoopKind.VECTORIZED)])
 
     def accumulate_taps(self) -> Statement:
         """Add the taps' products to the block's results."""
+        s = self.sizes
         t, total = Index("t"), Accumulator(ReduceOp.SUM, self.type)
         factor = Load(
             self.weight,
-            self.at(
-                (self.c, "w_channel_stride"),
-                (self.k, "w_output_stride"),
-                (self.m, "w_input_stride"),
+            _at(
+                (self.c, s.w_channel_stride),
+                (self.k, s.w_output_stride),
+                (self.m, s.w_input_stride),
                 (t, 1),
             ),
         )
-        met = Load(
+        tap_value = Load(
             self.tile,
-            self.block_position("tile_stride"),
-            ((Load(self.offsets, self.at((t, 1))), 1),),
+            self.block_position(s.tile_stride),
+            ((Load(self.offsets, _at((t, 1))), 1),),
         )
-        each = self.loop(t, "taps", [Update(total, Apply(Scalar.MUL, (met, factor), self.type))])
-        place = self.block_position("results_stride")
+        product = Apply(Scalar.MUL, (tap_value, factor), self.type)
+        each = self.loop(t, s.taps, [Update(total, product)])
+        place = self.block_position(s.results_stride)
         return self.flat(
             Begin(total, Load(self.padded_block, place)),
             each,
@@ -317,60 +336,63 @@ class _BlockNest:
 
     def store_results(self, bias: Buffer, step: int | None) -> Statement:
         """Store the block's results, which are `step` apart, plus the channel's bias."""
+        s = self.sizes
         r, v, lane = (Index(name) for name in ("r", "v", "lane"))
-        there = self.below(self.position((self.down, "block_rows"), (r, 1)), "y_rows")
-        known = self.below(
-            self.position((self.across, "y_block_columns"), (v, LANES), (lane, 1)), "y_columns"
+        exists = _is_below(_position((self.down, s.block_rows), (r, 1)), s.y_rows)
+        is_inside = _is_below(
+            _position((self.across, s.y_block_columns), (v, LANES), (lane, 1)), s.y_columns
         )
         column = self.strided_terms(v, lane, step)
         value = Load(
-            self.padded_block, self.at((self.g, "results_stride"), (r, "tile_pitch"), *column)
+            self.padded_block, _at((self.g, s.results_stride), (r, s.tile_pitch), *column)
         )
-        shift = Load(bias, self.at((self.c, "outputs_each"), (self.k, 1)))
-        place = self.at(*self.result, (r, "y_row_stride"), (v, LANES), (lane, 1))
-        store = Store(self.y, place, Apply(Scalar.ADD, (value, shift), self.type), mask=known)
-        return self.rows(v, "y_vectors", r, "block_rows", lane, store, there)
+        shift = Load(bias, _at((self.c, s.outputs_each), (self.k, 1)))
+        place = _at(*self.result, (r, s.y_row_stride), (v, LANES), (lane, 1))
+        store = Store(self.y, place, Apply(Scalar.ADD, (value, shift), self.type), mask=is_inside)
+        return self.rows(v, s.y_vectors, r, s.block_rows, lane, store, exists)
 
     def place_gradient(self) -> list[Statement]:
         """Copy y's gradient to the results' positions, with zeros elsewhere."""
+        s = self.sizes
         r, v, lane = (Index(name) for name in ("r", "v", "lane"))
-        there = self.below(self.position((self.down, "block_rows"), (r, 1)), "y_rows")
-        known = all_of(
-            self.below(
-                self.position((self.across, "y_block_columns"), (v, LANES), (lane, 1)), "y_columns"
+        exists = _is_below(_position((self.down, s.block_rows), (r, 1)), s.y_rows)
+        is_inside = all_of(
+            _is_below(
+                _position((self.across, s.y_block_columns), (v, LANES), (lane, 1)), s.y_columns
             ),
-            self.below(self.position((v, LANES), (lane, 1)), "tile_columns"),
+            _is_below(_position((v, LANES), (lane, 1)), s.tile_columns),
         )
         value = Load(
-            self.y, self.at(*self.result, (r, "y_row_stride"), (v, LANES), (lane, 1)), mask=known
+            self.y, _at(*self.result, (r, s.y_row_stride), (v, LANES), (lane, 1)), mask=is_inside
         )
-        place = self.at(
-            (self.g, "results_stride"), (r, "tile_pitch"), *self.strided_terms(v, lane, self.step)
+        place = _at(
+            (self.g, s.results_stride), (r, s.tile_pitch), *self.strided_terms(v, lane, self.step)
         )
-        store = Store(self.padded_block, place, value, mask=known)
+        store = Store(self.padded_block, place, value, mask=is_inside)
         clear = self.flat(
-            Store(self.padded_block, self.block_position("results_stride"), self.zero)
+            Store(self.padded_block, self.block_position(s.results_stride), self.zero)
         )
-        return [clear, self.rows(v, "y_vectors", r, "block_rows", lane, store, there)]
+        return [clear, self.rows(v, s.y_vectors, r, s.block_rows, lane, store, exists)]
 
 
 def _convolve_blocks(
     name: str, b: _BlockNest, fill: Sequence[Statement], result_step: int | None
 ) -> Kernel:
     """Build a kernel that fills each block's tile, sums the taps and stores the results."""
+    s = b.sizes
     bias = Buffer(b.type, "bias")
-    clear = b.flat(Store(b.padded_block, b.block_position("results_stride"), b.zero))
+    clear = b.flat(Store(b.padded_block, b.block_position(s.results_stride), b.zero))
     body = [
         b.each_image(clear),
-        b.loop(b.m, "inputs_each", [b.each_image(*fill), b.each_image(b.accumulate_taps())]),
+        b.loop(b.m, s.inputs_each, [b.each_image(*fill), b.each_image(b.accumulate_taps())]),
         b.each_image(b.store_results(bias, result_step)),
     ]
-    loops: list[tuple[Index, Extent | str]] = [
-        (b.n, "groups"),
-        (b.c, "channels"),
-        (b.k, "outputs_each"),
-        (b.down, "blocks_down"),
-        (b.across, "blocks_across"),
+    loops: list[tuple[Index, Extent]] = [
+        (b.n, s.groups),
+        (b.c, s.channels),
+        (b.k, s.outputs_each),
+        (b.down, s.blocks_down),
+        (b.across, s.blocks_across),
     ]
     return b.kernel(name, [b.x, b.offsets, b.weight, bias, b.y], [b.nest(loops, body, 2)])
 
@@ -393,31 +415,32 @@ def build_strided_input_gradient(type: Type, step: int | None) -> Kernel:
 def build_weight_gradient(type: Type, step: int | None) -> Kernel:
     """Build the gradient of the weight. Buffers: x, offsets, gy, gw."""
     b = _BlockNest(type, step)
+    s = b.sizes
     t = Index("t")
     total, gw = Accumulator(ReduceOp.SUM, type), Buffer(type, "gw")
-    met = Load(b.tile, b.block_position("tile_stride"), ((Load(b.offsets, b.at((t, 1))), 1),))
+    tap_value = Load(b.tile, b.block_position(s.tile_stride), ((Load(b.offsets, _at((t, 1))), 1),))
     product = Apply(
-        Scalar.MUL, (met, Load(b.padded_block, b.block_position("results_stride"))), type
+        Scalar.MUL, (tap_value, Load(b.padded_block, b.block_position(s.results_stride))), type
     )
-    place = b.at((b.c, "w_channel_stride"), (b.k, "w_output_stride"), (t, 1))
+    place = _at((b.c, s.w_channel_stride), (b.k, s.w_output_stride), (t, 1))
     taps = b.loop(
         t,
-        "taps",
+        s.taps,
         [
             Begin(total),
             b.each_image(b.flat(Update(total, product))),
             Store(gw, place, total, add=True),
         ],
     )
-    clear = b.loop(t, "taps", [Store(gw, place, b.zero)])
+    clear = b.loop(t, s.taps, [Store(gw, place, b.zero)])
     blocks = b.nest(
         [
-            (b.n, "groups"),
-            (b.m, "inputs_each"),
-            (b.down, "blocks_down"),
-            (b.across, "blocks_across"),
+            (b.n, s.groups),
+            (b.m, s.inputs_each),
+            (b.down, s.blocks_down),
+            (b.across, s.blocks_across),
         ],
         [b.each_image(b.fill_block(), *b.place_gradient()), taps],
     )
-    body = b.nest([(b.c, "channels"), (b.k, "outputs_each")], [b.clear_tile(), clear, blocks], 2)
+    body = b.nest([(b.c, s.channels), (b.k, s.outputs_each)], [b.clear_tile(), clear, blocks], 2)
     return b.kernel("depthwise_weight", [b.x, b.offsets, b.y, gw], [body])

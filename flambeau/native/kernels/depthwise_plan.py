@@ -19,6 +19,8 @@ from .depthwise import MAX_BLOCK_ELEMENTS, MAX_TILE_ELEMENTS, DepthwiseSizes
 
 Pair = tuple[int, int]
 
+UNUSED = DepthwiseSizes(*[0] * len(DepthwiseSizes._fields))
+
 
 class DepthwiseCall(NamedTuple):
     """A kernel's builder, the stride it is compiled for, its table, and its sizes."""
@@ -108,96 +110,96 @@ def _list_taps(g: Geometry) -> list[Pair]:
     ]
 
 
-def _describe_images(g: Geometry, outputs: bool) -> dict[str, int]:
+def _describe_images(g: Geometry, outputs: bool) -> DepthwiseSizes[int]:
     """Return the numbers of images and channels, and their strides. x is g's input and y its
     output, or the other way round."""
     each, taps = g.outputs_each, g.kernel[0] * g.kernel[1]
     wide, narrow = (g.output, g.spatial) if outputs else (g.spatial, g.output)
     x, y = narrow[0] * narrow[1], wide[0] * wide[1]
-    sizes = {"images": g.batch, "channels": g.groups, "taps": taps, "w_channel_stride": each * taps}
+    sizes = UNUSED._replace(
+        images=g.batch, channels=g.groups, taps=taps, w_channel_stride=each * taps
+    )
     if outputs:
-        return sizes | {
-            "outputs_each": each,
-            "inputs_each": 1,
-            "x_image_stride": g.groups * x,
-            "x_channel_stride": x,
-            "w_output_stride": taps,
-            "y_image_stride": g.groups * each * y,
-            "y_channel_stride": each * y,
-            "y_output_stride": y,
-        }
-    return sizes | {
-        "outputs_each": 1,
-        "inputs_each": each,
-        "x_image_stride": g.groups * each * x,
-        "x_channel_stride": each * x,
-        "x_input_stride": x,
-        "w_input_stride": taps,
-        "y_image_stride": g.groups * y,
-        "y_channel_stride": y,
-    }
-
-
-def _order_sizes(values: dict[str, int], block: _Block, size: int) -> tuple[int, ...]:
-    """Return the sizes' values in the order of the kernel's parameters."""
-    group = block.group(values["images"], size)
-    return DepthwiseSizes(
-        **(
-            dict.fromkeys(DepthwiseSizes._fields, 0)
-            | values
-            | {
-                "group_images": group,
-                "groups": _round_up(values["images"], group),
-                "x_group_stride": group * values["x_image_stride"],
-                "y_group_stride": group * values["y_image_stride"],
-                "tile_stride": block.parts * block.tall * block.pitch,
-                "results_stride": block.flats * FLAT_LANES,
-            }
+        return sizes._replace(
+            outputs_each=each,
+            inputs_each=1,
+            x_image_stride=g.groups * x,
+            x_channel_stride=x,
+            w_output_stride=taps,
+            y_image_stride=g.groups * each * y,
+            y_channel_stride=each * y,
+            y_output_stride=y,
         )
+    return sizes._replace(
+        outputs_each=1,
+        inputs_each=each,
+        x_image_stride=g.groups * each * x,
+        x_channel_stride=each * x,
+        x_input_stride=x,
+        w_input_stride=taps,
+        y_image_stride=g.groups * y,
+        y_channel_stride=y,
     )
 
 
-def _describe_outputs(block: _Block, output: Pair) -> dict[str, int]:
-    """Return the sizes that place the results."""
-    return {
-        "blocks_down": block.down,
-        "blocks_across": block.across,
-        "block_rows": block.rows,
-        "flat_vectors": block.flats,
-        "tile_pitch": block.pitch,
-        "y_row_stride": output[1],
-        "y_block_row_stride": block.rows * output[1],
-        "y_block_columns": block.columns,
-        "y_rows": output[0],
-        "y_columns": output[1],
-        "y_vectors": _round_up(block.columns, LANES),
-        "tile_columns": block.columns,
-    }
+def _place_tiles(sizes: DepthwiseSizes[int], block: _Block, size: int) -> DepthwiseSizes[int]:
+    """Add the groups of images whose tiles and results fit a thread's local memory."""
+    group = block.group(sizes.images, size)
+    return sizes._replace(
+        group_images=group,
+        groups=_round_up(sizes.images, group),
+        x_group_stride=group * sizes.x_image_stride,
+        y_group_stride=group * sizes.y_image_stride,
+        tile_stride=block.parts * block.tall * block.pitch,
+        results_stride=block.flats * FLAT_LANES,
+    )
 
 
-def _describe_inputs(block: _Block, spatial: Pair, padding: Pair, stride: Pair) -> dict[str, int]:
-    """Return the sizes of the images that windows read; `padding` is the padding before them."""
+def _place_outputs(
+    sizes: DepthwiseSizes[int], block: _Block, output: Pair
+) -> DepthwiseSizes[int]:
+    """Add the sizes that place the results."""
+    return sizes._replace(
+        blocks_down=block.down,
+        blocks_across=block.across,
+        block_rows=block.rows,
+        flat_vectors=block.flats,
+        tile_pitch=block.pitch,
+        y_row_stride=output[1],
+        y_block_row_stride=block.rows * output[1],
+        y_block_columns=block.columns,
+        y_rows=output[0],
+        y_columns=output[1],
+        y_vectors=_round_up(block.columns, LANES),
+        tile_columns=block.columns,
+    )
+
+
+def _place_inputs(
+    sizes: DepthwiseSizes[int], block: _Block, spatial: Pair, padding: Pair, stride: Pair
+) -> DepthwiseSizes[int]:
+    """Add the sizes of the images that windows read; `padding` is the padding before them."""
     (h, w), (top, left) = spatial, padding
-    return {
-        "x_row_stride": w,
-        "x_block_row_stride": block.rows * stride[0] * w,
-        "x_block_column_stride": block.columns * stride[1],
-        "x_start": -(top * w + left),
-        "tile_parts": block.parts,
-        "part_rows": block.tall,
-        "part_stride": block.tall * block.pitch,
-        "part_vectors": _round_up(block.pitch, LANES),
-        "row_step": stride[0],
-        "column_stride": stride[1],
-        "row_stride": stride[0] * w,
-        "vector_stride": LANES * stride[1],
-        "block_row_step": block.rows * stride[0],
-        "block_column_step": block.columns * stride[1],
-        "row_low": top,
-        "row_high": h + top,
-        "column_low": left,
-        "column_high": w + left,
-    }
+    return sizes._replace(
+        x_row_stride=w,
+        x_block_row_stride=block.rows * stride[0] * w,
+        x_block_column_stride=block.columns * stride[1],
+        x_start=-(top * w + left),
+        tile_parts=block.parts,
+        part_rows=block.tall,
+        part_stride=block.tall * block.pitch,
+        part_vectors=_round_up(block.pitch, LANES),
+        row_step=stride[0],
+        column_stride=stride[1],
+        row_stride=stride[0] * w,
+        vector_stride=LANES * stride[1],
+        block_row_step=block.rows * stride[0],
+        block_column_step=block.columns * stride[1],
+        row_low=top,
+        row_high=h + top,
+        column_low=left,
+        column_high=w + left,
+    )
 
 
 def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | None:
@@ -205,18 +207,15 @@ def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | Non
     block = _choose_block(g.type.size, g.output, _reach(g), g.stride, (1, 1))
     if block is None or g.kernel[0] * g.kernel[1] > MAX_DEPTHWISE_TAPS:
         return None
-    sizes = (
-        _describe_images(g, True)
-        | _describe_outputs(block, g.output)
-        | _describe_inputs(block, g.spatial, g.padding, g.stride)
-    )
+    sizes = _place_outputs(_describe_images(g, True), block, g.output)
+    sizes = _place_inputs(sizes, block, g.spatial, g.padding, g.stride)
     part, stride = block.tall * block.pitch, g.stride[0]
     offsets = [i % stride * part + i // stride * block.pitch + j for i, j in _list_taps(g)]
     return DepthwiseCall(
         builder,
         _find_static_step(g.stride[1]),
         np.array(offsets, np.int64),
-        _order_sizes(sizes, block, g.type.size),
+        _place_tiles(sizes, block, g.type.size),
     )
 
 
@@ -240,18 +239,20 @@ def backward_data(g: Geometry) -> DepthwiseCall | None:
         [(reach[0] - i) * block.pitch + reach[1] - j for i, j in _list_taps(g)], np.int64
     )
     before = (reach[0] - g.padding[0], reach[1] - g.padding[1])  # places of the first block
-    sizes = _describe_images(g, False) | _describe_outputs(block, g.spatial)
+    sizes = _place_outputs(_describe_images(g, False), block, g.spatial)
     if g.stride == (1, 1):
-        sizes |= _describe_inputs(block, g.output, before, (1, 1))
+        sizes = _place_inputs(sizes, block, g.output, before, (1, 1))
         builder, step = depthwise.build_forward, _find_static_step(1)
     else:
-        sizes |= _spread(block, g.output, (-before[0], -before[1]), g.stride)
+        sizes = _spread(sizes, block, g.output, (-before[0], -before[1]), g.stride)
         builder, step = depthwise.build_strided_input_gradient, _find_static_step(g.stride[1])
-    return DepthwiseCall(builder, step, offsets, _order_sizes(sizes, block, g.type.size))
+    return DepthwiseCall(builder, step, offsets, _place_tiles(sizes, block, g.type.size))
 
 
-def _spread(block: _Block, output: Pair, first: Pair, stride: Pair) -> dict[str, int]:
-    """Return the elements that the gradient of strided windows reads, and their block positions."""
+def _spread(
+    sizes: DepthwiseSizes[int], block: _Block, output: Pair, first: Pair, stride: Pair
+) -> DepthwiseSizes[int]:
+    """Add the elements that the gradient of strided windows reads, and their block positions."""
     (h, w), (sh, sw) = output, stride
     begin = [_round_up(c, s) for c, s in zip(first, stride, strict=True)]
     at = [b * s - c for b, s, c in zip(begin, stride, first, strict=True)]
@@ -260,23 +261,23 @@ def _spread(block: _Block, output: Pair, first: Pair, stride: Pair) -> dict[str,
         max(0, _round_up(block.pitch - at[1], sw)),
     )
     down, across = block.rows // sh, block.columns // sw
-    return {
-        "x_row_stride": w,
-        "x_block_row_stride": down * w,
-        "x_block_column_stride": across,
-        "x_start": begin[0] * w + begin[1],
-        "part_rows": rows,
-        "part_vectors": _round_up(count, LANES),
-        "column_stride": sw,
-        "row_stride": sh * block.pitch,
-        "vector_stride": LANES * sw,
-        "tile_columns": count,
-        "spread_start": at[0] * block.pitch + at[1],
-        "zero_vectors": _round_up(block.tall * block.pitch, FLAT_LANES) + 1,
-        "block_row_step": down,
-        "block_column_step": across,
-        "row_low": -begin[0],
-        "row_high": h - begin[0],
-        "column_low": -begin[1],
-        "column_high": w - begin[1],
-    }
+    return sizes._replace(
+        x_row_stride=w,
+        x_block_row_stride=down * w,
+        x_block_column_stride=across,
+        x_start=begin[0] * w + begin[1],
+        part_rows=rows,
+        part_vectors=_round_up(count, LANES),
+        column_stride=sw,
+        row_stride=sh * block.pitch,
+        vector_stride=LANES * sw,
+        tile_columns=count,
+        spread_start=at[0] * block.pitch + at[1],
+        zero_vectors=_round_up(block.tall * block.pitch, FLAT_LANES) + 1,
+        block_row_step=down,
+        block_column_step=across,
+        row_low=-begin[0],
+        row_high=h - begin[0],
+        column_low=-begin[1],
+        column_high=w - begin[1],
+    )

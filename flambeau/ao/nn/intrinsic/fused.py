@@ -21,27 +21,94 @@ class _FusedModule(Sequential):
         super().__init__(*parts)
 
 
-def _declare(name: str, *kinds: Any) -> Any:
-    return type(name, (_FusedModule,), {"KINDS": kinds, "__module__": __name__,
-                                        "__doc__": f"{' and '.join(k.__name__ for k in kinds)}."})
+class ConvReLU1d(_FusedModule):
+    """Conv1d and ReLU."""
+
+    KINDS = (modules.Conv1d, modules.ReLU)
 
 
-_RELU = modules.ReLU
-ConvReLU1d = _declare("ConvReLU1d", modules.Conv1d, _RELU)
-ConvReLU2d = _declare("ConvReLU2d", modules.Conv2d, _RELU)
-ConvReLU3d = _declare("ConvReLU3d", modules.Conv3d, _RELU)
-LinearReLU = _declare("LinearReLU", modules.Linear, _RELU)
-ConvBn1d = _declare("ConvBn1d", modules.Conv1d, modules.BatchNorm1d)
-ConvBn2d = _declare("ConvBn2d", modules.Conv2d, modules.BatchNorm2d)
-ConvBn3d = _declare("ConvBn3d", modules.Conv3d, modules.BatchNorm3d)
-ConvBnReLU1d = _declare("ConvBnReLU1d", modules.Conv1d, modules.BatchNorm1d, _RELU)
-ConvBnReLU2d = _declare("ConvBnReLU2d", modules.Conv2d, modules.BatchNorm2d, _RELU)
-ConvBnReLU3d = _declare("ConvBnReLU3d", modules.Conv3d, modules.BatchNorm3d, _RELU)
-BNReLU2d = _declare("BNReLU2d", modules.BatchNorm2d, _RELU)
-BNReLU3d = _declare("BNReLU3d", modules.BatchNorm3d, _RELU)
-LinearBn1d = _declare("LinearBn1d", modules.Linear, modules.BatchNorm1d)
-LinearLeakyReLU = _declare("LinearLeakyReLU", modules.Linear, modules.LeakyReLU)
-LinearTanh = _declare("LinearTanh", modules.Linear, modules.Tanh)
+class ConvReLU2d(_FusedModule):
+    """Conv2d and ReLU."""
+
+    KINDS = (modules.Conv2d, modules.ReLU)
+
+
+class ConvReLU3d(_FusedModule):
+    """Conv3d and ReLU."""
+
+    KINDS = (modules.Conv3d, modules.ReLU)
+
+
+class LinearReLU(_FusedModule):
+    """Linear and ReLU."""
+
+    KINDS = (modules.Linear, modules.ReLU)
+
+
+class ConvBn1d(_FusedModule):
+    """Conv1d and BatchNorm1d."""
+
+    KINDS = (modules.Conv1d, modules.BatchNorm1d)
+
+
+class ConvBn2d(_FusedModule):
+    """Conv2d and BatchNorm2d."""
+
+    KINDS = (modules.Conv2d, modules.BatchNorm2d)
+
+
+class ConvBn3d(_FusedModule):
+    """Conv3d and BatchNorm3d."""
+
+    KINDS = (modules.Conv3d, modules.BatchNorm3d)
+
+
+class ConvBnReLU1d(_FusedModule):
+    """Conv1d and BatchNorm1d and ReLU."""
+
+    KINDS = (modules.Conv1d, modules.BatchNorm1d, modules.ReLU)
+
+
+class ConvBnReLU2d(_FusedModule):
+    """Conv2d and BatchNorm2d and ReLU."""
+
+    KINDS = (modules.Conv2d, modules.BatchNorm2d, modules.ReLU)
+
+
+class ConvBnReLU3d(_FusedModule):
+    """Conv3d and BatchNorm3d and ReLU."""
+
+    KINDS = (modules.Conv3d, modules.BatchNorm3d, modules.ReLU)
+
+
+class BNReLU2d(_FusedModule):
+    """BatchNorm2d and ReLU."""
+
+    KINDS = (modules.BatchNorm2d, modules.ReLU)
+
+
+class BNReLU3d(_FusedModule):
+    """BatchNorm3d and ReLU."""
+
+    KINDS = (modules.BatchNorm3d, modules.ReLU)
+
+
+class LinearBn1d(_FusedModule):
+    """Linear and BatchNorm1d."""
+
+    KINDS = (modules.Linear, modules.BatchNorm1d)
+
+
+class LinearLeakyReLU(_FusedModule):
+    """Linear and LeakyReLU."""
+
+    KINDS = (modules.Linear, modules.LeakyReLU)
+
+
+class LinearTanh(_FusedModule):
+    """Linear and Tanh."""
+
+    KINDS = (modules.Linear, modules.Tanh)
 
 
 class ConvAdd2d(_FusedModule):

@@ -13,8 +13,9 @@ from ...loop_ir.ir import (
     Affine, Apply, Axis, Constant, Contract, Expression, Index, IndexValue, Load, Scalar, Type,
 )
 from ...target.cost_model import (
-    ASSUMED_L2_BYTES, L1_BYTES, L2_TO_REGISTER_CYCLES, MAX_CONV_BLOCK_STEPS,
-    MAX_CONV_SCRATCH_BYTES, MIN_CONV_UTILIZATION,
+    ASSUMED_L2_BYTES, DECODED_LOAD_PAIRS_PER_CYCLE, L1_BYTES, L2_TO_REGISTER_CYCLES,
+    MAX_CONV_BLOCK_STEPS, MAX_CONV_SCRATCH_BYTES, MAX_CONV_TILE_VECTORS, MIN_CONV_UTILIZATION,
+    MIN_TILE_STEP_CYCLES, PORTS, TILE_KIND_PENALTY, TILE_SETUP_CYCLES, TILE_SUM_CYCLES,
 )
 from ...target.load_balance import utilization
 from ...target.machine import Target
@@ -166,43 +167,62 @@ def _split_axis(total: int, each: int) -> list[tuple[int, int]]:
 
 def _estimate_tile_cycles(rows: int, vectors: int, depth: int) -> float:
     """Estimate a tile's cycles, counting only cache and decoder limits."""
-    loads = (rows + vectors) / 2
-    step = max(rows * vectors / 2, loads, L2_TO_REGISTER_CYCLES * vectors, 2.0) + loads / 6
-    return step * depth + rows * vectors * 2 + 20
+    multiply_adds, loads = rows * vectors, rows + vectors
+    step = max(
+        multiply_adds / PORTS, loads / PORTS, L2_TO_REGISTER_CYCLES * vectors, MIN_TILE_STEP_CYCLES)
+    step += loads / PORTS / DECODED_LOAD_PAIRS_PER_CYCLE
+    return step * depth + TILE_SUM_CYCLES * multiply_adds + TILE_SETUP_CYCLES
+
+
+def _iterate_tiles(
+    extents: Sequence[int], across: int, registers: int
+) -> Iterator[TileExtents]:
+    """Yield the tiles whose sums fit the registers: all of the inner row axes, and an equal part
+    of the next one."""
+    for vectors in range(1, min(MAX_CONV_TILE_VECTORS, across) + 1):
+        max_rows = (registers - 1 - vectors) // vectors
+        inner = 1
+        for axis in reversed(range(len(extents))):
+            for extent in _split_evenly(extents[axis]):
+                if extent * inner > max_rows:
+                    continue
+                yield TileExtents(axis, extent, inner, vectors, extents[axis] % extent)
+                if extent <= 2:
+                    break
+            inner *= extents[axis]
+            if inner > max_rows:
+                break
+
+
+def _split_evenly(extent: int) -> Iterator[int]:
+    """Yield the distinct extents of an axis cut into 1, 2, ... nearly equal parts."""
+    last = 0
+    for parts in range(1, extent + 1):
+        each = -(-extent // parts)
+        if each != last:
+            yield each
+        last = each
+
+
+def _estimate_cycles(tile: TileExtents, extents: Sequence[int], across: int, depth: int) -> float:
+    """Estimate the cycles of all tiles of a contraction, the smaller ones at the edges included."""
+    down, right = _split_axis(extents[tile.axis], tile.extent), _split_axis(across, tile.vectors)
+    cycles = 0.0
+    for n, extent in down:
+        for m, vectors in right:
+            cycles += n * m * _estimate_tile_cycles(extent * tile.inner, vectors, depth)
+    return cycles * prod(extents[: tile.axis]) * (1 + TILE_KIND_PENALTY * (len(down) + len(right)))
 
 
 def choose_tile_extents(
     extents: Sequence[int], columns: int, depth: int, lanes: int, registers: int
 ) -> TileExtents:
-    """Return the fastest tile by a simple cycle estimate."""
-    best: tuple[float, TileExtents] | None = None
+    """Return the fastest tile by a simple cycle estimate; the first of several."""
     across = -(-columns // lanes)
-    for vectors in range(1, min(6, across) + 1):
-        limit = (registers - 1 - vectors) // vectors
-        inner = 1
-        for axis in reversed(range(len(extents))):
-            extent = extents[axis]
-            for parts in range(1, extent + 1):
-                each = -(-extent // parts)
-                if each * inner > limit or (parts > 1 and -(-extent // (parts - 1)) == each):
-                    continue
-                cost = 0.0
-                for n, e in _split_axis(extent, each):
-                    for m, v in _split_axis(across, vectors):
-                        cost += n * m * _estimate_tile_cycles(e * inner, v, depth)
-                cost *= prod(extents[:axis])
-                cost *= 1 + 0.002 * (
-                    len(_split_axis(extent, each)) + len(_split_axis(across, vectors))
-                )
-                if best is None or cost < best[0]:
-                    best = cost, TileExtents(axis, each, inner, vectors, extent % each)
-                if each <= 2:
-                    break
-            inner *= extent
-            if inner > limit:
-                break
-    assert best is not None
-    return best[1]
+    return min(
+        _iterate_tiles(extents, across, registers),
+        key=lambda tile: _estimate_cycles(tile, extents, across, depth),
+    )
 
 
 # ----------------------------------------------------------------------------- the blocking
