@@ -52,7 +52,7 @@ class CallRecorder:
             return result
         specialization.learn(args, kwargs, trace.proof)
         specialization.become(Event.RECORDED, Recorded(
-            trace=trace, reach=before.reach, recordings=before.recordings + 1))
+            trace=trace, reachable=before.reachable, recordings=before.recordings + 1))
         try:
             self._judge(specialization, trace, before, args, kwargs)
         except Unfit as error:
@@ -98,9 +98,9 @@ class CallRecorder:
         ):
             trace.compute_deferred()
             return
-        reach = self.specializations.snapshot(trace)
+        reachable = self.specializations.snapshot(trace)
         if self._is_worth_building(specialization, trace, last, divergence):
-            specialization.state.reach = reach
+            specialization.state.reachable = reachable
             self._promote(specialization, trace, args, kwargs)
             return
         trace.compute_deferred()

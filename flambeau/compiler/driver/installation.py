@@ -65,7 +65,7 @@ class Installer:
         with within_memory("settle"):
             pending.bindings.snapshot_writes([slot for slot, _ in pending.graph.writes])
         specialization.become(Event.SUBMITTED, Building(
-            pending=pending, trace=trace, reach=specialization.state.reach))
+            pending=pending, trace=trace, reachable=specialization.state.reachable))
         if not run_in_background("flambeau compile", self.builder.compile, pending):
             self.builder.compile(pending)
         if is_stored:  # the program is usually cached too, and loads faster than an eager call
@@ -133,14 +133,14 @@ class Installer:
     def _install(self, specialization: Specialization, pending: Pending) -> None:
         """Install a program, so that calls use it."""
         state = specialization.state
-        assert state.reach is not None
+        assert state.reachable is not None
         assert state.trace is not None
         program = Program(  # type: ignore[call-arg]
-            self.fallback.function, pending.step, pending.bindings, *pending.arguments, state.reach,
-            pending.proof, pending.modes, pending.backward, pending.sample, self.builder.build,
+            self.fallback.function, pending.step, pending.bindings, *pending.arguments,
+            state.reachable, pending.proof, pending.modes, pending.backward, pending.sample, self.builder.build,
         )
         specialization.become(Event.INSTALLED, Installed(
-            program=program, trace=state.trace, reach=state.reach))
+            program=program, trace=state.trace, reachable=state.reachable))
         if pending.precedent is not None:
             pending.precedent.arena = pending.step.size
             pending.precedent.table = pending.step.key

@@ -136,7 +136,8 @@ class Specializations:
         if isinstance(state, Installed):
             specialization.note_end_of_program(state.program, leaves)
         assert state.trace is not None
-        specialization.become(Event.INVALIDATED, Outdated(trace=state.trace, reach=state.reach))
+        outdated = Outdated(trace=state.trace, reachable=state.reachable)
+        specialization.become(Event.INVALIDATED, outdated)
 
     def _unregister(self, specialization: Specialization) -> None:
         """Remove a specialization's program from the dispatch list."""

@@ -33,7 +33,7 @@ class State:
 
     is_evictable: ClassVar[bool] = True  # another specialization may replace it
     trace: Trace | None = None  # of the last recorded call
-    reach: ReachableState | None = None  # snapshot after that call
+    reachable: ReachableState | None = None  # snapshot after that call
     recordings: int = 0  # calls recorded since recording began or restarted
 
 
@@ -47,7 +47,7 @@ class Recorded(State):
     """The last call was recorded; the next is compared with it."""
 
     trace: Trace
-    reach: ReachableState | None
+    reachable: ReachableState | None
     recordings: int
 
 
@@ -58,7 +58,7 @@ class Building(State):
     is_evictable: ClassVar[bool] = False  # the program would have no owner
     pending: Pending
     trace: Trace
-    reach: ReachableState | None
+    reachable: ReachableState | None
 
 
 @dataclass(eq=False, kw_only=True)
@@ -67,7 +67,7 @@ class Installed(State):
 
     program: Program
     trace: Trace
-    reach: ReachableState | None
+    reachable: ReachableState | None
 
 
 @dataclass(eq=False, kw_only=True)
@@ -76,7 +76,7 @@ class Outdated(State):
     problems are not final, because an optimizer may be creating state for a new parameter."""
 
     trace: Trace
-    reach: ReachableState | None
+    reachable: ReachableState | None
 
 
 @dataclass(eq=False, kw_only=True)

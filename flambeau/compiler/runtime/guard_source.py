@@ -34,7 +34,7 @@ class GuardWriter:
         self.names, self.lines, self.name = source.names, source.lines, source.name
         self.leaves = 0
         self.tensors: list[int] = []  # leaves that are tensors or arrays
-        self.reachable = program.reach.list_memory()
+        self.reachable = program.reachable.list_memory()
 
     def write(self) -> list[int]:
         """Write all guards; return the indices of leaves that are tensors or arrays."""
@@ -140,7 +140,7 @@ class GuardWriter:
             id(state) for ticker in self.program.tickers
             for _, states in ticker.rows for state in states.values()
         }
-        states = [s for s in self.program.reach.states if id(s[0]) not in of_optimisers]
+        states = [s for s in self.program.reachable.states if id(s[0]) not in of_optimisers]
         if 0 < len(states) <= MAX_INLINE_GUARDS:
             self.return_miss_if(" or ".join(self.write_state_mismatch(*state) for state in states))
         elif states:

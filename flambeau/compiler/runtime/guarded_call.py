@@ -55,7 +55,7 @@ class Program:
 
     def __init__(
         self, function: Callable, step: Any, bindings: Bindings, args: tuple, kwargs: dict,
-        reach: ReachableState, proof: Proof, modes: AmbientModes, backward: Any = None,
+        reachable: ReachableState, proof: Proof, modes: AmbientModes, backward: Any = None,
         sample: SampleInputs | None = None, build: Callable[[Any], Any] | None = None,
     ) -> None:
         """`backward`: the backward program of a step whose outputs require grad. `build` makes a
@@ -63,15 +63,16 @@ class Program:
         self.backward = None
         if bindings.backward is not None:
             self.backward = BackwardRunner(
-                backward, bindings.backward, reach.tensors, list_node_names(bindings.result), build
+                backward, bindings.backward, reachable.tensors, list_node_names(bindings.result),
+                build,
             )
             if is_repeatable(bindings) and modes.autocast is None:
                 self.backward.allow_double_backward(function, bindings.result, bindings.owners)
         self.modes = modes
         self.step, self.bindings = step, bindings
-        self.function, self.reach, self.proof = function, reach, proof
+        self.function, self.reachable, self.proof = function, reachable, proof
         self.lock = threading.RLock()
-        self.changes, self.handles, self.ambient = reach.counts
+        self.changes, self.handles, self.ambient = reachable.counts
         self.generators = list_generators(bindings)
         self.tickers = [StepCounter(update, step.ran) for update in bindings.updates]
         self.call_count = [0]  # a cell that version counters read
@@ -98,7 +99,7 @@ class Program:
         counts = change_counts()
         if AMBIENT.observers or self.modes[-3:] != read_defaults():
             return False
-        if not self.reach.has_same_hooks():
+        if not self.reachable.has_same_hooks():
             return False
         self.changes, self.handles, self.ambient = counts
         return True

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS
+from ...native.target.eager_costs import (
+    MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_MEAN_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS,
+)
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
@@ -153,7 +155,7 @@ def mean(
     >>> torch.tensor([1., 2., 6.]).mean()
     tensor(3.)
     """
-    if dtype is None and 0 < input.size <= MAX_COUNTED_ROW_ELEMENTS and input.dtype in FLOATS \
+    if dtype is None and 0 < input.size <= MAX_NUMPY_MEAN_ELEMENTS and input.dtype in FLOATS \
             and input.__class__ is Array:
         axes = None if dim is None else axes_of(dim, input.ndim)
         y = np.add.reduce(input, axes, out=..., keepdims=keepdim)
@@ -161,7 +163,7 @@ def mean(
     kind = mean_dtype(input, dtype, "mean")
     inside = compute_dtype(kind)
     axes, total = axes_of(dim, input.ndim), None
-    if input.size > MAX_COUNTED_ROW_ELEMENTS and dtype is None:
+    if input.size > MAX_NUMPY_MEAN_ELEMENTS and dtype is None:
         total = reduce_axes(np.add, input, axes, keepdim)
     if total is None:
         total = reduce_sum(input, axes, inside, None, keepdim)
