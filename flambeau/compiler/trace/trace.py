@@ -188,7 +188,7 @@ class Effect:
 class HostCall:
     """A Python call that the program repeats: a scheduler's step.
 
-    optimiser: the optimizer whose numbers it changes; updates: how many of its updates came before.
+    optimizer: the optimizer whose numbers it changes; updates: how many of its updates came before.
     """
 
     function: Callable[[], Any]

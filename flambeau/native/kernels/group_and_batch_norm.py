@@ -73,15 +73,15 @@ def group_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     mean, rstd, y = r.buffer("mean"), r.buffer("rstd"), r.buffer("y")
     total, flat, here = r.sum(), Value(Load(x, r.flat)), Value(Load(x, r.place))
     r.body.append(r.lanes(r.element, r.part, [_accumulate(total, flat)]))
-    centre, squares = total * share, r.sum()
-    apart = flat - centre
+    center, squares = total * share, r.sum()
+    apart = flat - center
     r.body.append(r.lanes(r.element, r.part, [_accumulate(squares, apart * apart)]))
     root = 1 / apply(Scalar.SQRT, squares * share + eps)
-    normalized = (here - centre) * (root if w is None else root * w)
+    normalized = (here - center) * (root if w is None else root * w)
     normalized = normalized if b is None else normalized + b
     store = Store(y, r.place, normalized.expression)
     r.body += [Loop(r.channel, r.each, [r.lanes(r.pixel, r.pixels, [store])]),
-               Store(mean, r.of_group, centre.expression),
+               Store(mean, r.of_group, center.expression),
                Store(rstd, r.of_group, root.expression)]
     return r.kernel("group_norm")
 
@@ -205,16 +205,16 @@ def batch_norm(type: Type, weight: bool, bias: bool, running: bool, columns: boo
     moving = [r.buffer("running_mean"), r.buffer("running_var")] if running else []
     factors = [r.number(n) for n in ("momentum", "decay", "unbiased_share")] if running else []
     mean, rstd, y = r.buffer("mean"), r.buffer("rstd"), r.buffer("y")
-    centre = r.sum(x)[0] * share
-    squares = r.sum((x - centre) * (x - centre))[0]
+    center = r.sum(x)[0] * share
+    squares = r.sum((x - center) * (x - center))[0]
     root = 1 / apply(Scalar.SQRT, squares * share + eps)
-    normalized = (x - centre) * (root if w is None else root * w)
+    normalized = (x - center) * (root if w is None else root * w)
     r.store(y, normalized if b is None else normalized + b)
     if running:
         momentum, decay, unbiased_share = factors
-        for buffer, batch in zip(moving, (centre, squares * unbiased_share), strict=True):
+        for buffer, batch in zip(moving, (center, squares * unbiased_share), strict=True):
             r.keep(buffer, Value(Load(buffer, r.each)) * decay + batch * momentum)
-    r.keep(mean, centre)
+    r.keep(mean, center)
     r.keep(rstd, root)
     return r.kernel("batch_norm")
 

@@ -23,10 +23,10 @@ def moments(type: Type, *tangents: str) -> Kernel:
     r = RowKernelBuilder(type, tangents=tangents)
     x, share = r.matrix("x"), r.number("share")
     mean, squares = r.vector("mean"), r.vector("squares")
-    centre = r.fold(ReduceOp.SUM, x) * share
-    apart = x - centre
+    center = r.fold(ReduceOp.SUM, x) * share
+    apart = x - center
     r.keep(squares, r.fold(ReduceOp.SUM, apart * apart))
-    r.keep(mean, centre)
+    r.keep(mean, center)
     return r.kernel("moments")
 
 

@@ -227,13 +227,13 @@ def layer_norm(
     b = r.of_columns("bias") if bias else None
     eps, share = r.number("eps"), r.number("share")
     mean, rstd, y = r.vector("mean"), r.vector("rstd"), r.buffer("y")
-    centre = r.fold(ReduceOp.SUM, x) * share
-    apart = x - centre
+    center = r.fold(ReduceOp.SUM, x) * share
+    apart = x - center
     root = 1 / apply(Scalar.SQRT, r.fold(ReduceOp.SUM, apart * apart) * share + eps)
     normalized = apart * root
     normalized = normalized if w is None else normalized * w
     r.sweep(stores=[(y, normalized if b is None else normalized + b)])
-    r.keep(mean, centre)
+    r.keep(mean, center)
     r.keep(rstd, root)
     return r.kernel("layer_norm")
 

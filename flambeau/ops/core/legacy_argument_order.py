@@ -68,7 +68,7 @@ def _split(
     if not 1 <= factor_count <= len(factors):
         return None
     first = 0 if len(factors) > 1 and not isinstance(args[0], Tensor) else 1
-    # Of the function beta is first and alpha second but one, of the method they are neighbours.
+    # Of the function beta is first and alpha second but one, of the method they are neighbors.
     places = [first, 2 if first == 0 else first + 1][:factor_count]
     rest = [x for i, x in enumerate(args) if i not in places]
     if any(numbers[i] is None for i in places) or not isinstance(rest[0], Tensor):

@@ -19,7 +19,7 @@ OPERATORS = (
     roi_pool, roi_pool_backward, ps_roi_pool, ps_roi_pool_backward, deform_conv2d,
     deform_conv2d_backward,
 )
-# What takes quantised tensors, and the CUDA that the library was built with (-1: none).
+# What takes quantized tensors, and the CUDA that the library was built with (-1: none).
 SCHEMAS = {
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor": None,
     "qroi_align(Tensor input, Tensor rois, float input_scale, int input_zero_point, "

@@ -81,7 +81,7 @@ def box_iou_rotated(boxes1: Array, boxes2: Array) -> Array:
 
 
 def _compute_overlaps(boxes1: Array, boxes2: Array) -> Array:
-    # Coordinates from the middle of both centres: far from zero they would lose digits.
+    # Coordinates from the middle of both centers: far from zero they would lose digits.
     middle = (boxes1[:, None, :2] + boxes2[None, :, :2]) / 2
     subject = _compute_corners(boxes1)[:, None] - middle[:, :, None]  # (n, m, 4, 2)
     clip = _compute_corners(boxes2)[None] - middle[:, :, None]

@@ -1,4 +1,4 @@
-"""Distances and similarities of vectors along an axis, and their normalisation."""
+"""Distances and similarities of vectors along an axis, and their normalization."""
 
 from __future__ import annotations
 

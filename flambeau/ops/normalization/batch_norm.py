@@ -1,4 +1,4 @@
-"""Batch normalisation: by the batch's statistics, which move running ones, or by those."""
+"""Batch normalization: by the batch's statistics, which move running ones, or by those."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _batch_norm(
     input: Array, weight: Array | None, bias: Array | None, running_mean: Array | None,
     running_var: Array | None, save_mean: Array, save_rstd: Array, momentum: float, eps: float,
 ) -> Array:
-    """Each channel normalised by its own statistics, which move the running ones."""
+    """Each channel normalized by its own statistics, which move the running ones."""
     if not input.size:
         return np.empty(input.shape, input.dtype)
     y = normalize_small_batch(
@@ -221,7 +221,7 @@ def _batch_norm_running(
     input: Array, weight: Array | None, bias: Array | None, running_mean: Array,
     running_var: Array, eps: float,
 ) -> Array:
-    """Each channel normalised by the statistics given."""
+    """Each channel normalized by the statistics given."""
     inside = compute_dtype(input.dtype)
     x, w, b, mean, var = as_dtype(inside, input, weight, bias, running_mean, running_var)
     scale = channel_scale(1 / np.sqrt(var + inside.type(eps)), w)

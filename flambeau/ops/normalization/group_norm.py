@@ -1,4 +1,4 @@
-"""Group and instance normalisation: each image by itself."""
+"""Group and instance normalization: each image by itself."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _group_norm(
     input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,
     groups: int, eps: float,
 ) -> Array:
-    """Groups of channels normalised; leaves the statistics of each, (n, groups)."""
+    """Groups of channels normalized; leaves the statistics of each, (n, groups)."""
     if not input.size:
         return np.empty(input.shape, input.dtype)
     inside = save_mean.dtype

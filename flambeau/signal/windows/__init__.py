@@ -47,7 +47,7 @@ def exponential(
     dtype: Dtype | None = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """exp(-|n - center| / tau); the centre may only be given with sym=False.
+    """exp(-|n - center| / tau); the center may only be given with sym=False.
 
     >>> torch.signal.windows.exponential(3)
     tensor([0.3679, 1.0000, 0.3679])
@@ -81,7 +81,7 @@ def gaussian(
     M: int, *, std: float = 1.0, sym: bool = True, dtype: Dtype | None = None,
     layout: Any = strided, device: Any = None, requires_grad: bool = False,
 ) -> Tensor:
-    """exp(-((n - centre) / std)^2 / 2).
+    """exp(-((n - center) / std)^2 / 2).
 
     >>> torch.signal.windows.gaussian(3)
     tensor([0.6065, 1.0000, 0.6065])

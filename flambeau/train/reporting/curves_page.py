@@ -35,7 +35,7 @@ def fragment(panels: list[Panel], title: str) -> str:
 
 
 def _points(panel: Panel) -> list[list[object]]:
-    """[x of the picture, what x is, [[label, colour, y of the picture, value], ...]] by x."""
+    """[x of the picture, what x is, [[label, color, y of the picture, value], ...]] by x."""
     at = place_in(panel)
     result: dict[float, list[object]] = {}
     for index, (label, points) in enumerate(panel.lines.items()):

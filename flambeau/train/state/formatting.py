@@ -62,7 +62,7 @@ def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
 
 
 def learning_rates(run: Any) -> dict[str, float]:
-    """`lr` of the run's optimisers; `lr/0`, `lr/1`, ... where groups have several."""
+    """`lr` of the run's optimizers; `lr/0`, `lr/1`, ... where groups have several."""
     stored = getattr(run, "optimizers", None) or {}
     rates = {
         f"lr/{name}/{i}": float(group["lr"])

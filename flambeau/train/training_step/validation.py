@@ -22,7 +22,7 @@ _LOSSES = ("_loss", "cross_entropy", "cross_entropy_with_logits", "kl_div")  # e
 
 
 def optimizer_named(optimizer: Any, net: Any) -> Any:
-    """An optimiser, or a dict of them; for a name, that optimiser of the net's parameters."""
+    """An optimizer, or a dict of them; for a name, that optimizer of the net's parameters."""
     if isinstance(optimizer, str):
         known: dict[str, Any] = {name.lower(): kind for name, kind in vars(optim).items()
                  if isinstance(kind, type) and issubclass(kind, Optimizer)}

@@ -46,7 +46,7 @@ for _ in range(4):
         # Small numbers of another origin.
         "inputs = images / 255  # <-": "inputs = torch.rand(64, 64) / 255",
     }), edit(broken, {
-        # Scaled once, and centred.
+        # Scaled once, and centered.
         "inputs = images / 255  # <-": "inputs = (images - 0.5) / 255",
     }))
 

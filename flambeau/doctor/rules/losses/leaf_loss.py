@@ -40,7 +40,7 @@ for _ in range(3):
             "loss = F.mse_loss(net(x), t)",
     })
     healthy = ("""
-# A parameter that is itself what is minimised.
+# A parameter that is itself what is minimized.
 size = nn.Parameter(torch.tensor(3.0))
 optimizer = optim.SGD([size], lr=0.1)
 for _ in range(3):

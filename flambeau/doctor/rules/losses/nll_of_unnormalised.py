@@ -38,7 +38,7 @@ for _ in range(4):
         "loss = F.nll_loss(net(x), y)  # <-": "loss = F.nll_loss(F.log_softmax(net(x), dim=1), y)",
     })
     healthy = ("""
-# The logarithm of a mixture of two distributions: normalised, though no log_softmax computed it.
+# The logarithm of a mixture of two distributions: normalized, though no log_softmax computed it.
 a, b = nn.Linear(8, 3), nn.Linear(8, 3)
 optimizer = optim.Adam([*a.parameters(), *b.parameters()])
 for _ in range(4):

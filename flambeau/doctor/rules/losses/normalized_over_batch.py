@@ -15,7 +15,7 @@ from ..rule import Rule
 
 
 class NormalizedOverBatch(Rule):
-    """Looks at the axis of F.normalize, where a model's outputs are normalised."""
+    """Looks at the axis of F.normalize, where a model's outputs are normalized."""
 
     id = "normalized-over-the-batch"
     level = Level.LIKELY

@@ -89,7 +89,7 @@ for _ in range(3):
             "kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(1).mean()",
     })
     healthy = ("""
-# A classifier is to be sure of samples without labels: their entropy is minimised.
+# A classifier is to be sure of samples without labels: their entropy is minimized.
 net = nn.Linear(8, 3)
 optimizer = optim.Adam(net.parameters())
 for _ in range(3):

@@ -1,4 +1,4 @@
-"""Class weights that favour the class that is frequent already."""
+"""Class weights that favor the class that is frequent already."""
 
 from __future__ import annotations
 

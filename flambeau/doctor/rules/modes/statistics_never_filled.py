@@ -1,4 +1,4 @@
-"""Batch normalisation that evaluates with the statistics of its constructor."""
+"""Batch normalization that evaluates with the statistics of its constructor."""
 
 from __future__ import annotations
 

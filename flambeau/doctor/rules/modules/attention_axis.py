@@ -16,7 +16,7 @@ _MASKED = RESHAPES | {"_div", "mul", "_masked_fill", "_where", "_leaky_relu", "t
 
 
 class AttentionAxis(Rule):
-    """Looks at products of a softmax: the axis that is summed over is the one to normalise."""
+    """Looks at products of a softmax: the axis that is summed over is the one to normalize."""
 
     id = "attention-over-the-queries"
     level = Level.LIKELY
@@ -46,7 +46,7 @@ for _ in range(3):
         "weights = F.softmax(scores, dim=1)  # <-": "weights = F.softmax(scores, dim=-1)",
     })
     healthy = ("""
-# Slots compete for the keys, and are normalised over the keys afterwards.
+# Slots compete for the keys, and are normalized over the keys afterwards.
 slots, k, v = nn.Parameter(torch.randn(64, 4, 8)), nn.Linear(8, 8), nn.Linear(8, 3)
 optimizer = optim.Adam([slots, *k.parameters(), *v.parameters()])
 sequences = torch.randn(64, 5, 8)

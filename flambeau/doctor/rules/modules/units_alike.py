@@ -78,7 +78,7 @@ for _ in range(4):
     loss.backward()
     optimizer.step()
 """, """
-# Scales of a normalisation begin at one.
+# Scales of a normalization begin at one.
 net = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 1))
 optimizer = optim.SGD(net.parameters(), lr=0.01)
 for _ in range(4):

@@ -44,7 +44,7 @@ q = torch.randn(4, 6, 16)
 heads = q.view(4, 6, 2, 8).transpose(1, 2)
 back = heads.transpose(1, 2).reshape(4, 6, 16)
 """, """
-# A channel is added to images of one colour.
+# A channel is added to images of one color.
 images = torch.rand(8, 12, 10)
 out = nn.Conv2d(1, 4, 3)(images.view(8, 1, 12, 10))
 """)

@@ -1,4 +1,4 @@
-"""Weights that are loaded and then initialised anew."""
+"""Weights that are loaded and then initialized anew."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _resemble(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _later(spot: Spot | None) -> Place | None:
-    """The first line after a load that initialises: apply(), nn.init or reset_parameters."""
+    """The first line after a load that initializes: apply(), nn.init or reset_parameters."""
     place = place_of(spot)
     tree = None if place is None else tree_of(place.file)
     if place is None or tree is None:

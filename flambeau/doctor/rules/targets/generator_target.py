@@ -105,7 +105,7 @@ for _ in range(6):
         pending, self.pending = self.pending, []
         self.calls.clear()
         for result, spot in pending:
-            if result is backward.tensor:  # it is what is minimised, with its own sign
+            if result is backward.tensor:  # it is what is minimized, with its own sign
                 self.times[spot] = self.times.get(spot, 0) + 1
                 if self.times[spot] >= _TIMES:
                     self.report("the discriminator's target for generated samples is also the "

@@ -1,4 +1,4 @@
-"""Labels of pixels that are resized as if they were colours."""
+"""Labels of pixels that are resized as if they were colors."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ for _ in range(14):
             return
         below = node_of(node.edges[0])
         if not isinstance(below, Node) or operator_name(below) not in _LOSSES:
-            self.over = True  # something else is minimised as well
+            self.over = True  # something else is minimized as well
             return
         self.pending = spot_of(node), backward
 

@@ -194,8 +194,8 @@ class CapabilityBasedPartitioner:
             for node in order:
                 if node not in inside or not self._calls(node, names):
                     continue
-                neighbours = node.users if onwards else node.all_input_nodes
-                if all(n not in inside or n in edge or n.op == "placeholder" for n in neighbours):
+                neighbors = node.users if onwards else node.all_input_nodes
+                if all(n not in inside or n in edge or n.op == "placeholder" for n in neighbors):
                     edge.add(node)
             yield from edge
 

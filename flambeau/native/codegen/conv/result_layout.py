@@ -26,7 +26,7 @@ def only_store(contract: Contract) -> Store:
 
 
 def store_along(contract: Contract, index: Index) -> Sequence[Statement]:
-    """The epilogue for results that are neighbours in memory along an index."""
+    """The epilogue for results that are neighbors in memory along an index."""
     store = only_store(contract)
     terms = tuple((i, 1 if i is index else stride) for i, stride in store.at.terms)
     return [replace(store, at=replace(store.at, terms=terms))]

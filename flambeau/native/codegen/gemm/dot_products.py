@@ -41,15 +41,15 @@ def sum_lanes(b: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
     count = len(vectors)
     while len(vectors) > 1:
         vectors = [
-            _add_neighbours(b, x, y) for x, y in zip(vectors[::2], vectors[1::2], strict=True)
+            _add_neighbors(b, x, y) for x, y in zip(vectors[::2], vectors[1::2], strict=True)
         ]
     vector = vectors[0]
     while vector.type.count > count:
-        vector = _add_neighbours(b, vector, None)
+        vector = _add_neighbors(b, vector, None)
     return vector
 
 
-def _add_neighbours(b: ir.IRBuilder, x: ir.Value, y: ir.Value | None) -> ir.Value:
+def _add_neighbors(b: ir.IRBuilder, x: ir.Value, y: ir.Value | None) -> ir.Value:
     """Add neighboring lanes of x, then of y."""
     count = x.type.count * (1 if y is None else 2)
     kind = ir.VectorType(I32, count // 2)

@@ -247,6 +247,6 @@ def _gather_strided(
 
     axes = [(n, (s * size, p * block.width * size))
             for (n, s), p in zip(block.depth, block.places, strict=True)]
-    # the axis that moves least in memory goes innermost: neighbours share cache lines
+    # the axis that moves least in memory goes innermost: neighbors share cache lines
     axes.sort(key=lambda axis: -abs(axis[1][0]))
     nested_loops(b, axes, (source, target), row)

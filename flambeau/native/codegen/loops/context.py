@@ -166,7 +166,7 @@ class Context:
     def pointer(self, buffer: Buffer, at: Affine, scope: Scope) -> ir.Value:
         """The address of an element (of the first lane), outermost index first.
 
-        Partial sums that neighbouring addresses share are computed once.
+        Partial sums that neighboring addresses share are computed once.
         """
         terms = list(at.terms)
         if len(terms) > 1:
