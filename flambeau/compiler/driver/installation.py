@@ -137,7 +137,8 @@ class Installer:
         assert state.trace is not None
         program = Program(  # type: ignore[call-arg]
             self.fallback.function, pending.step, pending.bindings, *pending.arguments,
-            state.reachable, pending.proof, pending.modes, pending.backward, pending.sample, self.builder.build,
+            state.reachable, pending.proof, pending.modes, pending.backward, pending.sample,
+            self.builder.build,
         )
         specialization.become(Event.INSTALLED, Installed(
             program=program, trace=state.trace, reachable=state.reachable))
