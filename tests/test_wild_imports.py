@@ -205,6 +205,7 @@ def test_private_names_that_training_libraries_build_on() -> None:
 
     assert typing.get_origin(_collate_fn_t[int]) is typing.get_origin(_worker_init_fn_t)
     assert torch.cuda._initialized is False
+    assert not isinstance(torch.nn.ReLU(), torch.distributed.fsdp.FSDPModule)
     assert torch.legacy_contiguous_format is torch.contiguous_format
     limits = torch.finfo(torch.float32)
     assert _clipped_sigmoid(torch.tensor([-1e4, 1e4])).tolist() == [limits.tiny, 1 - limits.eps]

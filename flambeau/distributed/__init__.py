@@ -5,6 +5,8 @@ Remote calls, DTensor and pipelining are not implemented.
 
 import os
 import sys
+from importlib import import_module
+from typing import Any
 
 from ..tensor.absent import lacking
 from . import absent, algorithms, nn
@@ -64,4 +66,10 @@ if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a torchrun worker: report errors
 distributed_c10d = sys.modules[__name__ + ".distributed_c10d"] = sys.modules[__name__]
 constants = sys.modules[__name__ + ".constants"] = sys.modules[__name__]
 
-__getattr__ = lacking(__name__)
+_lacking = lacking(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "fsdp":  # Opacus asks for it by attribute
+        return import_module(f"{__name__}.fsdp")
+    return _lacking(name)
