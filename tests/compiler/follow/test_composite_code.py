@@ -179,8 +179,9 @@ def test_grad_mode_inside_the_step_is_noticed() -> None:
     modes = iter([True] * 2 * USUAL + [True, True, False, False] * 3)
 
     def step(x: torch.Tensor) -> Any:
+        y = x * WEIGHT
         with torch.set_grad_enabled(next(modes)):
-            return norm(x), F.relu(x * WEIGHT)
+            return norm(x), F.relu(y), F.layer_norm(y, (4,))
 
     check(step, *[lambda: (data(3, 4),)] * 3)
 
@@ -240,6 +241,7 @@ def test_inference_tensors_are_noticed() -> None:
 
 def test_autocast_is_noticed() -> None:
     def step(x: torch.Tensor, cast: bool) -> torch.Tensor:
+        x = x + 0
         with torch.autocast("cpu", torch.bfloat16, enabled=cast):
             return attend(x), loss(x[0, 0], torch.tensor([1, 0, 3]))
 
