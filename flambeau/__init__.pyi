@@ -1020,6 +1020,7 @@ from ._namespace.settings import is_vulkan_available as is_vulkan_available
 from ._namespace.settings import is_warn_always_enabled as is_warn_always_enabled
 jagged: layout
 from .tensor.layout import layout as layout
+legacy_contiguous_format: memory_format
 long: _dtype
 from .tensor.layout import memory_format as memory_format
 nan: builtins.float
