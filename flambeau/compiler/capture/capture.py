@@ -52,7 +52,7 @@ def busy() -> bool:
 def _refuse_warning(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
     """Replacement for warnings.warn during a recording."""
     if len(args) < 3:
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 2
     _refuse_explicit_warning(recorder, real, *args, **kwargs)
 
 

@@ -94,3 +94,16 @@ def test_a_warning_raised_as_an_error_is_caught_by_the_step() -> None:
         return Scene(step, change)
 
     compare(make, "now", 6)
+
+
+def test_a_recorded_call_warns_at_the_line_of_the_step() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("careful", stacklevel=1)
+        return x * 2
+
+    step = torch.compile(step, mode="now")
+    for _ in range(4):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            step(torch.ones(3))
+        assert [w.filename for w in caught] == [__file__]
