@@ -146,7 +146,7 @@ def empty_strided_array(
             f"strides={list(strides)}"
         )
     if 0 in shape:  # for empty arrays, NumPy keeps strides only on memory passed in
-        memory, steps = np.empty(1, dtype), tuple([s * dtype.itemsize for s in strides])
+        memory, steps = np.empty(0, dtype), tuple([s * dtype.itemsize for s in strides])
         return np.ndarray(tuple(shape), dtype, memory, 0, steps)
     span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     steps = tuple([s * dtype.itemsize for s in strides])
