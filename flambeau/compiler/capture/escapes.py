@@ -108,9 +108,8 @@ def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) 
             seen.add(id(node))
             if node.hooks is not None:
                 return "a tensor that it makes has a hook, which no compiled call would run"
-            if node.is_custom and node.outputs > 1:
-                return ("a custom Function has several outputs: its backward may treat those "
-                        "without a gradient in its own way")
+            if node.is_custom:  # recording would run its Python once more than the program does
+                return "backward through its result runs the Python of a custom Function"
             stack.extend(node.edges)
     return None
 

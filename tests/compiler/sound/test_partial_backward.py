@@ -136,3 +136,24 @@ def test_a_returned_view_is_written_before_backward(shape: Callable) -> None:
                 return ys
             assert _gradients(fast, choose) == _gradients(step, choose)
     assert runs(fast) > 3
+
+
+def test_a_custom_backward_runs_once_for_each_backward() -> None:
+    runs_of_backward = []
+
+    class Counted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            runs_of_backward.append(1)
+            return g
+
+    fast = compiled(lambda x: Counted.apply(x) * 2)
+    for call in range(5):
+        y = fast(torch.ones(2, requires_grad=True))
+        assert len(runs_of_backward) == call
+        y.sum().backward()
+    assert len(runs_of_backward) == 5
