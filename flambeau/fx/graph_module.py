@@ -277,8 +277,8 @@ class GraphModule(Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as source code: the format of graphs may change, Python's does not."""
+        globals_ = self._generated().globals  # writes `_code`, which a lazy module may lack
         body = self.__dict__.copy()
-        globals_ = self._generated().globals
         del body["_graph"]
         body.pop("_flambeau_is_hooked", None)
         return reduce_graph_module, (body, import_block(globals_))

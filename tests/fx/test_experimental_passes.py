@@ -2,6 +2,7 @@
 shapes in traces, code on demand."""
 
 import operator
+import pickle
 from typing import NamedTuple
 
 import pytest
@@ -173,6 +174,8 @@ def test_code_on_demand():
     assert not gm._needs_recompile()  # the second trace ran it
     assert again._needs_recompile()
     x = torch.rand(2)
+    assert torch.equal(pickle.loads(pickle.dumps(again))(x), x.sin())
+    again.recompile()
     assert torch.equal(again(x), x.sin())
     named(again, "sin").target = "cos"
     again.recompile()
