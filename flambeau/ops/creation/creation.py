@@ -171,7 +171,7 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
             size = shape_of(size)
         kind = _default_dtype.floating.numpy if dtype is None else numpy_dtype(dtype, name)
         if layout is not None and layout is not strided:
-            return _create_sparse(name, size, kind, layout, requires_grad)
+            return _create_sparse(name, size, kind, layout, requires_grad, device)
         if out is not None:
             kind = out._array.dtype
             return _write_into(out, make(size, kind), dtype)
@@ -198,9 +198,11 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
 
 
 def _create_sparse(
-    name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: bool
+    name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: bool, device: Any
 ) -> Tensor:
     """A sparse tensor without values."""
+    if on_meta(device):
+        raise NotImplementedError("sparse tensors on the meta device are not implemented")
     if name == "ones":
         raise NotImplementedError(
             "Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")

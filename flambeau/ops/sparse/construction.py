@@ -15,6 +15,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, layout_name, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC, Array
+from .conversion_checks import refuse_meta
 from .dispatch import sparse_operator
 from .invariants import CHECKS, check_compressed, check_coo
 from .masked_arrays import values_at, values_at_pattern
@@ -62,6 +63,7 @@ def sparse_coo_tensor(
     is_coalesced: bool | None = None, **named: Any,
 ) -> Tensor:
     """`sparse_coo_tensor(indices, values, size)`: see `flambeau.ops.sparse.entry`."""
+    refuse_meta(device)
     if "indices" in named:
         args = (named["indices"], named["values"], *args)
     elif "values" in named:
@@ -189,6 +191,7 @@ def with_dims(
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:
     """Return a compressed tensor of a given number of values, with all parts zero."""
+    refuse_meta(device)
     shape, block = tuple(size), tuple(blocksize)
     batch = shape[: len(shape) - dense_dim - 2]
     line = len(batch) + (0 if COMPRESSED[layout][0] else 1)
@@ -238,6 +241,7 @@ def sparse_compressed_tensor(
     requires_grad: bool = False, check_invariants: bool | None = None,
 ) -> Tensor:
     """A tensor in a compressed layout: see `flambeau.ops.sparse.entry`."""
+    refuse_meta(device)
     form = layout
     if form is None:
         raise RuntimeError(

@@ -15,7 +15,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from . import formats
 from .construction import _coo_of_values, _compressed_of_values
-from .conversion_checks import check_conversion, check_sparse_dim
+from .conversion_checks import check_conversion, check_sparse_dim, refuse_meta
 from .dispatch import implements, sparse_operator
 from .masking import _masked
 
@@ -298,8 +298,7 @@ def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
     if args and isinstance(args[0], Tensor):  # may be sparse: only its dtype matters
         args = (args[0].dtype, *args[1:])
     result = probe.to(*args, copy=copy, **named)
-    if result.device.type != "cpu":
-        raise NotImplementedError("sparse tensors on the meta device are not implemented")
+    refuse_meta(result.device)
     if result is probe:
         return self
     return _to_copy(self, result._array.dtype)

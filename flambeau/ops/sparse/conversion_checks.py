@@ -8,12 +8,20 @@ from ...tensor import layout as layouts
 from ...tensor.layout import layout, sparse_coo, strided
 from ...tensor.sparse import COMPRESSED, CompressedArray, layout_name
 from ...tensor.tensor import Tensor
+from ..creation.creation import on_meta
 
 _BLOCKED = (layouts.sparse_bsr, layouts.sparse_bsc)
 
 
+def refuse_meta(device: Any) -> None:
+    """Raise NotImplementedError for the meta device. None: the device of an operand."""
+    if device is not None and on_meta(device):
+        raise NotImplementedError("sparse tensors on the meta device are not implemented")
+
+
 def check_sparse_dim(x: Tensor, sparse_dim: int) -> None:
     """Raise RuntimeError for a number of sparse axes that a COO tensor cannot have."""
+    refuse_meta(x.device)
     if x.layout is strided:
         rank = x.dim()
         if rank and sparse_dim == 0:
@@ -34,6 +42,7 @@ def check_sparse_dim(x: Tensor, sparse_dim: int) -> None:
 
 def check_conversion(x: Tensor, form: layout, blocksize: Any, dense_dim: int | None) -> None:
     """Raise RuntimeError for a conversion, or options of it, unsupported by PyTorch."""
+    refuse_meta(x.device)
     source = x.layout
     prefix = "to_sparse" if source is form else "dense_to_sparse" if source is strided else \
         "sparse_coo_to_sparse" if source is sparse_coo else "sparse_compressed_to_sparse"

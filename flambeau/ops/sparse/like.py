@@ -13,6 +13,7 @@ from ...tensor.sparse import (
     COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse,
 )
 from ...tensor.tensor import Tensor, wrap
+from .conversion_checks import refuse_meta
 from .construction import empty_coo, empty_of_layout
 from .dispatch import implements, refuse
 
@@ -27,6 +28,7 @@ def zeros_like(
     requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
 ) -> Tensor:
     """Return a sparse tensor without values, in the layout of `input` or a given one."""
+    refuse_meta(device)
     a: Any = input._array
     kind, form = _choose_dtype(input, dtype), layout or input.layout
     if form is sparse_coo:
@@ -75,6 +77,7 @@ def empty_like(
     requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
 ) -> Tensor:
     """Return uninitialized values: at a compressed tensor's positions, at none of a COO tensor."""
+    refuse_meta(device)
     a: Any = input._array
     form = layout or input.layout
     _check_same_layout(input, form)
