@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 
 from ..autograd import no_grad
 from ..export import ExportedProgram
+from ..native.foundation.user_frames import warn
 from ..nn.module import Module
 from ..random import fork_rng
 from ..tensor.tensor import Tensor
@@ -53,12 +53,7 @@ class TracingCheckError(Exception):
 
 def note_read(name: str) -> None:
     """Warn that the program reads a tensor's value, at the program's line."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] \
-            == "flambeau":
-        frame, level = frame.f_back, level + 1
-    text = _READ.format(kind=_KINDS.get(name, "Python number"))
-    warnings.warn(text, TracerWarning, stacklevel=level)
+    warn(_READ.format(kind=_KINDS.get(name, "Python number")), TracerWarning)
 
 
 @contextmanager
@@ -87,7 +82,7 @@ def check_output(program: ExportedProgram, strict: bool) -> None:
     if strict and isinstance(tree, dict):
         raise RuntimeError(_CONTAINER.format(kind="dict"))
     if strict and isinstance(tree, list):
-        warnings.warn(_CONTAINER.format(kind="list"), TracerWarning, stacklevel=4)
+        warn(_CONTAINER.format(kind="list"), TracerWarning)
 
 
 def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, Any],
@@ -100,10 +95,10 @@ def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, An
     random = [node for node in program.graph.nodes if _draws(node)]
     if random:
         rows = "".join(f"\t{node.format_node()}\n" for node in random)
-        warnings.warn(
+        warn(
             "Trace had nondeterministic nodes. Did you forget call .eval() on your model? Nodes:\n"
             f"{rows}This may cause errors in trace checking. To disable trace checking, pass "
-            "check_trace=False to torch.jit.trace()", TracerWarning, stacklevel=4)
+            "check_trace=False to torch.jit.trace()", TracerWarning)
     buffers = {name: b.clone() for name, b in module.named_buffers()}
     with no_grad(), fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -115,7 +110,7 @@ def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, An
             b.copy_(buffers[name])
     differing = _describe_difference(actual, expected, tolerance)
     for text in differing:
-        warnings.warn(text, TracerWarning, stacklevel=4)
+        warn(text, TracerWarning)
     if differing and not random:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.user_frames import warn
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from .._symbolic_trace import Tracer
@@ -128,8 +128,7 @@ class MetaTracer(Tracer):
         try:
             proxy.install_tensor_meta(self._computed(kind, target, args, kwargs))
         except Exception as error:  # shapes are a help: a trace goes on without
-            warnings.warn(f"Could not compute metadata for {kind} target {target}: {error}",
-                          stacklevel=2)
+            warn(f"Could not compute metadata for {kind} target {target}: {error}")
         return proxy
 
     def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:

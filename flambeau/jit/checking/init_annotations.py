@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-import warnings
 
+from ...native.foundation.user_frames import warn
 from .source import is_library
 
 __all__ = ["warn_about_annotations"]
@@ -30,7 +30,7 @@ def warn_about_annotations(kind: type) -> None:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute) \
                 and node.target.attr not in declared and _is_empty(node.value) \
                 and isinstance(node.annotation, ast.Subscript):
-            warnings.warn(_WARNING, stacklevel=3)
+            warn(_WARNING)
 
 
 def _is_empty(value: ast.expr | None) -> bool:
