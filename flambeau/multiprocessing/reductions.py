@@ -13,7 +13,7 @@ from ..nn.parameter import Buffer, Parameter
 from ..tensor import Tensor
 from ..tensor.layout import owner_of
 from ..tensor.shared_memory import SharedMemory, address_of, shared_memory, window
-from ..tensor.storage_references import is_expired
+from ..tensor.storages.references import is_expired
 from ..tensor.tensor import wrap
 
 __all__ = ["StorageWeakRef", "init_reductions"]

@@ -19,8 +19,8 @@ from .exposed_memory import is_exposed, raise_not_resizable
 from .layout import _as_bytes, owner_of
 from .meta import MetaArray, meta_array
 from .shared_memory import move_to_shared_memory, shared_memory
-from .storage_casts import StorageCasts
-from .storage_references import find_storage_number
+from .storages.casts import StorageCasts
+from .storages.references import find_storage_number
 from .windows.lazy_window import memory_of
 
 
