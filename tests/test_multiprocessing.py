@@ -13,6 +13,7 @@ import pytest
 import flambeau as torch
 import flambeau.multiprocessing as mp
 from flambeau import nn
+from flambeau.multiprocessing.reductions import StorageWeakRef
 
 
 def add(number: int, shared: Any, net: Any, queue: Any, done: Any) -> None:
@@ -109,3 +110,42 @@ def test_sharing_strategies():
     mp.set_sharing_strategy(before)
     with pytest.raises(AssertionError, match="invalid sharing strategy 'paper', expected one of"):
         mp.set_sharing_strategy("paper")
+
+
+def test_weak_references_know_which_storages_share_memory():
+    for device in ("cpu", "meta"):
+        x = torch.zeros(3, 4, device=device)
+        reference = StorageWeakRef(x.untyped_storage())
+        for view in (x.t(), x[1], x.view(-1), x.detach(), x.data, x.split(1)[2]):
+            other = StorageWeakRef(view.untyped_storage())
+            assert reference == other and hash(reference) == hash(other)
+        assert reference != StorageWeakRef(x.clone().untyped_storage())
+        assert reference.cdata == x[1].untyped_storage()._cdata
+        assert StorageWeakRef.from_weakref(reference.cdata) == reference
+        assert {StorageWeakRef(t.untyped_storage()) for t in (x, x.t())} == {reference}
+    with pytest.raises(AttributeError, match="_weak_ref"):
+        StorageWeakRef(3)
+
+
+def test_weak_references_expire_with_the_memory():
+    x = torch.ones(3, requires_grad=True)
+    reference = StorageWeakRef(x.untyped_storage())
+    (x * x).sum().backward()
+    view = x.detach()[:1]
+    del x
+    assert not reference.expired()
+    del view
+    assert reference.expired() and StorageWeakRef.from_weakref(reference.cdata).expired()
+    numbers = {reference.cdata}
+    for _ in range(3):  # memory at the same address is not the same storage
+        y = torch.ones(3)
+        numbers.add(StorageWeakRef(y.untyped_storage()).cdata)
+        del y
+    assert len(numbers) == 4
+    storage = torch.UntypedStorage(8)
+    reference = StorageWeakRef(storage)
+    x = torch.tensor([]).set_(storage)
+    del storage
+    assert not reference.expired() and reference == StorageWeakRef(x.untyped_storage())
+    x.data = torch.zeros(2)
+    assert reference.expired()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from multiprocessing import reduction
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,15 +13,61 @@ from ..nn.parameter import Buffer, Parameter
 from ..tensor import Tensor
 from ..tensor.layout import owner_of
 from ..tensor.shared_memory import SharedMemory, address_of, shared_memory, window
+from ..tensor.storages.references import is_expired
 from ..tensor.tensor import wrap
 
-__all__ = ["init_reductions"]
+__all__ = ["StorageWeakRef", "init_reductions"]
 
 NON_LEAF = (
     "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd "
     "does not support crossing process boundaries.  If you just want to transfer the data, "
     "call detach() on the tensor before serializing (e.g., putting it on the queue)."
 )
+
+
+class StorageWeakRef:
+    """A reference to a storage that does not keep its memory alive.
+
+    References to storages of the same memory are equal and have the same hash: a set of them finds
+    the tensors that share memory. After `resize_` or `share_memory_` have moved a tensor, its
+    storage is another one.
+
+    Arguments:
+        storage: an untyped or typed storage.
+
+    >>> from flambeau.multiprocessing.reductions import StorageWeakRef
+    >>> x = torch.zeros(4)
+    >>> reference = StorageWeakRef(x.untyped_storage())
+    >>> reference == StorageWeakRef(x[2:].untyped_storage())
+    True
+    >>> del x
+    >>> reference.expired()
+    True
+    """
+
+    __slots__ = ("cdata",)
+
+    cdata: int  # the storage's number, its `_cdata`
+
+    def __init__(self, storage: Any) -> None:
+        self.cdata = storage._weak_ref()
+
+    @classmethod
+    def from_weakref(cls, cdata: int) -> Self:
+        """Return the reference with another one's `cdata`."""
+        result = cls.__new__(cls)
+        result.cdata = cdata
+        return result
+
+    def expired(self) -> bool:
+        """Return whether the memory is gone."""
+        return is_expired(self.cdata)
+
+    def __hash__(self) -> int:
+        return self.cdata
+
+    def __eq__(self, other: Any) -> bool:
+        return self is other or self.cdata == other.cdata
 
 
 def init_reductions() -> None:

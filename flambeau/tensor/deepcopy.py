@@ -27,7 +27,9 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
             "because of a torch.nn.utils.weight_norm usage, see "
             "https://github.com/pytorch/pytorch/pull/103001"
         )
-    if isinstance(self._array, OpaqueWindow):
+    if "_flambeau_device" in self.__dict__:
+        result = _clone_wrapper(self)
+    elif isinstance(self._array, OpaqueWindow):
         result = self.detach().clone()
     else:
         result = wrap(_copy_array(self._array, memo))
@@ -44,6 +46,23 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     attributes = {k: v for k, v in self.__dict__.items() if k not in _OF_THE_TAPE}
     if attributes:
         result.__dict__.update(copy.deepcopy(attributes, memo))
+    return result
+
+
+def _clone_wrapper(self: Tensor) -> Tensor:
+    """Return a wrapper's clone, which its class makes; RuntimeError if it is of another class."""
+    result = alias_with_attributes(self).clone()  # the clone of `self` would have a history
+    if type(result) is not type(self):
+        error = RuntimeError(
+            "The default implementation of __deepcopy__() for wrapper subclasses only works for "
+            "subclass types that properly implement clone() for which cloning returns another "
+            "instance of the same subclass. You should either properly implement clone() for your "
+            "subclass or override __deepcopy__() if it is intended behavior for clone() to return "
+            "an instance of a different type."
+        )
+        error.add_note(f"{type(self).__name__}.__torch_dispatch__ returned a "
+                       f"{type(result).__name__} for aten.clone: wrap it in the class.")
+        raise error
     return result
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .layout import contiguous_format, is_contiguous
+from .layout import contiguous_format, is_contiguous, owner_of
 from .tree import map_leaves
 
 
@@ -51,6 +51,21 @@ def meta_array(shape: Sequence[int], dtype: np.dtype) -> MetaArray:
     """Return a meta array of a shape and NumPy dtype; it takes the memory of one element."""
     zero = np.zeros((), dtype)
     return np.lib.stride_tricks.as_strided(zero, tuple(shape), (0,) * len(shape)).view(MetaArray)
+
+
+def share_meta_memory(array: MetaArray, source: MetaArray) -> MetaArray:
+    """Return `array` as a view of `source`: their storages are one.
+
+    A wider dtype than that of `source` has no view of its single element; `array` stays as it is.
+    """
+    owner = owner_of(source)
+    if array.itemsize > owner.itemsize:
+        return array
+    element = owner.reshape(-1)[:1].view(array.dtype)[0:1].reshape(())
+    window = np.lib.stride_tricks.as_strided(element, array.shape, (0,) * array.ndim)
+    result = window.view(MetaArray)
+    result.layout = array.layout
+    return result
 
 
 def refuse_unknown_values(source: Any, operator: str) -> None:

@@ -19,7 +19,8 @@ from .exposed_memory import is_exposed, raise_not_resizable
 from .layout import _as_bytes, owner_of
 from .meta import MetaArray, meta_array
 from .shared_memory import move_to_shared_memory, shared_memory
-from .storage_casts import StorageCasts
+from .storages.casts import StorageCasts
+from .storages.references import find_storage_number
 from .windows.lazy_window import memory_of
 
 
@@ -107,7 +108,9 @@ class UntypedStorage(StorageCasts):
     (4, 4)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_bytes")
+    __slots__ = ("__dict__", "__weakref__", "_bytes", "_meta_owner")
+
+    _meta_owner: np.ndarray  # what meta tensors that share a storage have in common; unset without
 
     def __init__(self, size: Any = 0, *, device: Any = None) -> None:
         if isinstance(size, np.ndarray):
@@ -218,9 +221,13 @@ class UntypedStorage(StorageCasts):
         """Return the address of the first byte, 0 on the meta device."""
         return 0 if self._bytes.__class__ is MetaArray else self._bytes.ctypes.data
 
+    def _weak_ref(self) -> int:
+        """Return a number that only storages with the same memory have."""
+        return find_storage_number(getattr(self, "_meta_owner", owner_of(self._bytes)))
+
     @property
     def _cdata(self) -> int:
-        return self.data_ptr()
+        return self._weak_ref()
 
     @property
     def device(self) -> Any:
@@ -365,6 +372,9 @@ class TypedStorage(StorageCasts):
         """The device that holds the memory."""
         return self._untyped_storage.device
 
+    def _weak_ref(self) -> int:
+        return self._untyped_storage._weak_ref()
+
     @property
     def _cdata(self) -> int:
         return self._untyped_storage._cdata
@@ -503,7 +513,10 @@ def storage_of(array: np.ndarray) -> UntypedStorage:
     """Return the storage that contains the window `array`."""
     array = memory_of(array)
     if array.__class__ is MetaArray:
-        return UntypedStorage(meta_array((array.size * array.itemsize,), np.dtype(np.uint8)))
+        size_bytes = array.size * array.itemsize
+        result = UntypedStorage(meta_array((size_bytes,), np.dtype(np.uint8)))
+        result._meta_owner = owner_of(array)
+        return result
     return UntypedStorage(_as_bytes(owner_of(array)))
 
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 from ..ops.interception import torch_dispatch
 from ..ops.interception.torch_dispatch import STATE
 from ..tensor import Tensor
+from ..tensor.meta import share_meta_memory
 
 __all__ = [
     "BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass",
@@ -117,10 +118,11 @@ def is_traceable_wrapper_subclass(t: Any) -> bool:
 
 
 def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
-    """Return `out`, with the arguments that `func` writes to in place of what stands for them.
+    """Return `out`, with the aliasing that the operator's schema promises.
 
-    A wrapper's `__torch_dispatch__` ends with it, so that `x.add_(1)` and `out=` return the tensor
-    that was passed. Views keep what they share in the tensors that the wrapper holds.
+    A wrapper's `__torch_dispatch__` ends with it. Where `func` writes to an argument, as in
+    `x.add_(1)` and with `out=`, the argument takes the result's place. Where `func` is a view, the
+    resulting wrapper gets the storage of the argument's.
 
     >>> from flambeau.utils._python_dispatch import return_and_correct_aliasing
     >>> x, inner = torch.ones(2), torch.ones(2)
@@ -129,21 +131,35 @@ def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> 
     True
     """
     schema = getattr(func, "_schema", None)
-    if schema is None or not any(result.is_written for result in schema.returns):
+    if schema is None:  # overloads with out=, and operators of flambeau's own
+        return (kwargs or {}).get("out", out)
+    if all(result.alias_info is None for result in schema.returns):
         return out
     names = [argument.name for argument in schema.arguments]
     passed = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
 
     def corrected(result: Any, value: Any) -> Any:
-        if not result.is_written:
+        if result.alias_info is None:
             return value
         letters = result.alias_info.before_set
-        return next(passed[argument.name] for argument in schema.arguments
-                    if argument.is_written and argument.alias_info.before_set & letters)
+        argument = next(argument for argument in schema.arguments if argument.alias_info
+                        and argument.alias_info.before_set & letters)
+        source = passed[argument.name]
+        if result.is_written:
+            return source
+        for view in value if isinstance(value, (list, tuple)) else (value,):
+            _share_storage(source, view)
+        return value
 
     if len(schema.returns) == 1:
         return corrected(schema.returns[0], out)
     return type(out)(map(corrected, schema.returns, out))
+
+
+def _share_storage(source: Any, view: Any) -> None:
+    """Give a wrapper the storage of another one. Other tensors have theirs."""
+    if all(isinstance(x, Tensor) and "_flambeau_device" in x.__dict__ for x in (source, view)):
+        view._array = share_meta_memory(view._array, source._array)
 
 
 def transform_subclass(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 import flambeau as torch
+from flambeau.multiprocessing.reductions import StorageWeakRef
 from flambeau.utils._python_dispatch import (
     BaseTorchDispatchMode, TorchDispatchMode, _get_current_dispatch_mode, is_in_torch_dispatch_mode,
+    return_and_correct_aliasing,
 )
 
 
@@ -121,3 +125,92 @@ def test_a_step_on_wrappers_stays_eager_and_others_are_compiled():
     for _ in range(4):
         assert plain(torch.ones(2)).item() == 6.0
     assert plain.ready
+
+
+class Aliased(Wrapped):
+    """A wrapper whose results alias its arguments as the schemas say."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        wrapper = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, inner.stride(), inner.storage_offset(), dtype=inner.dtype)
+        wrapper.inner = inner
+        return wrapper
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        opened = [x.inner if isinstance(x, Aliased) else x for x in args]
+        named = {k: x.inner if isinstance(x, Aliased) else x for k, x in kwargs.items()}
+        result = func(*opened, **named)
+        if isinstance(result, (list, tuple)):
+            result = type(result)(map(cls, result))
+        else:
+            result = cls(result)
+        return return_and_correct_aliasing(func, args, kwargs, result)
+
+
+def storage_of(x):
+    return StorageWeakRef(x.untyped_storage())
+
+
+def test_views_of_a_wrapper_have_its_storage():
+    x = Aliased(torch.arange(6.0).view(2, 3))
+    for view in (x.view(-1), x.t(), x[1], *x.split(1), x.detach(), x.unfold(1, 2, 1)):
+        assert type(view) is Aliased and storage_of(view) == storage_of(x)
+        assert (view.shape, view.stride()) == (view.inner.shape, view.inner.stride())
+        assert view.storage_offset() == view.inner.storage_offset()
+    assert storage_of(x.view(-1)[2:]) == storage_of(x)
+    for result in (x * 2, x.clone(), Aliased(x.inner)):
+        assert storage_of(result) != storage_of(x)
+    assert x.mul_(2) is x
+    out = Aliased(torch.empty(2, 3))
+    assert torch.ops.aten.add.out(x, x, out=out) is out
+    assert out.inner.tolist() == [[0.0, 4.0, 8.0], [12.0, 16.0, 20.0]]
+
+
+def test_a_class_hands_on_to_tensor():
+    called = []
+
+    class Counted(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            called.append(str(func))
+            result = super().__torch_dispatch__(func, types, list(args), kwargs)
+            assert type(result) is torch.Tensor and not result.requires_grad
+            return result
+
+    x = torch.Tensor._make_subclass(Counted, torch.ones(2), True)
+    y = x * 3
+    y.sum().backward()
+    assert y.tolist() == [3.0, 3.0] and x.grad.tolist() == [3.0, 3.0]
+    assert called[0] == "aten.mul.Tensor"
+
+
+def test_what_is_no_tensor_is_refused_as_a_result():
+    class Odd(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return {"aten.neg.default": "arf", "aten.add_.Tensor": 3}.get(str(func))
+
+    x = torch.Tensor._make_subclass(Odd, torch.ones(2))
+    with pytest.raises(RuntimeError, match="^Unable to cast arf to Tensor$"):
+        x.neg()
+    with pytest.raises(RuntimeError, match="^Unable to cast 3 to Tensor$"):
+        x.add_(1)
+    assert x * 2 is None
+
+
+def test_the_deepcopy_of_a_wrapper_is_its_clone():
+    x = Wrapped(torch.tensor([1.0, 2.0], requires_grad=True))
+    y = copy.deepcopy(x)
+    assert type(y) is Wrapped and y.is_leaf and y.requires_grad
+    assert y.inner is not x.inner and y.inner.tolist() == [1.0, 2.0]
+
+    class Open(Wrapped):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return args[0].inner.clone()
+
+    with pytest.raises(RuntimeError, match="for which cloning returns another instance"):
+        copy.deepcopy(Open(torch.ones(2)))

@@ -50,9 +50,16 @@ def dispatches(cls: type) -> bool:
     return hook is not None and hook is not _disabled_torch_dispatch_impl
 
 
-def _disabled_torch_dispatch_impl(*args: Any, **kwargs: Any) -> Any:
-    """Marker that disables dispatch for a class. Never called."""
-    raise AssertionError("never called")
+def _disabled_torch_dispatch_impl(
+    func: Callable[..., Any], types: Any, args: Sequence[Any] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """Return `func`'s result on arguments taken as plain tensors: Tensor's `__torch_dispatch__`.
+
+    A class that has it as its own does not dispatch.
+    """
+    with without_dispatch():
+        return func(*args, **(kwargs or {}))
 
 
 STUBS = StubSet(lambda: _find_targets())
@@ -187,19 +194,30 @@ def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any])
             finally:
                 STATE.modes.append(mode)
             if result is not NotImplemented:
-                return result
+                return _check_result(func, result)
         for value in match:
             rule = _find_rule(func, type(value))
             result = type(value).__torch_dispatch__(func, kinds, args, kwargs) if rule is None \
                 else rule(type(value), func, kinds, args, kwargs)
             if result is not NotImplemented:
-                return result
+                return _check_result(func, result)
     finally:
         MODE.grad = with_grad
     lines = "".join(f"  - tensor subclass {kind!r}\n" for kind in kinds)
     raise TypeError(f"Multiple dispatch failed for 'torch._ops.{func}'; all __torch_dispatch__ "
                     f"handlers returned NotImplemented:\n\n{lines}\nFor more information, try "
                     "re-running with TORCH_LOGS=not_implemented")
+
+
+def _check_result(func: Any, result: Any) -> Any:
+    """Return a handler's result; RuntimeError for one that is no tensor where `func` returns one.
+    """
+    if result is None or isinstance(result, Tensor):
+        return result
+    schema = getattr(func, "_schema", None)
+    if schema is not None and [str(value.type) for value in schema.returns] == ["Tensor"]:
+        raise RuntimeError(f"Unable to cast {result} to Tensor")
+    return result
 
 
 def _call(
@@ -442,5 +460,6 @@ def _define(cls: Any, *arguments: Any, **options: Any) -> None:
 
 _methods: Any = Tensor
 type(_methods).__init__ = _define
+_methods.__torch_dispatch__ = staticmethod(_disabled_torch_dispatch_impl)
 _methods._make_wrapper_subclass = staticmethod(make_wrapper_subclass)
 INSTANTIATED.append(meet)

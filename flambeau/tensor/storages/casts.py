@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .devices import CPU, device
-from .dtypes import by_name, dtype
+from ..devices import CPU, device
+from ..dtypes import by_name, dtype
 
 if TYPE_CHECKING:
-    from .storage import TypedStorage
+    from ..storage import TypedStorage
 
 
 class StorageCasts:
