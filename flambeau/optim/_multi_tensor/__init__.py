@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partialmethod
 from typing import Any
 
-from . import adadelta, adagrad, adam, adamax, adamw, asgd, nadam, radam, rmsprop, rprop, sgd
+from .. import adadelta, adagrad, adam, adamax, adamw, asgd, nadam, radam, rmsprop, rprop, sgd
 
 
 def partialclass(cls: Any, *args: Any, **kwargs: Any) -> Any:
