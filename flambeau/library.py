@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from .amp.autocast_mode import autocast, cast_floats, is_autocast_available
+from .amp.autocast_mode import _cast, autocast, is_autocast_available
 from .ops.core import aten
 from .ops.registration import custom_operators as custom
 from .ops.registration.custom_operators import CustomOperator
@@ -422,7 +422,7 @@ def register_autocast(
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with autocast(device_type, enabled=False):
-            return operator(*cast_floats(args, device_type, cast_inputs), **kwargs)
+            return operator(*_cast(args, device_type, cast_inputs), **kwargs)
 
     operator.kernels["Autocast" + _DEVICES.get(device_type, device_type)] = run
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
 import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.amp.autocast_mode import is_autocast_enabled
+from flambeau.amp.autocast_mode import _cast, is_autocast_enabled
 
 F = nn.functional
 
@@ -88,6 +91,22 @@ def _step(scaler, gradient):
     scaler.step(optimizer)
     scaler.update()
     return w.item()
+
+
+def test_casts_of_containers():
+    half, double = torch.bfloat16, torch.ones(1, dtype=torch.float64)
+    array = np.ones(2, np.float32)
+    value = {"x": torch.ones(1), "pair": (double, [torch.ones(1)]), "s": "text", "b": b"bytes",
+             "array": array, "set": {torch.ones(1)}, "n": 3}
+    cast = _cast(value, "cpu", half)
+    assert cast["x"].dtype is half
+    assert cast["pair"][0] is double
+    assert cast["pair"][1][0].dtype is half
+    assert (cast["s"], cast["b"], cast["n"]) == ("text", b"bytes", 3)
+    assert cast["array"] is array
+    assert [x.dtype for x in cast["set"]] == [half]
+    assert isinstance(cast["set"], Iterator)
+    assert _cast(value["x"], "cuda", half) is value["x"]
 
 
 def test_scaler():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import typing
 from pathlib import Path
 
@@ -225,3 +226,48 @@ def test_private_names_that_training_libraries_build_on() -> None:
     assert Halving([weight], {"differentiable": False}).step() is False
     assert weight.tolist() == [2, 2, 2]
     assert torch.is_grad_enabled()
+
+
+def test_the_profiler_of_a_training_library_asks_what_runs() -> None:
+    from flambeau.profiler.profiler import ProfilerAction, _default_schedule_fn, profile
+
+    seen: list[bool] = []
+    with profile():
+        assert torch.autograd._profiler_enabled()
+        thread = threading.Thread(target=lambda: seen.append(torch.autograd._profiler_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [False]
+    assert not torch.autograd._profiler_enabled()
+    assert _default_schedule_fn(3) is ProfilerAction.RECORD
+
+
+def test_checkpointing_libraries_ask_which_gradients_are_computed() -> None:
+    answers: list[bool] = []
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: answers.append(torch.autograd._is_checkpoint_valid()))
+    y.sum().backward(retain_graph=True)
+    torch.autograd.grad(y.sum(), x)
+    engine = torch.autograd.Variable._execution_engine
+    assert [*answers, engine.is_checkpoint_valid()] == [True, False, True]
+
+
+def test_optimizers_that_update_all_parameters_together() -> None:
+    from flambeau.optim import _multi_tensor
+
+    for name in ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam",
+                 "RMSprop", "Rprop", "SGD"):
+        weights = []
+        for module in (_multi_tensor, torch.optim):
+            weight = torch.nn.Parameter(torch.ones(2))
+            optimizer = getattr(module, name)([weight], lr=0.1)
+            (weight * weight).sum().backward()
+            optimizer.step()
+            weights.append(weight.tolist())
+            assert optimizer.defaults["foreach"] is (True if module is _multi_tensor else None)
+        assert weights[0] == weights[1] != [1, 1]
+    assert not _multi_tensor.SGD([weight], foreach=False).defaults["foreach"]
+    assert type(optimizer).__name__ == "SGD"
+    assert isinstance(_multi_tensor.AdamW([weight]), torch.optim.AdamW)
+    assert repr(_multi_tensor.AdamW([weight])).startswith("NewCls (\nParameter Group 0\n")

@@ -7,6 +7,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..native.foundation.user_frames import warn
 from ..ops.core.autocast import AUTOCAST, STATE
 from ..tensor import Tensor, dtype
@@ -164,17 +166,23 @@ class autocast:
         return decorate_autocast
 
 
-def cast_floats(value: Any, device_type: str, dtype: dtype) -> Any:
-    """Return the value with its floating tensors, except float64, in another dtype."""
+def _cast(value: Any, device_type: str, dtype: dtype) -> Any:
+    """Return the value with its floating tensors, except float64, in another dtype.
+
+    Iterables other than lists and tuples become generators, as in PyTorch.
+    """
     if isinstance(value, Tensor):
         fits = value.is_floating_point() and value.dtype is not types.float64
         return value.to(dtype) if fits and value.device.type == device_type else value
+    if isinstance(value, (str, bytes, np.ndarray)):
+        return value
     if isinstance(value, collections.abc.Mapping):
-        return {cast_floats(k, device_type, dtype): cast_floats(v, device_type, dtype)
+        return {_cast(k, device_type, dtype): _cast(v, device_type, dtype)
                 for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(cast_floats(v, device_type, dtype) for v in value)
-    return value
+    if not isinstance(value, collections.abc.Iterable):
+        return value
+    items = (_cast(v, device_type, dtype) for v in value)
+    return type(value)(items) if isinstance(value, (list, tuple)) else items
 
 
 def custom_fwd(
@@ -208,8 +216,8 @@ def custom_fwd(
         if not enabled or cast_inputs is None:
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):
-            return fwd(*cast_floats(args, device_type, cast_inputs),
-                       **cast_floats(kwargs, device_type, cast_inputs))
+            return fwd(*_cast(args, device_type, cast_inputs),
+                       **_cast(kwargs, device_type, cast_inputs))
 
     return decorate_fwd
 

@@ -6,6 +6,7 @@ This layer knows no operators; the operators' layer above records them here.
 from . import functional, graph
 from .anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from .backward import backward, grad
+from .engine import is_checkpoint_valid as _is_checkpoint_valid
 from .function import Function
 from .gradcheck import gradcheck, gradgradcheck
 from .mode import (
@@ -13,6 +14,7 @@ from .mode import (
     is_multithreading_enabled, no_grad, set_grad_enabled, set_multithreading_enabled,
 )
 from .saved.values import SavedTensor as SavedTensor
+from .traces.recorder import is_recording_here as _profiler_enabled
 from .variable import Variable
 
 __all__ = [

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor.tensor import Tensor
-from .engine import queue_callback
+from .engine import is_checkpoint_valid, queue_callback
 
 
 class _ExecutionEngine:
     """The part of PyTorch's engine object that libraries use."""
 
     queue_callback = staticmethod(queue_callback)
+    is_checkpoint_valid = staticmethod(is_checkpoint_valid)
 
 
 class _VariableType(type):

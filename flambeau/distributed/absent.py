@@ -17,7 +17,7 @@ _MODULES = (
     "_composable _composable.fsdp _functional_collectives _shard _shard.sharded_tensor _tensor "
     "_tensor.experimental algorithms._checkpoint algorithms._checkpoint.checkpoint_wrapper "
     "algorithms.ddp_comm_hooks.post_localSGD_hook algorithms.model_averaging "
-    "algorithms.model_averaging.averagers checkpoint.default_planner "
+    "algorithms.model_averaging.averagers "
     "checkpoint._consolidate_hf_safetensors checkpoint.hf_storage checkpoint.optimizer "
     "checkpoint.planner checkpoint.storage fsdp._common_utils fsdp._fully_shard "
     "fsdp._runtime_utils fsdp.sharded_grad_scaler "

@@ -8,6 +8,10 @@ from typing import Any
 from ..tensor.absent import lacking
 from ..version import __version__
 from .data_types import TensorProtoDataType
+from .export_modes import (
+    OperatorExportTypes as OperatorExportTypes, TrainingMode as TrainingMode,
+    select_model_mode_for_export as select_model_mode_for_export,
+)
 from .symbolic_registry import (
     OnnxExporterError, register_custom_op_symbolic, unregister_custom_op_symbolic,
 )

@@ -17,6 +17,7 @@ from ..fx.trace_errors import explain
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .conversion_table import CONVERSIONS
+from .export_modes import TrainingMode, select_model_mode_for_export
 from .graph_builder import DTYPES, GraphBuilder, short
 from .shared_memory import SharedMemory, fixed_nodes, operator_name
 from .symbolic_registry import OnnxExporterError
@@ -72,14 +73,15 @@ def export(
     verbose: bool | None = None, input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None, opset_version: int | None = None,
     dynamo: bool = True, external_data: bool = True, dynamic_shapes: Any = None,
-    dynamic_axes: Any = None, export_params: bool = True, do_constant_folding: bool = True,
-    **options: Any,
+    dynamic_axes: Any = None, training: TrainingMode = TrainingMode.EVAL,
+    export_params: bool = True, do_constant_folding: bool = True, **options: Any,
 ) -> ONNXProgram:
     """Convert a module to an ONNX model; write it to `f` if given. Requires the package `onnx`.
 
     `dynamic_shapes`: as for torch.export.export. `dynamic_axes`: {input: [dimensions]}, the older
-    form of the same. Further options are accepted. Raises RuntimeError for an operator without a
-    conversion, before writing anything.
+    form of the same. `training`: the module's mode during an export with `dynamo=False`; with
+    `dynamo=True` it keeps its own. Further options are accepted. Raises RuntimeError for an
+    operator without a conversion, before writing anything.
 
     >>> torch.onnx.export(nn.Linear(3, 2), (torch.ones(1, 3),)).model.graph.node[0].op_type
     'Gemm'
@@ -94,7 +96,9 @@ def export(
         if dynamic_axes and dynamic_shapes is None:
             dynamic_shapes = _shapes_of_axes(model, args, kwargs or {}, dynamic_axes,
                                              list(input_names or ()))
-        program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+        mode = TrainingMode.PRESERVE if dynamo else training
+        with select_model_mode_for_export(model, mode):
+            program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     for family in _FAMILIES:
         importlib.import_module(f"{__package__}.{family}")
     fixed, memory = fixed_nodes(program), SharedMemory(program)

@@ -14,7 +14,7 @@ from ..native.foundation.user_frames import warn
 from ..autograd import profiler
 from ..autograd.profiler import KinetoStepTracker, record_function
 from ..autograd.profiler_util import EventList
-from .schedule import ProfilerAction
+from .schedule import ProfilerAction, _default_schedule_fn
 
 
 class ProfilerActivity(enum.Enum):
@@ -30,10 +30,6 @@ def supported_activities() -> set[ProfilerActivity]:
     True
     """
     return {ProfilerActivity.CPU}
-
-
-def _always(step: int) -> ProfilerAction:
-    return ProfilerAction.RECORD
 
 
 _ON = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
@@ -63,7 +59,7 @@ class profile:
         self.activities = set(activities) if activities else supported_activities()
         if not self.activities:
             raise AssertionError("No valid profiler activities found")
-        self.schedule = schedule or _always
+        self.schedule = schedule or _default_schedule_fn
         self.record_steps = schedule is not None
         self.on_trace_ready = on_trace_ready
         self.record_shapes, self.profile_memory = record_shapes, profile_memory

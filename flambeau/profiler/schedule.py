@@ -12,6 +12,11 @@ class ProfilerAction(enum.Enum):
     NONE, WARMUP, RECORD, RECORD_AND_SAVE = range(4)
 
 
+def _default_schedule_fn(step: int) -> ProfilerAction:
+    """Record every step: a profile's schedule unless it has its own."""
+    return ProfilerAction.RECORD
+
+
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
     skip_first_wait: int = 0,

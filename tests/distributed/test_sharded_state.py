@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import flambeau as torch
 import flambeau.distributed.checkpoint as dcp
-from flambeau.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp
+from flambeau.distributed.checkpoint.format_utils import (
+    _EmptyStateDictLoadPlanner, _load_state_dict, dcp_to_torch_save, torch_save_to_dcp,
+)
 
 from .ranks import BACKENDS, needs_gloo, run
 
@@ -31,10 +34,38 @@ def test_a_checkpoint_becomes_a_file_and_back(tmp_path: Path) -> None:
     whole = torch.load(tmp_path / "file", weights_only=False)
     assert whole["net"]["w"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert whole["n"] == 3
+    assert whole["list"][0].tolist() == [1, 1]
+    assert whole["list"][1] == 4
     torch_save_to_dcp(tmp_path / "file", tmp_path / "again")
     target = {"net": {"w": torch.zeros(2, 3)}}
     dcp.load(target, checkpoint_id=tmp_path / "again")
     assert torch.equal(target["net"]["w"], state["net"]["w"])
+
+
+def test_a_checkpoint_without_a_model(tmp_path: Path) -> None:
+    adam = {"state": {0: {"step": torch.tensor(2.0)}, 1: {"step": torch.tensor(3.0)}}, "lr": 0.1}
+    dcp.save({"net": {"w": torch.ones(2), "b": torch.zeros(1)}, "adam": adam, "n": 3},
+             checkpoint_id=tmp_path)
+    reader = dcp.FileSystemReader(tmp_path)
+
+    def read(keys: set[str] | None = None) -> dict[str, Any]:
+        state: dict[str, Any] = {}
+        planner = _EmptyStateDictLoadPlanner(keys)
+        _load_state_dict(state, storage_reader=reader, planner=planner, no_dist=True)
+        return state
+
+    whole = read()
+    assert whole["net"]["w"].tolist() == [1, 1]
+    assert whole["n"] == 3
+    assert whole["adam"]["lr"] == 0.1
+    assert [state["step"].item() for state in whole["adam"]["state"]] == [2, 3]  # as in PyTorch
+    assert read({"n"}) == {"n": 3}
+    assert list(read({"net.w"})["net"]) == ["w"]
+    assert set(read({"net"})["net"]) == {"w", "b"}
+    with pytest.raises(AssertionError, match="not state_dict"):
+        _EmptyStateDictLoadPlanner().set_up_planner({"n": 1}, reader.read_metadata())
+    with pytest.raises(NotImplementedError, match="the planner object"):
+        _load_state_dict({}, reader, planner=object())
 
 
 def test_bad_checkpoints(tmp_path: Path) -> None:
@@ -65,3 +96,23 @@ def test_pytorch_reads_and_writes_the_same(tmp_path: Path) -> None:
     dcp.load(target, checkpoint_id=tmp_path / "theirs")
     assert target["w"].tolist() == [[7.0] * 3] * 2
     assert target["n"] == 9
+
+
+@pytest.mark.parity
+def test_pytorch_rebuilds_the_same_state(tmp_path: Path) -> None:
+    loader = pytest.importorskip("torch.distributed.checkpoint.state_dict_loader")
+    theirs = pytest.importorskip("torch.distributed.checkpoint")
+    planners = pytest.importorskip("torch.distributed.checkpoint.default_planner")
+    adam = {"state": {0: {"step": torch.tensor(2.0)}, 1: {"step": torch.tensor(3.0)}}, "lr": 0.1}
+    dcp.save({"adam": adam, "list": [torch.ones(1), {"w": torch.ones(2), "n": 5}], "empty": {}},
+             checkpoint_id=tmp_path)
+    for keys in (None, {"adam"}, {"adam.lr"}, {"list"}):
+        results: list[dict[str, Any]] = []
+        for planner, load, reader in (
+            (_EmptyStateDictLoadPlanner(keys), _load_state_dict, dcp.FileSystemReader(tmp_path)),
+            (planners._EmptyStateDictLoadPlanner(keys), loader._load_state_dict,
+             theirs.FileSystemReader(str(tmp_path))),
+        ):
+            results.append({})
+            load(results[-1], storage_reader=reader, planner=planner, no_dist=True)
+        assert repr(results[0]) == repr(results[1])

@@ -195,3 +195,25 @@ def test_writes_in_place_into_whole_values():
     whole = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
     x = torch.randn(2, 3)
     assert torch.allclose(torch.onnx.export(whole, (x,))(x)[0], whole(x), atol=1e-6)
+
+
+def test_modes_of_the_older_exporter():
+    net = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
+    mode = torch.onnx.TrainingMode
+    seen = []
+    net[0].register_forward_pre_hook(lambda *_: seen.append(net.training))
+    torch.onnx.export(net, torch.ones(1, 3), dynamo=False)
+    net.eval()
+    torch.onnx.export(net, torch.ones(1, 3), dynamo=False, training=mode.PRESERVE,
+                      operator_export_type=torch.onnx.OperatorExportTypes.ONNX)
+    assert set(seen) == {False}
+    assert not net.training
+    with torch.onnx.select_model_mode_for_export(net, mode.TRAINING):
+        assert net.training
+        assert net[1].training
+    assert not net[1].training
+    with pytest.raises(TypeError, match="'mode' should be a torch.onnx.TrainingMode enum"):
+        torch.onnx.export(net, torch.ones(1, 3), dynamo=False, training=True)
+    assert (repr(mode.EVAL), str(mode(2)), int(mode.PRESERVE)) == (
+        "<TrainingMode.EVAL: 0>", "TrainingMode.TRAINING", 1)
+    assert mode.EVAL != 0

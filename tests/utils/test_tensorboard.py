@@ -19,6 +19,7 @@ import flambeau as torch
 tensorboardX = pytest.importorskip("tensorboardX")
 
 from flambeau.utils.tensorboard import FileWriter, SummaryWriter  # noqa: E402
+from flambeau.utils.tensorboard.summary import hparams  # noqa: E402
 
 
 def records(data: bytes) -> list[bytes]:
@@ -169,6 +170,7 @@ def test_what_is_written_is_there_after_flush_and_kept_after_close(tmp_path):
 def test_a_program_that_just_ends_loses_nothing(tmp_path):
     program = f"""
 from flambeau.utils.tensorboard import SummaryWriter
+from flambeau.utils.tensorboard.summary import hparams
 writer = SummaryWriter({str(tmp_path)!r}, max_queue=1000)
 writer.add_scalar("a", 1.0)
 """
@@ -273,13 +275,28 @@ def test_hyperparameters(tmp_path):
     results = {tag: fields for _, tag, fields in values(tmp_path / "run")}
     experiment = decode(decode(plugin(results["_hparams_/experiment"])[1])[2][0])
     infos = {decode(info)[1][0]: decode(info)[4][0] for info in experiment[4]}
-    assert infos == {b"lr": 3, b"bn": 2, b"act": 1}
+    assert infos == {b"lr": 3, b"bn": 3, b"act": 1}
     start = decode(decode(plugin(results["_hparams_/session_start_info"])[1])[3][0])
     chosen = {decode(entry)[1][0]: decode(decode(entry)[2][0]) for entry in start[1]}
     assert struct.unpack("<d", chosen[b"lr"][2][0]) == (0.1,)
-    assert chosen[b"bn"] == {4: [1]}
+    assert struct.unpack("<d", chosen[b"bn"][2][0]) == (1.0,)  # a number, as PyTorch stores it
     assert chosen[b"act"] == {3: [b"relu"]}
     assert struct.unpack("<f", results["accuracy"][2][0])[0] == pytest.approx(0.9)
+
+
+def test_hyperparameters_are_checked():
+    parts = hparams({"lr": 0.1, "bn": True, "skip": None, "t": torch.ones(1)}, {"a": 1},
+                    {"bn": [True, False]})
+    assert [part.value[0].tag for part in parts] == [
+        "_hparams_/experiment", "_hparams_/session_start_info", "_hparams_/session_end_info"]
+    wrong = [([1], {}, None, "hparam_dict"), ({}, [1], None, "metric_dict"),
+             ({}, {}, [1], "hparam_domain_discrete")]
+    for chosen, metrics, discrete, argument in wrong:
+        with pytest.raises(TypeError, match=f"parameter: {argument} should be a dictionary"):
+            hparams(chosen, metrics, discrete)
+    for discrete in ({"a": (1, 2)}, {"b": [1]}, {"a": ["x"]}):
+        with pytest.raises(TypeError, match=r"should be a list of same type as hparam_dict\["):
+            hparams({"a": 1}, {}, discrete)
 
 
 def test_precision_recall_curve(tmp_path):

@@ -67,6 +67,7 @@ class Recorder:
         self.memory_events: list[MemoryEvent] = []
         self.python = PythonCalls() if stack else None
         self.is_legacy = False  # started by torch.autograd.profiler_legacy
+        self.thread = threading.get_ident()
         self.began_ns = self.ended_ns = 0
         self.wall_ns = 0
         self._alive: dict[int, weakref.ref[Any]] = {}
@@ -101,6 +102,16 @@ class Recording:
     now: Recorder | None = None
     turn: Callable[[Recorder | None], None]
     lock = threading.RLock()
+
+
+def is_recording_here() -> bool:
+    """Return whether this thread started the profile that is on.
+
+    >>> with torch.profiler.profile():
+    ...     torch.autograd._profiler_enabled()
+    True
+    """
+    return Recording.now is not None and Recording.now.thread == threading.get_ident()
 
 
 def user_stack(depth: int) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -47,8 +48,20 @@ def flatten(state_dict: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Pa
     return flat, paths
 
 
-def set_at(state_dict: Any, path: Path, value: Any) -> None:
-    """Set the value at a path."""
-    for key in path[:-1]:
+def set_element(state_dict: Any, path: Path, value: Any) -> None:
+    """Set the value at a path; create containers: dicts for keys that are strings, else lists."""
+    for key, following in itertools.pairwise(path):
+        if isinstance(state_dict, list):
+            _lengthen(state_dict, key)
+        absent = key not in state_dict if isinstance(state_dict, Mapping) \
+            else state_dict[key] is None
+        if absent:
+            state_dict[key] = {} if isinstance(following, str) else []
         state_dict = state_dict[key]
+    if isinstance(state_dict, list):
+        _lengthen(state_dict, path[-1])
     state_dict[path[-1]] = value
+
+
+def _lengthen(values: list[Any], index: int) -> None:
+    values.extend([None] * (index + 1 - len(values)))

@@ -6,7 +6,9 @@ import os
 from typing import Any
 
 from ... import serialization
-from .state_dict_loader import load_everything
+from .default_planner import _EmptyStateDictLoadPlanner as _EmptyStateDictLoadPlanner
+from .filesystem import FileSystemReader
+from .state_dict_loader import _load_state_dict as _load_state_dict
 from .state_dict_saver import save
 
 __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
@@ -14,7 +16,10 @@ __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
 
 def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike, torch_save_path: Any) -> None:
     """Write the contents of a checkpoint folder to one file."""
-    serialization.save(load_everything(dcp_checkpoint_dir), torch_save_path)
+    whole: dict[str, Any] = {}
+    _load_state_dict(whole, FileSystemReader(dcp_checkpoint_dir),
+                     planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    serialization.save(whole, torch_save_path)
 
 
 def torch_save_to_dcp(torch_save_path: Any, dcp_checkpoint_dir: str | os.PathLike) -> None:

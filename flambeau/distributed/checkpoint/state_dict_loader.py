@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from ...autograd.mode import no_grad
 from ...tensor import Tensor
+from .default_planner import _EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader
-from .flat_names import flatten, set_at
+from .flat_names import flatten, set_element
 from .metadata import Metadata, MetadataIndex, TensorStorageMetadata
 from .state_dict_saver import _require_folder
 from .stateful import Stateful
@@ -28,21 +28,37 @@ def load(
     checkpoint lacks, ValueError for a tensor of a different shape.
     """
     reader = storage_reader or FileSystemReader(_require_folder(checkpoint_id))
-    metadata = reader.read_metadata()
     plain = {
         key: value.state_dict() if isinstance(value, Stateful) else value
         for key, value in state_dict.items()
     }
-    flat, paths = flatten(plain)
-    for name, value in flat.items():
-        put_back = _load_entry(reader, metadata, name, value)
-        if put_back is not value:
-            set_at(plain, paths[name], put_back)
+    _load_state_dict(plain, reader)
     for key, value in state_dict.items():
         if isinstance(value, Stateful):
             value.load_state_dict(plain[key])
         else:
             state_dict[key] = plain[key]
+
+
+def _load_state_dict(
+    state_dict: dict[str, Any], storage_reader: Any, process_group: Any = None,
+    coordinator_rank: int = 0, no_dist: bool = False, planner: Any = None,
+) -> None:
+    """Fill a state dict without Stateful objects; `planner` may rebuild an empty one first.
+
+    Raises NotImplementedError for planners other than _EmptyStateDictLoadPlanner.
+    """
+    metadata = storage_reader.read_metadata()
+    if planner is not None:
+        if not isinstance(planner, _EmptyStateDictLoadPlanner):
+            raise NotImplementedError(
+                f"torch.distributed.checkpoint: the planner {type(planner).__name__}")
+        planner.set_up_planner(state_dict, metadata, True)
+    flat, paths = flatten(state_dict)
+    for name, value in flat.items():
+        put_back = _load_entry(storage_reader, metadata, name, value)
+        if put_back is not value:
+            set_element(state_dict, paths[name], put_back)
 
 
 @no_grad()
@@ -73,23 +89,3 @@ def load_state_dict(
 ) -> None:
     """Deprecated form of `load`."""
     load(state_dict, storage_reader=storage_reader, process_group=process_group, no_dist=no_dist)
-
-
-def load_everything(folder: str | os.PathLike) -> Mapping[str, Any]:
-    """Return the whole checkpoint, nested as it was saved."""
-    reader = FileSystemReader(folder)
-    metadata = reader.read_metadata()
-    whole: dict[Any, Any] = {}
-    for name, described in metadata.state_dict_metadata.items():
-        if isinstance(described, TensorStorageMetadata):
-            from ... import ops
-
-            value: Any = ops.empty(described.size, dtype=described.properties.dtype)
-        else:
-            value = None
-        path = (metadata.planner_data or {}).get(name, (name,))
-        inner = whole
-        for key in path[:-1]:
-            inner = inner.setdefault(key, {})
-        inner[path[-1]] = _load_entry(reader, metadata, name, value)
-    return whole

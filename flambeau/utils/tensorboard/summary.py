@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import wave
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -137,29 +137,47 @@ def audio(tag: str, sound: np.ndarray, sample_rate: int) -> Any:
     return Summary(value=[Summary.Value(tag=tag, audio=encoded)])
 
 
-def hyperparameters(
-    chosen: Mapping[str, Any],
-    metrics: Mapping[str, Any],
-    discrete: Mapping[str, Sequence] | None = None,
+def hparams(
+    hparam_dict: Any, metric_dict: Any, hparam_domain_discrete: Any = None
 ) -> tuple[Any, Any, Any]:
-    """Return the summaries of a run's hyperparameters: experiment, session start, session end."""
-    plain = {name: _plain(name, value) for name, value in chosen.items() if value is not None}
-    experiment, start, end = base.hparams(plain, metrics)
+    """Return the summaries of a run's hyperparameters: experiment, session start, session end.
+
+    Raises TypeError for a dictionary of another type, or for `hparam_domain_discrete` values that
+    are no list of the hyperparameter's type; ValueError for other hyperparameters than numbers,
+    strings and tensors with one element.
+    """
+    discrete = {} if hparam_domain_discrete is None else hparam_domain_discrete
+    dictionaries = {"hparam_dict": hparam_dict, "metric_dict": metric_dict,
+                    "hparam_domain_discrete": discrete}
+    for argument, value in dictionaries.items():
+        if not isinstance(value, dict):
+            raise TypeError(f"parameter: {argument} should be a dictionary, nothing logged.")
+    for name, values in discrete.items():
+        if name not in hparam_dict or not isinstance(values, list) or not all(
+            isinstance(value, type(hparam_dict[name])) for value in values
+        ):
+            raise TypeError(f"parameter: hparam_domain_discrete[{name}] should be a list of same "
+                            f"type as hparam_dict[{name}].")
+    plain = {name: _plain(name, value) for name, value in hparam_dict.items() if value is not None}
+    experiment, start, end = base.hparams(plain, metric_dict)
     if discrete:
         data = experiment.value[0].metadata.plugin_data
         content = HParamsPluginData.FromString(data.content)
         for info in content.experiment.hparam_infos:
-            if info.name in discrete:
-                info.domain_discrete.extend(discrete[info.name])
+            values = discrete.get(info.name, ())
+            info.domain_discrete.extend(_plain(info.name, value) for value in values)
         data.content = content.SerializeToString()
     return experiment, start, end
 
 
-def _plain(name: str, value: Any) -> bool | float | int | str:
-    """Return a hyperparameter as a plain Python number or str."""
-    if isinstance(value, (bool, int, float, str)):
+def _plain(name: str, value: Any) -> float | str:
+    """Return a hyperparameter as a float or str. PyTorch's writer stores bools as numbers too."""
+    if isinstance(value, str):
         return value
+    if isinstance(value, (bool, int, float)):
+        return float(value)
     if getattr(value, "size", 0) == 1 or callable(getattr(value, "item", None)):
         return _plain(name, value.item())
-    raise ValueError("value should be one of int, float, str, bool, or torch.Tensor, but "
-                     f"{name!r} is {type(value).__name__}")
+    error = ValueError("value should be one of int, float, str, bool, or torch.Tensor")
+    error.add_note(f"{name!r} is of type {type(value).__name__}.")
+    raise error

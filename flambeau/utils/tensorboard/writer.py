@@ -314,7 +314,7 @@ class SummaryWriter:
         """Add a run to the hyperparameter table: its settings and metrics."""
         if not isinstance(hparam_dict, Mapping) or not isinstance(metric_dict, Mapping):
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
-        parts = summary.hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete)
+        parts = summary.hparams(dict(hparam_dict), dict(metric_dict), hparam_domain_discrete)
         name = str(time.time()) if run_name is None else run_name
         with SummaryWriter(os.path.join(self.log_dir, name)) as inner:
             for part in parts:
