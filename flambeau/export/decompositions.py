@@ -56,10 +56,10 @@ class Decomposer:
         with no_grad():
             for node in graph.nodes:
                 self.node = node
-                self.copies[node] = self._copied(node)
+                self.copies[node] = self._copy_node(node)
         return self.graph
 
-    def _copied(self, node: Node) -> Any:
+    def _copy_node(self, node: Node) -> Any:
         if node.op != "call_function":
             copied = self.graph.node_copy(node, self.copies.__getitem__)
             copied.meta["val"] = self.values.get(node)
@@ -69,7 +69,7 @@ class Decomposer:
         if node.target is operator.getitem and isinstance(args[0], list):
             return args[0][args[1]]
         if node.target in self.table:
-            return self._recorded(self.table[node.target], args, kwargs)
+            return self._record_decomposition(self.table[node.target], args, kwargs)
         packet = getattr(node.target, "overloadpacket", None)
         name = getattr(packet, "__name__", "")
         decompose = RULES.get(name) if name in self.names else None
@@ -90,9 +90,9 @@ class Decomposer:
         """Apply another rule by name."""
         return RULES[name](self, *args)
 
-    def _recorded(self, function: Callable, args: Any, kwargs: Any) -> Any:
+    def _record_decomposition(self, function: Callable, args: Any, kwargs: Any) -> Any:
         """Record a user's decomposition and return the nodes of its results."""
-        recorder = Recorder(self.graph, lambda tensor: self._unknown(function), False)
+        recorder = Recorder(self.graph, lambda tensor: self._refuse_unknown(function), False)
         map_arg((args, kwargs), lambda node: _tell(recorder, node))
         with recorder:
             result = function(*value(list(args)), **value(dict(kwargs)))
@@ -100,7 +100,7 @@ class Decomposer:
             return [recorder.node_of(part) for part in result]
         return recorder.node_of(result)
 
-    def _unknown(self, function: Callable) -> Node:
+    def _refuse_unknown(self, function: Callable) -> Node:
         raise NotImplementedError(f"the decomposition {function.__name__} reads a tensor that is "
                                   "none of its arguments")
 
@@ -221,23 +221,23 @@ def _matmul(e: Decomposer, a: Node, b: Node) -> Node:
     for i in range(-count - 2, -2):
         has = value(longer).shape[i] != 1 or -i > value(other).ndim
         batch.append(e.length(longer if has else other, i))
-    left, right = (_batched(e, x, batch) for x in (a, b))
+    left, right = (_expand_batch(e, x, batch) for x in (a, b))
     y = e(aten.bmm.default, left, right)
     if count == 1:
         return y
     return e(aten.view.default, y, [*batch, e.length(a, -2), e.length(b, -1)])
 
 
-def _batched(e: Decomposer, x: Node, batch: list[Any]) -> Node:
+def _expand_batch(e: Decomposer, x: Node, batch: list[Any]) -> Node:
     """Expand matrices to a batch shape and flatten the batch axes into one."""
     rows, columns = e.length(x, -2), e.length(x, -1)
-    wanted = _example(batch) + tuple(value(x).shape[-2:])
+    wanted = _list_example_sizes(batch) + tuple(value(x).shape[-2:])
     if tuple(value(x).shape) != wanted:
         x = e(aten.expand.default, x, [*batch, rows, columns])
     return x if len(batch) == 1 else e.reshaped(x, [-1, rows, columns])
 
 
-def _example(sizes: list[Any]) -> tuple[int, ...]:
+def _list_example_sizes(sizes: list[Any]) -> tuple[int, ...]:
     """Return sizes with nodes replaced by their lengths on the example inputs."""
     return tuple(value(size) for size in sizes)
 
@@ -327,7 +327,7 @@ def _stack(e: Decomposer, tensors: Any, dim: int = 0) -> Node:
 # ------------------------------------------------------------------------------------ pointwise
 
 
-def _normalized(name: str) -> Rule:
+def _create_normalized(name: str) -> Rule:
     def decompose(e: Decomposer, x: Node, dim: int, dtype: Any = None) -> Node:
         if dtype is not None:
             x = e(aten._to_copy.default, x, dtype=dtype)
@@ -336,7 +336,9 @@ def _normalized(name: str) -> Rule:
     return decompose
 
 
-RULES["softmax"], RULES["log_softmax"] = _normalized("softmax"), _normalized("log_softmax")
+RULES["softmax"], RULES["log_softmax"] = _create_normalized("softmax"), _create_normalized(
+    "log_softmax"
+)
 
 
 @rule("silu")

@@ -111,7 +111,7 @@ for _ in range(3):
                  if i.opname == "RETURN_VALUE" and i.positions is not None]
         constants = all(
             before.opname == "LOAD_CONST" and before.argval is None
-            for before, after in _pairs(code) if after.opname == "RETURN_VALUE"
+            for before, after in _pair_instructions(code) if after.opname == "RETURN_VALUE"
         )
         if constants or function_body(code.co_filename, code) is None or not lines or not lines[-1]:
             return
@@ -128,6 +128,6 @@ def _reads(code: CodeType, name: str) -> bool:
     )
 
 
-def _pairs(code: CodeType) -> list[tuple[Any, Any]]:
+def _pair_instructions(code: CodeType) -> list[tuple[Any, Any]]:
     instructions = list(dis.get_instructions(code))
     return list(zip(instructions, instructions[1:], strict=False))

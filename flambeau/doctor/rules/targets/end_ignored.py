@@ -86,7 +86,7 @@ for _ in range(4):
         body = function_body(code.co_filename, code)
         if body is None:
             return
-        target = _target(body)
+        target = _find_target(body)
         ends = _ends(body)
         if target is not None and ends:
             self.report(f"`{ends[0]}` is set but never used",
@@ -111,7 +111,7 @@ def _ends(body: ast.AST) -> list[str]:
     return [name for name in flags if name not in read]
 
 
-def _target(body: ast.AST) -> ast.stmt | None:
+def _find_target(body: ast.AST) -> ast.stmt | None:
     """An assignment of `a + b * c` where one of the factors is computed of the next state."""
     following = {target.id for node in ast.walk(body) if isinstance(node, ast.Assign)
                  and _NEXT.search(ast.unparse(node.value))
