@@ -319,8 +319,9 @@ def _rebuild_module(program: dict[str, Any]) -> GraphModule:
 
 def _rebuild_program(program: dict[str, Any], state: Any, constants: Any, example: Any = None
                      ) -> ExportedProgram:
-    inputs = [InputSpec(InputKind[s["kind"]], _read_argument(s["arg"]), s["target"], s["persistent"])
-              for s in program["inputs"]]
+    inputs = [
+        InputSpec(InputKind[s["kind"]], _read_argument(s["arg"]), s["target"], s["persistent"])
+        for s in program["inputs"]]
     outputs = [OutputSpec(OutputKind[s["kind"]], _read_argument(s["arg"]), s["target"])
                for s in program["outputs"]]
     parameters = {s.target for s in inputs if s.kind is InputKind.PARAMETER}
