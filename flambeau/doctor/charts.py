@@ -17,7 +17,7 @@ Curve = Sequence[tuple[int, float]]
 def chart(title: str, curves: dict[str, Curve]) -> str:
     """Return one panel as HTML: curves over the backward pass number, on a logarithmic axis if
     they are positive and span more than two decades; "" if no value is finite."""
-    finite = _finite(curves)
+    finite = _select_finite(curves)
     if not finite:
         return ""
     shown = dict(list(finite.items())[:_SHOWN])
@@ -36,7 +36,7 @@ def chart(title: str, curves: dict[str, Curve]) -> str:
         py = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - scale(y)) / (high - low)
         return f"{px:.1f},{py:.1f}"
 
-    parts = _axes(low, high, last, logarithmic)
+    parts = _draw_axes(low, high, last, logarithmic)
     legend = []
     for number, (name, points) in enumerate(shown.items()):
         color = _COLORS[number % len(_COLORS)]
@@ -56,12 +56,12 @@ def chart(title: str, curves: dict[str, Curve]) -> str:
             f"<div class='legend'>{''.join(legend)}</div></figure>")
 
 
-def _finite(curves: dict[str, Curve]) -> dict[str, Curve]:
+def _select_finite(curves: dict[str, Curve]) -> dict[str, Curve]:
     result = {name: [p for p in curve if math.isfinite(p[1])] for name, curve in curves.items()}
     return {name: points for name, points in result.items() if points}
 
 
-def _axes(low: float, high: float, last: int, logarithmic: bool) -> list[str]:
+def _draw_axes(low: float, high: float, last: int, logarithmic: bool) -> list[str]:
     parts = []
     for share in (0.0, 0.5, 1.0):
         y = _TOP + (_HEIGHT - _TOP - _BOTTOM) * share

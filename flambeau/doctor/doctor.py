@@ -110,13 +110,13 @@ def check(
     doctor = Doctor(off=off, quiet=True)
     try:
         with doctor:
-            _steps(*pair, loss, x, y, steps)
+            _run_steps(*pair, loss, x, y, steps)
     finally:
         set_rng_state(state)
     return doctor.findings
 
 
-def _steps(model: Any, optimizer: Any, loss: Any, x: Any, y: Any, steps: int) -> None:
+def _run_steps(model: Any, optimizer: Any, loss: Any, x: Any, y: Any, steps: int) -> None:
     if optimizer is not None:
         from .patches import session
 

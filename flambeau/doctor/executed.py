@@ -38,7 +38,7 @@ class ExecutedLines:
         self.latest |= {id(f): f.f_lasti for f in frames_of(file, frame)}
         while frame is not None and is_internal(frame.f_code):
             frame = frame.f_back
-        function = _function_with(file, line, frame)
+        function = _find_function(file, line, frame)
         if function is not None and is_unconditional(file, line):
             self.swaps[file, line] = swap = swap_of(function, self._called(file, line))
             swap.start()
@@ -48,12 +48,12 @@ class ExecutedLines:
         frame, running = user_frame(2), {}
         for file, line in list(self.waiting):
             frames = list(frames_of(file, frame))
-            if any(has_passed(file, line, f) or self._came_round(file, line, f) for f in frames):
+            if any(has_passed(file, line, f) or self._has_looped(file, line, f) for f in frames):
                 self._tell(file, line)
             running.update({id(f): f.f_lasti for f in frames})
         self.latest = running
 
-    def _came_round(self, file: str, line: int, frame: FrameType) -> bool:
+    def _has_looped(self, file: str, line: int, frame: FrameType) -> bool:
         """Return whether a frame jumped back in a loop around the line, so the body has run."""
         if frame.f_lasti >= self.latest.get(id(frame), 0) or not _is_of(line, frame.f_code):
             return False
@@ -102,15 +102,15 @@ def has_passed(file: str, line: int, frame: FrameType) -> bool:
 def on_one_path(file: str, line: int, now: int) -> bool:
     """Return whether each branch containing `line` also contains `now`, a line of the function."""
     return all(any(_covers(block, line) and _covers(block, now) for block in blocks)
-               for blocks in _branches(file, line))
+               for blocks in _iterate_branches(file, line))
 
 
 def is_unconditional(file: str, line: int) -> bool:
     """Return whether every completed call of its function runs the line."""
-    return not any(True for _ in _branches(file, line))
+    return not any(True for _ in _iterate_branches(file, line))
 
 
-def _branches(file: str, line: int) -> Iterator[list[list[Any]]]:
+def _iterate_branches(file: str, line: int) -> Iterator[list[list[Any]]]:
     """Yield the blocks of each branching statement around a line, within its function."""
     around: list[list[list[Any]]] = []
     for statement in statements_at(file, line):
@@ -131,7 +131,7 @@ def _is_of(line: int, code: CodeType) -> bool:
     return any(number == line for _, _, number in code.co_lines())
 
 
-def _function_with(file: str, line: int, frame: FrameType | None) -> FunctionType | None:
+def _find_function(file: str, line: int, frame: FrameType | None) -> FunctionType | None:
     """Return the function or method that contains a line, searched in a frame's globals."""
     for value in list(frame.f_globals.values()) if frame is not None else ():
         members = list(vars(value).values()) if isinstance(value, type) else [value]

@@ -90,7 +90,7 @@ class Finding:
         """Return the finding as plain data, for JSON."""
         return {
             "id": self.id, "level": str(self.level), "what": self.what,
-            "evidence": {name: _plain(value) for name, value in self.evidence.items()},
+            "evidence": {name: _convert_to_plain(value) for name, value in self.evidence.items()},
             "places": [
                 {"file": p.file, "line": p.line, "function": p.function, "role": p.role,
                  "text": p.text}
@@ -109,14 +109,14 @@ class Mistake(Exception):
         self.finding = finding
 
 
-def _plain(value: Any) -> Any:
+def _convert_to_plain(value: Any) -> Any:
     if isinstance(value, (str, bool, int, type(None))):
         return value
     if isinstance(value, float):
         finite = value == value and abs(value) != float("inf")
         return float(f"{value:.6g}") if finite else str(value)
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [_convert_to_plain(v) for v in value]
     return str(value)
 
 

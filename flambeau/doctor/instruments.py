@@ -57,9 +57,9 @@ class Instruments:
             if place is not None or f"loss: {line}" in self.session.curves:
                 self._point("loss", line, value)
         if backward.watched:
-            self._dead_units(backward)
+            self._note_dead_units(backward)
 
-    def _dead_units(self, backward: Backward) -> None:
+    def _note_dead_units(self, backward: Backward) -> None:
         for node in backward.graph.nodes:
             if operator_name(node) in ("relu_only", "relu"):
                 output = array_of(saved(node, "y"))

@@ -36,7 +36,7 @@ def _mark(file: str, first: int, last: int, ids: frozenset[str]) -> None:
         _lines.append(entry)
 
 
-def _last_line(code: CodeType) -> int:
+def _find_last_line(code: CodeType) -> int:
     return max([line for _, _, line in code.co_lines() if line], default=code.co_firstlineno)
 
 
@@ -77,7 +77,7 @@ class intended:
                 if hasattr(value, "__code__"):
                     self(value)
             return function
-        _mark(code.co_filename, code.co_firstlineno, _last_line(code), self.ids)
+        _mark(code.co_filename, code.co_firstlineno, _find_last_line(code), self.ids)
 
         @functools.wraps(function)
         def marked(*args: Any, **kwargs: Any) -> Any:

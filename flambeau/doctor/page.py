@@ -25,24 +25,26 @@ def page(session: Session) -> str:
             f"<span class='badge {level}'>{number} {level}</span>"
             for level, number in counts(session).items()
         ),
-        "FINDINGS": "".join(_finding(f) for f in session.findings)
+        "FINDINGS": "".join(_format_finding(f) for f in session.findings)
         or "<p class='none'>Nothing was found.</p>",
-        "CURVES": _curves(session.curves),
-        "CHECKS": _checks(session),
+        "CURVES": _format_curves(session.curves),
+        "CHECKS": _format_checks(session),
     }
     for name, text in parts.items():
         template = template.replace(f"<!--{name}-->", text, 1)
     return template
 
 
-def _finding(finding: Finding) -> str:
+def _format_finding(finding: Finding) -> str:
     rule = all_rules()[finding.id]
     where = escape(finding.place.short) if finding.place else ""
     evidence = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(shown_value(value))}</td></tr>"
         for name, value in finding.evidence.items()
     )
-    sources = "".join(_source(place, first=i == 0) for i, place in enumerate(finding.places[:3]))
+    sources = "".join(
+        _format_source(place, first=i == 0) for i, place in enumerate(finding.places[:3])
+    )
     return f"""<article class='{finding.level}'>
 <h3><span class='badge {finding.level}'>{finding.level}</span> {escape(finding.what)}</h3>
 <p class='where'><code>{where}</code> <code>{escape(finding.id)}</code></p>
@@ -55,7 +57,7 @@ def _finding(finding: Finding) -> str:
 </article>"""
 
 
-def _source(place: Place, first: bool) -> str:
+def _format_source(place: Place, first: bool) -> str:
     rows = []
     for number in range(max(1, place.line - _AROUND), place.line + _AROUND + 1):
         text = linecache.getline(place.file, number).rstrip("\n")
@@ -68,7 +70,7 @@ def _source(place: Place, first: bool) -> str:
             f"<div class='source'><table>{''.join(rows)}</table></div>")
 
 
-def _curves(curves: dict[str, list[tuple[int, float]]]) -> str:
+def _format_curves(curves: dict[str, list[tuple[int, float]]]) -> str:
     panels = []
     for kind in _KINDS:
         lines: dict[str, Curve] = {
@@ -79,7 +81,7 @@ def _curves(curves: dict[str, list[tuple[int, float]]]) -> str:
     return "".join(panels) or "<p class='none'>No backward pass was seen.</p>"
 
 
-def _checks(session: Session) -> str:
+def _format_checks(session: Session) -> str:
     title, undecided = titles(), session.undecided()
     result = {f.id: f.level for f in session.findings}
     rows = []

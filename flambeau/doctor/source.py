@@ -137,7 +137,7 @@ def assignment_of(target: Any, frame: FrameType | None) -> tuple[str, int] | Non
         if not is_internal(frame.f_code):
             for space in (frame.f_locals, frame.f_globals):
                 names = [name for name, value in list(space.items()) if value is target]
-                line = _last_assignment(*_scope_of(space, frame), names)
+                line = _find_last_assignment(*_find_scope(space, frame), names)
                 if line:
                     return frame.f_code.co_filename, line
         frame = frame.f_back
@@ -169,7 +169,7 @@ def table_of(
     return None
 
 
-def _scope_of(space: dict[str, Any], frame: FrameType) -> tuple[ast.AST | None, float]:
+def _find_scope(space: dict[str, Any], frame: FrameType) -> tuple[ast.AST | None, float]:
     """Return the body that assigns a frame's variables, and the line up to which it has run."""
     file, code = frame.f_code.co_filename, frame.f_code
     if space is not frame.f_globals:
@@ -177,27 +177,27 @@ def _scope_of(space: dict[str, Any], frame: FrameType) -> tuple[ast.AST | None, 
     return tree_of(file), frame.f_lineno if code.co_name == "<module>" else math.inf
 
 
-def _last_assignment(body: ast.AST | None, running_line: float, names: list[str]) -> int:
+def _find_last_assignment(body: ast.AST | None, running_line: float, names: list[str]) -> int:
     """Return the last line up to `running_line` that assigns one of the names in a body; if there
     is none, the last line that does, or 0."""
     lines = [
-        statement.lineno for statement in _own_statements(body)
-        for target in _targets(statement) for node in ast.walk(target)
+        statement.lineno for statement in _iterate_own_statements(body)
+        for target in _list_targets(statement) for node in ast.walk(target)
         if isinstance(node, ast.Name) and node.id in names
     ]
     return max([line for line in lines if line <= running_line], default=max(lines, default=0))
 
 
-def _own_statements(body: ast.AST | None) -> Iterator[ast.stmt]:
+def _iterate_own_statements(body: ast.AST | None) -> Iterator[ast.stmt]:
     """Yield the statements of a function or module, excluding those of nested functions."""
     for node in ast.iter_child_nodes(body) if body is not None else ():
         if isinstance(node, ast.stmt):
             yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            yield from _own_statements(node)
+            yield from _iterate_own_statements(node)
 
 
-def _targets(statement: ast.stmt) -> list[ast.expr]:
+def _list_targets(statement: ast.stmt) -> list[ast.expr]:
     if isinstance(statement, ast.Assign):
         return statement.targets
     return [statement.target] if isinstance(statement, (ast.AnnAssign, ast.AugAssign)) else []

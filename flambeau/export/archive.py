@@ -73,11 +73,13 @@ def save(
     `extra_files`: additional entries, text or bytes by name. `opset_version` and
     `pickle_protocol` are ignored.
     """
-    own = json.dumps(_program(ep))
+    own = json.dumps(_describe_program(ep))
     try:
         document = json.dumps(document_of(ep))
-        tensors = _payloads("weights", "model_weights_config.json", "weight", ep.state_dict)
-        tensors |= _payloads("constants", "model_constants_config.json", "tensor", ep.constants)
+        tensors = _collect_payloads("weights", "model_weights_config.json", "weight", ep.state_dict)
+        tensors |= _collect_payloads(
+            "constants", "model_constants_config.json", "tensor", ep.constants
+        )
     except Unwritable as error:
         warn(f"torch.export.save: PyTorch will not read this file, which has {error}")
         _save_own(ep, f, own, extra_files)
@@ -88,14 +90,16 @@ def save(
         writer = ArchiveWriter(opened, stem)
         records = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"little",
                    "models/model.json": document, _OWN: own, **tensors,
-                   "data/sample_inputs/model.pt": _example(ep)}
+                   "data/sample_inputs/model.pt": _serialize_example(ep)}
         records |= {f"extra/{name}": content for name, content in (extra_files or {}).items()}
         for name, content in records.items():
             writer.record(name, content.encode() if isinstance(content, str) else content)
         writer.close()
 
 
-def _payloads(folder: str, config: str, prefix: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _collect_payloads(
+    folder: str, config: str, prefix: str, tensors: dict[str, Tensor]
+) -> dict[str, Any]:
     """Return the archive records of tensors: one with the bytes of each, and their index."""
     records: dict[str, Any] = {}
     paths: dict[Any, str] = {}
@@ -115,7 +119,7 @@ def _payloads(folder: str, config: str, prefix: str, tensors: dict[str, Tensor])
     return records
 
 
-def _example(ep: ExportedProgram) -> bytes:
+def _serialize_example(ep: ExportedProgram) -> bytes:
     """Serialize the example inputs; return b"" if there are none or some are fake."""
     leaves = pytree.tree_leaves(ep.example_inputs)
     if ep.example_inputs is None or any(is_fake(leaf) for leaf in leaves):
@@ -140,46 +144,46 @@ def _save_own(ep: ExportedProgram, f: Any, text: str, extra_files: dict[str, Any
             archive.writestr(f"extra/{name}", content)
 
 
-def _program(ep: ExportedProgram) -> dict[str, Any]:
+def _describe_program(ep: ExportedProgram) -> dict[str, Any]:
     signature = ep.graph_signature
     return {
-        "nodes": _nodes(ep.graph_module),
-        "graphs": _graphs(ep.graph_module),
-        "inputs": [_spec(s) for s in signature.input_specs],
-        "outputs": [_spec(s) for s in signature.output_specs],
+        "nodes": _describe_nodes(ep.graph_module),
+        "graphs": _describe_graphs(ep.graph_module),
+        "inputs": [_describe_spec(s) for s in signature.input_specs],
+        "outputs": [_describe_spec(s) for s in signature.output_specs],
         "in_spec": pytree.treespec_dumps(ep._in_spec),
         "out_spec": pytree.treespec_dumps(ep._out_spec),
         "names": ep._names, "bounds": ep._bounds,
     }
 
 
-def _nodes(module: Any) -> list[dict[str, Any]]:
-    return [_node(n) for n in module.graph.nodes]
+def _describe_nodes(module: Any) -> list[dict[str, Any]]:
+    return [_describe_node(n) for n in module.graph.nodes]
 
 
-def _graphs(module: Any) -> dict[str, Any]:
+def _describe_graphs(module: Any) -> dict[str, Any]:
     """Return the subgraphs of a module, by path."""
-    return {str(n.target): {"nodes": _nodes(getattr(module, str(n.target))),
-                            "graphs": _graphs(getattr(module, str(n.target)))}
+    return {str(n.target): {"nodes": _describe_nodes(getattr(module, str(n.target))),
+                            "graphs": _describe_graphs(getattr(module, str(n.target)))}
             for n in module.graph.nodes if n.op == "get_attr"}
 
 
-def _spec(spec: Any) -> dict[str, Any]:
+def _describe_spec(spec: Any) -> dict[str, Any]:
     return {"kind": spec.kind.name, "target": spec.target,
             "persistent": getattr(spec, "persistent", None),
             "arg": [type(spec.arg).__name__, spec.arg.name,
                     _write(getattr(spec.arg, "value", None))]}
 
 
-def _node(node: Node) -> dict[str, Any]:
-    target = node.target if isinstance(node.target, str) else _name(node)
+def _describe_node(node: Node) -> dict[str, Any]:
+    target = node.target if isinstance(node.target, str) else _find_name(node)
     stack = [[key, path, str(kind)]
              for key, (path, kind) in node.meta.get("nn_module_stack", {}).items()]
     return {"op": node.op, "name": node.name, "target": target, "args": _write(list(node.args)),
             "kwargs": _write(dict(node.kwargs)), "stack": stack}
 
 
-def _name(node: Node) -> str:
+def _find_name(node: Node) -> str:
     """Return the name of a node's function. Raise NotImplementedError if archives lack one."""
     target: Any = node.target
     if isinstance(target, aten.Overload):
@@ -187,7 +191,7 @@ def _name(node: Node) -> str:
     if target in _CONTROL_FLOW.values():
         return f"torch.ops.higher_order.{target.__name__}"
     name = next((n for n, f in _OPERATORS.items() if f is target), None) or qualified_name(target)
-    if name not in _OPERATORS and name not in _functions():
+    if name not in _OPERATORS and name not in _list_functions():
         raise NotImplementedError(f"torch.export.save: a call of {name}")
     return name
 
@@ -231,7 +235,7 @@ def load(
     Raises RuntimeError if the file is damaged or not such an archive.
     """
     try:
-        program = _of_pytorch(f, extra_files)
+        program = _read_pytorch_program(f, extra_files)
         if program is not None:
             return program
         with zipfile.ZipFile(f) as archive:
@@ -246,14 +250,14 @@ def load(
             )
             for name in extra_files or {}:
                 extra_files[name] = archive.read(f"extra/{name}").decode()  # type: ignore[index]
-        return _rebuilt(program, state, constants)
+        return _rebuild_program(program, state, constants)
     except (ArchiveError, OSError, NotImplementedError):
         raise
     except Exception as error:
         raise ArchiveError(f"torch.export.load: no archive of a program: {error}") from error
 
 
-def _of_pytorch(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram | None:
+def _read_pytorch_program(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram | None:
     """Read the program in one of PyTorch's `.pt2` files; return None for any other file."""
     named = isinstance(f, (str, os.PathLike))
     with open(f, "rb") if named else nullcontext(f) as opened:
@@ -268,8 +272,8 @@ def _of_pytorch(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram |
                 state, constants = (
                     reading.read_tensors(archive, kind, f"model_{kind}_config.json")
                     for kind in ("weights", "constants"))
-                return _rebuilt(json.loads(archive.read(_OWN)), state, constants,
-                                _read_example(archive))
+                return _rebuild_program(json.loads(archive.read(_OWN)), state, constants,
+                                        _read_example(archive))
             return reading.load(archive)
         except RuntimeError as error:
             if isinstance(error, NotImplementedError) or "models/model.json" in str(error):
@@ -290,18 +294,18 @@ def _read_example(archive: ArchiveReader) -> Any:
     return tuple(args), dict(kwargs)
 
 
-def _module(program: dict[str, Any]) -> GraphModule:
+def _rebuild_module(program: dict[str, Any]) -> GraphModule:
     """Rebuild a graph and its subgraphs as a module."""
     graph = Graph()
     nodes: dict[str, Node] = {}
-    graphs = {_identifier(path): _module(inner)
+    graphs = {_require_identifier(path): _rebuild_module(inner)
               for path, inner in program.get("graphs", {}).items()}
     for entry in program["nodes"]:
         op = entry["op"]
         if op not in ("placeholder", "call_function", "output") and not (
                 op == "get_attr" and entry["target"] in graphs):
             raise ArchiveError(f"torch.export.load: a node of kind {op!r}")
-        target = _function(entry["target"]) if op == "call_function" else str(entry["target"])
+        target = _find_function(entry["target"]) if op == "call_function" else str(entry["target"])
         args, kwargs = _read(entry["args"], nodes), _read(entry["kwargs"], nodes)
         node = graph.create_node(op, target, tuple(args), kwargs, str(entry["name"]))
         node.meta["nn_module_stack"] = {
@@ -313,11 +317,12 @@ def _module(program: dict[str, Any]) -> GraphModule:
     return GraphModule(graphs, graph)
 
 
-def _rebuilt(program: dict[str, Any], state: Any, constants: Any, example: Any = None
-             ) -> ExportedProgram:
-    inputs = [InputSpec(InputKind[s["kind"]], _argument(s["arg"]), s["target"], s["persistent"])
-              for s in program["inputs"]]
-    outputs = [OutputSpec(OutputKind[s["kind"]], _argument(s["arg"]), s["target"])
+def _rebuild_program(program: dict[str, Any], state: Any, constants: Any, example: Any = None
+                     ) -> ExportedProgram:
+    inputs = [
+        InputSpec(InputKind[s["kind"]], _read_argument(s["arg"]), s["target"], s["persistent"])
+        for s in program["inputs"]]
+    outputs = [OutputSpec(OutputKind[s["kind"]], _read_argument(s["arg"]), s["target"])
                for s in program["outputs"]]
     parameters = {s.target for s in inputs if s.kind is InputKind.PARAMETER}
     parameter = torch_module().nn.Parameter
@@ -325,26 +330,26 @@ def _rebuilt(program: dict[str, Any], state: Any, constants: Any, example: Any =
              for k, v in state.items() if k in parameters}  # tied weights share one parameter
     state = {k: known.get(id(v), v) for k, v in state.items()}
     return ExportedProgram(
-        _module(program), ExportGraphSignature(inputs, outputs), state, constants,
+        _rebuild_module(program), ExportGraphSignature(inputs, outputs), state, constants,
         pytree.treespec_loads(program["in_spec"]), pytree.treespec_loads(program["out_spec"]),
-        [_identifier(n) for n in program["names"]], program["bounds"], example,
+        [_require_identifier(n) for n in program["names"]], program["bounds"], example,
     )
 
 
-def _identifier(name: Any) -> str:
+def _require_identifier(name: Any) -> str:
     """Return a name that generated code will contain. Raise ArchiveError if no identifier."""
     if not isinstance(name, str) or not name.isidentifier():
         raise ArchiveError(f"torch.export.load: {name!r} is no name")
     return name
 
 
-def _argument(parts: list[Any]) -> Any:
+def _read_argument(parts: list[Any]) -> Any:
     kind, name, value = parts
     cls: Any = _ARGUMENTS[kind]
     return cls(name, _read(value, {})) if cls is ConstantArgument else cls(name)
 
 
-def _functions() -> dict[str, Any]:
+def _list_functions() -> dict[str, Any]:
     """Return the operators that archives may call, by public path."""
     operators = {f for space in PUBLIC.values() for f in space.values()}
     return {path: f for f, path in _public_names().items()
@@ -354,17 +359,17 @@ def _functions() -> dict[str, Any]:
     }
 
 
-def _function(name: str) -> Any:
+def _find_function(name: str) -> Any:
     known = _OPERATORS.get(name) or _CONTROL_FLOW.get(name)
     if known is not None:
         return known
     parts = name.split(".")
     if parts[:3] == ["torch", "ops", "aten"] and len(parts) == 5:
-        packet = getattr(aten.aten, _identifier(parts[3]))
+        packet = getattr(aten.aten, _require_identifier(parts[3]))
         if parts[3] in _REFUSED or parts[3].startswith("__"):
             raise ArchiveError(f"torch.export.load: a call of {name}")
-        return getattr(packet, _identifier(parts[4]))
-    known = _functions().get(name)
+        return getattr(packet, _require_identifier(parts[4]))
+    known = _list_functions().get(name)
     if known is None:
         raise ArchiveError(f"torch.export.load: a call of {name}, which is no operator")
     return known
@@ -394,7 +399,7 @@ def _read(value: Any, nodes: dict[str, Node]) -> Any:
     if kind == "device":
         return device(content)
     if kind == "torch":
-        result = getattr(torch_module(), _identifier(content))
+        result = getattr(torch_module(), _require_identifier(content))
         if isinstance(result, (dtype, layout, memory_format)):
             return result
     raise ArchiveError(f"torch.export.load: an argument of kind {kind!r}")

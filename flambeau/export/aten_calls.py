@@ -30,7 +30,7 @@ _OPERATORS = {"__pow__": "pow", "__rsub__": "rsub", "__floordiv__": "floor_divid
               "__xor__": "bitwise_xor", "__mod__": "remainder"}
 
 
-def _overload(name: str, args: list[Any]) -> Any:
+def _find_overload(name: str, args: list[Any]) -> Any:
     packet = getattr(aten, name)
     tensors = [isinstance(a, Tensor) for a in args[:2]]
     bare = name.rstrip("_")
@@ -46,7 +46,7 @@ def _overload(name: str, args: list[Any]) -> Any:
     return getattr(packet, kind)
 
 
-def _pair(value: Any, count: int) -> list[Any]:
+def _expand_pair(value: Any, count: int) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value] * count
 
 
@@ -70,7 +70,7 @@ def _embedding(input: Any, weight: Any, padding_idx: Any = None, max_norm: Any =
     return "embedding", [weight, input] + ([] if padding_idx is None else [padding_idx]), {}
 
 
-def _activation(name: str, options: int) -> Form:
+def _convert_activation(name: str, options: int) -> Form:
     """Return the form of an activation with `options` numbers before `inplace`."""
 
     def form(input: Any, *args: Any, inplace: bool = False) -> Any:
@@ -95,17 +95,17 @@ def _max_pool(count: int) -> Form:
              ceil_mode: bool = False, return_indices: bool = False) -> Any:
         if return_indices:
             return None
-        kernel = _pair(kernel_size, count)
-        step = kernel if stride is None or stride == [] else _pair(stride, count)
-        return f"max_pool{count}d", [input, kernel, step, _pair(padding, count),
-                                     _pair(dilation, count), ceil_mode], {}
+        kernel = _expand_pair(kernel_size, count)
+        step = kernel if stride is None or stride == [] else _expand_pair(stride, count)
+        return f"max_pool{count}d", [input, kernel, step, _expand_pair(padding, count),
+                                     _expand_pair(dilation, count), ceil_mode], {}
 
     return form
 
 
-def _adaptive(count: int) -> Form:
+def _convert_adaptive_pool(count: int) -> Form:
     def form(input: Any, output_size: Any) -> Any:
-        sizes = _pair(output_size, count)
+        sizes = _expand_pair(output_size, count)
         if None in sizes:
             return None
         return f"adaptive_avg_pool{count}d", [input, sizes], {}
@@ -122,7 +122,7 @@ def _layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any
     return "layer_norm", [input, list(normalized_shape), weight, bias, eps], {}
 
 
-def _varying(name: str) -> Form:
+def _convert_varying(name: str) -> Form:
     """Return the form of a method that takes a shape as a sequence or as separate numbers."""
 
     def form(self: Any, *sizes: Any, **named: Any) -> Any:
@@ -141,7 +141,7 @@ def _rdiv(self: Any, other: Any) -> Any:
     return [("reciprocal", [self], {}), ("mul", [..., other], {})]
 
 
-def _new(name: str) -> Form:
+def _convert_new(name: str) -> Form:
     """Return the form of new_*: a tensor that takes only dtype and device from the old one."""
 
     def form(self: Any, size: Any, *more: Any, dtype: Any = None, device: Any = None,
@@ -152,7 +152,7 @@ def _new(name: str) -> Form:
     return form
 
 
-def _factory(name: str) -> Form:
+def _convert_factory(name: str) -> Form:
     """Return the form of a factory function, with the size as one list."""
 
     def form(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
@@ -167,7 +167,7 @@ def _factory(name: str) -> Form:
     return form
 
 
-def _transposed(self: Any) -> Any:
+def _convert_transpose(self: Any) -> Any:
     order = list(range(self.ndim))[::-1]
     return "permute", [self, order], {}
 
@@ -175,17 +175,18 @@ def _transposed(self: Any) -> Any:
 ATEN_FORMS: dict[str, Any] = {
     "torch.nn.functional.batch_norm": _batch_norm, "torch.nn.functional.embedding": _embedding,
     "torch.nn.functional.dropout": _dropout, "torch.nn.functional.layer_norm": _layer_norm,
-    **{f"torch.nn.functional.{n}": _activation(n, count)
+    **{f"torch.nn.functional.{n}": _convert_activation(n, count)
        for count, names in enumerate(("relu silu hardswish hardsigmoid mish relu6 selu",
                                       "elu leaky_relu", "hardtanh")) for n in names.split()},
     **{f"torch.nn.functional.{n}": _softmax(n) for n in ("softmax", "log_softmax")},
     **{f"torch.nn.functional.max_pool{n}d": _max_pool(n) for n in (1, 2, 3)},
-    **{f"torch.nn.functional.adaptive_avg_pool{n}d": _adaptive(n) for n in (2, 3)},
-    **{f"{space}.{n}": _varying(n) for n in ("view", "reshape", "permute", "expand", "repeat")
+    **{f"torch.nn.functional.adaptive_avg_pool{n}d": _convert_adaptive_pool(n) for n in (2, 3)},
+    **{f"{space}.{n}": _convert_varying(n)
+       for n in ("view", "reshape", "permute", "expand", "repeat")
        for space in ("torch", "torch.Tensor")},
-    "torch.Tensor.__rdiv__": _rdiv, "T": _transposed,
-    **{f"torch.{n}": _factory(n) for n in ("zeros", "ones", "empty", "rand", "randn")},
-    "torch.Tensor.new_zeros": _new("zeros"), "torch.Tensor.new_ones": _new("ones"),
+    "torch.Tensor.__rdiv__": _rdiv, "T": _convert_transpose,
+    **{f"torch.{n}": _convert_factory(n) for n in ("zeros", "ones", "empty", "rand", "randn")},
+    "torch.Tensor.new_zeros": _convert_new("zeros"), "torch.Tensor.new_ones": _convert_new("ones"),
 }
 
 
@@ -204,7 +205,7 @@ def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[
             new = None
         if new is not None:
             steps = new if isinstance(new, list) else [new]
-            return [(_overload(name, a), a, k) for name, a, k in steps]
+            return [(_find_overload(name, a), a, k) for name, a, k in steps]
     if isinstance(function, str):
         raise NotImplementedError(f"torch.export: the attribute {function} of a tensor")
     name = path.rpartition(".")[2]
@@ -218,7 +219,7 @@ def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[
     )
     if result is None or not same or name.startswith("__"):
         return [(function, list(args), kwargs)]
-    return [(_overload(name, list(args)), list(args), kwargs)]
+    return [(_find_overload(name, list(args)), list(args), kwargs)]
 
 
 def getitem_steps(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:

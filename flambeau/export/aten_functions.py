@@ -42,12 +42,12 @@ _REFUSED = frozenset("""
 
 
 @functools.cache
-def _torch() -> Any:
+def _import_torch() -> Any:
     return importlib.import_module(__name__.partition(".")[0])
 
 
-def _functional() -> Any:
-    return _torch().nn.functional
+def _import_functional() -> Any:
+    return _import_torch().nn.functional
 
 
 def scalar_type(value: Any) -> Any:
@@ -63,16 +63,17 @@ def number_of_dtype(value: dtype) -> int:
     return _SCALAR_TYPES.index(value.name)
 
 
-def _named(names: tuple[str, ...]) -> Callable[[Any], Any]:
+def _create_named_conversion(names: tuple[str, ...]) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
-        return getattr(_torch(), names[value]) if isinstance(value, int) else value
+        return getattr(_import_torch(), names[value]) if isinstance(value, int) else value
 
     return convert
 
 
-memory_format = _named(_MEMORY_FORMATS)
+memory_format = _create_named_conversion(_MEMORY_FORMATS)
 _CONVERT: dict[str, Callable[[Any], Any]] = {
-    "dtype": scalar_type, "layout": _named(_LAYOUTS), "memory_format": memory_format,
+    "dtype": scalar_type, "layout": _create_named_conversion(_LAYOUTS),
+    "memory_format": memory_format,
     "out_dtype": scalar_type,
 }
 # Options to drop if None or False, since not every function here takes them.
@@ -99,15 +100,15 @@ def aten_function(name: str) -> Callable[..., Any] | None:
         return None
     own = FUNCTIONS.get(name)
     if own is None:
-        own = _public(name)
+        own = _find_public(name)
     if own is None and name.endswith("_copy"):
-        own = _public(name.removesuffix("_copy"))
+        own = _find_public(name.removesuffix("_copy"))
     if own is None:
         return None
     return _with_list(own) if name in _LISTS else _with_options(own)
 
 
-def _public(name: str) -> Callable[..., Any] | None:
+def _find_public(name: str) -> Callable[..., Any] | None:
     for prefix in _PREFIXES:
         if name.startswith(prefix):
             result: Any = PUBLIC[prefix[:-1]].get(name.removeprefix(prefix))
@@ -117,11 +118,11 @@ def _public(name: str) -> Callable[..., Any] | None:
         if result is not None and callable(result) and not inspect.isclass(result):
             return result
     if name.endswith("_") and not name.endswith("__"):
-        return _in_place(name)
+        return _find_in_place(name)
     return None
 
 
-def _in_place(name: str) -> Callable[..., Any] | None:
+def _find_in_place(name: str) -> Callable[..., Any] | None:
     """Return the in-place form of an operator whose public function takes `inplace=True`."""
     function = PUBLIC["nn.functional"].get(name[:-1])
     if function is None or "inplace" not in inspect.signature(function).parameters:
@@ -180,14 +181,14 @@ def _convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, 
         input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
-def _softmax(name: str) -> Callable[..., Any]:
+def _create_softmax(name: str) -> Callable[..., Any]:
     def call(self: Any, dim: int, dtype: Any = None) -> Any:
         return PUBLIC["torch"][name](self, dim, dtype=scalar_type(dtype))
 
     return call
 
 
-def _half_to_float(name: str) -> Callable[..., Any]:
+def _create_half_to_float(name: str) -> Callable[..., Any]:
     def call(self: Any, dim: int, half_to_float: bool = False) -> Any:
         return PUBLIC["torch"][name](self, dim)
 
@@ -195,7 +196,7 @@ def _half_to_float(name: str) -> Callable[..., Any]:
 
 
 def _einsum(equation: str, tensors: Any, *, path: Any = None) -> Any:
-    return _torch().einsum(equation, *tensors)
+    return _import_torch().einsum(equation, *tensors)
 
 
 def _slice(self: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
@@ -229,7 +230,7 @@ def _expand(self: Any, size: Any, *, implicit: bool = False) -> Any:
     return self.expand(size)
 
 
-def _upsample(mode: str, aligned: bool) -> Callable[..., Any]:
+def _create_upsample(mode: str, aligned: bool) -> Callable[..., Any]:
     """Return `upsample_*` for a mode, to a size or by scale factors."""
 
     def call(input: Any, output_size: Any, *rest: Any, scale_factors: Any = None) -> Any:
@@ -238,15 +239,15 @@ def _upsample(mode: str, aligned: bool) -> Callable[..., Any]:
         if scales and isinstance(scales[0], (list, tuple)):
             scale_factors = scales[0]
         if output_size is not None:
-            return _functional().interpolate(input, size=list(output_size), mode=mode,
-                                             align_corners=corners)
-        return _functional().interpolate(input, scale_factor=list(scale_factors), mode=mode,
-                                         align_corners=corners)
+            return _import_functional().interpolate(input, size=list(output_size), mode=mode,
+                                                    align_corners=corners)
+        return _import_functional().interpolate(input, scale_factor=list(scale_factors), mode=mode,
+                                                align_corners=corners)
 
     return call
 
 
-def _average_pool(count: int) -> Callable[..., Any]:
+def _create_average_pool(count: int) -> Callable[..., Any]:
     """Return average pooling over `count` axes; an empty stride means the kernel size."""
 
     def call(input: Any, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
@@ -256,7 +257,7 @@ def _average_pool(count: int) -> Callable[..., Any]:
     return call
 
 
-def _max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
+def _create_max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
     def call(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
              ceil_mode: bool = False) -> Any:
         return PUBLIC["nn.functional"][f"max_pool{count}d"](
@@ -286,7 +287,7 @@ def _feature_dropout(input: Any, p: float, train: bool) -> Any:
     return input * (mask / (1 - p)) if p < 1 else input * mask
 
 
-def _in_place_by_copy(name: str) -> Callable[..., Any]:
+def _create_in_place_by_copy(name: str) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         function = aten_function(name)
         return self.copy_(function(self, *args, **kwargs))  # type: ignore[misc]
@@ -323,35 +324,36 @@ def _with_dtype(name: str) -> Callable[..., Any]:
     return call
 
 
-def _mode(name: str) -> Callable[..., Any]:
+def _create_mode(name: str) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
-        return getattr(_torch(), name)(*args)
+        return getattr(_import_torch(), name)(*args)
 
     return call
 
 
-def _loss(name: str, names: str) -> Callable[..., Any]:
+def _create_loss(name: str, names: str) -> Callable[..., Any]:
     """Wrap a loss whose reduction is a number. `names`: the parameters in aten's order."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = {**dict(zip(names.split(), args, strict=False)), **kwargs}
         if "reduction" in bound:
             bound["reduction"] = ("none", "mean", "sum")[bound["reduction"]]
-        return getattr(_functional(), name)(**bound)
+        return getattr(_import_functional(), name)(**bound)
 
     return call
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "to": _to, "_to_copy": lambda self, **options: _to(self, copy=True, **options),
-    "_convolution": _convolution, "softmax": _softmax("softmax"),
-    "log_softmax": _softmax("log_softmax"), "_softmax": _half_to_float("softmax"),
-    "_log_softmax": _half_to_float("log_softmax"), "einsum": _einsum, "slice": _slice,
+    "_convolution": _convolution, "softmax": _create_softmax("softmax"),
+    "log_softmax": _create_softmax("log_softmax"), "_softmax": _create_half_to_float("softmax"),
+    "_log_softmax": _create_half_to_float("log_softmax"), "einsum": _einsum, "slice": _slice,
     "index": _index, "index_put": _index_put, "index_put_": _index_put_,
     "_index_put_impl_": lambda self, i, v, accumulate=False, unsafe=False: _index_put_(
         self, i, v, accumulate),
-    "expand": _expand, "elu": _plain_elu, "elu_": _in_place_by_copy("elu"),
-    "feature_dropout": _feature_dropout, "feature_dropout_": _in_place_by_copy("feature_dropout"),
+    "expand": _expand, "elu": _plain_elu, "elu_": _create_in_place_by_copy("elu"),
+    "feature_dropout": _feature_dropout,
+    "feature_dropout_": _create_in_place_by_copy("feature_dropout"),
     "log_sigmoid": lambda self: PUBLIC["nn.functional"]["logsigmoid"](self),
     "size": _list_of_sizes, "sym_size": _list_of_sizes, "dim": lambda self: self.dim(),
     "stride": lambda self, *dim: self.stride(*dim) if dim else list(self.stride()),
@@ -372,37 +374,43 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "backward": lambda self, *args, **kwargs: self.backward(*args, **kwargs),
     "_transformer_encoder_layer_fwd": transformer_encoder_layer,
     "_native_multi_head_attention": native_multi_head_attention,
-    **{name: _loss("nll_loss", "input target weight reduction ignore_index")
+    **{name: _create_loss("nll_loss", "input target weight reduction ignore_index")
        for name in ("nll_loss", "nll_loss2d", "nll_loss_nd")},
-    "cross_entropy_loss": _loss(
+    "cross_entropy_loss": _create_loss(
         "cross_entropy", "input target weight reduction ignore_index label_smoothing"),
-    **{name: _loss(name, "input target reduction") for name in (
+    **{name: _create_loss(name, "input target reduction") for name in (
         "mse_loss", "l1_loss", "soft_margin_loss", "multilabel_margin_loss")},
-    "smooth_l1_loss": _loss("smooth_l1_loss", "input target reduction beta"),
-    "huber_loss": _loss("huber_loss", "input target reduction delta"),
-    "binary_cross_entropy": _loss("binary_cross_entropy", "input target weight reduction"),
-    "binary_cross_entropy_with_logits": _loss(
+    "smooth_l1_loss": _create_loss("smooth_l1_loss", "input target reduction beta"),
+    "huber_loss": _create_loss("huber_loss", "input target reduction delta"),
+    "binary_cross_entropy": _create_loss("binary_cross_entropy", "input target weight reduction"),
+    "binary_cross_entropy_with_logits": _create_loss(
         "binary_cross_entropy_with_logits", "input target weight pos_weight reduction"),
-    "kl_div": _loss("kl_div", "input target reduction"),
-    "hinge_embedding_loss": _loss("hinge_embedding_loss", "input target margin reduction"),
-    "poisson_nll_loss": _loss("poisson_nll_loss", "input target log_input full eps reduction"),
-    "margin_ranking_loss": _loss("margin_ranking_loss", "input1 input2 target margin reduction"),
-    "cosine_embedding_loss": _loss(
+    "kl_div": _create_loss("kl_div", "input target reduction"),
+    "hinge_embedding_loss": _create_loss("hinge_embedding_loss", "input target margin reduction"),
+    "poisson_nll_loss": _create_loss(
+        "poisson_nll_loss", "input target log_input full eps reduction"
+    ),
+    "margin_ranking_loss": _create_loss(
+        "margin_ranking_loss", "input1 input2 target margin reduction"
+    ),
+    "cosine_embedding_loss": _create_loss(
         "cosine_embedding_loss", "input1 input2 target margin reduction"),
-    "triplet_margin_loss": _loss(
+    "triplet_margin_loss": _create_loss(
         "triplet_margin_loss", "anchor positive negative margin p eps swap reduction"),
-    "multi_margin_loss": _loss("multi_margin_loss", "input target p margin weight reduction"),
+    "multi_margin_loss": _create_loss(
+        "multi_margin_loss", "input target p margin weight reduction"
+    ),
     "unsafe_split": _without_views("split"), "unsafe_chunk": _without_views("chunk"),
     "unsafe_split_with_sizes": _without_views("split"),
-    **{f"avg_pool{n}d": _average_pool(n) for n in (1, 2, 3)},
-    **{f"max_pool{n}d": _max_pool(n, False) for n in (1, 2, 3)},
-    **{f"max_pool{n}d_with_indices": _max_pool(n, True) for n in (1, 2, 3)},
-    **{f"upsample_{name}": _upsample(mode, aligned) for name, mode, aligned in (
+    **{f"avg_pool{n}d": _create_average_pool(n) for n in (1, 2, 3)},
+    **{f"max_pool{n}d": _create_max_pool(n, False) for n in (1, 2, 3)},
+    **{f"max_pool{n}d_with_indices": _create_max_pool(n, True) for n in (1, 2, 3)},
+    **{f"upsample_{name}": _create_upsample(mode, aligned) for name, mode, aligned in (
         ("nearest1d", "nearest", False), ("nearest2d", "nearest", False),
         ("nearest3d", "nearest", False), ("linear1d", "linear", True),
         ("bilinear2d", "bilinear", True), ("bicubic2d", "bicubic", True),
         ("trilinear3d", "trilinear", True))},
-    **{name: _mode(name) for name in (
+    **{name: _create_mode(name) for name in (
         "is_grad_enabled", "set_grad_enabled", "manual_seed", "is_tensor", "is_autocast_enabled",
         "is_autocast_cpu_enabled", "get_num_threads")},
     **{name: _with_dtype(name) for name in (

@@ -25,6 +25,7 @@ __all__ = ["Decomposer", "default_decompositions"]
 Rule = Callable[..., Any]
 
 RULES: dict[str, Rule] = {}
+_VALUE_META = ("val", "other_sizes")  # of a node: its replacements do not inherit them
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -56,10 +57,10 @@ class Decomposer:
         with no_grad():
             for node in graph.nodes:
                 self.node = node
-                self.copies[node] = self._copied(node)
+                self.copies[node] = self._copy_node(node)
         return self.graph
 
-    def _copied(self, node: Node) -> Any:
+    def _copy_node(self, node: Node) -> Any:
         if node.op != "call_function":
             copied = self.graph.node_copy(node, self.copies.__getitem__)
             copied.meta["val"] = self.values.get(node)
@@ -69,7 +70,7 @@ class Decomposer:
         if node.target is operator.getitem and isinstance(args[0], list):
             return args[0][args[1]]
         if node.target in self.table:
-            return self._recorded(self.table[node.target], args, kwargs)
+            return self._record_decomposition(self.table[node.target], args, kwargs)
         packet = getattr(node.target, "overloadpacket", None)
         name = getattr(packet, "__name__", "")
         decompose = RULES.get(name) if name in self.names else None
@@ -81,8 +82,7 @@ class Decomposer:
         packet = getattr(target, "overloadpacket", None)
         node = self.graph.create_node("call_function", target, args, kwargs,
                                       None if packet is None else packet.__name__)
-        own = ("val", "other_sizes")
-        node.meta.update({k: v for k, v in self.node.meta.items() if k not in own})
+        node.meta.update({k: v for k, v in self.node.meta.items() if k not in _VALUE_META})
         node.meta["val"] = target(*value(list(args)), **value(dict(kwargs)))
         return node
 
@@ -90,17 +90,17 @@ class Decomposer:
         """Apply another rule by name."""
         return RULES[name](self, *args)
 
-    def _recorded(self, function: Callable, args: Any, kwargs: Any) -> Any:
+    def _record_decomposition(self, function: Callable, args: Any, kwargs: Any) -> Any:
         """Record a user's decomposition and return the nodes of its results."""
-        recorder = Recorder(self.graph, lambda tensor: self._unknown(function), False)
-        map_arg((args, kwargs), lambda node: _tell(recorder, node))
+        recorder = Recorder(self.graph, lambda tensor: self._refuse_unknown(function), False)
+        map_arg((args, kwargs), lambda node: _register_argument(recorder, node))
         with recorder:
             result = function(*value(list(args)), **value(dict(kwargs)))
         if isinstance(result, tuple | list):
             return [recorder.node_of(part) for part in result]
         return recorder.node_of(result)
 
-    def _unknown(self, function: Callable) -> Node:
+    def _refuse_unknown(self, function: Callable) -> Node:
         raise NotImplementedError(f"the decomposition {function.__name__} reads a tensor that is "
                                   "none of its arguments")
 
@@ -114,7 +114,7 @@ class Decomposer:
         """Return the lengths of all dimensions."""
         return [self.length(x, i) for i in range(value(x).ndim)]
 
-    def reshaped(self, x: Node, size: list[Any]) -> Node:
+    def reshape(self, x: Node, size: list[Any]) -> Node:
         """Return a view of `x`; clone it first if its strides do not allow one."""
         try:
             value(x).view(value(size))
@@ -128,14 +128,15 @@ def value(node: Any) -> Any:
     if isinstance(node, Node):
         return node.meta["val"]
     if isinstance(node, list | tuple):
-        kind = list if isinstance(node, list) else tuple
-        return kind(value(part) for part in node)
+        container = list if isinstance(node, list) else tuple
+        return container(value(part) for part in node)
     if isinstance(node, dict):
         return {key: value(part) for key, part in node.items()}
     return node
 
 
-def _tell(recorder: Recorder, node: Node) -> Node:
+def _register_argument(recorder: Recorder, node: Node) -> Node:
+    """Tell the recorder which tensor a node stands for."""
     if isinstance(value(node), Tensor):
         recorder.register(value(node), node)
     return node
@@ -146,15 +147,15 @@ def _tell(recorder: Recorder, node: Node) -> Node:
 
 @rule("linear")
 def _linear(e: Decomposer, x: Node, weight: Node, bias: Node | None = None) -> Node:
-    turned = e(aten.permute.default, weight, [1, 0])
+    transposed = e(aten.permute.default, weight, [1, 0])
     rank, width = value(x).ndim, value(x).shape[-1]
-    flat = x if rank == 2 else e.reshaped(x, [-1, width])
-    y = e(aten.mm.default, flat, turned) if bias is None else \
-        e(aten.addmm.default, bias, flat, turned)
+    flat = x if rank == 2 else e.reshape(x, [-1, width])
+    y = e(aten.mm.default, flat, transposed) if bias is None else \
+        e(aten.addmm.default, bias, flat, transposed)
     if rank == 2:
         return y
-    before = [e.length(x, i) for i in range(rank - 1)]
-    return e(aten.view.default, y, [*before, value(weight).shape[0]])
+    batch = [e.length(x, i) for i in range(rank - 1)]
+    return e(aten.view.default, y, [*batch, value(weight).shape[0]])
 
 
 @rule("conv1d", "conv2d", "conv3d")
@@ -163,9 +164,9 @@ def _convolution(e: Decomposer, x: Node, weight: Node, bias: Any = None, stride:
     rank = value(weight).ndim - 2
     if isinstance(padding, str):
         return None
-    steps = [[v] * rank if isinstance(v, int) else list(v) * (rank if len(v) == 1 else 1)
-             for v in (stride, padding, dilation)]
-    return e(aten.convolution.default, x, weight, bias, *steps, False, [0] * rank, groups)
+    geometry = [[v] * rank if isinstance(v, int) else list(v) * (rank if len(v) == 1 else 1)
+                for v in (stride, padding, dilation)]
+    return e(aten.convolution.default, x, weight, bias, *geometry, False, [0] * rank, groups)
 
 
 @rule("batch_norm")
@@ -213,31 +214,31 @@ def _matmul(e: Decomposer, a: Node, b: Node) -> Node:
     if 1 in ranks:
         left = e(aten.unsqueeze.default, a, 0) if ranks[0] == 1 else a
         right = e(aten.unsqueeze.default, b, 1) if ranks[1] == 1 else b
-        ones = [-2] * (ranks[0] == 1) + [-1] * (ranks[1] == 1)
-        return e(aten.squeeze.dims, e.apply("matmul", left, right), ones)
-    longer, other = (a, b) if ranks[0] >= ranks[1] else (b, a)
+        added_axes = [-2] * (ranks[0] == 1) + [-1] * (ranks[1] == 1)
+        return e(aten.squeeze.dims, e.apply("matmul", left, right), added_axes)
+    longer, shorter = (a, b) if ranks[0] >= ranks[1] else (b, a)
     count = max(ranks) - 2
     batch = []
     for i in range(-count - 2, -2):
-        has = value(longer).shape[i] != 1 or -i > value(other).ndim
-        batch.append(e.length(longer if has else other, i))
-    left, right = (_batched(e, x, batch) for x in (a, b))
+        from_longer = value(longer).shape[i] != 1 or -i > value(shorter).ndim
+        batch.append(e.length(longer if from_longer else shorter, i))
+    left, right = (_expand_batch(e, x, batch) for x in (a, b))
     y = e(aten.bmm.default, left, right)
     if count == 1:
         return y
     return e(aten.view.default, y, [*batch, e.length(a, -2), e.length(b, -1)])
 
 
-def _batched(e: Decomposer, x: Node, batch: list[Any]) -> Node:
+def _expand_batch(e: Decomposer, x: Node, batch: list[Any]) -> Node:
     """Expand matrices to a batch shape and flatten the batch axes into one."""
     rows, columns = e.length(x, -2), e.length(x, -1)
-    wanted = _example(batch) + tuple(value(x).shape[-2:])
-    if tuple(value(x).shape) != wanted:
+    expanded_shape = _list_example_sizes(batch) + tuple(value(x).shape[-2:])
+    if tuple(value(x).shape) != expanded_shape:
         x = e(aten.expand.default, x, [*batch, rows, columns])
-    return x if len(batch) == 1 else e.reshaped(x, [-1, rows, columns])
+    return x if len(batch) == 1 else e.reshape(x, [-1, rows, columns])
 
 
-def _example(sizes: list[Any]) -> tuple[int, ...]:
+def _list_example_sizes(sizes: list[Any]) -> tuple[int, ...]:
     """Return sizes with nodes replaced by their lengths on the example inputs."""
     return tuple(value(size) for size in sizes)
 
@@ -275,12 +276,12 @@ def _flatten(e: Decomposer, x: Node, start: int = 0, end: int = -1) -> Node:
         return x
     sizes = [e.length(x, i) for i in range(rank) if not first <= i <= last]
     sizes.insert(first, -1)
-    return e.reshaped(x, sizes)
+    return e.reshape(x, sizes)
 
 
 @rule("reshape")
 def _reshape(e: Decomposer, x: Node, shape: Any) -> Node:
-    return e.reshaped(x, list(shape))
+    return e.reshape(x, list(shape))
 
 
 @rule("contiguous")
@@ -327,7 +328,8 @@ def _stack(e: Decomposer, tensors: Any, dim: int = 0) -> Node:
 # ------------------------------------------------------------------------------------ pointwise
 
 
-def _normalized(name: str) -> Rule:
+def _create_softmax_rule(name: str) -> Rule:
+    """Return the rule of softmax or log_softmax."""
     def decompose(e: Decomposer, x: Node, dim: int, dtype: Any = None) -> Node:
         if dtype is not None:
             x = e(aten._to_copy.default, x, dtype=dtype)
@@ -336,7 +338,8 @@ def _normalized(name: str) -> Rule:
     return decompose
 
 
-RULES["softmax"], RULES["log_softmax"] = _normalized("softmax"), _normalized("log_softmax")
+RULES["softmax"] = _create_softmax_rule("softmax")
+RULES["log_softmax"] = _create_softmax_rule("log_softmax")
 
 
 @rule("silu")
@@ -367,10 +370,10 @@ def _in_place(e: Decomposer, x: Node, *args: Any, **kwargs: Any) -> Any:
     if source.op != "call_function" or len(source.users) > 1 or value(x)._is_view():
         return None
     name, overload = e.node.target.__name__.split(".")
-    bare = name.removesuffix("_")
-    if bare in RULES:
-        return e.apply(bare, x, *args)
-    return e(getattr(getattr(aten, bare), overload), x, *args, **kwargs)
+    functional = name.removesuffix("_")
+    if functional in RULES:
+        return e.apply(functional, x, *args)
+    return e(getattr(getattr(aten, functional), overload), x, *args, **kwargs)
 
 
 _FUNCTIONS = frozenset(RULES.values())

@@ -38,7 +38,7 @@ class DimensionSymbols:
         self.lengths: dict[Any, tuple[int, int]] = {}  # of roots, in both inputs
         self.roots: dict[Any, Any] = {}
         self.symbols: dict[Any, Symbol] = {}
-        self.others = self._resize(leaves, self._other)
+        self.others = self._resize(leaves, self._choose_other)
 
     def _resize(self, leaves: list[Any], length: Callable[[Any, int], int]) -> list[Any]:
         """Return the inputs with each dynamic dimension's length replaced by `length`'s result."""
@@ -59,7 +59,7 @@ class DimensionSymbols:
         """
         lengths = {}
         for i, (key, symbol) in enumerate(self.symbols.items()):
-            wanted = _far(symbol.value, i)
+            wanted = _choose_far(symbol.value, i)
             allowed = [n for n in (wanted, symbol.high, symbol.value + 2, symbol.value - 1)
                        if max(symbol.low, _LEAST_COMMON) <= n <= symbol.high
                        and n not in (symbol.value, symbol.other) and n <= wanted]
@@ -68,7 +68,7 @@ class DimensionSymbols:
             return None
 
         def length(dim: Any, n: int) -> int:
-            chosen = lengths[_root(dim, n)[0]]
+            chosen = lengths[_find_root(dim, n)[0]]
             return dim.fn(chosen) if isinstance(dim, Dim) else chosen
 
         return self._resize(leaves, length)
@@ -79,12 +79,12 @@ class DimensionSymbols:
         return sorted({getattr(d, "__name__", repr(d)) for dims in self.dims.values()
                        for d in dims.values()})
 
-    def _other(self, dim: Any, n: int) -> int:
+    def _choose_other(self, dim: Any, n: int) -> int:
         """Return the second input's length of a dimension."""
-        key, root, value = _root(dim, n)
+        key, root, value = _find_root(dim, n)
         if key not in self.lengths:
             count = len(self.lengths)
-            step = _far(value, count) - value if self.is_far else 1 + count
+            step = _choose_far(value, count) - value if self.is_far else 1 + count
             step = step if value + step <= root.max else -1 if value > max(root.min, 1) else 1
             self.lengths[key], self.roots[key] = (value, value + step), root
         other = self.lengths[key][1]
@@ -100,7 +100,7 @@ class DimensionSymbols:
                 if isinstance(dim, Dim) and (dim.factor, dim.offset) != (1, 0):
                     symbol = self.symbols[dim.root.__name__]
                     table.lengths.setdefault((dim.fn(symbol.value), dim.fn(symbol.other)),
-                                             _expression(dim, symbol))
+                                             _create_expression(dim, symbol))
 
     # ---------------------------------------------------------------- what is asked of them
 
@@ -110,14 +110,14 @@ class DimensionSymbols:
         fixes: list[str] = []
         for key, symbol in self.symbols.items():
             root = self.roots[key]
-            low, high, torn = _narrowed(symbol)
+            low, high, torn = _narrow_bounds(symbol)
             named, count = isinstance(root, Dim), len(broken)
             for relation, n, c, where in symbol.guards:
                 if named and not _holds(relation, n, c, max(root.min, _LEAST_COMMON), root.max):
                     shown = Expression([(symbol, n)])
                     broken.append(
                         f"  - Not all values of {key} in the specified range "
-                        f"{_range_text(str(key), root)} satisfy the generated guard "
+                        f"{_format_range(str(key), root)} satisfy the generated guard "
                         f"{str(shown).replace(symbol.name, str(key))} {_SIGNS[relation]} {-c} "
                         f"({where})"
                     )
@@ -158,23 +158,23 @@ class DimensionSymbols:
             node.meta["val"] = SizedExample(value, tuple(sizes))
 
     def _size(self, dim: Any, n: int, node: Node, d: int) -> SymbolicSize:
-        symbol = self.symbols[_root(dim, n)[0]]
+        symbol = self.symbols[_find_root(dim, n)[0]]
         other = dim.fn(symbol.other) if isinstance(dim, Dim) else symbol.other
 
         def make() -> Node:
             raise RuntimeError(f"the size {symbol.name} of an exported program that is finished")
 
-        return SymbolicSize(n, other, make, _expression(dim, symbol), SymbolTable())
+        return SymbolicSize(n, other, make, _create_expression(dim, symbol), SymbolTable())
 
     def _bound(self, dim: Any, n: int) -> list[Any]:
         if dim is None:
             return [n, n, n]
-        symbol = self.symbols[_root(dim, n)[0]]
-        expression = _expression(dim, symbol)
+        symbol = self.symbols[_find_root(dim, n)[0]]
+        expression = _create_expression(dim, symbol)
         return [None, *expression.range, str(expression)]
 
 
-def _far(value: int, count: int) -> int:
+def _choose_far(value: int, count: int) -> int:
     """Return a length whose halves, thirds and the like differ from those of `value`.
 
     `count`: how many other dimensions already have one.
@@ -182,7 +182,7 @@ def _far(value: int, count: int) -> int:
     return 2 * value + 1 + count
 
 
-def _root(dim: Any, n: int) -> tuple[Any, Any, int]:
+def _find_root(dim: Any, n: int) -> tuple[Any, Any, int]:
     """Return a dimension's root: its key, its Dim with bounds, and its length if `dim` has n.
 
     Dimensions of the same name are the same, as are unnamed ones of equal length.
@@ -199,11 +199,11 @@ def _root(dim: Any, n: int) -> tuple[Any, Any, int]:
     return dim.root.__name__, dim.root, value
 
 
-def _expression(dim: Any, symbol: Symbol) -> Expression:
+def _create_expression(dim: Any, symbol: Symbol) -> Expression:
     return Expression([(symbol, getattr(dim, "factor", 1))], getattr(dim, "offset", 0))
 
 
-def _narrowed(symbol: Symbol) -> tuple[int, int, bool]:
+def _narrow_bounds(symbol: Symbol) -> tuple[int, int, bool]:
     """Return the bounds within which a symbol's guards hold, and whether they leave a gap."""
     low, high, holes = symbol.low, symbol.high, []
     for relation, n, c, _ in symbol.guards:
@@ -236,7 +236,7 @@ def _holds(relation: str, n: int, c: int, low: int, high: int) -> bool:
             "eq": ends == [0, 0]}[relation]
 
 
-def _range_text(name: str, root: Dim) -> str:
+def _format_range(name: str, root: Dim) -> str:
     """Format bounds as PyTorch does."""
     if root.max >= INFINITE:
         return f"{name} >= {root.min}" if root.min else name

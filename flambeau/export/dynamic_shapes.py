@@ -49,7 +49,7 @@ class Dim:
         self.root: Dim = self
         self.factor, self.offset = 1, 0
 
-    def _derived(self, factor: int, offset: int) -> DerivedDim:
+    def _derive(self, factor: int, offset: int) -> DerivedDim:
         return DerivedDim(self.root, self.factor * factor, self.offset * factor + offset)
 
     def fn(self, length: int) -> int:
@@ -64,19 +64,19 @@ class Dim:
                 "expected. (Only increasing linear operations with integer coefficients are "
                 "supported.)"
             )
-        return self._derived(other, 0)
+        return self._derive(other, 0)
 
     __rmul__ = __mul__
 
     def __add__(self, other: int) -> Dim:
         _check_number(self, other, "add", "to")
-        return self._derived(1, other)
+        return self._derive(1, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: int) -> Dim:
         _check_number(self, other, "subtract", "from")
-        return self._derived(1, -other)
+        return self._derive(1, -other)
 
     def __rsub__(self, other: int) -> Dim:
         raise NotImplementedError(
@@ -151,7 +151,7 @@ def dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict) -> dict
     if isinstance(spec, ShapesCollection):
         leaves = pytree.tree_leaves((args, kwargs))
         pairs = [(i, x, spec._shapes.get(id(x), (x, None))[1]) for i, x in enumerate(leaves)]
-        return {i: _of_tensor(s, x, str(i)) for i, x, s in pairs if s}
+        return {i: _list_tensor_dims(s, x, str(i)) for i, x, s in pairs if s}
     values = dict(zip(names, args, strict=False)) | kwargs
     order = [n for n in names if n in values] + [n for n in values if n not in names]
     if isinstance(spec, (tuple, list)):
@@ -192,7 +192,7 @@ def _collect(spec: Any, value: Any, place: int, result: dict[int, dict], label: 
     if spec is None:
         return
     if isinstance(value, Tensor):
-        result[place] = _of_tensor(spec, value, label)
+        result[place] = _list_tensor_dims(spec, value, label)
         return
     if type(value) not in pytree.SUPPORTED_NODES:
         return
@@ -206,7 +206,7 @@ def _collect(spec: Any, value: Any, place: int, result: dict[int, dict], label: 
         place += len(pytree.tree_leaves(part))
 
 
-def _of_tensor(spec: Any, value: Tensor, label: str) -> dict[int, Any]:
+def _list_tensor_dims(spec: Any, value: Tensor, label: str) -> dict[int, Any]:
     pairs = dict(spec if isinstance(spec, dict) else enumerate(spec))
     for i, d in pairs.items():
         if isinstance(d, int) and d != value.shape[i]:

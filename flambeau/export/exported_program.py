@@ -206,7 +206,7 @@ class ExportedProgram:
         ...  if n.op == "call_function"]
         ['aten.permute.default', 'aten.addmm.default']
         """
-        values = self._example_values() | {
+        values = self._list_example_values() | {
             node: getattr(self.graph_module, str(node.target))
             for node in self.graph.nodes if node.op == "get_attr"
         }
@@ -228,7 +228,7 @@ class ExportedProgram:
         result.dialect = "ATEN"
         return result
 
-    def _example_values(self) -> dict[Node, Any]:
+    def _list_example_values(self) -> dict[Node, Any]:
         """Return the value of each graph input, using the example inputs as arguments."""
         if self.example_inputs is None:
             error = NotImplementedError("run_decompositions: a program out of a file, which holds "

@@ -80,34 +80,36 @@ class ExportGraphSignature:
     input_specs: list[InputSpec]
     output_specs: list[OutputSpec] = field(default_factory=list)
 
-    def _of(self, kind: InputKind) -> list[InputSpec]:
+    def _select_kind(self, kind: InputKind) -> list[InputSpec]:
         return [s for s in self.input_specs if s.kind is kind]
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The paths of the parameters that are inputs."""
-        return tuple(str(s.target) for s in self._of(InputKind.PARAMETER))
+        return tuple(str(s.target) for s in self._select_kind(InputKind.PARAMETER))
 
     @property
     def buffers(self) -> tuple[str, ...]:
         """The paths of the buffers that are inputs."""
-        return tuple(str(s.target) for s in self._of(InputKind.BUFFER))
+        return tuple(str(s.target) for s in self._select_kind(InputKind.BUFFER))
 
     @property
     def non_persistent_buffers(self) -> tuple[str, ...]:
         """The paths of the buffers that no state dict contains."""
-        return tuple(str(s.target) for s in self._of(InputKind.BUFFER) if s.persistent is False)
+        return tuple(
+            str(s.target) for s in self._select_kind(InputKind.BUFFER) if s.persistent is False
+        )
 
     @property
     def lifted_tensor_constants(self) -> tuple[str, ...]:
         """The names of the constants that are inputs."""
-        return tuple(str(s.target) for s in self._of(InputKind.CONSTANT_TENSOR))
+        return tuple(str(s.target) for s in self._select_kind(InputKind.CONSTANT_TENSOR))
 
     @property
     def user_inputs(self) -> tuple[Any, ...]:
         """The caller's inputs: names of nodes, and constants."""
         return tuple(s.arg.value if isinstance(s.arg, ConstantArgument) else s.arg.name
-                     for s in self._of(InputKind.USER_INPUT))
+                     for s in self._select_kind(InputKind.USER_INPUT))
 
     @property
     def user_outputs(self) -> tuple[Any, ...]:
@@ -118,17 +120,17 @@ class ExportGraphSignature:
     @property
     def inputs_to_parameters(self) -> Mapping[str, str]:
         """Parameter paths, by the name of their node."""
-        return {s.arg.name: str(s.target) for s in self._of(InputKind.PARAMETER)}
+        return {s.arg.name: str(s.target) for s in self._select_kind(InputKind.PARAMETER)}
 
     @property
     def inputs_to_buffers(self) -> Mapping[str, str]:
         """Buffer paths, by the name of their node."""
-        return {s.arg.name: str(s.target) for s in self._of(InputKind.BUFFER)}
+        return {s.arg.name: str(s.target) for s in self._select_kind(InputKind.BUFFER)}
 
     @property
     def inputs_to_lifted_tensor_constants(self) -> Mapping[str, str]:
         """Constant names, by the name of their node."""
-        return {s.arg.name: str(s.target) for s in self._of(InputKind.CONSTANT_TENSOR)}
+        return {s.arg.name: str(s.target) for s in self._select_kind(InputKind.CONSTANT_TENSOR)}
 
     @property
     def buffers_to_mutate(self) -> Mapping[str, str]:

@@ -53,11 +53,11 @@ def _stand_in(recorder: Any, leaf: Any) -> Any:
         return recorder.record(Tensor.detach, (leaf,), {})
     if isinstance(leaf, bool):
         raise NotImplementedError("torch.export: a bool that while_loop carries")
-    return _new_number(recorder, plain(leaf),
-                       lambda: recorder.add(operator.add, [leaf, 0], {}, leaf))
+    return _create_number(recorder, plain(leaf),
+                          lambda: recorder.add(operator.add, [leaf, 0], {}, leaf))
 
 
-def _new_number(recorder: Any, value: int, make: Callable[[], Node]) -> SymbolicSize:
+def _create_number(recorder: Any, value: int, make: Callable[[], Node]) -> SymbolicSize:
     """Return an unbacked number, with a new symbol."""
     other = value + (recorder.offset or 1)
     symbol = recorder.table.add("u", value, other, -INFINITE, unbacked=True)
@@ -101,7 +101,7 @@ def _receive(recorder: Any, call: Node, values: tuple[Any, ...], twins: tuple[An
             recorder.register(value, item, other)
             results.append(value)
         elif isinstance(value, int):
-            number = _new_number(recorder, value, lambda item=item: item)  # type: ignore[misc]
+            number = _create_number(recorder, value, lambda item=item: item)  # type: ignore[misc]
             item.meta["val"] = number
             recorder.unbacked.add(item)
             results.append(number)

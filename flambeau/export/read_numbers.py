@@ -85,15 +85,15 @@ def is_counted(name: str, target: Any, args: list[Any]) -> bool:
 def recounted(recorder: Any, value: Any, other: Any, kwargs: dict[str, Any]) -> Any:
     """Return the second input's result with a different number of rows than its values give."""
     if not isinstance(value, tuple):
-        return _resized(recorder, value, other)
+        return _resize(recorder, value, other)
     last = len(value) - 1
     follows = [i == 0 or kwargs.get("as_tuple") or i == last and kwargs.get("return_counts")
                for i in range(len(value))]
-    return tuple(_resized(recorder, a, b) if also else b
+    return tuple(_resize(recorder, a, b) if also else b
                  for a, b, also in zip(value, other, follows, strict=True))
 
 
-def _resized(recorder: Any, value: Tensor, other: Tensor) -> Tensor:
+def _resize(recorder: Any, value: Tensor, other: Tensor) -> Tensor:
     n, step = len(value), recorder.offset
     rows = n + step if n + step >= 0 else n + 1
     if recorder.table.like(n, rows) is None:

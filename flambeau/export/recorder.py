@@ -130,11 +130,11 @@ class Recorder(TorchFunctionMode):
         if entry is None or not self.twins or entry.second is tensor:
             return tensor.shape
         return tuple.__new__(Size, [
-            a if a == b else self._length(entry.node, i, a, b)
+            a if a == b else self._create_length(entry.node, i, a, b)
             for i, (a, b) in enumerate(zip(tensor.shape, entry.second.shape, strict=True))
         ])
 
-    def _length(self, node: Node, dim: int, a: int, b: int) -> SymbolicSize:
+    def _create_length(self, node: Node, dim: int, a: int, b: int) -> SymbolicSize:
         """Return a symbolic size for a length that differs between the two inputs."""
         expression = self.table.like(a, b)
         if expression is None:
@@ -200,7 +200,7 @@ class Recorder(TorchFunctionMode):
         if name == "data":
             return self.record(Tensor.detach, (tensor,), {})
         if name in ("T", "mT", "H", "mH"):
-            order = _transposed_axes(tensor.ndim, is_batch=name.startswith("m"))
+            order = _order_transposed_axes(tensor.ndim, is_batch=name.startswith("m"))
             y = self.record(Tensor.permute, (tensor, order), {})
             conjugates = name.endswith("H") and tensor.is_complex()
             return self.record(Tensor.conj, (y,), {}) if conjugates else y
@@ -244,7 +244,7 @@ class Recorder(TorchFunctionMode):
             if self.offset is not None and is_counted(name, target, step_args):
                 other = recounted(self, value, other, kwargs)
                 self.unbacked.add(node)
-            node.meta["torch_fn"] = _origin(func, self.calls)
+            node.meta["torch_fn"] = _find_origin(func, self.calls)
             value = self.register_results(value, other, node)
         return value
 
@@ -321,7 +321,7 @@ def _call_with_mode(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         torch_function.STATE.modes.remove(mode)
 
 
-def _transposed_axes(ndim: int, is_batch: bool) -> list[int]:
+def _order_transposed_axes(ndim: int, is_batch: bool) -> list[int]:
     """Return the order of the axes of T, or of mT for a batch of matrices."""
     order = list(range(ndim))
     return [*order[:-2], *order[:-3:-1]] if is_batch else order[::-1]
@@ -334,7 +334,7 @@ def _format_frame(frame: FrameType) -> str:
     return f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}\n    {line}'
 
 
-def _origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:
+def _find_origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:
     """Return the public call that a node comes from. `counts`: calls so far, by name."""
     path = func if isinstance(func, str) else qualified_name(func)
     name = path.rpartition(".")[2].strip("_")

@@ -45,7 +45,7 @@ class _Number:
     def node(self) -> Node:
         """The node that computes it, added on first use."""
         if self._node is None:
-            self._node = _noted(self._make(), self, self.table)
+            self._node = _note_value(self._make(), self, self.table)
         return self._node
 
     def __bool__(self) -> bool:
@@ -129,7 +129,7 @@ class SymbolicBool(SymBool):
     def node(self) -> Node:
         """The node that computes it, added on first use."""
         if self._node is None:
-            self._node = _noted(self._make(), self, self.table)
+            self._node = _note_value(self._make(), self, self.table)
         return self._node
 
     def __repr__(self) -> str:
@@ -173,12 +173,12 @@ class SymbolicBool(SymBool):
         text = f"Runtime assertion failed for expression {self.text} on node '{node.name}'"
         call = node.graph.create_node("call_function", aten._assert_scalar.default, (node, text),
                                       {}, "_assert_scalar")
-        _noted(call, None, self.table)
+        _note_value(call, None, self.table)
         if self.difference is not None and self.table is not None:
             self.table.state(self.relation, self.difference)
 
 
-def _noted(node: Node, value: Any, table: SymbolTable | None) -> Node:
+def _note_value(node: Node, value: Any, table: SymbolTable | None) -> Node:
     node.meta.setdefault("val", value)
     if table is not None:
         table.note(node)
@@ -214,14 +214,16 @@ def twin(value: Any) -> Any:
 # ---------------------------------------------------------------------------------- arithmetic
 
 
-def _expression(value: Any) -> Expression:
+def _find_expression(value: Any) -> Expression:
     return value.expression if isinstance(value, SymbolicSize) else Expression((), int(value))
 
 
-def _combined(name: str, args: tuple, value: int, other: int, table: SymbolTable) -> Expression:
+def _combine_expressions(
+    name: str, args: tuple, value: int, other: int, table: SymbolTable
+) -> Expression:
     """Return the expression of a computed size: linear in symbols, or one new symbol."""
-    a, b = (_expression(x) for x in args) if len(args) == 2 else (Expression(()),
-                                                                      _expression(*args))
+    a, b = (_find_expression(x) for x in args) if len(args) == 2 else (Expression(()),
+                                                                      _find_expression(*args))
     if name in ("add", "sub", "neg"):
         return a.plus(b, 1 if name == "add" else -1)
     if name == "mul" and not (a.terms and b.terms):
@@ -242,13 +244,13 @@ def _combined(name: str, args: tuple, value: int, other: int, table: SymbolTable
     return Expression([(symbol, 1)])
 
 
-def _node_of(value: Any) -> Any:
+def _unwrap_node(value: Any) -> Any:
     return value.node if isinstance(value, (SymbolicSize, SymbolicFloat, SymbolicBool)) else value
 
 
 def _add_call(function: Callable[..., Any], args: tuple) -> Node:
     """Add a node to its arguments' graph, or to the active recorder's if these differ."""
-    nodes = [_node_of(a) for a in args]
+    nodes = [_unwrap_node(a) for a in args]
     graphs = {n.graph for n in nodes if isinstance(n, Node)}
     if len(graphs) > 1:
         recorder = active_recorder()
@@ -272,12 +274,12 @@ def compute(function: Callable[..., Any], name: str, args: tuple) -> Any:
             symbol = own.table.add("i", value, other, unbacked=unbacked)
             expression = Expression([(symbol, 1)])
         else:
-            expression = _combined(name, args, value, other, own.table)
+            expression = _combine_expressions(name, args, value, other, own.table)
         return SymbolicSize(value, other, make, expression, own.table)
     return SymbolicFloat(value, other, make, unbacked, own.table)
 
 
-def _arithmetic(name: str, reflected: bool) -> Callable[..., Any]:
+def _create_arithmetic(name: str, reflected: bool) -> Callable[..., Any]:
     function: Any = getattr(operator, name)
 
     def method(self: Any, *others: Any) -> Any:
@@ -289,14 +291,14 @@ def _arithmetic(name: str, reflected: bool) -> Callable[..., Any]:
     return method
 
 
-def _comparison(name: str) -> Callable[..., Any]:
+def _create_comparison(name: str) -> Callable[..., Any]:
     function: Any = getattr(operator, name)
 
     def method(self: Any, with_what: Any) -> Any:
         if not isinstance(with_what, (int, float)):
             return NotImplemented
         sizes = isinstance(self, SymbolicSize) and isinstance(with_what, int)
-        difference = _expression(self).plus(_expression(with_what), -1) if sizes else None
+        difference = _find_expression(self).plus(_find_expression(with_what), -1) if sizes else None
         value = function(plain(self), plain(with_what))
         text = f"{self!r} {_SIGNS[name]} {with_what!r}"
         if self.unbacked or getattr(with_what, "unbacked", False):
@@ -334,8 +336,8 @@ def _guard(name: str, difference: Expression, value: bool, text: str) -> None:
 
 for _cls in (SymbolicSize, SymbolicFloat):
     for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv", "pow"):
-        setattr(_cls, f"__{_name}__", _arithmetic(_name, False))
-        setattr(_cls, f"__r{_name}__", _arithmetic(_name, True))
-    _cls.__neg__ = _arithmetic("neg", False)
+        setattr(_cls, f"__{_name}__", _create_arithmetic(_name, False))
+        setattr(_cls, f"__r{_name}__", _create_arithmetic(_name, True))
+    _cls.__neg__ = _create_arithmetic("neg", False)
     for _name in _SIGNS:
-        setattr(_cls, f"__{_name}__", _comparison(_name))
+        setattr(_cls, f"__{_name}__", _create_comparison(_name))

@@ -149,7 +149,9 @@ class SymbolTable:
             return None if inverse is None else not inverse
         if relation == "le":
             return self.answer("ge", difference.scaled(-1))
-        low, high = self._low(difference), -self._low(difference.scaled(-1))
+        low, high = self._find_lower_bound(difference), -self._find_lower_bound(
+            difference.scaled(-1)
+        )
         if relation == "ge":
             return True if low >= 0 else False if high < 0 else None
         if low == high == 0:
@@ -157,7 +159,7 @@ class SymbolTable:
         unequal = (difference.terms, difference.constant) in self.unequal
         return False if low > 0 or high < 0 or unequal else None
 
-    def _low(self, expression: Expression) -> int:
+    def _find_lower_bound(self, expression: Expression) -> int:
         stated = self.lower.get(expression.terms, -INFINITE)
         return max(expression.range.lower, stated + expression.constant
                    if stated > -INFINITE else -INFINITE)

@@ -102,12 +102,12 @@ class _Export:
                  preserved: Any) -> None:
         self.module, self.args, self.kwargs = module, args, kwargs
         signature = inspect.signature(module.forward)
-        self.names = _parameter_names(signature, args, kwargs)
+        self.names = _list_parameter_names(signature, args, kwargs)
         self.leaves, self.in_spec = pytree.tree_flatten((args, kwargs))
-        labels = _labels(self.names, args, kwargs)
-        self.labels = [_unique(labels, i) for i in range(len(labels))]
+        labels = _list_labels(self.names, args, kwargs)
+        self.labels = [_make_unique(labels, i) for i in range(len(labels))]
         signature.bind(*args, **kwargs)
-        self.dims = dynamic_dims(spec, _positional(signature), args, kwargs)
+        self.dims = dynamic_dims(spec, _list_positional(signature), args, kwargs)
         self.graph = Graph()
         self.inputs: list[InputSpec] = []
         self.state: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
@@ -258,7 +258,7 @@ class _Export:
         """
         args, kwargs = pytree.tree_unflatten(others, self.in_spec)
         if any(_draws(node) for node in self.graph.nodes):  # random numbers differ
-            return not is_allowed or self._runs(program, args, kwargs)
+            return not is_allowed or self._can_run(program, args, kwargs)
         with no_grad():
             try:
                 with exporting():
@@ -273,7 +273,7 @@ class _Export:
                 return False
         return all(_is_close(a, b) for a, b in zip(actual, expected, strict=True))
 
-    def _runs(self, program: ExportedProgram, args: Any, kwargs: Any) -> bool:
+    def _can_run(self, program: ExportedProgram, args: Any, kwargs: Any) -> bool:
         try:
             with no_grad():
                 program.module()(*args, **kwargs)
@@ -315,12 +315,12 @@ def _draws(node: Node) -> bool:
     return name in _RANDOM and not off
 
 
-def _positional(signature: inspect.Signature) -> list[str]:
+def _list_positional(signature: inspect.Signature) -> list[str]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [n for n, p in signature.parameters.items() if p.kind in kinds]
 
 
-def _parameter_names(signature: inspect.Signature, args: tuple, kwargs: dict) -> list[str]:
+def _list_parameter_names(signature: inspect.Signature, args: tuple, kwargs: dict) -> list[str]:
     """Return a name for each argument."""
     names = []
     parameters = [p for p in signature.parameters.values() if p.kind in _BY_POSITION]
@@ -331,7 +331,7 @@ def _parameter_names(signature: inspect.Signature, args: tuple, kwargs: dict) ->
     return names + list(kwargs)
 
 
-def _labels(names: list[str], args: tuple, kwargs: dict) -> list[str]:
+def _list_labels(names: list[str], args: tuple, kwargs: dict) -> list[str]:
     """Return a name for each leaf: `x`, or `x_0` and `x_key` inside containers."""
     labels = []
     for name, value in zip(names, [*args, *kwargs.values()], strict=True):
@@ -341,6 +341,6 @@ def _labels(names: list[str], args: tuple, kwargs: dict) -> list[str]:
     return labels
 
 
-def _unique(labels: list[str], i: int) -> str:
+def _make_unique(labels: list[str], i: int) -> str:
     before = labels[:i].count(labels[i])
     return f"{labels[i]}_{before}" if before else labels[i]

@@ -57,7 +57,7 @@ class InterpreterModule(Module):
 
     def merge_calls(self) -> None:
         """Keep one graph if all calls have the same one."""
-        if len(set(map(_shape_of, self._call_graphs))) < 2:
+        if len(set(map(_format_graph, self._call_graphs))) < 2:
             self._call_graphs = []
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +102,7 @@ class UnflattenedModule(Module):
             above = path.rpartition(".")[0]
             parts = above.split(".") if above else []
             for i in range(len(parts)):
-                _module_at(self, ".".join(parts[: i + 1]))
+                _find_module(self, ".".join(parts[: i + 1]))
             assign_attribute(value, self, path)
             owner = self.get_submodule(above)
             if path in transient or path in program.constants:
@@ -110,15 +110,15 @@ class UnflattenedModule(Module):
 
     def _arrange(self, paths: list[str]) -> None:
         """Give each module all its names, in the order of the module that was exported."""
-        originals = dict(zip(paths, _shared(self.__dict__["_flambeau_program"], paths),
+        originals = dict(zip(paths, _find_shared(self.__dict__["_flambeau_program"], paths),
                              strict=True))
         for path in filter(None, paths):
             source = originals[path]
             if source != path:
                 above, _, name = path.rpartition(".")
-                _module_at(self, above)._modules[name] = _module_at(self, source)
+                _find_module(self, above)._modules[name] = _find_module(self, source)
             else:
-                _module_at(self, path)
+                _find_module(self, path)
         places = {path: i for i, path in enumerate(paths)}
         for prefix, module in self.named_modules():
             names = sorted(module._modules, key=lambda name: places.get(
@@ -168,23 +168,23 @@ def unflatten(
     return UnflattenedModule(module, flat_args_adapter)
 
 
-def _module_at(root: Module, path: str) -> Any:
+def _find_module(root: Module, path: str) -> Any:
     """Return the module at a path; add one if missing."""
     module = root
     for name in path.split(".") if path else ():
         if module._modules.get(name) is None:
-            module.add_module(name, InterpreterModule(_empty()))
+            module.add_module(name, InterpreterModule(_create_empty()))
         module = module._modules[name]
     return module
 
 
-def _empty() -> Graph:
+def _create_empty() -> Graph:
     graph = Graph()
     graph.output(())
     return graph
 
 
-def _shared(program: ExportedProgram, paths: list[str]) -> list[str]:
+def _find_shared(program: ExportedProgram, paths: list[str]) -> list[str]:
     """Return, for each path, the first path of the same module."""
     return [program._module_aliases.get(path, path) for path in paths]
 
@@ -240,14 +240,14 @@ class _Unflattening:
     def copy(self, frame: _Frame, position: int, depth: int) -> int:
         """Copy a node, or the call that it begins; return the next position."""
         node = self.nodes[position]
-        calls = _calls(node)
+        calls = _list_calls(node)
         if len(calls) > depth:
             return self.enter(frame, position, depth, *calls[depth])
         args, kwargs = map_arg((node.args, node.kwargs), lambda n: self.value(frame, n))
         copied = frame.graph.create_node(node.op, node.target, args, kwargs, node.name)
         if node.op == "get_attr":  # the graph of a branch or loop body
             module = getattr(self.program.graph_module, str(node.target))
-            _module_at(self.root, frame.path).add_module(str(node.target), module)
+            _find_module(self.root, frame.path).add_module(str(node.target), module)
         copied.meta = node.meta.copy()
         frame.values[node] = copied
         return position + 1
@@ -255,7 +255,7 @@ class _Unflattening:
     def enter(self, above: _Frame, position: int, depth: int, key: str, path: str) -> int:
         """Copy the nodes of one call into their own graph, and call it."""
         end = position
-        while end < len(self.nodes) and len(calls := _calls(self.nodes[end])) > depth and \
+        while end < len(self.nodes) and len(calls := _list_calls(self.nodes[end])) > depth and \
                 calls[depth][0] == key:
             end += 1
         frame = _Frame(Graph(), path, key, above)
@@ -324,7 +324,7 @@ class _Unflattening:
             above.values[outputs[0]] = call
             return
         for i, node in enumerate(outputs):
-            above.values[node] = _item(above.graph, call, i, node)
+            above.values[node] = _create_item(above.graph, call, i, node)
 
     def add_signature_inputs(self, frame: _Frame, signature: ModuleCallSignature) -> None:
         """Add inputs for all arguments of a module whose signature is preserved."""
@@ -359,20 +359,20 @@ class _Unflattening:
         flat = [at(above, argument) for argument in signature.inputs]
         whole = graph.call_function(pytree.tree_unflatten, (
             flat, self.spec(above, signature.in_spec)))
-        args, words = (_item(graph, whole, i) for i in range(2))
+        args, words = (_create_item(graph, whole, i) for i in range(2))
         args_spec, words_spec = signature.in_spec.children()
-        positional = tuple(_item(graph, args, i) for i in range(args_spec.num_children))
-        named = {k: _item(graph, words, k) for k in words_spec.context}
+        positional = tuple(_create_item(graph, args, i) for i in range(args_spec.num_children))
+        named = {k: _create_item(graph, words, k) for k in words_spec.context}
         call = self.call(above, frame, positional, named)
         leaves = graph.call_function(pytree.tree_leaves, (call,))
         for i, argument in enumerate(signature.outputs):
             if not isinstance(argument, ConstantArgument):
                 node = self.by_name[argument.name]
-                above.values[node] = _item(graph, leaves, i, node)
+                above.values[node] = _create_item(graph, leaves, i, node)
 
     def spec(self, frame: _Frame, spec: pytree.TreeSpec) -> Node:
         """Return a node that holds a tree spec."""
-        module = _module_at(self.root, frame.path)
+        module = _find_module(self.root, frame.path)
         name = f"_spec_{sum(k.startswith('_spec_') for k in vars(module))}"
         object.__setattr__(module, name, spec)
         node = frame.graph.create_node("get_attr", name)
@@ -381,7 +381,7 @@ class _Unflattening:
 
     def call(self, above: _Frame, frame: _Frame, args: tuple, kwargs: dict[str, Any]) -> Node:
         """Give a frame's module its graph, and call it."""
-        _module_at(self.root, frame.path).add_call(frame.graph)
+        _find_module(self.root, frame.path).add_call(frame.graph)
         return above.graph.create_node("call_module", self.relative(above, frame.path), args,
                                        kwargs, frame.path.rpartition(".")[2])
 
@@ -391,25 +391,25 @@ class _Unflattening:
         if path.startswith(prefix):
             return path.removeprefix(prefix)
         name = path.replace(".", "_")
-        _module_at(self.root, frame.path)._modules[name] = _module_at(self.root, path)
+        _find_module(self.root, frame.path)._modules[name] = _find_module(self.root, path)
         return name
 
 
-def _calls(node: Node) -> list[tuple[str, str]]:
+def _list_calls(node: Node) -> list[tuple[str, str]]:
     """Return (key, module path) for each call that contains a node, outermost first."""
     stack = node.meta.get("nn_module_stack") or {}
     calls = [(key, path) for key, (path, _) in stack.items()]
     return calls if calls and calls[0][1] == "" else [("", ""), *calls]
 
 
-def _item(graph: Graph, value: Node, key: Any, like: Node | None = None) -> Node:
+def _create_item(graph: Graph, value: Node, key: Any, like: Node | None = None) -> Node:
     node = graph.call_function(operator.getitem, (value, key))
     if like is not None:
         node.meta = like.meta.copy()
     return node
 
 
-def _shape_of(graph: Graph) -> str:
+def _format_graph(graph: Graph) -> str:
     """Return a graph as text with numbered nodes: equal graphs give equal text."""
     numbers = {node: i for i, node in enumerate(graph.nodes)}
 

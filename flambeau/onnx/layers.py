@@ -14,6 +14,12 @@ from .conversion_table import CONVERSIONS, converts
 from .graph_builder import GraphBuilder, short
 
 
+_ONNX_BOOL = 9  # TensorProto.BOOL
+_CUBIC_COEFFICIENT = -0.75  # PyTorch's parameter of bicubic interpolation
+_ONNX_MODES = {"nearest": "nearest", "bilinear": "linear", "linear": "linear",
+               "trilinear": "linear", "bicubic": "cubic"}
+
+
 def _as_list(value: Any, count: int) -> list[int]:
     return list(value) if isinstance(value, (list, tuple)) else [value] * count
 
@@ -40,14 +46,14 @@ def _apply_to_batch(
 @converts("conv1d", "conv2d", "conv3d")
 def _conv(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None, stride: Any = 1,
           padding: Any = 0, dilation: Any = 1, groups: int = 1) -> str:
-    count = b.rank(weight) - 2
+    spatial_rank = b.rank(weight) - 2
     weights = [b.value(weight)] + ([] if bias is None else [b.value(bias)])
     pads: Any = None
     if not isinstance(padding, str):
-        pads = _as_list(padding, count) * 2
-    return _apply_to_batch(b, x, count, lambda value: b.op(
-        "Conv", value, *weights, strides=_as_list(stride, count),
-        dilations=_as_list(dilation, count), group=groups, pads=pads,
+        pads = _as_list(padding, spatial_rank) * 2
+    return _apply_to_batch(b, x, spatial_rank, lambda value: b.op(
+        "Conv", value, *weights, strides=_as_list(stride, spatial_rank),
+        dilations=_as_list(dilation, spatial_rank), group=groups, pads=pads,
         auto_pad={"same": "SAME_UPPER", "valid": "VALID"}.get(padding)
         if isinstance(padding, str) else None,
     ))
@@ -57,23 +63,23 @@ def _conv(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None, st
 def _conv_transpose(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None,
                     stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
                     dilation: Any = 1) -> str:
-    count = b.rank(weight) - 2
+    spatial_rank = b.rank(weight) - 2
     weights = [b.value(weight)] + ([] if bias is None else [b.value(bias)])
-    return _apply_to_batch(b, x, count, lambda value: b.op(
-        "ConvTranspose", value, *weights, strides=_as_list(stride, count), group=groups,
-        dilations=_as_list(dilation, count), pads=_as_list(padding, count) * 2,
-        output_padding=_as_list(output_padding, count),
+    return _apply_to_batch(b, x, spatial_rank, lambda value: b.op(
+        "ConvTranspose", value, *weights, strides=_as_list(stride, spatial_rank), group=groups,
+        dilations=_as_list(dilation, spatial_rank), pads=_as_list(padding, spatial_rank) * 2,
+        output_padding=_as_list(output_padding, spatial_rank),
     ))
 
 
 @converts("max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(b: GraphBuilder, node: Node, x: Any, kernel: Any, stride: Any = None,
               padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> str:
-    count = _read_spatial_rank(node)
-    return _apply_to_batch(b, x, count, lambda value: b.op(
-        "MaxPool", value, kernel_shape=_as_list(kernel, count), ceil_mode=int(ceil_mode),
-        strides=_as_list(stride or kernel, count), pads=_as_list(padding, count) * 2,
-        dilations=_as_list(dilation, count),
+    spatial_rank = _read_spatial_rank(node)
+    return _apply_to_batch(b, x, spatial_rank, lambda value: b.op(
+        "MaxPool", value, kernel_shape=_as_list(kernel, spatial_rank), ceil_mode=int(ceil_mode),
+        strides=_as_list(stride or kernel, spatial_rank), pads=_as_list(padding, spatial_rank) * 2,
+        dilations=_as_list(dilation, spatial_rank),
     ))
 
 
@@ -83,32 +89,32 @@ def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any
               divisor_override: Any = None) -> str:
     if divisor_override is not None:
         raise NotImplementedError("avg_pool with divisor_override")
-    count = _read_spatial_rank(node)
-    return _apply_to_batch(b, x, count, lambda value: b.op(
-        "AveragePool", value, kernel_shape=_as_list(kernel_size, count),
-        strides=_as_list(stride or kernel_size, count), pads=_as_list(padding, count) * 2,
-        ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad),
+    spatial_rank = _read_spatial_rank(node)
+    return _apply_to_batch(b, x, spatial_rank, lambda value: b.op(
+        "AveragePool", value, kernel_shape=_as_list(kernel_size, spatial_rank),
+        strides=_as_list(stride or kernel_size, spatial_rank), ceil_mode=int(ceil_mode),
+        pads=_as_list(padding, spatial_rank) * 2, count_include_pad=int(count_include_pad),
     ))
 
 
 @converts("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 def _adaptive_avg_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any) -> str:
-    count = _read_spatial_rank(node)
-    lengths, wanted = b.tensor(x).shape[-count:], _as_list(output_size, count)
-    sizes = [n if m is None else m for n, m in zip(lengths, wanted, strict=True)]
+    spatial_rank = _read_spatial_rank(node)
+    lengths, output_sizes = b.tensor(x).shape[-spatial_rank:], _as_list(output_size, spatial_rank)
+    sizes = [n if m is None else m for n, m in zip(lengths, output_sizes, strict=True)]
     if all(m == 1 for m in sizes):
-        return _apply_to_batch(b, x, count, lambda value: b.op("GlobalAveragePool", value))
+        return _apply_to_batch(b, x, spatial_rank, lambda value: b.op("GlobalAveragePool", value))
     if any(n % m for n, m in zip(lengths, sizes, strict=True)):
         return _pool_unevenly(b, x, [int(n) for n in lengths], sizes)
     kernel = [int(n) // m for n, m in zip(lengths, sizes, strict=True)]
-    return _apply_to_batch(b, x, count, lambda value: b.op(
+    return _apply_to_batch(b, x, spatial_rank, lambda value: b.op(
         "AveragePool", value, kernel_shape=kernel, strides=kernel))
 
 
 def _pool_unevenly(b: GraphBuilder, x: Any, lengths: list[int], sizes: list[int]) -> str:
     """Average over windows of unequal size: multiply each axis by a matrix of window weights."""
     value, rank = b.value(x), b.rank(x)
-    kind = short(b.tensor(x).dtype)
+    dtype = short(b.tensor(x).dtype)
     for i, (n, m) in enumerate(zip(lengths, sizes, strict=True)):
         weights = np.zeros((n, m))
         for j in range(m):
@@ -118,18 +124,18 @@ def _pool_unevenly(b: GraphBuilder, x: Any, lengths: list[int], sizes: list[int]
         order = list(range(rank))
         order[axis], order[-1] = order[-1], order[axis]
         moved = b.op("Transpose", value, perm=order)
-        value = b.op("Transpose", b.op("MatMul", moved, b.constant(weights, kind)), perm=order)
+        value = b.op("Transpose", b.op("MatMul", moved, b.constant(weights, dtype)), perm=order)
     return value
 
 
 @converts("adaptive_max_pool1d", "adaptive_max_pool2d")
 def _adaptive_max_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *_: Any) -> str:
-    count = _read_spatial_rank(node)
-    lengths, sizes = b.tensor(x).shape[-count:], _as_list(output_size, count)
+    spatial_rank = _read_spatial_rank(node)
+    lengths, sizes = b.tensor(x).shape[-spatial_rank:], _as_list(output_size, spatial_rank)
     if any(n % m for n, m in zip(lengths, sizes, strict=True)):
         raise NotImplementedError("adaptive_max_pool with windows of unequal size")
     kernel = [int(n) // m for n, m in zip(lengths, sizes, strict=True)]
-    return _apply_to_batch(b, x, count, lambda value: b.op(
+    return _apply_to_batch(b, x, spatial_rank, lambda value: b.op(
         "MaxPool", value, kernel_shape=kernel, strides=kernel))
 
 
@@ -137,22 +143,22 @@ def _adaptive_max_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *_
 def _interpolate(b: GraphBuilder, node: Node, input: Any, size: Any = None,
                  scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
                  recompute_scale_factor: Any = None, antialias: bool = False) -> str:
-    kinds = {"nearest": "nearest", "bilinear": "linear", "linear": "linear",
-             "trilinear": "linear", "bicubic": "cubic"}
-    if mode not in kinds or antialias:
+    if mode not in _ONNX_MODES or antialias:
         raise NotImplementedError(f"interpolate with mode={mode!r}, antialias={antialias}")
-    count = b.rank(input) - 2
-    where = "align_corners" if align_corners else "asymmetric" if mode == "nearest" \
+    spatial_rank = b.rank(input) - 2
+    coordinates = "align_corners" if align_corners else "asymmetric" if mode == "nearest" \
         else "half_pixel"
-    options: dict[str, Any] = {"mode": kinds[mode], "coordinate_transformation_mode": where,
-               "nearest_mode": "floor"}
-    if kinds[mode] == "cubic":
-        options["cubic_coeff_a"] = -0.75
+    options: dict[str, Any] = {
+        "mode": _ONNX_MODES[mode], "coordinate_transformation_mode": coordinates,
+        "nearest_mode": "floor",
+    }
+    if mode == "bicubic":
+        options["cubic_coeff_a"] = _CUBIC_COEFFICIENT
     if size is None:
-        scales = [1.0, 1.0, *map(float, _as_list(scale_factor, count))]
+        scales = [1.0, 1.0, *map(float, _as_list(scale_factor, spatial_rank))]
         return b.op("Resize", b.value(input), "", b.constant(scales, "float32"), **options)
-    front = b.op("Shape", b.value(input), start=0, end=2)
-    shape = b.op("Concat", front, b.sizes(_as_list(size, count)), axis=0)
+    batch_and_channels = b.op("Shape", b.value(input), start=0, end=2)
+    shape = b.op("Concat", batch_and_channels, b.sizes(_as_list(size, spatial_rank)), axis=0)
     return b.op("Resize", b.value(input), "", "", shape, **options)
 
 
@@ -170,9 +176,9 @@ def _batch_norm(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any, mea
     if training:
         raise NotImplementedError("batch_norm in training: call model.eval() before the export")
     features = int(b.tensor(x).shape[1])
-    kind = short(b.tensor(x).dtype)
-    scale = b.constant([1.0] * features, kind) if weight is None else b.value(weight)
-    shift = b.constant([0.0] * features, kind) if bias is None else b.value(bias)
+    dtype = short(b.tensor(x).dtype)
+    scale = b.constant([1.0] * features, dtype) if weight is None else b.value(weight)
+    shift = b.constant([0.0] * features, dtype) if bias is None else b.value(bias)
     return b.op("BatchNormalization", b.value(x), scale, shift, b.value(mean), b.value(var),
                 epsilon=float(eps))
 
@@ -180,36 +186,38 @@ def _batch_norm(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any, mea
 @converts("layer_norm")
 def _layer_norm(b: GraphBuilder, node: Node, x: Any, shape: Any, weight: Any = None,
                 bias: Any = None, eps: float = 1e-5, *rest: Any) -> str:
-    kind = short(b.tensor(x).dtype)
+    dtype = short(b.tensor(x).dtype)
     lengths = tuple(int(n) for n in b.tensor(x).shape[-len(shape) :])
-    scale = _ones_of(b, lengths, kind) if weight is None else b.value(weight)
+    scale = _create_ones(b, lengths, dtype) if weight is None else b.value(weight)
     shift = [] if bias is None else [b.value(bias)]
     return b.op("LayerNormalization", b.value(x), scale, *shift, axis=-len(shape),
                 epsilon=float(eps))
 
 
-def _ones_of(b: GraphBuilder, shape: tuple[int, ...], kind: str) -> str:
-    return b.constant(np.ones(shape), kind)
+def _create_ones(b: GraphBuilder, shape: tuple[int, ...], dtype: str) -> str:
+    return b.constant(np.ones(shape), dtype)
 
 
 @converts("group_norm")
 def _group_norm(b: GraphBuilder, node: Node, x: Any, num_groups: int, weight: Any = None,
                 bias: Any = None, eps: float = 1e-5) -> str:
-    kind, rank = short(b.tensor(x).dtype), b.rank(x)
+    dtype, rank = short(b.tensor(x).dtype), b.rank(x)
     groups = b.op("Reshape", b.value(x), b.sizes([0, num_groups, -1]))
-    plain = b.op("InstanceNormalization", groups, _ones_of(b, (num_groups,), kind),
-                 b.constant([0.0] * num_groups, kind), epsilon=float(eps))
-    result = b.op("Reshape", plain, b.op("Shape", b.value(x)))
-    wide = b.sizes([-1] + [1] * (rank - 2))
+    normalized = b.op("InstanceNormalization", groups, _create_ones(b, (num_groups,), dtype),
+                      b.constant([0.0] * num_groups, dtype), epsilon=float(eps))
+    result = b.op("Reshape", normalized, b.op("Shape", b.value(x)))
+    channel_shape = b.sizes([-1] + [1] * (rank - 2))
     if weight is not None:
-        result = b.op("Mul", result, b.op("Reshape", b.value(weight), wide))
-    return result if bias is None else b.op("Add", result, b.op("Reshape", b.value(bias), wide))
+        result = b.op("Mul", result, b.op("Reshape", b.value(weight), channel_shape))
+    if bias is not None:
+        result = b.op("Add", result, b.op("Reshape", b.value(bias), channel_shape))
+    return result
 
 
 @converts("softmax", "log_softmax", "_softmax", "_log_softmax")
 def _softmax(b: GraphBuilder, node: Node, x: Any, dim: int, dtype: Any = None) -> str:
-    kind = "LogSoftmax" if "log" in node.target.__name__ else "Softmax"
-    return b.op(kind, b.cast(x, node.meta["val"].dtype), axis=b.axis(x, dim))
+    op_type = "LogSoftmax" if "log" in node.target.__name__ else "Softmax"
+    return b.op(op_type, b.cast(x, node.meta["val"].dtype), axis=b.axis(x, dim))
 
 
 # ------------------------------------------------------------------------------ products
@@ -231,11 +239,11 @@ def _matmul(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
 @converts("addmm", "baddbmm")
 def _addmm(b: GraphBuilder, node: Node, bias: Any, x: Any, y: Any, beta: Any = 1,
            alpha: Any = 1) -> str:
-    kind = node.meta["val"].dtype
+    dtype = node.meta["val"].dtype
     product = b.op("MatMul", b.value(x), b.value(y))
     if alpha != 1:
-        product = b.op("Mul", product, b.value(alpha, kind))
-    added = b.value(bias) if beta == 1 else b.op("Mul", b.value(bias), b.value(beta, kind))
+        product = b.op("Mul", product, b.value(alpha, dtype))
+    added = b.value(bias) if beta == 1 else b.op("Mul", b.value(bias), b.value(beta, dtype))
     return b.op("Add", product, added)
 
 
@@ -251,16 +259,16 @@ def _attention(b: GraphBuilder, node: Node, query: Any, key: Any, value: Any, at
                enable_gqa: bool = False) -> str:
     if dropout_p or enable_gqa:
         raise NotImplementedError("scaled_dot_product_attention with dropout or grouped queries")
-    kind, rank = b.tensor(query).dtype, b.rank(query)
+    dtype, rank = b.tensor(query).dtype, b.rank(query)
     factor = 1 / math.sqrt(b.tensor(query).shape[-1]) if scale is None else scale
     order = [*range(rank - 2), rank - 1, rank - 2]
-    scores = b.op("MatMul", b.op("Mul", b.value(query), b.value(float(factor), kind)),
+    scores = b.op("MatMul", b.op("Mul", b.value(query), b.value(float(factor), dtype)),
                   b.op("Transpose", b.value(key), perm=order))
-    lowest = b.value(float("-inf"), kind)
+    lowest = b.value(float("-inf"), dtype)
     if is_causal:
-        ones = b.op("Expand", b.value(1.0, kind), b.op("Shape", scores, start=-2, end=rank))
-        lower = b.op("Trilu", ones, b.constant(0, "int64"), upper=0)
-        scores = b.op("Where", b.op("Cast", lower, to=9), scores, lowest)
+        ones = b.op("Expand", b.value(1.0, dtype), b.op("Shape", scores, start=-2, end=rank))
+        lower_triangle = b.op("Trilu", ones, b.constant(0, "int64"), upper=0)
+        scores = b.op("Where", b.op("Cast", lower_triangle, to=_ONNX_BOOL), scores, lowest)
     if attn_mask is not None:
         mask = b.value(attn_mask)
         if short(b.tensor(attn_mask).dtype) == "bool":
@@ -276,18 +284,19 @@ _REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "a
                "prod": "ReduceProd", "logsumexp": "ReduceLogSumExp"}
 
 
-def _reduction(kind: str) -> Any:
+def _create_reduction(op_type: str) -> Any:
+    """Return the conversion of a reduction to an ONNX operator."""
     def convert(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False,
                 dtype: Any = None) -> str:
         value = b.cast(x, node.meta["val"].dtype)
         axes = [] if dim is None or dim == [] else [b.sizes(_as_list(dim, 1))]
-        return b.op(kind, value, *axes, keepdims=int(keepdim))
+        return b.op(op_type, value, *axes, keepdims=int(keepdim))
 
     return convert
 
 
-for _name, _kind in _REDUCTIONS.items():
-    CONVERSIONS[_name] = _reduction(_kind)
+for _name, _op_type in _REDUCTIONS.items():
+    CONVERSIONS[_name] = _create_reduction(_op_type)
 
 
 @converts("max", "min")
@@ -295,20 +304,20 @@ def _max(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = F
     is_max = node.target.__name__.startswith("max")
     if isinstance(dim, Node):
         return b.op("Max" if is_max else "Min", b.value(x), b.value(dim))
-    reduce = "ReduceMax" if is_max else "ReduceMin"
+    op_type = "ReduceMax" if is_max else "ReduceMin"
     if dim is None:
-        return b.op(reduce, b.value(x), keepdims=0)
+        return b.op(op_type, b.value(x), keepdims=0)
     axis, keep = b.axis(x, dim), int(keepdim)
-    return (b.op(reduce, b.value(x), b.sizes([axis]), keepdims=keep),
+    return (b.op(op_type, b.value(x), b.sizes([axis]), keepdims=keep),
             b.op("ArgMax" if is_max else "ArgMin", b.value(x), axis=axis, keepdims=keep))
 
 
 @converts("argmax", "argmin")
 def _argmax(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> str:
-    kind = "ArgMax" if node.target.__name__.startswith("argmax") else "ArgMin"
+    op_type = "ArgMax" if node.target.__name__.startswith("argmax") else "ArgMin"
     if dim is None:
-        return b.op(kind, b.op("Reshape", b.value(x), b.sizes([-1])), axis=0, keepdims=0)
-    return b.op(kind, b.value(x), axis=b.axis(x, dim), keepdims=int(keepdim))
+        return b.op(op_type, b.op("Reshape", b.value(x), b.sizes([-1])), axis=0, keepdims=0)
+    return b.op(op_type, b.value(x), axis=b.axis(x, dim), keepdims=int(keepdim))
 
 
 @converts("topk")
@@ -340,10 +349,10 @@ def _var(b: GraphBuilder, node: Node, x: Any, dim: Any = None, unbiased: Any = T
     dims = list(range(b.rank(x))) if dim is None else [b.axis(x, d) for d in _as_list(dim, 1)]
     for d in dims:
         count *= int(b.tensor(x).shape[d])
-    less = (1 if unbiased else 0) if correction is None else correction
-    kind = b.tensor(x).dtype
+    subtracted = (1 if unbiased else 0) if correction is None else correction
+    dtype = b.tensor(x).dtype
     axes = b.sizes(dims)
     centered = b.op("Sub", b.value(x), b.op("ReduceMean", b.value(x), axes, keepdims=1))
     total = b.op("ReduceSum", b.op("Mul", centered, centered), axes, keepdims=int(keepdim))
-    result = b.op("Div", total, b.value(float(count - less), kind))
+    result = b.op("Div", total, b.value(float(count - subtracted), dtype))
     return b.op("Sqrt", result) if node.target.__name__.startswith("std") else result

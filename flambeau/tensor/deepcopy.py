@@ -15,6 +15,10 @@ from .tensor import Tensor, attach, wrap
 from .windows.lazy_window import LazyWindow
 from .windows.opaque_window import OpaqueWindow
 
+# Attributes that belong to the graph a tensor is part of: its copy is not part of it.
+_GRAPH_ATTRIBUTES = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained",
+                     "_view_of_function")
+
 
 def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     """Return a leaf with copied memory; RuntimeError for a tensor that is not a leaf."""
@@ -43,7 +47,7 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     for name in _list_slots(type(self)):
         if hasattr(self, name):
             setattr(result, name, copy.deepcopy(getattr(self, name), memo))
-    attributes = {k: v for k, v in self.__dict__.items() if k not in _OF_THE_TAPE}
+    attributes = {k: v for k, v in self.__dict__.items() if k not in _GRAPH_ATTRIBUTES}
     if attributes:
         result.__dict__.update(copy.deepcopy(attributes, memo))
     return result
@@ -74,11 +78,8 @@ def _list_slots(cls: type[Tensor]) -> list[str]:
     return [name for name in names(cls) if name not in names(Tensor)]
 
 
-_OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained",
-                "_view_of_function")
-
-
 def _copy_array(array: Any, memo: dict[int, Any]) -> Any:
+    """Copy the memory that an array is a window of, once per memo; return the same window of it."""
     if array.__class__ is LazyWindow:  # resolve conjugate and negative bits
         return array.like(_copy_array(array.memory, memo)).resolved()
     if array.__class__ is MetaArray or array.size == 0:
@@ -86,21 +87,26 @@ def _copy_array(array: Any, memo: dict[int, Any]) -> Any:
     owner = owner_of(array)
     if owner is array and array.flags.c_contiguous and id(owner) not in memo:
         memo[id(owner)] = result = array.copy()
-        memo.setdefault(id(memo), []).append(owner)  # keep it alive, so its id is not reused
+        _keep_alive(owner, memo)
         return result
     if id(owner) not in memo:
         memo[id(owner)] = owner.copy("K")
-        memo.setdefault(id(memo), []).append(owner)
-    twin = memo[id(owner)]
-    flat = (twin if twin.flags.c_contiguous else twin.T).reshape(-1).view(np.uint8)
+        _keep_alive(owner, memo)
+    copied = memo[id(owner)]
+    flat = (copied if copied.flags.c_contiguous else copied.T).reshape(-1).view(np.uint8)
     strides = [s // array.itemsize for s in array.strides]
-    if flat.size == 0 or not (twin.flags.c_contiguous or twin.flags.f_contiguous):
+    if flat.size == 0 or not (copied.flags.c_contiguous or copied.flags.f_contiguous):
         return array.copy("K")
     return window(flat, array.dtype, offset_of(array), array.shape, strides)
 
 
+def _keep_alive(owner: Any, memo: dict[int, Any]) -> None:
+    """Hold a copied array as long as the memo, as copy.deepcopy does: its id must not be reused."""
+    memo.setdefault(id(memo), []).append(owner)
+
+
 def _copy_storage(self: UntypedStorage, memo: dict[int, Any]) -> UntypedStorage:
-    """Return a copied storage, the same one for a repeated copy."""
+    """Return a copy of a storage; the same copy each time for one memo."""
     result: UntypedStorage | None = memo.get(id(self))
     if result is None:
         result = memo[id(self)] = UntypedStorage(_copy_array(self._bytes, memo))
@@ -112,7 +118,7 @@ setattr(UntypedStorage, "__deepcopy__", _copy_storage)  # noqa: B010  # declared
 
 
 def alias_with_attributes(tensor: Tensor) -> Tensor:
-    """Return a detached object of the tensor's class with its memory and its attributes."""
+    """Return a detached alias: an object of the tensor's class with its memory and attributes."""
     cls = type(tensor)
     result = tensor._alias(cls)
     result.__dict__.update(tensor.__dict__)

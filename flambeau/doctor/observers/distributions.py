@@ -22,17 +22,17 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     kinds = {kind for kind in vars(package).values()
              if isinstance(kind, type) and issubclass(kind, package.Distribution)}
     for kind in (package.Categorical, package.Bernoulli):
-        yield kind.__init__, _of_logits(session)
+        yield kind.__init__, _observe_logits(session)
     for name, observer in (
-        ("sample", _sample(session)), ("log_prob", _log_prob(session)),
-        ("entropy", _entropy(session)),
+        ("sample", _observe_sample(session)), ("log_prob", _log_prob(session)),
+        ("entropy", _observe_entropy(session)),
     ):
         yield from ((function, observer) for function in {
             vars(kind)[name] for kind in kinds if inspect.isfunction(vars(kind).get(name))
         })
 
 
-def _of_logits(session: Session) -> Observer:
+def _observe_logits(session: Session) -> Observer:
     def make(original: Callable, args: tuple, kwargs: dict) -> Any:
         logits = args[2] if len(args) > 2 else kwargs.get("logits")
         if not session.busy:
@@ -42,7 +42,7 @@ def _of_logits(session: Session) -> Observer:
     return make
 
 
-def _sample(session: Session) -> Observer:
+def _observe_sample(session: Session) -> Observer:
     def sample(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         trained = any(isinstance(value, Tensor) and value.requires_grad
@@ -65,7 +65,7 @@ def _log_prob(session: Session) -> Observer:
     return log_prob
 
 
-def _entropy(session: Session) -> Observer:
+def _observe_entropy(session: Session) -> Observer:
     def entropy(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(result, Tensor):

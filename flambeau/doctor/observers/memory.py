@@ -23,7 +23,7 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     yield methods["data"].fget, _alias(session)
     for name in ("mul_", "add_", "lerp_", "copy_"):
         if inspect.isfunction(methods.get(name)):
-            yield methods[name], _mixed(session, name)
+            yield methods[name], _observe_mix(session, name)
 
 
 def _alias(session: Session) -> Observer:
@@ -36,7 +36,7 @@ def _alias(session: Session) -> Observer:
     return read
 
 
-def _mixed(session: Session, name: str) -> Observer:
+def _observe_mix(session: Session, name: str) -> Observer:
     def mix(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if session.busy or len(args) < 2 or is_internal(sys._getframe(2).f_code):

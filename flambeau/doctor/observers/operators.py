@@ -53,48 +53,50 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     for name in LOSSES:
         function = getattr(functional, name, None)
         if function is not None:
-            yield function, _loss(session, name, inspect.signature(function))
+            yield function, _observe_loss(session, name, inspect.signature(function))
     for name in _FUNCTIONS:
-        yield getattr(functional, name), _function(session, name)
+        yield getattr(functional, name), _observe_function(session, name)
     for function in {vars(Tensor)["__getitem__"], PUBLIC["torch"]["randperm"]}:
-        yield function, _result(session, getattr(function, "__name__", "").strip("_"))
+        yield function, _observe_result(session, getattr(function, "__name__", "").strip("_"))
     for name in ("stack", "from_numpy"):
-        yield PUBLIC["torch"][name], _function(session, name)
-    yield from ((function, _function(session, "gather")) for function in _public("gather"))
+        yield PUBLIC["torch"][name], _observe_function(session, name)
+    yield from (
+        (function, _observe_function(session, "gather")) for function in _list_public("gather")
+    )
     for function in (PUBLIC["torch"]["tensor"], vars(Tensor)["requires_grad_"]):
         if inspect.isfunction(function):
-            yield function, _leaf(session)
+            yield function, _observe_leaf(session)
     for recorder in (tape.record_unary, tape.record_binary, tape.record_number, tape.record):
-        yield recorder, _recorder(session, recorder is tape.record_binary)
+        yield recorder, _create_recorder(session, recorder is tape.record_binary)
     yield vars(Tensor)["detach"], _cut(session, "detach()")
     for kind in ("item", "numpy", "tolist"):
         function = vars(Tensor).get(kind)
         if inspect.isfunction(function):
             yield function, _cut(session, f"{kind}()")
     yield vars(Tensor)["data"].fget, _cut(session, ".data")
-    yield vars(Tensor)["data"].fset, _data_set(session)
-    yield vars(Tensor)["grad"].fget, _grad_read(session)
+    yield vars(Tensor)["data"].fset, _observe_data_assignment(session)
+    yield vars(Tensor)["grad"].fget, _observe_grad_read(session)
     for names, observer in _BY_NAME:
         for name in names:
-            yield from ((function, observer(session, name)) for function in _public(name))
-    yield from _comparisons(session)
+            yield from ((function, observer(session, name)) for function in _list_public(name))
+    yield from _observe_comparisons(session)
     if inspect.isfunction(vars(Tensor)["__sub__"]):
-        yield vars(Tensor)["__sub__"], _difference(session)
+        yield vars(Tensor)["__sub__"], _observe_difference(session)
     yield functional.embedding, tokens.look_up(session, functional.embedding)
-    yield Parameter.__new__, _parameter(session)
-    yield PUBLIC["torch"]["empty"], _empty(session)
+    yield Parameter.__new__, _observe_parameter(session)
+    yield PUBLIC["torch"]["empty"], _observe_empty(session)
     yield vars(Function)["_flambeau_apply"].__func__, _apply(session)
     yield from distributions.targets(session)
     yield from memory.targets(session)
 
 
-def _public(name: str) -> set[Any]:
+def _list_public(name: str) -> set[Any]:
     """Return the function and the method of a name that are Python functions."""
     both = (PUBLIC["torch"].get(name), vars(Tensor).get(name))
     return {function for function in both if inspect.isfunction(function)}
 
 
-def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
+def _observe_comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
     methods = vars(Tensor)
     for function in {methods["__eq__"], PUBLIC["torch"]["eq"], methods["eq"]}:
         if inspect.isfunction(function):
@@ -106,10 +108,10 @@ def _comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
                methods["gt"], methods["ge"]}
     for function in greater:
         if inspect.isfunction(function):
-            yield function, _threshold(session)
+            yield function, _observe_threshold(session)
 
 
-def _recorder(session: Session, binary: bool) -> Observer:
+def _create_recorder(session: Session, binary: bool) -> Observer:
     """Record the line and the innermost module of each node that an operator adds to the tape."""
     clock, stack = session.clock, session.stack
 
@@ -144,7 +146,7 @@ def _recorder(session: Session, binary: bool) -> Observer:
     return record
 
 
-def _difference(session: Session) -> Observer:
+def _observe_difference(session: Session) -> Observer:
     """Report unrecorded differences that are larger than both operands."""
 
     def subtract(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -159,7 +161,7 @@ def _difference(session: Session) -> Observer:
     return subtract
 
 
-def _loss(session: Session, name: str, signature: inspect.Signature) -> Observer:
+def _observe_loss(session: Session, name: str, signature: inspect.Signature) -> Observer:
     names = list(signature.parameters)
     first, second = _FIRST.get(name, "input"), _TARGET.get(name, "target")
 
@@ -178,7 +180,7 @@ def _loss(session: Session, name: str, signature: inspect.Signature) -> Observer
     return loss
 
 
-def _function(session: Session, name: str) -> Observer:
+def _observe_function(session: Session, name: str) -> Observer:
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy:
             session.emit("on_function", name, args, kwargs, here())
@@ -187,7 +189,7 @@ def _function(session: Session, name: str) -> Observer:
     return call
 
 
-def _leaf(session: Session) -> Observer:
+def _observe_leaf(session: Session) -> Observer:
     """Report new leaves that require a gradient."""
 
     def make(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -200,7 +202,7 @@ def _leaf(session: Session) -> Observer:
     return make
 
 
-def _result(session: Session, name: str) -> Observer:
+def _observe_result(session: Session, name: str) -> Observer:
     """Report a call with its result as the last argument."""
     name = "randperm" if "randperm" in name else "getitem"
 
@@ -245,7 +247,7 @@ def _apply(session: Session) -> Observer:
     return apply
 
 
-def _data_set(session: Session) -> Observer:
+def _observe_data_assignment(session: Session) -> Observer:
     def assign(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
         if not session.busy:
@@ -254,9 +256,9 @@ def _data_set(session: Session) -> Observer:
     return assign
 
 
-def _best(session: Session, name: str) -> Observer:
+def _observe_best(session: Session, name: str) -> Observer:
     """Report argmax, or max along an axis: both yield the index of the maximum."""
-    cut = _cut(session, "argmax()") if name == "argmax" else _plain
+    cut = _cut(session, "argmax()") if name == "argmax" else _call_plainly
 
     def best(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = cut(original, args, kwargs)
@@ -269,11 +271,11 @@ def _best(session: Session, name: str) -> Observer:
     return best
 
 
-def _plain(original: Callable, args: tuple, kwargs: dict) -> Any:
+def _call_plainly(original: Callable, args: tuple, kwargs: dict) -> Any:
     return original(*args, **kwargs)
 
 
-def _mapped(session: Session, name: str) -> Observer:
+def _observe_map(session: Session, name: str) -> Observer:
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(args[0], Tensor):
@@ -283,7 +285,7 @@ def _mapped(session: Session, name: str) -> Observer:
     return call
 
 
-def _triangle(session: Session, name: str) -> Observer:
+def _observe_triangle(session: Session, name: str) -> Observer:
     def cut(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and not is_internal(sys._getframe(2).f_code):
@@ -293,7 +295,7 @@ def _triangle(session: Session, name: str) -> Observer:
     return cut
 
 
-def _statistic(session: Session, name: str) -> Observer:
+def _observe_statistic(session: Session, name: str) -> Observer:
     """Report column statistics: reductions of axis 0 of an unrecorded 2-d tensor."""
 
     def reduce(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -320,7 +322,7 @@ def _draw(session: Session, name: str) -> Observer:
     return draw
 
 
-def _grad_read(session: Session) -> Observer:
+def _observe_grad_read(session: Session) -> Observer:
     def read(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy and not is_internal(sys._getframe(2).f_code):
             session.emit("on_grad_read", args[0])
@@ -329,7 +331,7 @@ def _grad_read(session: Session) -> Observer:
     return read
 
 
-def _view(session: Session, name: str) -> Observer:
+def _observe_view(session: Session, name: str) -> Observer:
     def view(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(args[0], Tensor) and args[0]._array.ndim > 1 and (
@@ -364,7 +366,7 @@ def _mask(session: Session) -> Observer:
     return compare
 
 
-def _threshold(session: Session) -> Observer:
+def _observe_threshold(session: Session) -> Observer:
     def compare(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy and len(args) > 1 and args[1].__class__ in (int, float) \
                 and isinstance(args[0], Tensor):
@@ -375,11 +377,12 @@ def _threshold(session: Session) -> Observer:
 
 
 _BY_NAME: tuple[tuple[tuple[str, ...], Callable[[Session, str], Observer]], ...] = (
-    (_RESHAPES, _view), (("argmax", "max"), _best), (_FLIPS, _mapped), (_DRAWS, _draw),
-    (("triu", "tril"), _triangle), (_STATISTICS, _statistic),
+    (_RESHAPES, _observe_view), (("argmax", "max"), _observe_best), (_FLIPS, _observe_map),
+    (_DRAWS, _draw),
+    (("triu", "tril"), _observe_triangle), (_STATISTICS, _observe_statistic),
 )
 
-def _parameter(session: Session) -> Observer:
+def _observe_parameter(session: Session) -> Observer:
     def make(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(result, Tensor):
@@ -390,7 +393,7 @@ def _parameter(session: Session) -> Observer:
     return make
 
 
-def _empty(session: Session) -> Observer:
+def _observe_empty(session: Session) -> Observer:
     def make(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and not is_internal(sys._getframe(2).f_code):

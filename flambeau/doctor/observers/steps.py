@@ -44,10 +44,10 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
         (clipping.clip_grad_value_, _clip_observer(session)),
         (scaler.scale, _unscale_observer(session)),
         (scaler.unscale_, _unscale_observer(session)),
-        (loaders._BaseDataLoaderIter.__next__, _batch_observer(session)),
+        (loaders._BaseDataLoaderIter.__next__, _observe_batch(session)),
         (fetchers._MapDatasetFetcher.fetch, _collate_observer(session)),
-        (compiled.__call__, _plain_call(session)),
-        (compiled.attempt, _no_program),
+        (compiled.__call__, _observe_compiled_call(session)),
+        (compiled.attempt, _return_miss),
     ]
 
 
@@ -59,14 +59,14 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
         (Module.train, modules.mode),
         (Module.state_dict, _notify_after(session, "on_state")),
         (Module.load_state_dict, _load_observer(session)),
-        (optimizers.Optimizer.__init__, _optimizer_observer(session)),
-        (optimizers.Optimizer.load_state_dict, _optimizer_load_observer(session)),
-        (importlib.import_module("flambeau").load, _checkpoint_observer(session)),
+        (optimizers.Optimizer.__init__, _observe_optimizer(session)),
+        (optimizers.Optimizer.load_state_dict, _observe_optimizer_load(session)),
+        (importlib.import_module("flambeau").load, _observe_checkpoint(session)),
     ]
     schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
     names = importlib.import_module("flambeau.optim.lr_scheduler")
     for kind in (schedulers.LRScheduler, names.ReduceLROnPlateau):
-        result.append((kind.__init__, _construction_observer(session, "on_scheduler")))
+        result.append((kind.__init__, _observe_construction(session, "on_scheduler")))
     steps = {
         vars(kind)["step"] for kind in vars(names).values()
         if isinstance(kind, type) and issubclass(kind, schedulers.LRScheduler)
@@ -74,11 +74,11 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     }
     result += [(step, _schedule_observer(session)) for step in steps]
     loaders = importlib.import_module("flambeau.utils.data.iterator")
-    result.append((loaders._BaseDataLoaderIter.__init__, _iterator_observer(session)))
+    result.append((loaders._BaseDataLoaderIter.__init__, _observe_iterator(session)))
     loader = importlib.import_module("flambeau.utils.data.dataloader").DataLoader
-    result.append((loader.__init__, _construction_observer(session, "on_loader")))
+    result.append((loader.__init__, _observe_construction(session, "on_loader")))
     samplers = importlib.import_module("flambeau.utils.data").WeightedRandomSampler
-    result.append((samplers.__init__, _noted(session)))
+    result.append((samplers.__init__, _note_construction(session)))
     namespace = importlib.import_module("flambeau")
     result.append((namespace.manual_seed, _seed_observer(session)))
     return result
@@ -87,7 +87,7 @@ def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
 # ------------------------------------------------------------------------- compiled steps
 
 
-def _plain_call(session: Session) -> Observer:
+def _observe_compiled_call(session: Session) -> Observer:
     """Run a compiled function as written while steps are watched: its compiled program would hide
     them."""
 
@@ -98,7 +98,7 @@ def _plain_call(session: Session) -> Observer:
     return call
 
 
-def _no_program(original: Callable, args: tuple, kwargs: dict) -> Any:
+def _return_miss(original: Callable, args: tuple, kwargs: dict) -> Any:
     from ...compiler.runtime.guarded_call import MISS
 
     return MISS
@@ -240,7 +240,7 @@ def remove_step_hooks() -> None:
         _handles.pop().remove()
 
 
-def _optimizer_observer(session: Session) -> Observer:
+def _observe_optimizer(session: Session) -> Observer:
     def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
         spot = constructor_spot(args[0])
@@ -268,7 +268,7 @@ def _schedule_observer(session: Session) -> Observer:
 # ------------------------------------------------------------------------- others
 
 
-def _construction_observer(session: Session, event: str) -> Observer:
+def _observe_construction(session: Session, event: str) -> Observer:
     def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
         session.constructing += 1
         try:
@@ -281,7 +281,7 @@ def _construction_observer(session: Session, event: str) -> Observer:
     return construct
 
 
-def _noted(session: Session) -> Observer:
+def _note_construction(session: Session) -> Observer:
     """Record where an object is constructed in `Session.built_at`."""
 
     def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -324,7 +324,7 @@ def _load_observer(session: Session) -> Observer:
     return load
 
 
-def _optimizer_load_observer(session: Session) -> Observer:
+def _observe_optimizer_load(session: Session) -> Observer:
     def load(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy:
             state = args[1] if len(args) > 1 else kwargs.get("state_dict")
@@ -334,7 +334,7 @@ def _optimizer_load_observer(session: Session) -> Observer:
     return load
 
 
-def _checkpoint_observer(session: Session) -> Observer:
+def _observe_checkpoint(session: Session) -> Observer:
     def load(original: Callable, args: tuple, kwargs: dict) -> Any:
         state = original(*args, **kwargs)
         if not session.busy:
@@ -371,7 +371,7 @@ def _unscale_observer(session: Session) -> Observer:
     return unscale
 
 
-def _iterator_observer(session: Session) -> Observer:
+def _observe_iterator(session: Session) -> Observer:
     def begun(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
         session.wake()
@@ -382,7 +382,7 @@ def _iterator_observer(session: Session) -> Observer:
     return begun
 
 
-def _batch_observer(session: Session) -> Observer:
+def _observe_batch(session: Session) -> Observer:
     def fetch(original: Callable, args: tuple, kwargs: dict) -> Any:
         batch = original(*args, **kwargs)
         if not session.busy and args[0] in session.loaders:

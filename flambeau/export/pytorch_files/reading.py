@@ -50,7 +50,7 @@ def load(archive: ArchiveReader) -> ExportedProgram:
     """
     document = json.loads(archive.read("models/model.json"))
     module = _Graph(archive, document["graph_module"])
-    args, kwargs = _inputs(archive, module)
+    args, kwargs = _read_inputs(archive, module)
     shapes = module.dynamic_shapes()
     names = list(inspect.signature(module.forward).parameters)
     vary = any(shapes) and len(names) == len(shapes)
@@ -60,7 +60,7 @@ def load(archive: ArchiveReader) -> ExportedProgram:
     return program
 
 
-def _inputs(archive: ArchiveReader, module: _Graph) -> tuple[tuple, dict[str, Any]]:
+def _read_inputs(archive: ArchiveReader, module: _Graph) -> tuple[tuple, dict[str, Any]]:
     """Return the file's example inputs, or zeros of the sizes it records."""
     name = "data/sample_inputs/model.pt"
     if archive.has(name) and archive.size(name):
@@ -173,16 +173,18 @@ class _Graph(Module):
         leaves = iter(pytree.tree_leaves((args, kwargs)))
         for name, kind, target in self._flambeau_inputs:
             values[name] = next(leaves) if kind == "input" else \
-                self._flambeau_constants[target] if kind == "tensor_constant" else _at(self, target)
+                self._flambeau_constants[target] if kind == "tensor_constant" else _find_module(
+                    self, target
+                )
         for node in self._flambeau_graph["nodes"]:
             _compute(node, values)
         results = []
         specs = self._flambeau_signature["output_specs"]
         for spec, argument in zip(specs, self._flambeau_graph["outputs"], strict=True):
             (kind, entry), = spec.items()
-            value = _argument(argument, values)
+            value = _read_argument(argument, values)
             if kind == "buffer_mutation":
-                _at(self, entry["buffer_name"]).copy_(value)
+                _find_module(self, entry["buffer_name"]).copy_(value)
             elif kind == "user_output":
                 results.append(value)
             else:
@@ -190,7 +192,7 @@ class _Graph(Module):
         return pytree.tree_unflatten(results, self._flambeau_out_spec)
 
 
-def _at(module: Module, path: str) -> Any:
+def _find_module(module: Module, path: str) -> Any:
     *owners, last = path.split(".")
     for name in owners:
         module = module._modules[name]
@@ -218,12 +220,12 @@ def _compute(node: dict[str, Any], values: dict[str, Any]) -> None:
         return
     args, kwargs = [], {}
     for entry in node["inputs"]:
-        value = _argument(entry["arg"], values)
+        value = _read_argument(entry["arg"], values)
         if entry.get("kind") == 2:
             kwargs[str(entry["name"])] = value
         else:
             args.append(value)
-    result = _function(target)(*args, **kwargs)
+    result = _find_function(target)(*args, **kwargs)
     outputs = node["outputs"]
     if len(outputs) == 1 and target.startswith(_HIGHER_ORDER):
         result = result if "as_tensors" in outputs[0] else result[0]
@@ -245,7 +247,7 @@ def _bind(output: dict[str, Any], result: Any, values: dict[str, Any]) -> None:
         raise NotImplementedError(f"torch.export.load: a result of kind {kind}")
 
 
-def _function(target: str) -> Callable[..., Any]:
+def _find_function(target: str) -> Callable[..., Any]:
     if target in _PYTHON:
         return _PYTHON[target]
     parts = target.split(".")
@@ -260,20 +262,20 @@ def _function(target: str) -> Callable[..., Any]:
     return result
 
 
-def _subgraph(graph: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
+def _create_subgraph(graph: dict[str, Any]) -> Callable[..., tuple[Any, ...]]:
     """Return a graph that is an argument as a function."""
-    names = [_name_of(argument) for argument in graph["inputs"]]
+    names = [_find_name(argument) for argument in graph["inputs"]]
 
     def run(*args: Any) -> tuple[Any, ...]:
         values = dict(zip(names, args, strict=True))
         for node in graph["nodes"]:
             _compute(node, values)
-        return tuple([_argument(argument, values) for argument in graph["outputs"]])
+        return tuple([_read_argument(argument, values) for argument in graph["outputs"]])
 
     return run
 
 
-def _name_of(argument: dict[str, Any]) -> str:
+def _find_name(argument: dict[str, Any]) -> str:
     (content,) = argument.values()
     return str(content.get("name") or content["as_name"])
 
@@ -282,7 +284,7 @@ _PLAIN = frozenset(("as_int", "as_ints", "as_float", "as_floats", "as_bool", "as
                     "as_string", "as_strings"))
 
 
-def _argument(argument: dict[str, Any], values: dict[str, Any]) -> Any:
+def _read_argument(argument: dict[str, Any], values: dict[str, Any]) -> Any:
     """Return the value of an argument."""
     (kind, content), = argument.items()
     if kind in _PLAIN:
@@ -294,8 +296,8 @@ def _argument(argument: dict[str, Any], values: dict[str, Any]) -> Any:
         return values[name] if name is not None else next(iter(content.values()))
     if kind in ("as_tensors", "as_sym_ints", "as_optional_tensors", "as_sym_floats"):
         inner = "as_sym_int" if kind.startswith("as_sym") else "as_tensor"
-        return [_argument(e, values) if "as_none" in e or "as_tensor" in e
-                else _argument({inner: e}, values) for e in content]
+        return [_read_argument(e, values) if "as_none" in e or "as_tensor" in e
+                else _read_argument({inner: e}, values) for e in content]
     if kind == "as_scalar_type":
         return all_dtypes()[DTYPES[content]]
     if kind == "as_memory_format":
@@ -305,7 +307,7 @@ def _argument(argument: dict[str, Any], values: dict[str, Any]) -> Any:
     if kind == "as_layout":
         return 0
     if kind == "as_graph":
-        return _subgraph(content["graph"])
+        return _create_subgraph(content["graph"])
     if kind == "as_complex":
         return complex(content["real"], content["imag"])
     raise NotImplementedError(f"torch.export.load: an argument of kind {kind}")

@@ -53,7 +53,7 @@ def document_of(program: Any) -> dict[str, Any]:
     return {
         "graph_module": {
             "graph": graph,
-            "signature": {"input_specs": [_input_spec(s, nodes) for s in specs.input_specs],
+            "signature": {"input_specs": [_describe_input(s, nodes) for s in specs.input_specs],
                           "output_specs": [{"user_output": {"arg": argument}}
                                            for argument in graph["outputs"]]},
             "module_call_graph": [{"fqn": "", "signature": {
@@ -62,13 +62,13 @@ def document_of(program: Any) -> dict[str, Any]:
                 "forward_arg_names": list(program._names)}}],
             "metadata": {}, "treespec_namedtuple_fields": {},
         },
-        "opset_version": {"aten": 10}, "range_constraints": _ranges(program),
+        "opset_version": {"aten": 10}, "range_constraints": _describe_ranges(program),
         "schema_version": {"major": 8, "minor": 20}, "verifiers": ["TRAINING"],
         "torch_version": "2.13.0", "guards_code": [],
     }
 
 
-def _ranges(program: Any) -> dict[str, Any]:
+def _describe_ranges(program: Any) -> dict[str, Any]:
     """Return the range of each size symbol, by name."""
     symbols = {} if program._table is None else program._table.symbols
     return {s.name: {"min_val": None if s.low <= -INFINITE else s.low,
@@ -76,7 +76,7 @@ def _ranges(program: Any) -> dict[str, Any]:
             for s in symbols.values() if s.name.isidentifier()}
 
 
-def _input_spec(spec: Any, nodes: dict[str, Node]) -> dict[str, Any]:
+def _describe_input(spec: Any, nodes: dict[str, Node]) -> dict[str, Any]:
     name = {"name": spec.arg.name}
     if spec.kind is InputKind.PARAMETER:
         return {"parameter": {"arg": name, "parameter_name": spec.target}}
@@ -88,21 +88,23 @@ def _input_spec(spec: Any, nodes: dict[str, Node]) -> dict[str, Any]:
     if spec.kind is not InputKind.USER_INPUT:
         raise Unwritable(f"an input of kind {spec.kind}")
     if isinstance(spec.arg, ConstantArgument):
-        return {"constant_input": {"name": spec.arg.name, "value": _constant(spec.arg.value)}}
+        return {
+            "constant_input": {"name": spec.arg.name, "value": _describe_constant(spec.arg.value)}
+        }
     kind = "as_sym_int" if isinstance(spec.arg, SymIntArgument) else "as_tensor"
     return {"user_input": {"arg": {kind: name}}}
 
 
-def _constant(value: Any) -> dict[str, Any]:
+def _describe_constant(value: Any) -> dict[str, Any]:
     if value is None:
         return {"as_none": True}
     for kind, cls in (("as_bool", bool), ("as_int", int), ("as_float", float), ("as_string", str)):
         if isinstance(value, cls):
-            return {kind: _float(value) if isinstance(value, float) else value}
+            return {kind: _describe_float(value) if isinstance(value, float) else value}
     raise Unwritable(f"a constant of type {type(value)}")
 
 
-def _float(value: float) -> Any:
+def _describe_float(value: float) -> Any:
     """Convert a float for JSON: "NaN", "Infinity" and "-Infinity" are text."""
     if math.isfinite(value):
         return float(value)
@@ -179,7 +181,7 @@ class _GraphWriter:
         arguments = node.args
         if name in _CASTS and len(arguments) == 1:
             name, overload, arguments = "to", "dtype", (*arguments, _CASTS[name])
-        args, kwargs = _values(list(arguments)), _values(dict(node.kwargs))
+        args, kwargs = _replace_nodes(list(arguments)), _replace_nodes(dict(node.kwargs))
         schema = find_overload(name, args, kwargs, overload)
         if schema is None:
             raise Unwritable(f"a call of aten.{name} with these arguments")
@@ -238,7 +240,7 @@ class _GraphWriter:
             self.numbers[name] = self.write_expression(value, "as_int")
             return {"as_sym_int": {"as_name": name}}
         if node.op == "placeholder":
-            return _constant(value)
+            return _describe_constant(value)
         raise Unwritable(f"{name}, of type {type(value)}")
 
     def write_expression(self, value: Any, kind: str) -> dict[str, Any]:
@@ -272,7 +274,7 @@ class _GraphWriter:
         listed = re.fullmatch(r"(\w+)(\??)\[(\d*)\]", bare)
         if listed is None:
             if bare == "float" and isinstance(value, (int, float)):
-                return {"as_float": _float(value)}
+                return {"as_float": _describe_float(value)}
             return self.write_value(value)
         atom, optional, size = listed.groups()
         values = list(value) if isinstance(value, (list, tuple)) else [value] * int(size)
@@ -287,7 +289,7 @@ class _GraphWriter:
         kinds = {"int": "as_ints", "SymInt": "as_ints", "float": "as_floats", "bool": "as_bools"}
         if atom not in kinds:
             raise Unwritable(f"an argument of type {kind}")
-        return {kinds[atom]: [_float(v) if atom == "float" else v for v in values]}
+        return {kinds[atom]: [_describe_float(v) if atom == "float" else v for v in values]}
 
     def write_value(self, value: Any) -> dict[str, Any]:
         """Return an argument as JSON, by its Python type."""
@@ -308,7 +310,7 @@ class _GraphWriter:
                        for v in value]
             kind = "Tensor[]" if all(tensors) else "SymInt[]"
             return self.write_argument(kind, value)
-        return _constant(value)
+        return _describe_constant(value)
 
     def write_reference(self, node: Node) -> dict[str, Any]:
         """Return a reference to a node; for get_attr, the subgraph itself."""
@@ -346,12 +348,12 @@ def _is_of_aten(function: Any, count: int) -> bool:
         [a.name for a in schema.arguments][1:count] == names[1:count] for schema in known.values())
 
 
-def _values(value: Any) -> Any:
+def _replace_nodes(value: Any) -> Any:
     """Return arguments with nodes replaced by their values."""
     if isinstance(value, Node):
         return value.meta.get("val")
     if isinstance(value, (list, tuple)):
-        return type(value)([_values(v) for v in value])
+        return type(value)([_replace_nodes(v) for v in value])
     if isinstance(value, dict):
-        return {k: _values(v) for k, v in value.items()}
+        return {k: _replace_nodes(v) for k, v in value.items()}
     return value

@@ -1,4 +1,4 @@
-"""Statements: what each sets, where control leaves, and how branches come together."""
+"""Checks of statements: the variables that each sets, where control leaves, how branches join."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .assignments import Assignments, becomes_list
-from .types import (
-    INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known,
-    unify,
-)
+from .types import INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known, unify
 from .values import Frame, Truth, Value, Variable
 
 __all__ = ["Statements", "first_assignments"]
@@ -23,9 +20,9 @@ def assigned_names(nodes: list[ast.stmt]) -> set[str]:
 
 
 def first_assignments(nodes: list[ast.stmt]) -> dict[str, int]:
-    """Return the names that statements set, each with the first line where they do.
+    """Return the names that statements set, each with the first line that sets it.
 
-    Variables of comprehensions are not among them.
+    Variables of comprehensions are left out.
     """
     result: dict[str, int] = {}
     inner = {id(part) for statement in nodes for node in ast.walk(statement)
@@ -46,7 +43,7 @@ class Statements(Assignments):
     has_unsure_branch = False
 
     def block(self, body: list[ast.stmt]) -> None:
-        """Check statements up to one that leaves."""
+        """Check statements, up to the first that leaves the block."""
         for statement in body:
             if self.frame.exits:
                 return
@@ -89,7 +86,7 @@ class Statements(Assignments):
         self.returned.append(kind)
 
     def _visit_raise(self, node: ast.Raise) -> None:
-        if isinstance(node.exc, ast.Call):  # an exception is no value elsewhere
+        if isinstance(node.exc, ast.Call):  # exceptions are values only here
             for part in (node.exc.func, *node.exc.args):
                 self.value(part)
         elif node.exc is not None:
@@ -105,6 +102,25 @@ class Statements(Assignments):
         self.check_condition(node.test)
         self.frame.refine(self.refined(node.test, True))
 
+    @contextmanager
+    def _enter_block(self) -> Iterator[Frame]:
+        """Enter a block with variables of its own."""
+        outer = self.frame
+        self.frame = Frame(outer)
+        try:
+            yield self.frame
+        finally:
+            self.frame = outer
+
+    @contextmanager
+    def _mute(self, is_muted: bool = True) -> Iterator[None]:
+        """Report no errors meanwhile."""
+        self.errors.muted += is_muted
+        try:
+            yield
+        finally:
+            self.errors.muted -= is_muted
+
     def _visit_if(self, node: ast.If) -> None:
         self.check_condition(node.test)
         truth = self.truth(node.test)
@@ -112,12 +128,9 @@ class Statements(Assignments):
             self.frame.refine(self.refined(node.test, truth is Truth.ALWAYS))
             self.block(node.body if truth is Truth.ALWAYS else node.orelse)
             return
-        self.errors.muted += truth is Truth.UNSURE
-        try:
-            first = self._branch(node.test, node.body, True)
-            second = self._branch(node.test, node.orelse, False)
-        finally:
-            self.errors.muted -= truth is Truth.UNSURE
+        with self._mute(truth is Truth.UNSURE):
+            first = self._check_branch(node.test, node.body, True)
+            second = self._check_branch(node.test, node.orelse, False)
         if truth is Truth.UNSURE:
             self.has_unsure_branch = True
             self.frame.forget({*first.variables, *second.variables})
@@ -125,18 +138,15 @@ class Statements(Assignments):
             return
         self._join(first, second)
 
-    def _branch(self, test: ast.expr, body: list[ast.stmt], holds: bool) -> Frame:
-        outer = self.frame
-        self.frame = frame = Frame(outer)
-        frame.refine(self.refined(test, holds))
-        try:
+    def _check_branch(self, test: ast.expr, body: list[ast.stmt], holds: bool) -> Frame:
+        """Check the branch where a test holds, or does not; return its variables."""
+        with self._enter_block() as frame:
+            frame.refine(self.refined(test, holds))
             self.block(body)
-        finally:
-            self.frame = outer
         return frame
 
     def _join(self, first: Frame, second: Frame) -> None:
-        """Take over what two branches set, or an error for what only one of them sets."""
+        """Set the variables that both branches set. Using one that only one sets is an error."""
         self.frame.exits = first.exits and second.exits
         if self.frame.exits:
             return
@@ -151,20 +161,20 @@ class Statements(Assignments):
                 self.frame.variables[name] = Variable(UNKNOWN, UNKNOWN, error=error)
                 continue
             kind = unify(left.kind, right.kind)
-            known = self.frame.find(name)
-            if kind is None and known is None:
+            earlier = self.frame.find(name)
+            if kind is None and earlier is None:
                 types = {"name": name, "first": str(left.kind), "second": str(right.kind)}
                 error = ("branch-type", types)
                 self.frame.variables[name] = Variable(UNKNOWN, UNKNOWN, error=error)
                 continue
-            failed = left.error or right.error
-            declared = kind or UNKNOWN if known is None else known.declared
-            self.frame.variables[name] = Variable(kind or UNKNOWN, declared, failed)
+            kind = kind or UNKNOWN
+            declared = kind if earlier is None else earlier.declared
+            self.frame.variables[name] = Variable(kind, declared, left.error or right.error)
 
     def _visit_while(self, node: ast.While) -> None:
         self._forget_refined(node.body)
         self.check_condition(node.test)
-        self._loop(node.body)
+        self._check_loop(node.body)
 
     def _visit_for(self, node: ast.For) -> None:
         kind = self.value(node.iter).kind
@@ -174,52 +184,43 @@ class Statements(Assignments):
         if kind in NUMBERS:
             self.errors.report("iterable", node, kind=kind)
         element = element_of(kind)
-        if element is None:  # unrolled, maybe: each round may give variables another type
-            self.errors.muted += 1
-            try:
-                outer, self.frame = self.frame, Frame(self.frame)
+        if element is None:  # maybe unrolled: a variable's type may differ between iterations
+            with self._mute(), self._enter_block():
                 self.assign(node.target, Value())
                 self.block(node.body)
-            finally:
-                self.errors.muted -= 1
-                self.frame = outer
             self.frame.forget(assigned_names([node]))
             return
         self._forget_refined(node.body)
-        self._loop(node.body, node.target, element)
+        self._check_loop(node.body, node.target, element)
 
     def _forget_refined(self, body: list[ast.stmt]) -> None:
-        """Drop what branches found out about variables that a loop sets."""
+        """Forget the types that branches inferred for variables that a loop sets."""
         for name in assigned_names(body):
-            known = self.frame.find(name)
-            if known is not None and known.kind != known.declared:
+            variable = self.frame.find(name)
+            if variable is not None and variable.kind != variable.declared:
                 self.frame.forget({name})
 
-    def _loop(self, body: list[ast.stmt], target: ast.expr | None = None,
-              element: Kind = UNKNOWN) -> None:
-        outer = self.frame
-        self.frame = Frame(outer)
-        try:
+    def _check_loop(self, body: list[ast.stmt], target: ast.expr | None = None,
+                    element: Kind = UNKNOWN) -> None:
+        """Check a loop's body; a `for` loop sets its target to values of type `element`."""
+        with self._enter_block() as frame:
             if target is not None:
-                self.frame.forget({n.id for n in ast.walk(target) if isinstance(n, ast.Name)})
+                frame.forget({n.id for n in ast.walk(target) if isinstance(n, ast.Name)})
                 if isinstance(target, ast.Name):
-                    self.frame.variables[target.id] = Variable(element, element)
+                    frame.variables[target.id] = Variable(element, element)
                 else:
-                    self.errors.muted += 1
-                    self.assign(target, Value(element))
-                    self.errors.muted -= 1
+                    with self._mute():
+                        self.assign(target, Value(element))
             self.block(body)
-        finally:
-            self.frame = outer
 
     @contextmanager
     def comprehension(self, loops: list[ast.comprehension]) -> Iterator[None]:
-        """Enter the block of a comprehension's variables."""
+        """Enter a block with the variables of a comprehension."""
         outer = self.frame
-        is_quiet = False
+        is_muted = False
         for loop in loops:
             element = element_of(self.value(loop.iter).kind)
-            is_quiet |= element is None
+            is_muted |= element is None
             self.frame = Frame(self.frame)
             self.errors.muted += 1
             self.frame.forget({n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)})
@@ -227,16 +228,15 @@ class Statements(Assignments):
             for condition in loop.ifs:
                 self.frame.refine(self.refined(condition, True))
             self.errors.muted -= 1
-        self.errors.muted += is_quiet
         try:
-            yield
+            with self._mute(is_muted):
+                yield
         finally:
-            self.errors.muted -= is_quiet
             self.frame = outer
 
 
 def element_of(kind: Kind) -> Kind | None:
-    """Return the type of the elements that a loop goes over, or None if it may be unrolled."""
+    """Return the type of the elements that a loop iterates over, or None if it may be unrolled."""
     if kind.name == "range":
         return INT
     if kind.name == "List" and is_known(kind):

@@ -80,7 +80,7 @@ def sum_even_bags(type: Type, weighted: bool) -> Kernel:
     return Kernel("sum_even_bags", [table, at, *([by] if weighted else []), y], [nest], sizes)
 
 
-def most_of_even_bags(type: Type) -> Kernel:
+def even_bag_maxima(type: Type) -> Kernel:
     """table, numbers (I64), y, which (I64): maxima of bags, and the first row with each maximum.
 
     Sizes: bags, numbers per bag, width.
@@ -101,4 +101,4 @@ def most_of_even_bags(type: Type) -> Kernel:
         Store(y, here, Load(table, Affine(0, ((column, 1),)), ((number, width),))),
     ]
     nest = Loop(bag, bags, [Loop(column, width, body, LoopKind.VECTORIZED)], LoopKind.PARALLEL)
-    return Kernel("most_of_even_bags", [table, at, y, argmaxes], [nest], sizes)
+    return Kernel("even_bag_maxima", [table, at, y, argmaxes], [nest], sizes)

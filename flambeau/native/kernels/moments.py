@@ -41,7 +41,7 @@ def affine_rows(type: Type, *tangents: str) -> Kernel:
     return r.kernel("affine_rows")
 
 
-def centred_products(type: Type) -> Kernel:
+def centered_products(type: Type) -> Kernel:
     """g, x, mean, of_g, of_product: each row's sums of g, and of g times x less its mean."""
     r = RowKernelBuilder(type)
     g, x, mean = r.matrix("g"), r.matrix("x"), r.of_rows("mean")
@@ -49,7 +49,7 @@ def centred_products(type: Type) -> Kernel:
     total, product = r.sweep([(ReduceOp.SUM, g), (ReduceOp.SUM, g * (x - mean))])
     r.keep(of_g, total)
     r.keep(of_product, product)
-    return r.kernel("centred_products")
+    return r.kernel("centered_products")
 
 
 def logsumexp(type: Type) -> Kernel:

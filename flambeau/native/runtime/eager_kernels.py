@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class EagerKernel:
     """A kernel built by a function of a module in flambeau.native.kernels.
 
-    `exact`: it returns NumPy's bits, so any call may use it as soon as it is compiled.
+    `exact`: the kernel returns the same bits as NumPy, so calls may use it as soon as it is
+    compiled.
     """
 
     __slots__ = ("exact", "module", "name")
@@ -38,11 +39,15 @@ class EagerKernel:
     def __repr__(self) -> str:
         return f"{self.module}.{self.name}"
 
-    def address(self, kind: np.dtype | str, *settings: Any) -> int | None:
-        """Return its address for a dtype; None until it is compiled (see `request_kernel`)."""
+    def address(self, dtype: np.dtype | str, *settings: Any) -> int | None:
+        """Return the kernel's address for a dtype, or None until it is compiled.
+
+        The first call requests it (see `request_kernel`).
+        """
         function = background_jit.request_kernel(
-            (self, kind, *settings),
-            lambda: self.build(kind if isinstance(kind, str) else kind.name, *settings), self.exact)
+            (self, dtype, *settings),
+            lambda: self.build(dtype if isinstance(dtype, str) else dtype.name, *settings),
+            self.exact)
         return None if function is None else function.address
 
     def resolve(self) -> Callable[..., Any]:
@@ -65,7 +70,7 @@ DEPTHWISE_WEIGHT = EagerKernel("depthwise_nhwc", "build_weight_gradient")
 DEPTHWISE_WINDOWS = EagerKernel("depthwise_nhwc", "build_forward")
 
 ADD_ROWS = EagerKernel("embedding", "add_rows")
-MOST_OF_EVEN_BAGS = EagerKernel("embedding", "most_of_even_bags")
+EVEN_BAG_MAXIMA = EagerKernel("embedding", "even_bag_maxima")
 SUM_BAGS = EagerKernel("embedding", "sum_bags")
 SUM_EVEN_BAGS = EagerKernel("embedding", "sum_even_bags")
 TAKE_ROWS = EagerKernel("embedding", "take_rows")
@@ -84,7 +89,7 @@ GROUP_NORM = EagerKernel("group_and_batch_norm", "group_norm")
 GROUP_NORM_BACKWARD = EagerKernel("group_and_batch_norm", "group_norm_backward")
 
 AFFINE_ROWS = EagerKernel("moments", "affine_rows")
-CENTRED_PRODUCTS = EagerKernel("moments", "centred_products")
+CENTERED_PRODUCTS = EagerKernel("moments", "centered_products")
 FOLD_ROWS = EagerKernel("moments", "fold_rows")
 LOGSUMEXP = EagerKernel("moments", "logsumexp")
 MOMENTS = EagerKernel("moments", "moments")

@@ -1,4 +1,4 @@
-"""embedding_bag: sums, means and maxima over bags of rows of a table, without the rows between."""
+"""embedding_bag: sums, means and maxima of bags of rows of a table, without a copy of the rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ...native.foundation.public_names import class_of
 from ...native.foundation.user_frames import warn
+from ...native.target.eager_costs import MAX_PADDED_BAG_RATIO
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
@@ -46,7 +47,7 @@ def _reference(
 
 
 def bags_of(count: int, offsets: Array) -> Array:
-    """Return the bag of each of `count` indices."""
+    """Return the number of the bag of each of `count` indices."""
     bounds = np.append(offsets, count)
     return np.repeat(np.arange(offsets.size), np.diff(bounds))
 
@@ -81,7 +82,7 @@ def reduced_bags(
 ) -> tuple[Array, Array]:
     """Return (the bags' reduced rows, the index of each maximum).
 
-    The index is -1 for empty bags and other modes.
+    Indices of maxima are -1 for empty bags, and everywhere in other modes than max.
     """
     _check_bags(weight, indices, offsets, each)
     bags = bags_of(indices.size, offsets)
@@ -89,11 +90,11 @@ def reduced_bags(
         valid = indices != padding_idx
         indices, bags = indices[valid], bags[valid]
         each = None if each is None else each[valid]
-    width, inside = weight.shape[1], compute_dtype(weight.dtype)
+    width, inner_dtype = weight.shape[1], compute_dtype(weight.dtype)
     if mode == _MAX and bags.__class__ is np.ndarray and (
-        most := find_bag_maxima(weight, indices, bags, offsets.size)
+        maxima := find_bag_maxima(weight, indices, bags, offsets.size)
     ) is not None:
-        return most
+        return maxima
     shape = (offsets.size, width)
     argmax = np.full(shape, -1, np.int64) if mode == _MAX else np.broadcast_to(np.int64(-1), shape)
     if mode != _MAX and indices.size and bags.__class__ is np.ndarray and (
@@ -104,11 +105,11 @@ def reduced_bags(
                 else np.bincount(bags, minlength=offsets.size)
             y /= np.maximum(counts, 1)[:, None].astype(y.dtype)
         return y, argmax
-    result = np.zeros(shape, inside)
+    result = np.zeros(shape, inner_dtype)
     if indices.size:
-        rows = weight.take(indices, 0).astype(inside, copy=False)
+        rows = weight.take(indices, 0).astype(inner_dtype, copy=False)
         if each is not None:
-            rows *= each.astype(inside, copy=False)[:, None]
+            rows *= each.astype(inner_dtype, copy=False)[:, None]
         starts = np.flatnonzero(np.r_[True, bags[1:] != bags[:-1]])
         filled = bags[starts]
         if mode == _MAX:
@@ -121,30 +122,30 @@ def reduced_bags(
 
 
 def _find_maxima(rows: Array, starts: Array, indices: Array) -> tuple[Array, Array]:
-    """The maxima of runs of rows, and the table's index of the first row that has each."""
+    """Return the maxima of runs of rows, and the table's index of the first row that has each."""
     counts = np.diff(np.append(starts, len(rows)))
-    if counts.max() * len(starts) <= 4 * len(rows):
-        return _find_maxima_by_turns(rows, starts, counts, indices)
+    if counts.max() * len(starts) <= MAX_PADDED_BAG_RATIO * len(rows):
+        return _find_maxima_by_position(rows, starts, counts, indices)
     largest = np.maximum.reduceat(rows, starts, 0)
-    spread = np.repeat(largest, counts, 0)
-    hit = (rows == spread) | np.isnan(rows)
-    places = np.where(hit, np.arange(len(rows))[:, None], len(rows))
-    return largest, indices[np.minimum.reduceat(places, starts, 0)]
+    repeated = np.repeat(largest, counts, 0)
+    is_maximum = (rows == repeated) | np.isnan(rows)
+    positions = np.where(is_maximum, np.arange(len(rows))[:, None], len(rows))
+    return largest, indices[np.minimum.reduceat(positions, starts, 0)]
 
 
-def _find_maxima_by_turns(
+def _find_maxima_by_position(
     rows: Array, starts: Array, counts: Array, indices: Array
 ) -> tuple[Array, Array]:
-    """`_find_maxima` for short runs: the first rows of all, then the second ones, and so on."""
+    """Compute `_find_maxima` for short runs: the first row of each, then each second row, etc."""
     largest = rows[starts]
     argmax = np.repeat(indices[starts][:, None], rows.shape[1], 1)
     for k in range(1, counts.max()):
         longer = slice(None) if k < counts.min() else np.flatnonzero(counts > k)
-        at = starts[longer] + k
-        values, stored = rows[at], largest[longer]
-        more = ~(values <= stored) & ~np.isnan(stored)
-        largest[longer] = np.where(more, values, stored)
-        argmax[longer] = np.where(more, indices[at][:, None], argmax[longer])
+        positions = starts[longer] + k
+        rows_at_k, stored = rows[positions], largest[longer]
+        is_larger = ~(rows_at_k <= stored) & ~np.isnan(stored)
+        largest[longer] = np.where(is_larger, rows_at_k, stored)
+        argmax[longer] = np.where(is_larger, indices[positions][:, None], argmax[longer])
     return largest, argmax
 
 
@@ -181,15 +182,20 @@ def _(
     return y
 
 
+def _count_bag_rows(bags: Array, indices: Array, offsets: Array, padding_idx: int) -> Array:
+    """Return, as a column, the number of rows in the bag of each index: at least 1, no padding."""
+    unpadded = bags[indices != padding_idx]
+    counts = np.maximum(np.bincount(unpadded, minlength=offsets.size), 1)
+    return counts[bags][:, None]
+
+
 @opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_spread", expose=())
 def _spread(g: Array, indices: Array, offsets: Array, mode: int, padding_idx: int) -> Array:
-    """Each index's part of its bag's cotangent."""
+    """Return each index's part of the cotangent of its bag."""
     bags = bags_of(indices.size, offsets)
     y = g.take(bags, 0)
     if mode == _MEAN:
-        valid = bags[indices != padding_idx]
-        sizes = np.maximum(np.bincount(valid, minlength=offsets.size), 1)
-        y = y / sizes[bags][:, None].astype(compute_dtype(g.dtype))
+        y = y / _count_bag_rows(bags, indices, offsets, padding_idx).astype(compute_dtype(g.dtype))
     return y.astype(g.dtype, copy=False)
 
 
@@ -198,32 +204,30 @@ def _(
     gg: Tensor, indices: Tensor, offsets: Tensor, mode: int, padding_idx: int,
     g_shape: tuple[int, ...]
 ) -> Tensor:
-    return _gathered(gg, indices, offsets, mode, padding_idx, g_shape[0])
+    return _sum_over_bags(gg, indices, offsets, mode, padding_idx, g_shape[0])
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_gather", expose=())
-def _gathered(
+def _sum_over_bags(
     g: Array, indices: Array, offsets: Array, mode: Any, padding_idx: Any, count: Any
 ) -> Array:
-    """The transpose of `_spread`: what each index has, added up over its bag."""
+    """Sum the rows of indices over their bags: the transpose of `_spread`."""
     bags = bags_of(indices.size, offsets)
     result = np.zeros((count, g.shape[1]), compute_dtype(g.dtype))
     if mode == _MEAN:
-        valid = bags[indices != padding_idx]
-        sizes = np.maximum(np.bincount(valid, minlength=offsets.size), 1)
-        g = g / sizes[bags][:, None].astype(result.dtype)
+        g = g / _count_bag_rows(bags, indices, offsets, padding_idx).astype(result.dtype)
     np.add.at(result, bags, g)
     return result.astype(g.dtype, copy=False)
 
 
-@_gathered.vjp("g")
+@_sum_over_bags.vjp("g")
 def _(gg: Tensor, indices: Tensor, offsets: Tensor, mode: Any, padding_idx: Any) -> Tensor:
     return _spread(gg, indices, offsets, mode, padding_idx)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_max_rows", expose=())
 def _max_adjoint(g: Array, argmax: Array, rows: int) -> Array:
-    """The cotangent of each bag's maximum at the row that had it."""
+    """Return the table's cotangent: that of each maximum, at the row that had it."""
     result = np.zeros((rows, g.shape[1]), compute_dtype(g.dtype))
     bag, column = np.nonzero(argmax >= 0)
     np.add.at(result, (argmax[bag, column], column), g[bag, column])
@@ -241,7 +245,7 @@ def _native(
     mode: int | str = 0, sparse: bool = False, per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False, padding_idx: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Reduce bags: (reduced rows, the bag of each index, bag sizes, indices of maxima).
+    """Reduce bags: return (reduced rows, the bag of each index, bag sizes, indices of maxima).
 
     mode: 0 sum, 1 mean, 2 max.
 
@@ -265,7 +269,7 @@ def _reduce(
     mode: int | str, sparse: bool, each: Tensor | None, include_last_offset: bool,
     padding_idx: int | None
 ) -> tuple[Tensor, Tensor, Any, int]:
-    """(bags reduced, indices of maxima, where bags start, the index that counts nothing or -1)."""
+    """Return (reduced bags, indices of maxima, starts of bags, the padding index or -1)."""
     if include_last_offset:
         assert offsets is not None
         if not offsets._array.size:

@@ -1,7 +1,7 @@
 """Indexing: `x[...]` and `x[...] = v` with integers, slices, None, ellipsis, masks and tensors.
 
-An index is first applied as far as it is basic, which gives a view; what is left are arrays of
-positions, which NumPy and PyTorch combine alike.
+The basic part of an index (integers, slices, None, ellipsis) is applied first and gives a view. The
+rest are arrays of positions, which NumPy and PyTorch combine by the same rules.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.public_names import class_of
 from ...autograd.errors.graph_errors import raise_stale
 from ...autograd.inplace import before_write, bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.tape import record, requires
-from ...native.foundation.public_names import c_class_name
+from ...native.foundation.public_names import c_class_name, class_of
 from ...native.foundation.user_frames import noted, warn
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import (
-    MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES,
+    MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_SORTED_ROW_ELEMENTS,
+    MIN_THREADED_COPY_BYTES,
 )
 from ...tensor.storage import version_of
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
@@ -56,7 +56,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         try:
             y = array[index, ...]
         except IndexError:
-            raise _raise_out_of_range(self, index) from None
+            raise _create_range_error(self, index) from None
         except OverflowError:
             raise ValueError("Overflow when unpacking long long") from None
         new = view_of(self, y)
@@ -80,7 +80,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 
 
 class VersionedPositions(tuple[Any, ...]):
-    """Positions that a derivative reads: of tensors that nobody may write to until then."""
+    """Positions that a derivative reads, from tensors that must not be written to until then."""
 
     tensors: list[tuple[Tensor, int]]  # with their versions
 
@@ -114,8 +114,8 @@ def check_versions(where: tuple, node_name: str) -> None:
 def is_tuple_of_indices(index: list) -> bool:
     """Return whether a list stands for a tuple of indices, as in NumPy before 1.23.
 
-    It does if an item is an index in itself: a tensor, a sequence, a slice, `...` or None. A list
-    of plain numbers, or a long list, is a single index of positions.
+    It does if any item is an index in itself: a tensor, a sequence, a slice, `...` or None. A list
+    of plain numbers, or of 32 items or more, is a single index of positions.
     """
     return len(index) < 32 and any(
         item is None or item is Ellipsis or isinstance(item, _SEQUENCES) for item in index
@@ -127,18 +127,18 @@ def plain_index(index: Any) -> tuple | None:
     items = index if index.__class__ is tuple else (index,)
     rest: tuple = (Ellipsis,)
     for item in items:
-        kind = item.__class__
-        if kind is int or item is None:
+        cls = item.__class__
+        if cls is int or item is None:
             continue
         if item is Ellipsis and rest:
             rest = ()
-        elif kind is not slice or item.step is not None:
+        elif cls is not slice or item.step is not None:
             return None
     return items + rest
 
 
 def _match_positions(index: Any) -> tuple | None:
-    """The index as arrays of int64 positions, masks and full slices, when it is nothing else."""
+    """Return an index of only int64 positions, masks and full slices as arrays, else None."""
     result: list[Any] = []
     arrays = 0
     for item in index if index.__class__ is tuple else (index,):
@@ -156,7 +156,7 @@ def _match_positions(index: Any) -> tuple | None:
 
 
 def _view_window(self: Tensor, plain: tuple) -> Tensor:
-    """A basic view of a tensor that autograd does not know."""
+    """Return a basic view of a tensor that autograd does not track."""
     try:
         return view_of(self, self._array[plain])
     except IndexError as error:
@@ -170,7 +170,7 @@ def _view_basic(x: Tensor, basic: tuple) -> Tensor:
         raise _create_basic_error(x, basic, error) from None
 
 
-def _raise_out_of_range(x: Tensor, index: int, dim: int = 0) -> IndexError:
+def _create_range_error(x: Tensor, index: int, dim: int = 0) -> IndexError:
     if not x._array.ndim:
         return IndexError(
             "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
@@ -184,6 +184,7 @@ def _raise_out_of_range(x: Tensor, index: int, dim: int = 0) -> IndexError:
 def _create_basic_error(
     x: Tensor, basic: tuple, error: IndexError, rest: tuple | None = None
 ) -> IndexError:
+    """Return PyTorch's error for an index that NumPy refused with `error`."""
     if rest is not None:
         check_positions(x._array[basic] if basic else x._array, rest)
     axis = 0
@@ -196,7 +197,7 @@ def _create_basic_error(
             break
         n = x._array.shape[axis]
         if item.__class__ is int and not -n <= item < n:
-            return _raise_out_of_range(x, item, axis)
+            return _create_range_error(x, item, axis)
         axis += 1
     if "too many indices" in str(error):
         return IndexError(f"too many indices for tensor of dimension {x._array.ndim}")
@@ -228,13 +229,11 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
             basic.append(None)  # a 0-dim mask is a new axis, kept or emptied
             result = result.reshape(1)
         rest.append(result)
-    arrays = any(isinstance(r, np.ndarray) for r in rest)
-    plain = all((isinstance(b, slice) and b == slice(None)) or b is Ellipsis for b in basic)
-    return (
-        None if plain and arrays else (*basic, Ellipsis) if Ellipsis not in basic
-        else tuple(basic),
-        _align_with_basic(x, basic, rest) if arrays else None,
-    )
+    selection = tuple(basic) if Ellipsis in basic else (*basic, Ellipsis)
+    if not any(isinstance(item, np.ndarray) for item in rest):
+        return selection, None
+    aligned = _align_with_basic(x, basic, rest)
+    return (None if _selects_whole(selection, None) else selection), aligned
 
 
 def _check_slice(item: Any) -> None:
@@ -250,13 +249,13 @@ def _convert_slice(item: slice) -> slice:
 
 
 def _align_with_basic(x: Tensor, basic: list, rest: list) -> tuple:
-    """The arrays, with a full slice for every axis that the basic part left between them."""
+    """Return the arrays, with a full slice for each axis between them that the basic part keeps."""
     used = sum(1 for b in basic if b is not None and b is not Ellipsis)
-    fill = max(x._array.ndim - used, 0)
+    implicit = max(x._array.ndim - used, 0)  # the axes that the ellipsis stands for
     result: list[Any] = []
     for item in rest:
         if item is Ellipsis:
-            result.extend([slice(None)] * fill)
+            result.extend([slice(None)] * implicit)
         elif isinstance(item, np.ndarray):
             result.append(item)
         else:
@@ -265,7 +264,7 @@ def _align_with_basic(x: Tensor, basic: list, rest: list) -> tuple:
 
 
 def _as_index(item: Any) -> Any:
-    """An index that is neither int, slice, None nor ellipsis, as an array (or an int)."""
+    """Convert an index other than an int, slice, None or ellipsis to an array or an int."""
     if isinstance(item, Tensor):
         array = item._array
     elif isinstance(item, (bool, np.bool_)):
@@ -316,9 +315,9 @@ def check_positions(x: Array, rest: tuple) -> None:
         if isinstance(item, np.ndarray) and axis < x.ndim:
             n = x.shape[axis]
             if item.size and (item.max() >= n or item.min() < -n):
-                wrong = item[(item >= n) | (item < -n)].reshape(-1)[0]
+                outside = item[(item >= n) | (item < -n)].reshape(-1)[0]
                 raise IndexError(
-                    f"index {wrong} is out of bounds for dimension {axis} with size {n}"
+                    f"index {outside} is out of bounds for dimension {axis} with size {n}"
                     if n else "index is out of bounds for dimension with size 0"
                 )
         axis += 1
@@ -326,8 +325,8 @@ def check_positions(x: Array, rest: tuple) -> None:
         raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
 
 
-def _count(rest: tuple) -> list[np.ndarray]:
-    """The arrays of positions of an index, each mask as the positions where it holds."""
+def _list_positions(rest: tuple) -> list[np.ndarray]:
+    """Return the arrays of positions of an index; a mask counts as the positions it selects."""
     arrays = [item for item in rest if item.__class__ is np.ndarray]
     return [p for a in arrays for p in (np.nonzero(a) if a.dtype == np.bool_ else (a,))]
 
@@ -354,7 +353,7 @@ def gather_at(input: Array, where: Positions) -> Array:
         return _gather(input, where)
     except IndexError as error:
         check_positions(input, where)
-        shapes = ", ".join(str(list(item.shape)) for item in _count(where))
+        shapes = ", ".join(str(list(item.shape)) for item in _list_positions(where))
         raise IndexError(
             f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
         ) from error
@@ -387,14 +386,15 @@ def scatter_at(g: Array, shape: Any, where: Positions) -> Array:
     if any(isinstance(w, np.ndarray) and w.dtype != np.bool_ for w in where):
         add_rows(result, where, g)
     else:
-        result[where] = g  # a mask names each place once
+        result[where] = g  # a mask selects each position once
     return result
 
 
 def add_rows(target: np.ndarray, where: tuple, g: np.ndarray) -> None:
     """Compute target[where] += g, accumulating at repeated positions."""
     first = where[0]
-    if len(where) != 1 or first.dtype == np.bool_ or target.ndim != 2 or g.size < 1024:
+    if len(where) != 1 or first.dtype == np.bool_ or target.ndim != 2 \
+            or g.size < MIN_SORTED_ROW_ELEMENTS:
         np.add.at(target, where, g)
         return
     rows = first.reshape(-1)
@@ -418,7 +418,7 @@ def _(g: Tensor, where: Positions) -> Tensor:
 @opaque(layout=Layout.FREE,
         name="_overwrite", node="CopyBackwards", expose=(), ref=None, samples=None)
 def _overwrite(input: Array, src: Array) -> Array:
-    """`src`, in the shape and dtype of `input`: the value that a copy in place leaves."""
+    """Return `src` in the shape and dtype of `input`: the value after a copy in place."""
     return np.broadcast_to(src, input.shape).astype(input.dtype)
 
 
@@ -449,7 +449,7 @@ def _writes_at_positions(input: Array, values: Array, where: Positions, *_: Any)
         name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None,
         values=ValueRule(("where",), _writes_at_positions))
 def _index_put(input: Array, values: Array, where: Positions, accumulate: bool) -> Array:
-    """A copy of `input` with `values` written, or added, at positions."""
+    """Return a copy of `input` with `values` written or added at positions."""
     result = input.copy()
     check_axes(input, values, where)
     try:
@@ -503,8 +503,8 @@ def _select_unless(x: Any, mask: Any, value: Any) -> Any:
     return np.where(mask, value, x)
 
 
-def _mask(target: Array, rest: tuple | None, value: Array) -> bool:
-    """Write one number where a mask of a large array holds, if there is a kernel for that."""
+def _fill_masked(target: Array, rest: tuple | None, value: Array) -> bool:
+    """Write a number where a mask of a large array is true; return whether a kernel did it."""
     if rest is None or len(rest) != 1 or target.size <= MAX_NUMPY_POINTWISE_ELEMENTS \
             or value.ndim:
         return False
@@ -513,14 +513,14 @@ def _mask(target: Array, rest: tuple | None, value: Array) -> bool:
             or value.dtype != target.dtype or target.dtype.kind not in "fi" \
             or target.itemsize < 4 or not KernelPolicy.allowed:
         return False
-    whole = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
-    return whole and pointwise.serve(
+    is_dense = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
+    return is_dense and pointwise.serve(
         _select_unless, (target, mask, value), target=target) is not None
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """Assign self[index] = value."""
-    if not (self._tracked and MODE.grad) and _put_at_once(self._array, index, value):
+    if not (self._tracked and MODE.grad) and _put_directly(self._array, index, value):
         bump(self)
         return
     source = _as_value(self, value)
@@ -529,24 +529,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         _check_dtypes(self, source, rest)
     try:
         if not (MODE.grad and (self._tracked or source._tracked)):
-            target = self._array if basic is None else self._array[basic]
-            check_leading_axes(target, source._array, rest)
-            supplied = source._array
-            if self._array.__class__ is MetaArray:
-                return
-            if rest is None:
-                check_no_internal_overlap(target)
-            if rest is None and target.nbytes >= MIN_THREADED_COPY_BYTES \
-                    and supplied.dtype == target.dtype and supplied.ndim <= target.ndim:
-                fill(target, supplied)
-            elif _mask(target, rest, supplied):
-                pass
-            elif supplied.dtype is target.dtype:  # nothing is converted
-                target[Ellipsis if rest is None else rest] = supplied
-            else:
-                with np.errstate(all="ignore"):
-                    target[Ellipsis if rest is None else rest] = supplied
-            bump(self)
+            _put_unrecorded(self, basic, rest, source._array)
             return
         target = self if basic is None or _selects_whole(basic, rest) else _view_basic(self, basic)
         if rest is not None:
@@ -562,15 +545,37 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         raise describe_mismatch(self, basic, rest, source) from None
 
 
+def _put_unrecorded(
+    self: Tensor, basic: tuple | None, rest: tuple | None, values: np.ndarray
+) -> None:
+    """Write values at an index of `self` that autograd does not record."""
+    target = self._array if basic is None else self._array[basic]
+    check_leading_axes(target, values, rest)
+    if self._array.__class__ is MetaArray:
+        return
+    if rest is None:
+        check_no_internal_overlap(target)
+    if rest is None and target.nbytes >= MIN_THREADED_COPY_BYTES \
+            and values.dtype == target.dtype and values.ndim <= target.ndim:
+        fill(target, values)
+    elif _fill_masked(target, rest, values):
+        pass
+    elif values.dtype is target.dtype:  # nothing is converted
+        target[Ellipsis if rest is None else rest] = values
+    else:
+        with np.errstate(all="ignore"):
+            target[Ellipsis if rest is None else rest] = values
+    bump(self)
+
+
 def _write_back(target: Tensor, source: Tensor, where: tuple) -> None:
     put_at(target, _cast_like(without_leading_ones(source), target), where, False, "index_put_")
 
 
 def _check_dtypes(target: Tensor, source: Tensor, where: tuple) -> None:
-    """RuntimeError for a tensor of another dtype, except one element where masks hold."""
-    kinds = target._array.dtype, source._array.dtype
-    masks = all(item.__class__ is slice or item.dtype == np.bool_ for item in where)
-    if kinds[0] != kinds[1] and not (masks and source._array.size == 1):
+    """Raise RuntimeError for another dtype, except for one element written through masks."""
+    only_masks = all(item.__class__ is slice or item.dtype == np.bool_ for item in where)
+    if target._array.dtype != source._array.dtype and not (only_masks and source._array.size == 1):
         raise RuntimeError(
             "Index put requires the source and destination dtypes match, got "
             f"{legacy_name(target.dtype)} for the destination and {legacy_name(source.dtype)} for "
@@ -578,20 +583,20 @@ def _check_dtypes(target: Tensor, source: Tensor, where: tuple) -> None:
         )
 
 
-def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
-    """array[index] = value for a small array and a usual index, with nothing to record or convert.
+def _put_directly(array: np.ndarray, index: Any, value: Any) -> bool:
+    """Try array[index] = value for a small array, if there is nothing to record or convert.
 
-    What does not fit is left to the long way, which says so.
+    Return False for everything else, errors included: `setitem` then does it step by step.
     """
-    kind = array.dtype
+    dtype = array.dtype
     if array.size > MAX_NUMPY_POINTWISE_ELEMENTS:
         return False
     if value.__class__ is float or value.__class__ is int:
-        if kind not in FLOATS or not -ORDINARY < value < ORDINARY:
+        if dtype not in FLOATS or not -ORDINARY < value < ORDINARY:
             return False
     elif isinstance(value, Tensor) and not (value._tracked and MODE.grad):
         value = value._array
-        if value.dtype is not kind or value.ndim > array.ndim:
+        if value.dtype is not dtype or value.ndim > array.ndim:
             return False
     else:
         return False
@@ -618,25 +623,26 @@ def _cast_like(source: Tensor, target: Tensor) -> Tensor:
 
 
 def _as_value(self: Tensor, value: Any) -> Tensor:
+    """Convert an assigned value to a tensor; numbers get the dtype of `self`."""
     cls = value.__class__
     if (cls is float or cls is int) and -ORDINARY < value < ORDINARY:
-        kind = self._array.dtype
-        if kind is FLOAT32 or kind is FLOAT64 or (cls is int and kind is _INT64):
-            return wrap(np.array(value, kind))
+        dtype = self._array.dtype
+        if dtype is FLOAT32 or dtype is FLOAT64 or (cls is int and dtype is _INT64):
+            return wrap(np.array(value, dtype))
     if isinstance(value, Tensor):
         return value.to(self.dtype) if self._array.dtype in NARROW else value
     if isinstance(value, (bool, int, float, complex, np.integer)):
-        kind = self._array.dtype
-        if kind in NARROW:
-            return wrap(narrowed(np.asarray(value), kind))
-        if kind.kind in "iu" and isinstance(value, float):
+        dtype = self._array.dtype
+        if dtype in NARROW:
+            return wrap(narrowed(np.asarray(value), dtype))
+        if dtype.kind in "iu" and isinstance(value, float):
             value = int(value)
-        if isinstance(value, complex) and kind.kind != "c":
+        if isinstance(value, complex) and dtype.kind != "c":
             raise RuntimeError(
                 f"value cannot be converted to type {self.dtype.name} without overflow"
             )
         with np.errstate(all="ignore"):
-            return wrap(np.asarray(value).astype(kind))
+            return wrap(np.asarray(value).astype(dtype))
     raise noted(TypeError(f"can't assign a {c_class_name(value)} to a {self.type()}"),
                 advise_on_array(value))
 

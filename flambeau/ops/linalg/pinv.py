@@ -48,8 +48,13 @@ def _compute_singular_values(A: Array, hermitian: bool) -> Array:
     return values
 
 
+def _is_lapack_dtype(A: Array) -> bool:
+    """Return whether LAPACK computes in the array's dtype: single or double, real or complex."""
+    return A.dtype.kind in "fc" and A.real.dtype.itemsize >= 4
+
+
 def _check_pinv(A: Array) -> None:
-    if A.ndim < 2 or A.dtype.kind not in "fc" or A.real.dtype.itemsize < 4:
+    if A.ndim < 2 or not _is_lapack_dtype(A):
         raise RuntimeError(
             f"linalg.pinv({kind_name(A)}{{{list(A.shape)}}}): expected a tensor with 2 or more "
             "dimensions of float, double, cfloat or cdouble types"
@@ -61,7 +66,7 @@ def _check_pinv(A: Array) -> None:
 def _pinv(
     A: Array, atol: float | None = None, rtol: float | None = None, hermitian: bool = False
 ) -> Array:
-    """The pseudo-inverses of matrices."""
+    """Return the pseudo-inverses of matrices."""
     _check_pinv(A)
     m, n = A.shape[-2:]
     if not A.size:
@@ -84,7 +89,7 @@ def pinv_cotangent(g: Tensor, y: Tensor, A: Tensor) -> Tensor:
     """Return the cotangent of A, given that of its pseudo-inverse y, for constant rank.
 
     Golub and Pereyra, The Differentiation of Pseudo-Inverses and Nonlinear Least Squares Problems
-    Whose Variables Separate, 1973, with shared products: of the smaller of the two shapes.
+    Whose Variables Separate, 1973, with products shared: those of the smaller shape.
     """
     yH, gH = mH(y), mH(g)
     if A.shape[-2] <= A.shape[-1]:
@@ -131,9 +136,9 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
         name="_matrix_rank", expose=(), differentiable=False, samples=rectangular_samples,
         ref=lambda A: np.linalg.matrix_rank(A))
 def _matrix_rank(A: Array, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Array:
-    """How many singular values do not count as zero."""
+    """Return the number of singular values that do not count as zero."""
     check_matrix(A, "torch.linalg.matrix_rank", "input")
-    if A.dtype.kind not in "fc" or A.real.dtype.itemsize < 4:
+    if not _is_lapack_dtype(A):
         raise RuntimeError("This function doesn't handle types other than float and double")
     if not A.size:
         return np.zeros(A.shape[:-2], np.int64)
@@ -196,7 +201,7 @@ def _least_squares_samples(rng: Rng) -> Iterator[Sample]:
         name="_linalg_lstsq", node="LinalgLstsqBackward0", expose=(), holomorphic=False,
         constant_outputs=(1, 2), samples=_least_squares_samples, ref=None)
 def _lstsq(A: Array, B: Array, rcond: Any, driver: str) -> tuple[Array, Array, Array]:
-    """Least-squares solutions of smallest norm, ranks and singular values, matrix by matrix."""
+    """Return least-squares solutions of smallest norm, ranks and singular values."""
     import scipy.linalg
 
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])

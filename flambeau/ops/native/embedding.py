@@ -75,7 +75,7 @@ def find_bag_maxima(
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
     width, length = table.shape[1], _find_even_bag_length(bags, count)
-    kernel = kernels.MOST_OF_EVEN_BAGS.address(table.dtype) if length else None
+    kernel = kernels.EVEN_BAG_MAXIMA.address(table.dtype) if length else None
     if kernel is None:
         return None
     y, argmax = np.empty((count, width), table.dtype), np.empty((count, width), np.int64)

@@ -181,9 +181,9 @@ def moments(x: Array) -> tuple[Array, Array] | None:
 
 
 @native_route
-def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
+def centered_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Return each row's sums of g, and of g times (x - row mean)."""
-    return _run_on_two(kernels.CENTRED_PRODUCTS, g, x, mean, x.shape[0])
+    return _run_on_two(kernels.CENTERED_PRODUCTS, g, x, mean, x.shape[0])
 
 
 def _run_on_two(

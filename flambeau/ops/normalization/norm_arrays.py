@@ -20,7 +20,7 @@ from ...native.target.eager_costs import (
 from ..core.operator import Array
 from ..native.pointwise import try_kernel
 from ..native.rows import (
-    centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
+    centered_products, column_products, column_squares, layer_norm, layer_norm_backward,
     layer_norm_tangent, moments, reduce_axes,
 )
 from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS
@@ -229,7 +229,7 @@ def _compute_row_coefficients(
     t: Array, x: Array, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array]:
     """Return (a, b, c) of each row: a t + b x + c is the tangent of the normalized row."""
-    sums = centred_products(t, x, mean) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
+    sums = centered_products(t, x, mean) if x.size > MAX_NUMPY_ROW_ELEMENTS else None
     if sums is None:
         sums = np.add.reduce(t, 1), np.einsum("ij,ij->i", t, x - _view_as_column(mean))
     n = x.dtype.type(x.shape[1])
@@ -302,7 +302,7 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
         if result is not None:
             return result[0][None], result[1][None]
     if x.size > MAX_NUMPY_ROW_ELEMENTS and x.shape[2] > 1:
-        result = centred_products(
+        result = centered_products(
             _view_as_rows(g), _view_as_rows(x), _spread_over_rows(mean, x).reshape(-1)
         )
         if result is not None:

@@ -1,4 +1,4 @@
-"""Entry points of sparse tensors: constructors and conversions, which import the rest lazily."""
+"""Entry points of sparse tensors. The first call imports the sparse operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def load() -> None:
         importlib.import_module(f"{__package__}.{name}")
 
 
-def _load_home(module: str, name: str) -> Any:
+def _load_function(module: str, name: str) -> Any:
+    """Import all sparse operators and return an attribute of one of their modules."""
     load()
     return getattr(importlib.import_module(f"{__package__}.{module}"), name)
 
@@ -29,7 +30,7 @@ def sparse_coo_tensor(*args: Any, **named: Any) -> Tensor:
     `sparse_coo_tensor(indices, values, size=None, *, dtype=None, requires_grad=False,
     check_invariants=None, is_coalesced=None)`, or `sparse_coo_tensor(size)` for an empty one.
     Values at the same index add up. `size` defaults to the largest index plus 1 along each axis.
-    RuntimeError if the numbers of axes or values do not fit.
+    Raises RuntimeError if the numbers of axes or values do not match.
     https://pytorch.org/docs/stable/generated/torch.sparse_coo_tensor.html
 
     >>> torch.sparse_coo_tensor([[0, 1], [2, 0]], [3., 4.], (2, 3))
@@ -38,14 +39,14 @@ def sparse_coo_tensor(*args: Any, **named: Any) -> Tensor:
            values=tensor([3., 4.]),
            size=(2, 3), nnz=2, layout=torch.sparse_coo)
     """
-    return _load_home("construction", "sparse_coo_tensor")(*args, **named)
+    return _load_function("construction", "sparse_coo_tensor")(*args, **named)
 
 
 def sparse_compressed_tensor(*args: Any, **named: Any) -> Tensor:
     """Build a matrix, or a batch of matrices, in a compressed layout.
 
     `sparse_compressed_tensor(compressed_indices, plain_indices, values, size=None, *, layout,
-    dtype=None, requires_grad=False, check_invariants=None)`. RuntimeError for another layout.
+    dtype=None, requires_grad=False, check_invariants=None)`. RuntimeError for other layouts.
     https://pytorch.org/docs/stable/generated/torch.sparse_compressed_tensor.html
 
     >>> rows = torch.sparse_compressed_tensor(
@@ -54,15 +55,15 @@ def sparse_compressed_tensor(*args: Any, **named: Any) -> Tensor:
     tensor([[0., 0., 3.],
             [4., 0., 0.]])
     """
-    return _load_home("construction", "sparse_compressed_tensor")(*args, **named)
+    return _load_function("construction", "sparse_compressed_tensor")(*args, **named)
 
 
 def _create_constructor(name: str, parts: str, arguments: str, values: str) -> Any:
     def function(*args: Any, **named: Any) -> Tensor:
-        return _load_home("construction", name)(*args, **named)
+        return _load_function("construction", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""A matrix of {parts}: where each begins, the places in it, and the values.
+    function.__doc__ = f"""Build a matrix of {parts} from their starts, plain indices and values.
 
     https://pytorch.org/docs/stable/generated/torch.{name}.html
 
@@ -98,25 +99,27 @@ def to_sparse(
            values=tensor([5.]),
            size=(2,), nnz=1, layout=torch.sparse_coo)
     """
-    return _load_home("conversion", "to_sparse")(
+    return _load_function("conversion", "to_sparse")(
         self, sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
 
 
-def _attach_conversion(form: str, size: str) -> None:
+def _attach_conversion(layout: str, block_size: str) -> None:
+    """Publish Tensor.to_`layout`; `block_size` is the argument of its example."""
     def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
-        return _load_home("conversion", "TO_LAYOUT")[f"to_{form}"](self, *args, **named)
+        return _load_function("conversion", "TO_LAYOUT")[f"to_{layout}"](self, *args, **named)
 
-    method.__name__ = method.__qualname__ = f"to_{form}"
-    method.__doc__ = f"""The tensor in {form} layout.
+    method.__name__ = method.__qualname__ = f"to_{layout}"
+    method.__doc__ = f"""Convert to {layout} layout.
 
-    >>> torch.eye(2).to_{form}({size}).layout
-    torch.{form}
+    >>> torch.eye(2).to_{layout}({block_size}).layout
+    torch.{layout}
     """
     publish(method, (method.__name__,), ("Tensor",))
 
 
-for _form in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
-    _attach_conversion(_form, "(1, 1)" if "bs" in _form else "")
+for _layout, _block_size in (("sparse_coo", ""), ("sparse_csr", ""), ("sparse_csc", ""),
+                             ("sparse_bsr", "(1, 1)"), ("sparse_bsc", "(1, 1)")):
+    _attach_conversion(_layout, _block_size)
 
 
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
@@ -127,24 +130,25 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     >>> torch.tensor([[1., 2.], [3., 4.]]).sparse_mask(torch.eye(2).to_sparse()).values()
     tensor([1., 4.])
     """
-    return _load_home("masking", "sparse_mask")(self, mask)
+    return _load_function("masking", "sparse_mask")(self, mask)
 
 
-def _attach_part(name: str, layout: str) -> None:
+def _refuse_part(name: str, layout: str) -> None:
+    """Publish a method that raises RuntimeError: tensors without the layout lack this part."""
     def method(self: Tensor, *args: Any) -> Any:
         raise RuntimeError(f"{name} expected sparse {layout} tensor layout but got Strided")
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"RuntimeError: only tensors in sparse {layout} layout have it."
+    method.__doc__ = f"RuntimeError: only tensors in sparse {layout} layout have this part."
     publish(method, (name,), ("Tensor",))
 
 
 for _name in ("coalesce", "is_coalesced", "indices", "_indices", "_values", "_nnz"):
-    _attach_part(_name, "coordinate")
+    _refuse_part(_name, "coordinate")
 for _name in ("crow_indices", "col_indices"):
-    _attach_part(_name, "row compressed")
+    _refuse_part(_name, "row compressed")
 for _name in ("ccol_indices", "row_indices"):
-    _attach_part(_name, "column compressed")
+    _refuse_part(_name, "column compressed")
 
 
 def values(self: Tensor) -> Tensor:
@@ -154,54 +158,54 @@ def values(self: Tensor) -> Tensor:
 
 def _create_product(name: str, doc: str) -> None:
     def function(*args: Any, **named: Any) -> Tensor:
-        return _load_home("products", name)(*args, **named)
+        return _load_function("products", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     publish(function, (name,), ("torch",) if name == "hspmm" else ("torch", "Tensor"))
 
 
-_create_product("smm", """The product of a sparse and a dense matrix as a sparse one.
+_create_product("smm", """Multiply a sparse and a dense matrix; the result is sparse.
 
     >>> torch.smm(torch.eye(2).to_sparse(), torch.ones(2, 2)).to_dense()
     tensor([[1., 1.],
             [1., 1.]])
     """)
 _create_product("sspaddmm", """\
-beta * input + alpha * (mat1 @ mat2), sparse, of sparse `input` and `mat1`.
+Compute beta * input + alpha * (mat1 @ mat2) for sparse `input` and `mat1`, as a sparse matrix.
 
     >>> eye = torch.eye(2).to_sparse()
     >>> torch.sspaddmm(eye, eye, torch.ones(2, 2)).to_dense()
     tensor([[2., 1.],
             [1., 2.]])
     """)
-_create_product("hspmm", """The product of a sparse and a dense matrix: sparse rows, dense columns.
+_create_product("hspmm", """Multiply a sparse and a dense matrix; the result has dense rows.
 
     >>> torch.hspmm(torch.eye(2).to_sparse(), torch.ones(2, 2)).sparse_dim()
     1
     """)
 
 
-for _name, _same in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "sspaddmm")):
-    publish(PUBLIC["torch"][_same], (_name,), ("torch",))
+for _alias, _name in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "sspaddmm")):
+    publish(PUBLIC["torch"][_name], (_alias,), ("torch",))
 
 
 def empty_of_layout(*args: Any) -> Tensor:
-    """Return a sparse tensor of a shape, dtype and layout without values."""
-    return _load_home("construction", "empty_of_layout")(*args)
+    """Return a sparse tensor with a shape, dtype and layout but no values."""
+    return _load_function("construction", "empty_of_layout")(*args)
 
 
 def rows_at(*args: Any) -> Tensor:
-    """Return the sparse gradient of a table whose rows were looked up."""
-    return _load_home("construction", "rows_at")(*args)
+    """Return the sparse gradient of a table: one row for each lookup."""
+    return _load_function("construction", "rows_at")(*args)
 
 
 def _create_indices_converter(name: str) -> None:
     def function(*args: Any, **named: Any) -> Tensor:
-        return _load_home("formats", name)(*args, **named)
+        return _load_function("formats", name)(*args, **named)
 
     function.__name__ = function.__qualname__ = "_" + name
-    function.__doc__ = "Row indices of coordinates from compressed ones, or the other way round."
+    function.__doc__ = "Convert row indices between coordinate and compressed form."
     publish(function, ("_" + name,), ("torch",))
 
 
@@ -209,37 +213,37 @@ _create_indices_converter("convert_indices_from_coo_to_csr")
 _create_indices_converter("convert_indices_from_csr_to_coo")
 
 
-def _create_checker(name: str, form: Any) -> None:
+def _create_checker(name: str, layout: str) -> None:
     def check(*args: Any, **named: Any) -> None:
-        _load_home("construction", "validate")(form, *args, **named)
+        _load_function("construction", "validate")(layout, *args, **named)
 
     check.__name__ = check.__qualname__ = name
-    check.__doc__ = "RuntimeError where parts do not make a sparse tensor of the layout."
+    check.__doc__ = "Raise RuntimeError if the parts do not form a valid sparse tensor."
     publish(check, (name,), ("torch",))
 
 
-for _form in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
-    _create_checker(f"_validate_sparse_{_form}_tensor_args", _form)
+for _layout in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
+    _create_checker(f"_validate_sparse_{_layout}_tensor_args", _layout)
 
 
 def _validate_compressed_sparse_indices(*args: Any) -> None:
-    """Raise RuntimeError if the indices are no valid compressed rows or columns."""
-    _load_home("construction", "validate_indices")(*args)
+    """Raise RuntimeError if the indices do not form valid compressed rows or columns."""
+    _load_function("construction", "validate_indices")(*args)
 
 
 def _sparse_compressed_tensor_with_dims(*args: Any, **named: Any) -> Tensor:
-    """Return a compressed tensor with `nnz` values and all parts zero."""
-    return _load_home("construction", "with_dims")(*args, **named)
+    """Return a compressed tensor with `nnz` stored values, all parts zero."""
+    return _load_function("construction", "with_dims")(*args, **named)
+
+
+def masked_reduction(*args: Any) -> Tensor:
+    """Apply a reduction of torch.masked to a sparse tensor."""
+    return _load_function("masked_reductions", "masked_reduction")(*args)
 
 
 publish(_validate_compressed_sparse_indices, ("_validate_compressed_sparse_indices",), ("torch",))
 publish(_sparse_compressed_tensor_with_dims, ("_sparse_compressed_tensor_with_dims",), ("aten",))
 publish(empty_of_layout, ("empty_of_layout",), ("sparse",))
-def masked_reduction(*args: Any) -> Tensor:
-    """Apply a reduction of torch.masked to a sparse tensor."""
-    return _load_home("masked_reductions", "masked_reduction")(*args)
-
-
 publish(masked_reduction, ("masked_reduction",), ("sparse",))
 publish(rows_at, ("rows_at",), ("sparse",))
 publish(sparse_coo_tensor, ("sparse_coo_tensor",), ("torch",))

@@ -1,13 +1,15 @@
 """LSTM, GRU and Elman layers over time, forward and backward, from their cells' formulas.
 
-One large product computes the inputs' part of all gates. The steps become one kernel if they all
-have the same rows, and enough of them to pay for the weights that each thread reads in each step;
-otherwise each step is lowered separately. Sequences are rows, ordered by time step.
+One large product computes the inputs' part of all gates. The steps become one kernel if all have
+the same number of rows, large enough to pay for the weights that every thread reads in every step.
+Otherwise each step is lowered separately. A batch of sequences is a matrix of rows, ordered by time
+step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,20 +30,20 @@ from ..registry import lowering
 Sizes = tuple[int, ...]
 Values = Mapping[str, Any]  # symbols by name; None where absent
 
-_FLOATS = ("float32", "float64")
+_KERNEL_DTYPES = ("float32", "float64")
 
 
 class _Layer:
     """One direction of a layer: its cell and its steps.
 
-    `kind` is the dtype of inputs and results, `inside` the dtype of the computation.
+    `result_dtype` is the dtype of inputs and results, `inner_dtype` that of the computation.
     """
 
     def __init__(
-        self, name: str, kind: np.dtype, width: int, sizes: Sizes, reverse: bool, w_hr: Any = None
+        self, name: str, dtype: np.dtype, width: int, sizes: Sizes, reverse: bool, w_hr: Any = None
     ) -> None:
         self.name, self.cell, self.steps = name, CELLS[name], Steps(sizes, reverse)
-        self.kind, self.inside = kind, compute_dtype(kind)
+        self.result_dtype, self.inner_dtype = dtype, compute_dtype(dtype)
         self.count, self.rows = len(self.steps.windows), self.steps.batch
         self.reverse = self.count > 1 and self.steps.windows[0][0] != 0
         self.is_one_kernel = w_hr is None and self._becomes_one_kernel(width)
@@ -49,17 +51,18 @@ class _Layer:
     def _becomes_one_kernel(self, width: int) -> bool:
         if not self.steps.dense or self.count < 2 or not self.rows or not width:
             return False
-        weight_bytes = self.cell.gates * width * width * self.inside.itemsize
-        return self.inside.name in _FLOATS and fits_one_kernel(weight_bytes, self.rows, threads())
+        weight_bytes = self.cell.gates * width * width * self.inner_dtype.itemsize
+        return self.inner_dtype.name in _KERNEL_DTYPES \
+            and fits_one_kernel(weight_bytes, self.rows, threads())
 
     def cast(self, values: Values) -> dict[str, Any]:
         """Convert values to the dtype of the computation."""
-        return {name: None if x is None else x.astype(self.inside, copy=False)
+        return {name: None if x is None else x.astype(self.inner_dtype, copy=False)
                 for name, x in values.items()}
 
     def round(self, *values: Any) -> tuple[Any, ...]:
         """Convert values to the dtype of the results."""
-        return tuple(None if x is None else x.astype(self.kind) for x in values)
+        return tuple(None if x is None else x.astype(self.result_dtype) for x in values)
 
     # ------------------------------------------------------------------ all steps in a kernel
 
@@ -72,13 +75,13 @@ class _Layer:
         return x.reshape(self.count * self.rows, x.shape[-1])
 
     def select_last(self, x: Symbol) -> Symbol:
-        """The state after the last step."""
+        """Return the state after the last step."""
         return x[0] if self.reverse else x[self.count - 1]
 
-    def node(self, make: Callable[..., Node], inputs: Values, of: str) -> Symbol:
-        """Build one result of a kernel that runs all steps."""
+    def build_result(self, build: Callable[..., Node], inputs: Values, of: str) -> Symbol:
+        """Build the node of one result (`of`) of a kernel that runs all steps."""
         present = {name: None if _is_absent_or_zero(x) else x.node for name, x in inputs.items()}
-        return symbol(make(self.name, present, self.reverse, of))
+        return symbol(build(self.name, present, self.reverse, of))
 
     # ----------------------------------------------------------------------- step by step
 
@@ -91,7 +94,7 @@ class _Layer:
         return np.concatenate(parts[::-1] if self.reverse else parts, 0)
 
     def states_before(self, rows: Symbol, first: Symbol) -> list[Symbol]:
-        """The state before each step, in the order computed, from the states after all steps."""
+        """Return the state before each step, in the order computed, from those after the steps."""
         state, result = first, []
         for part in self.split_steps(rows):
             result.append(first_rows(state, part.shape[0]))
@@ -111,21 +114,20 @@ class _Layer:
             joined = {name: self.join_steps(steps[name]) for name in ("y", *keeps)}
             return joined, list(last.values())
         inputs = {"x": self.stack_steps(sums), **states, "w": w, "bias": bias}
-        stacked = {name: self.node(recurrence, inputs, name) for name in ("y", *keeps)}
+        stacked = {name: self.build_result(recurrence, inputs, name) for name in ("y", *keeps)}
         final = [self.select_last(stacked["y"])]
         if self.cell.carries:
             final.append(self.select_last(stacked["cells"]) if keeps
-                         else self.node(recurrence, inputs, "c"))
+                         else self.build_result(recurrence, inputs, "c"))
         return {name: self.flatten_steps(x) for name, x in stacked.items()}, final
 
     def backward(
         self, cotangents: Values, states: Values, saved: Values, w: Symbol, w_hr: Any,
         needs: Collection[str],
     ) -> tuple[dict[str, Any], list[Any]]:
-        """Return the cotangents of the gates' sums, as rows by name, and those of the initial
-        states.
+        """Return cotangents: of the gates' sums, as rows by name, and of the initial states.
 
-        `cotangents`: gy, dh, dc. `saved`: what forward kept, and y.
+        `cotangents`: gy, dh, dc. `saved`: y and the values that `forward` returned for backward.
         """
         before = self.cell.before
         names = [name for name in ("h", "c") if name in states]
@@ -144,13 +146,13 @@ class _Layer:
                   **{f"d{n}": cotangents[f"d{n}"] for n in names}}
         if before:
             inputs |= {"previous": stacked[before[0]], "first": states[before[1]]}
-        of_sums = {name: self.flatten_steps(self.node(recurrence_gradient, inputs, name))
+        build = partial(self.build_result, recurrence_gradient, inputs)
+        of_sums = {name: self.flatten_steps(build(name))
                    for name in ("d", "dx") if name == "d" or self.cell.apart}
-        return of_sums, [self.node(recurrence_gradient, inputs, f"d{n}") if n in needs else None
-                         for n in names]
+        return of_sums, [build(f"d{n}") if n in needs else None for n in names]
 
     def weight_gradient(self, d: Symbol, y: Symbol, h: Symbol) -> Symbol:
-        """The cotangent of the recurrent weights, given those of the gates' sums."""
+        """Return the cotangent of the recurrent weights, given `d`, that of the gates' sums."""
         if not self.is_one_kernel:
             return np.matmul(d.T, self.join_steps(self.states_before(y, h)))
         n = self.rows
@@ -160,7 +162,7 @@ class _Layer:
 
 
 def _is_absent_or_zero(x: Any) -> bool:
-    """Whether a value is absent or a constant zero."""
+    """Return whether a value is absent or a constant zero."""
     if x is None:
         return True
     node = x.node
@@ -170,26 +172,30 @@ def _is_absent_or_zero(x: Any) -> bool:
 
 
 def _sum_inputs(cell: Cell, x: Symbol, w: Symbol, b_ih: Any, b_hh: Any) -> tuple[Symbol, Any]:
-    """The inputs' part of the gates, and the bias added in each step (the GRU's new gate)."""
-    sums, of_step, biases = np.matmul(x, w.T), None, (b_ih, b_hh)
+    """Return the inputs' part of the gates and the bias to add in each step, or None.
+
+    Only the GRU has such a bias: its new gate, the last of three, scales `b_hh` by the reset gate.
+    """
+    sums, step_bias, biases = np.matmul(x, w.T), None, (b_ih, b_hh)
     if cell.apart and b_hh is not None:
         new_gate = b_hh.shape[0] // 3 * 2
         without_new = np.ones(b_hh.shape[0], x.dtype)
         without_new[new_gate:] = 0
-        of_step, biases = b_hh[new_gate:], (b_hh * without_new, b_ih)
+        step_bias, biases = b_hh[new_gate:], (b_hh * without_new, b_ih)
     present = [b for b in biases if b is not None]
-    return (sums + sum(present[1:], present[0]) if present else sums), of_step
+    return (sums + sum(present[1:], present[0]) if present else sums), step_bias
 
 
 def _lower_layer(
     layer: _Layer, x: Symbol, states: Values, weights: Values, keep: bool
 ) -> tuple[Symbol, ...]:
-    """Return y, the last states, and what backward reads, as a layer's operator does."""
-    v, states = layer.cast({"x": x, **weights}), layer.cast(states)
-    sums, bias = _sum_inputs(layer.cell, v["x"], v["w_ih"], v["b_ih"], v["b_hh"])
-    w_hr = v.get("w_hr")
+    """Return a layer operator's results: y, the last states, and the values that backward reads."""
+    operands, states = layer.cast({"x": x, **weights}), layer.cast(states)
+    sums, bias = _sum_inputs(
+        layer.cell, operands["x"], operands["w_ih"], operands["b_ih"], operands["b_hh"])
+    w_hr = operands.get("w_hr")
     keeps = (*layer.cell.keeps, *(() if w_hr is None else ("whole",))) if keep else ()
-    results, last = layer.forward(sums, states, v["w_hh"], bias, w_hr, keeps)
+    results, last = layer.forward(sums, states, operands["w_hh"], bias, w_hr, keeps)
     return (*layer.round(results["y"], *last), *(results[name] for name in keeps))
 
 
@@ -198,21 +204,22 @@ def _lower_adjoint(
     needs: Collection[str],
 ) -> dict[str, Any]:
     """Return the needed cotangents of a layer's operands, by name."""
-    v, states = layer.cast({"x": x, **weights}), layer.cast(states)
+    operands, states = layer.cast({"x": x, **weights}), layer.cast(states)
     saved = {**saved, **layer.cast({"y": saved["y"]})}
-    w_hr = v.get("w_hr")
+    w_hr = operands.get("w_hr")
     sums, of_states = layer.backward(
-        layer.cast(cotangents), states, saved, v["w_hh"], w_hr, needs)
+        layer.cast(cotangents), states, saved, operands["w_hh"], w_hr, needs)
     from_h = sums["d"]
     from_x = sums.get("dx", from_h)
     gradients: dict[str, Callable[[], Any]] = {
-        "x": lambda: np.matmul(from_x, v["w_ih"]),
-        "w_ih": lambda: np.matmul(from_x.T, v["x"]),
+        "x": lambda: np.matmul(from_x, operands["w_ih"]),
+        "w_ih": lambda: np.matmul(from_x.T, operands["x"]),
         "w_hh": lambda: layer.weight_gradient(from_h, saved["y"], states["h"]),
         "b_ih": lambda: np.sum(from_x, 0), "b_hh": lambda: np.sum(from_h, 0),
         "w_hr": lambda: np.matmul(sums["projected"].T, saved["whole"]),
     }
-    result = {name: layer.round(make())[0] for name, make in gradients.items() if name in needs}
+    result = {name: layer.round(compute())[0]
+              for name, compute in gradients.items() if name in needs}
     return result | dict(zip(states, layer.round(*of_states), strict=True))
 
 
@@ -220,7 +227,13 @@ def _lower_adjoint(
 
 
 def _select_needed(names: str, needs: Sequence[bool]) -> set[str]:
+    """Return the names, of a list separated by spaces, that are needed."""
     return {name for name, need in zip(names.split(), needs, strict=True) if need}
+
+
+def _merge_biases(needed: set[str]) -> set[str]:
+    """Replace both biases by b_ih: their gradients are equal where the cell adds both at once."""
+    return needed - {"b_hh"} | {"b_ih"} if needed & {"b_ih", "b_hh"} else needed
 
 
 @lowering("_lstm_layer")
@@ -240,9 +253,7 @@ def _lstm_adjoint(
     needs: Sequence[bool],
 ) -> tuple[Any, ...]:
     layer = _Layer("lstm", x.dtype, c.shape[1], sizes, reverse, w_hr)
-    needed = _select_needed("x h c w_ih w_hh b_ih b_hh w_hr", needs)
-    if needed & {"b_ih", "b_hh"}:  # both have the same gradient
-        needed = needed - {"b_hh"} | {"b_ih"}
+    needed = _merge_biases(_select_needed("x h c w_ih w_hh b_ih b_hh w_hr", needs))
     result = _lower_adjoint(
         layer, {"gy": g_y, "dh": g_h, "dc": g_c}, x, {"h": h, "c": c},
         {"w_ih": w_ih, "w_hh": w_hh, "w_hr": w_hr},
@@ -289,9 +300,7 @@ def _rnn_adjoint(
     reverse: bool, relu: bool, needs: Sequence[bool],
 ) -> tuple[Any, ...]:
     layer = _Layer("relu" if relu else "tanh", x.dtype, h.shape[1], sizes, reverse)
-    needed = _select_needed("x h w_ih w_hh b_ih b_hh", needs)
-    if needed & {"b_ih", "b_hh"}:  # both have the same gradient
-        needed = needed - {"b_hh"} | {"b_ih"}
+    needed = _merge_biases(_select_needed("x h w_ih w_hh b_ih b_hh", needs))
     result = _lower_adjoint(layer, {"gy": g_y, "dh": g_h}, x, {"h": h},
                             {"w_ih": w_ih, "w_hh": w_hh}, {"y": y}, needed)
     return tuple(map(result.get, ("x", "h", "w_ih", "w_hh", "b_ih")))

@@ -113,10 +113,10 @@ for _ in range(8):
         if before is None or before.shape != array.shape or before is array:
             return
         length = array.shape[0]
-        if _unrelated(before, array):
+        if _is_unrelated(before, array):
             self.fresh[length] = self.fresh.get(length, 0) + 1
             if array.ndim == 2 and array.dtype.kind == "f" and array.shape[1] > 1:
-                self._columns(call, before, array)
+                self._note_columns(call, before, array)
         else:
             self.same.add(length)
 
@@ -124,17 +124,17 @@ for _ in range(8):
         draw = self.draws.get(id(constant))
         if draw is not None and draw.tensor() is constant and name in ("mul", "_add") \
                 and recorded._array.shape[:1] == constant._array.shape[:1]:
-            self._used(draw, spot)
+            self._note_use(draw, spot)
 
-    def _columns(self, call: ModuleCall, before: np.ndarray, array: np.ndarray) -> None:
+    def _note_columns(self, call: ModuleCall, before: np.ndarray, array: np.ndarray) -> None:
         still = (before == array).all(0) & (array != array[:1]).any(0)
         for column in array.T[still][:4]:
             for draw in list(self.draws.values()):
                 if draw.values.size == column.size and draw.updates + 1 < self.session.updates \
-                        and _alike(draw.values.reshape(-1), column):
-                    self._used(draw, call.spot)
+                        and _is_alike(draw.values.reshape(-1), column):
+                    self._note_use(draw, call.spot)
 
-    def _used(self, draw: _Draw, spot: Spot | None) -> None:
+    def _note_use(self, draw: _Draw, spot: Spot | None) -> None:
         updates = self.session.updates
         if draw.used_at == updates:
             return
@@ -147,7 +147,7 @@ for _ in range(8):
                                             "numbers": draw.values.size})
 
 
-def _unrelated(a: np.ndarray, b: np.ndarray) -> bool:
+def _is_unrelated(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two batches have other samples, not the same ones with some noise."""
     if a.dtype.kind != "f":
         return bool((a != b).mean() > 0.3)
@@ -158,7 +158,7 @@ def _unrelated(a: np.ndarray, b: np.ndarray) -> bool:
         and not np.array_equal(np.sort(rows[0], 0), np.sort(rows[1], 0))
 
 
-def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+def _is_alike(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether one is the other, scaled and shifted."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     a, b = a - a.mean(), b - b.mean()

@@ -104,10 +104,10 @@ with torch.no_grad():
             train.add(array)
         elif not call.recorded and not call.module.training and train.count:
             if not test.places:
-                test.places = [*self._origin(array), call.spot]
+                test.places = [*self._find_origin(array), call.spot]
             test.add(array)
 
-    def _origin(self, array: np.ndarray) -> list[Place]:
+    def _find_origin(self, array: np.ndarray) -> list[Place]:
         """Where the evaluation's table or dataset was built."""
         frame = user_frame(1)
         line = table_of(array, frame, latest=True) or assignment_of(

@@ -111,7 +111,9 @@ for fold in range(4):
 
     def _judge_evaluation(self, call: ModuleCall, hashes: list[int], seen: set[int]) -> None:
         data = id(getattr(self.loader[0], "dataset", None))
-        counts = self.looked.setdefault((id(call.module), data, _lines(user_frame(1))), [0, 0, 0])
+        counts = self.looked.setdefault(
+            (id(call.module), data, _list_lines(user_frame(1))), [0, 0, 0]
+        )
         known = sum(h in seen for h in hashes)
         counts[0] += len(hashes)
         counts[1] += known
@@ -148,7 +150,7 @@ for fold in range(4):
                     samples=samples)
 
 
-def _lines(frame: Any) -> tuple[int, ...]:
+def _list_lines(frame: Any) -> tuple[int, ...]:
     """Where the innermost of the user's functions are: which call of a function this is."""
     places: list[int] = []
     while frame is not None and len(places) < 4:

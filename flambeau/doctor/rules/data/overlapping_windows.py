@@ -93,19 +93,19 @@ with torch.no_grad():
             self.shuffled = spot
 
     def on_call(self, call: ModuleCall) -> None:
-        rows = _series(call)
+        rows = _read_series(call)
         if rows is None or not self.session.watching:
             return
         key = id(call.module)
         known, whole = self.pieces.setdefault(key, set()), self.rows.setdefault(key, set())
         if call.recorded and call.module.training:
             if len(known) < _PIECES:
-                known.update(piece for row in rows for piece in _pieces(row))
+                known.update(piece for row in rows for piece in _cut_pieces(row))
                 whole.update(row.tobytes() for row in rows)
         elif not call.recorded and not call.module.training and known:
             counts = self.counts.setdefault(key, [0, 0])
             for row in rows:
-                pieces = _pieces(row)
+                pieces = _cut_pieces(row)
                 covered = bool(pieces) and row.tobytes() not in whole \
                     and sum(piece in known for piece in pieces) >= 0.75 * len(pieces)
                 counts[0] += 1
@@ -116,7 +116,7 @@ with torch.no_grad():
                             **{"covered by training windows": counts[1]})
 
 
-def _series(call: ModuleCall) -> np.ndarray | None:
+def _read_series(call: ModuleCall) -> np.ndarray | None:
     """The inputs as rows of one series each."""
     if not call.tensors:
         return None
@@ -129,7 +129,7 @@ def _series(call: ModuleCall) -> np.ndarray | None:
     return np.ascontiguousarray(array[:256]) if usable else None
 
 
-def _pieces(row: np.ndarray) -> list[bytes]:
+def _cut_pieces(row: np.ndarray) -> list[bytes]:
     """Neighbouring values, where they differ and are no round numbers, without their place."""
     return [
         row[i : i + _LENGTH].tobytes() for i in range(len(row) - _LENGTH + 1)

@@ -68,7 +68,7 @@ for rows, labels in DataLoader(samples, batch_size=16, collate_fn=collate):
         code = collate.__code__
         if self.times.get(code, 0) >= _TIMES or not isinstance(batch, (tuple, list)):
             return
-        pairs = [(s[0]._array, _number(s[1])) for s in samples
+        pairs = [(s[0]._array, _read_number(s[1])) for s in samples
                  if isinstance(s, (tuple, list)) and len(s) == 2 and isinstance(s[0], Tensor)]
         if len(pairs) < max(4, len(samples)) or any(label is None for _, label in pairs):
             return
@@ -89,7 +89,7 @@ for rows, labels in DataLoader(samples, batch_size=16, collate_fn=collate):
                         samples=count)
 
 
-def _number(label: Any) -> float | None:
+def _read_number(label: Any) -> float | None:
     if isinstance(label, Tensor) and label._array.size == 1:
         return float(label._array.reshape(-1)[0])
     return float(label) if isinstance(label, (int, float, np.integer)) else None

@@ -52,10 +52,10 @@ class Part:
 
     def deviation(self) -> np.ndarray:
         """How far each column is from mean 0 and deviation 1, whichever way that is counted."""
-        return _deviation(self.count, *self.sums)
+        return _compute_deviation(self.count, *self.sums)
 
 
-def _deviation(count: int, sums: Any, squares: Any) -> np.ndarray:
+def _compute_deviation(count: int, sums: Any, squares: Any) -> np.ndarray:
     mean = sums / count
     spread = np.maximum(squares / count - mean * mean, 0)
     biased, unbiased = spread ** 0.5, (spread * count / (count - 1)) ** 0.5
@@ -165,16 +165,16 @@ with torch.no_grad():
         sums, squares = (a + b for a, b in zip(train.sums, test.sums, strict=True))
         if is_scaled and is_standard(train.deviation() / 500):
             self.report(f"the {test.count} evaluation samples are scaled by their own mean "
-                        f"and deviation", *self._cause(test.count, test.spot, True), test.spot,
+                        f"and deviation", *self._find_cause(test.count, test.spot, True), test.spot,
                         rows=test.count, **{"largest deviation": float(test.deviation().max())})
         elif not is_scaled and not is_standard(train.deviation()) \
-                and is_standard(_deviation(every, sums, squares)):
+                and is_standard(_compute_deviation(every, sums, squares)):
             self.report(f"mean and standard deviation are those of all {every} samples, "
                         f"{test.count} evaluation samples included",
-                        *self._cause(every, test.spot, False), test.spot,
+                        *self._find_cause(every, test.spot, False), test.spot,
                         rows=every, evaluated=test.count)
 
-    def _cause(self, rows: int, spot: Spot | None, last: bool) -> list[Spot | Place | None]:
+    def _find_cause(self, rows: int, spot: Spot | None, last: bool) -> list[Spot | Place | None]:
         """Where the statistics of as many rows were taken: the line that called a function for
         several parts, else the statistic itself."""
         for statistic in self.statistics:

@@ -139,12 +139,12 @@ for rows in t.split(16):
         counts[1] += len(windows)
         if counts[0] >= _BATCHES and counts[1] >= _ROWS:
             self.report("the target is the last step of the model's input window",
-                        _target_line(getattr(self.loader, "dataset", None)), call.spot,
+                        _find_target_line(getattr(self.loader, "dataset", None)), call.spot,
                         fix="take the step after the window: series[start + length]",
                         rows=counts[1], steps=windows.shape[1])
 
 
-def _target_line(dataset: Any) -> Place | None:
+def _find_target_line(dataset: Any) -> Place | None:
     """The line of a dataset's `__getitem__` that computes the second of what it returns."""
     code = getattr(getattr(type(dataset), "__getitem__", None), "__code__", None)
     if code is None or is_internal(code):

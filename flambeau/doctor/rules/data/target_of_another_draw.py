@@ -104,9 +104,9 @@ for _ in range(9):
         others = [d._array for d, _ in self.draws if d is not target and d._array.shape == shape]
         chance = min(target._array.size, _NUMBERS) ** -0.5  # of numbers that are independent
         mixed = any(
-            _correlation(source, target._array) < max(0.1, 3 * chance)
-            and any(max(0.15, 4 * chance) < _correlation(source, draw) < 0.999 for draw in others)
-            for source in (_part(array, shape) for array in self.inputs)
+            _correlate(source, target._array) < max(0.1, 3 * chance)
+            and any(max(0.15, 4 * chance) < _correlate(source, draw) < 0.999 for draw in others)
+            for source in (_select_part(array, shape) for array in self.inputs)
             if source is not None and source.size >= 64
         )
         count = self.times.get(call.spot, 0) + 1 if mixed else 0
@@ -118,7 +118,7 @@ for _ in range(9):
 
     def _look_for_clean(self, target: np.ndarray, draw: Spot | None, loss: Spot | None) -> None:
         """Whether the model was given nothing but rows of earlier steps, which hold no noise."""
-        parts = [part for part in (_part(array, target.shape) for array in self.inputs)
+        parts = [part for part in (_select_part(array, target.shape) for array in self.inputs)
                  if part is not None and part.ndim > 1]
         hashes = [row_hashes(part, min_columns=2) for part in parts]
         known = bool(hashes) and all(
@@ -133,7 +133,7 @@ for _ in range(9):
                         fix="pass the sample with the added noise to the model", times=count)
 
 
-def _part(source: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+def _select_part(source: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
     """The part of an input that may hold the noise: all of it, or its first columns or channels,
     where a time or a condition was put behind them."""
     if source.shape == shape:
@@ -143,7 +143,7 @@ def _part(source: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
     return part if part.shape == shape else None
 
 
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+def _correlate(a: np.ndarray, b: np.ndarray) -> float:
     a, b = a.reshape(-1)[:_NUMBERS], b.reshape(-1)[:_NUMBERS]
     if not a.std() or not b.std():
         return 0.0

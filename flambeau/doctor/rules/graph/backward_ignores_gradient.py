@@ -1,8 +1,10 @@
-"""A Function whose backward does not use the gradient that it is given."""
+"""Functions whose backward does not read the gradient of their output."""
 
 from __future__ import annotations
 
 import dis
+import inspect
+import itertools
 from types import CodeType
 from typing import Any
 
@@ -13,6 +15,8 @@ from ...graph import spot_of
 from ...programs import edit
 from ...source import function_body
 from ..rule import Rule
+
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class BackwardIgnoresGradient(Rule):
@@ -88,39 +92,46 @@ for _ in range(3):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.known: set[Any] = set()
+        self.checked: set[Any] = set()  # classes of Functions
 
     def on_backward(self, backward: Backward) -> None:
         if not backward.watched:
             return
         for node in backward.graph.nodes:
-            if isinstance(node, BackwardFunction) and node._function not in self.known:
-                self.known.add(node._function)
-                self._judge(node._function, node, len(backward.graph.nodes))
+            if isinstance(node, BackwardFunction) and node._function not in self.checked:
+                self.checked.add(node._function)
+                self._check_backward(node._function, node, len(backward.graph.nodes))
 
     on_gradient = on_backward
 
-    def _judge(self, function: Any, node: Any, nodes: int) -> None:
+    def _check_backward(self, function: Any, node: Any, node_count: int) -> None:
+        """Report a backward of one gradient that neither reads it nor returns only None.
+
+        A graph of one node is a loss by itself: its gradient is 1.
+        """
         code = getattr(function.backward, "__code__", None)
-        if code is None or code.co_argcount != 2 or code.co_flags & 12 or nodes == 1:
+        if code is None or code.co_argcount != 2 or code.co_flags & _VARIADIC \
+                or node_count == 1:
             return
-        argument = code.co_varnames[1]
-        if _reads(code, argument) or argument in code.co_cellvars:
+        gradient = code.co_varnames[1]
+        if _reads(code, gradient) or gradient in code.co_cellvars:
             return
         lines = [i.positions.lineno for i in dis.get_instructions(code)
                  if i.opname == "RETURN_VALUE" and i.positions is not None]
-        constants = all(
+        returns_only_none = all(
             before.opname == "LOAD_CONST" and before.argval is None
-            for before, after in _pairs(code) if after.opname == "RETURN_VALUE"
+            for before, after in _pair_instructions(code) if after.opname == "RETURN_VALUE"
         )
-        if constants or function_body(code.co_filename, code) is None or not lines or not lines[-1]:
+        if returns_only_none or function_body(code.co_filename, code) is None \
+                or not lines or not lines[-1]:
             return
-        self.report(f"{function.__name__}.backward never reads `{argument}`, the gradient of "
+        self.report(f"{function.__name__}.backward never reads `{gradient}`, the gradient of "
                     "its output", Place(code.co_filename, lines[-1], code.co_qualname),
                     spot_of(node))
 
 
 def _reads(code: CodeType, name: str) -> bool:
+    """Return whether an instruction loads a local variable; some load two at once."""
     return any(
         i.opname.startswith("LOAD") and (i.argval == name or
                                          isinstance(i.argval, tuple) and name in i.argval)
@@ -128,6 +139,7 @@ def _reads(code: CodeType, name: str) -> bool:
     )
 
 
-def _pairs(code: CodeType) -> list[tuple[Any, Any]]:
+def _pair_instructions(code: CodeType) -> list[tuple[Any, Any]]:
+    """Return each instruction with the next one."""
     instructions = list(dis.get_instructions(code))
-    return list(zip(instructions, instructions[1:], strict=False))
+    return list(itertools.pairwise(instructions))

@@ -90,7 +90,7 @@ for _ in range(3):
             for target, value in (sides, sides[::-1]):
                 sum_node = _bootstrap(target)
                 if sum_node is not None and hasattr(value, "edges") \
-                        and _bootstrap(value) is None and _shared(target, value):
+                        and _bootstrap(value) is None and _do_share_parameters(target, value):
                     self.report("the target of the difference depends on the network being "
                                 "trained", spot_of(sum_node), spot_of(node), backward.spot)
                     return
@@ -115,7 +115,7 @@ def _bootstrap(node: Any) -> Any:
     return node if sum(edge is not None for edge in factor.edges) == 1 else None
 
 
-def _shared(a: Any, b: Any) -> bool:
+def _do_share_parameters(a: Any, b: Any) -> bool:
     leaves = [
         {key for key, leaf in Graph([side]).leaves.items() if isinstance(leaf, Parameter)}
         for side in (a, b)

@@ -110,10 +110,10 @@ for _ in range(4):
         body = function_body(frame.f_code.co_filename, frame.f_code)
         if body is None:
             return
-        assigned = _assignments(body)
+        assigned = _collect_assignments(body)
         for name, value in list(frame.f_locals.items()):
             if value is backward.tensor:
-                for term in _terms(name, assigned, frame):
+                for term in _list_terms(name, assigned, frame):
                     self._judge(term, assigned, frame, backward)
 
     on_gradient = on_backward
@@ -180,13 +180,13 @@ for _ in range(4):
         if end is not None:
             self.report(f"'{name}' is part of the loss and has no gradient", end, backward.spot)
             return
-        cause = _cause(name, assigned, frame, set())
+        cause = _find_cause(name, assigned, frame, set())
         if cause is not None:
             place = Place(frame.f_code.co_filename, cause.lineno, frame.f_code.co_qualname)
             self.report(f"'{name}' is part of the loss and has no gradient", place, backward.spot)
 
 
-def _assignments(body: ast.AST) -> dict[str, list[ast.expr]]:
+def _collect_assignments(body: ast.AST) -> dict[str, list[ast.expr]]:
     result: dict[str, list[ast.expr]] = {}
     for node in ast.walk(body):
         if isinstance(node, (ast.Assign, ast.AugAssign)):
@@ -198,7 +198,7 @@ def _assignments(body: ast.AST) -> dict[str, list[ast.expr]]:
     return result
 
 
-def _terms(name: str, assigned: dict[str, list[ast.expr]], frame: FrameType) -> list[str]:
+def _list_terms(name: str, assigned: dict[str, list[ast.expr]], frame: FrameType) -> list[str]:
     """Names of the addends of a loss that are numbers without a gradient."""
     terms: list[str] = []
     stack = list(assigned.get(name, ()))
@@ -226,7 +226,7 @@ def _is_number(node: ast.expr, frame: FrameType) -> bool:
     return isinstance(node, (ast.Constant, ast.Attribute))
 
 
-def _cause(
+def _find_cause(
     name: str, assigned: dict[str, list[ast.expr]], frame: FrameType, seen: set[str]
 ) -> ast.expr | None:
     """The expression by which a number lost its gradient; None where it never had any."""
@@ -249,7 +249,7 @@ def _cause(
             if isinstance(part, ast.Name) and part.id not in seen:
                 stored = frame.f_locals.get(part.id)
                 if isinstance(stored, Tensor) and not stored.requires_grad:
-                    result = _cause(part.id, assigned, frame, seen)
+                    result = _find_cause(part.id, assigned, frame, seen)
                     if result is not None:
                         return result
     return None

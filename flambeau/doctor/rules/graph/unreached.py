@@ -104,7 +104,7 @@ for step in range(8):
         if _OTHERS & {finding.id for finding in self.session.findings}:
             return
         idle = [layer for key, layer in self.calls.items()
-                if self.steps[key] == _STEPS and self._idle(layer[0])]
+                if self.steps[key] == _STEPS and self._is_idle(layer[0])]
         if idle:
             last, spot = idle[-1]
             built = self.session.built_at.get(last)
@@ -116,7 +116,7 @@ for step in range(8):
                         "depends on them", spot, built, level=Level.HINT if library else None,
                         parameters=sum(p._array.size for p in parameters), steps=self.updates)
 
-    def _idle(self, layer: Any) -> bool:
+    def _is_idle(self, layer: Any) -> bool:
         trainable = [p for p in layer._parameters.values() if p is not None and p.requires_grad]
         return bool(trainable) and all(
             id(p) in self.session.optimized and id(p) not in self.graded for p in trainable

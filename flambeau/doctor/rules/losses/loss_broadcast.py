@@ -137,16 +137,16 @@ for _ in range(4):
         self.report(
             f"a difference of {a._array.shape} and {b._array.shape} has shape "
             f"{np.broadcast_shapes(a._array.shape, b._array.shape)}: every prediction meets every "
-            "target", *_lines(a, b), spot, self._shaped(a, b), pairs=n * n, samples=n,
+            "target", *_list_lines(a, b), spot, self._find_reshape(a, b), pairs=n * n, samples=n,
         )
 
-    def _shaped(self, a: Any, b: Any) -> Spot | None:
+    def _find_reshape(self, a: Any, b: Any) -> Spot | None:
         """Where the prediction got its shape."""
         node = node_of((a if a._node is not None else b)._node)
         return None if node is None or isinstance(node, Tensor) else spot_of(node)
 
 
-def _lines(a: Any, b: Any) -> tuple[Spot, ...]:
+def _list_lines(a: Any, b: Any) -> tuple[Spot, ...]:
     """The call of the function that takes both tensors as they are, such as a loss: its caller is
     to give them one shape."""
     frame, spots = user_frame(1), callers(2)

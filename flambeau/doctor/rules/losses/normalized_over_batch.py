@@ -78,7 +78,7 @@ for _ in range(3):
 
     def on_backward(self, backward: Backward) -> None:
         self.batches.clear()
-        compared = _columns_compared(backward.graph) if self.pending else set()
+        compared = _find_compared_columns(backward.graph) if self.pending else set()
         for spot, shape in self.pending.items():
             if spot not in compared:
                 self.report("F.normalize divides by a norm over the samples of the batch", spot,
@@ -116,7 +116,7 @@ for _ in range(3):
             joined and any(rows % batch == 0 for batch in self.batches))
 
 
-def _columns_compared(graph: Graph) -> set[Spot | None]:
+def _find_compared_columns(graph: Graph) -> set[Spot | None]:
     """The lines of both sides of a product whose left one is transposed: it sums over samples."""
     result: set[Spot | None] = set()
     for node in graph.nodes:

@@ -89,7 +89,7 @@ for _ in range(4):
                 message = "each anchor is its own positive"
         elif call.name == "cross_entropy" and call.values.shape[0] == call.values.shape[1] > 3 \
                 and target.shape == call.values.shape[:1]:
-            message = _similarity(call, target)
+            message = _name_similarity(call, target)
         if message is None:
             return
         self.times[call.spot] = self.times.get(call.spot, 0) + 1
@@ -98,7 +98,7 @@ for _ in range(4):
                         rows=len(call.values))
 
 
-def _similarity(call: LossCall, target: np.ndarray) -> str | None:
+def _name_similarity(call: LossCall, target: np.ndarray) -> str | None:
     node = call.node
     while hasattr(node, "edges") and operator_name(node) in _SCALED and node.edges:
         node = node_of(node.edges[0])

@@ -12,7 +12,7 @@ from ...programs import edit
 from ..rule import Rule
 
 
-def _axis(node: Any) -> tuple[int, tuple[int, ...]] | None:
+def _find_axis(node: Any) -> tuple[int, tuple[int, ...]] | None:
     """The axis of a softmax and the shape of its output."""
     if operator_name(node) not in ("softmax", "log_softmax"):
         return None
@@ -83,7 +83,7 @@ for _ in range(4):
         self.batch, self.loss_spot = rows, call.spot
         if call.name not in ("nll_loss", "cross_entropy", "kl_div") or call.node is None:
             return
-        axis = _axis(call.node)
+        axis = _find_axis(call.node)
         if axis is None or call.input._array.shape != axis[1] or rows < 2:
             return
         if axis[0] > 1 and call.name != "kl_div":
@@ -99,7 +99,7 @@ for _ in range(4):
         if not backward.watched or self.batch < 2:
             return
         for node in backward.graph.nodes:
-            axis = _axis(node)
+            axis = _find_axis(node)
             if axis is None or axis[0] != 0 or len(axis[1]) < 2:
                 continue
             if axis[1][0] == self.batch and self.batch not in axis[1][1:] and axis[1][-1] > 1:

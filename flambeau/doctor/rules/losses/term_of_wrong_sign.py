@@ -134,19 +134,19 @@ for _ in range(3):
         ):
             return
         terms = list(signed_terms(node_of(backward.roots[0])))
-        policy = any(self._weighted_log(node) for node, _ in terms)
+        policy = any(self._is_weighted_log(node) for node, _ in terms)
         for node, sign in terms:
             spots = [spot for reference, spot in entropies if reference() is node]
             if spots and sign > 0 and policy:
                 self.report("the entropy of a policy is minimized",
-                            self._sum_of(node, terms) or spots[0], spots[0], backward.spot)
+                            self._find_sum(node, terms) or spots[0], spots[0], backward.spot)
             if sign > 0 and operator_name(node) == "_sub" and _is_negative_divergence(node):
                 self.report("1 + v - mu^2 - exp(v) enters the loss with a positive sign",
                             spot_of(node), backward.spot)
 
     on_gradient = on_backward
 
-    def _sum_of(self, node: Any, terms: list[tuple[Any, int]]) -> Spot | None:
+    def _find_sum(self, node: Any, terms: list[tuple[Any, int]]) -> Spot | None:
         """The line that adds a term to the others."""
         below, sums = node, [n for n, _ in terms if operator_name(n) in ("_add", "_sub")]
         for _ in range(6):
@@ -158,7 +158,7 @@ for _ in range(3):
                 return spot_of(below)
         return None
 
-    def _weighted_log(self, node: Any) -> bool:
+    def _is_weighted_log(self, node: Any) -> bool:
         if operator_name(node) not in ("mul", "minimum"):
             return False
         return any(below in self.logs for below in _chain(node))

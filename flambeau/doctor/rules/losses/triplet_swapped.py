@@ -81,7 +81,7 @@ for _ in range(3):
     def on_loss(self, call: LossCall) -> None:
         if not call.name.startswith("triplet_margin") or not call.recorded:
             return
-        for node in _nodes_at(call.spot):
+        for node in _iterate_nodes(call.spot):
             if isinstance(node, ast.Call) and len(node.args) >= 3 \
                     and _is_swapped(node.args[2], node.args[1]):
                 self.report("the negative is passed as the positive", call.spot)
@@ -99,7 +99,7 @@ for _ in range(3):
             ):
                 continue
             spot = next((spot_of(term) for term, _ in terms if operator_name(term) == "_sub"), None)
-            if any(_is_swapped(minus, plus) for plus, minus in _differences_at(spot)):
+            if any(_is_swapped(minus, plus) for plus, minus in _iterate_differences(spot)):
                 self.report("the distance to the negative is minimized and that to the positive "
                             "is maximized",
                             spot, backward.spot)
@@ -124,7 +124,7 @@ def _is_distance(node: Any) -> bool:
     return False
 
 
-def _nodes_at(spot: Spot | None) -> Iterator[ast.AST]:
+def _iterate_nodes(spot: Spot | None) -> Iterator[ast.AST]:
     """All syntax nodes of the innermost statement at a spot."""
     place = place_of(spot)
     statements = list(statements_at(place.file, place.line))[-1:] if place is not None else []
@@ -132,21 +132,21 @@ def _nodes_at(spot: Spot | None) -> Iterator[ast.AST]:
         yield from ast.walk(statement)
 
 
-def _differences_at(spot: Spot | None) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _iterate_differences(spot: Spot | None) -> Iterator[tuple[ast.expr, ast.expr]]:
     """The (minuend, subtrahend) of each difference in the statement at a spot."""
-    for node in _nodes_at(spot):
+    for node in _iterate_nodes(spot):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
             yield node.left, node.right
 
 
 def _is_swapped(positive: ast.expr, negative: ast.expr) -> bool:
     """Whether what stands for the positive is named a negative, and the reverse."""
-    words, others = _words(positive), _words(negative)
+    words, others = _list_words(positive), _list_words(negative)
     return bool((words - others) & _POSITIVE_WORDS) and bool((others - words) & _NEGATIVE_WORDS) \
         and not (words - others) & _NEGATIVE_WORDS and not (others - words) & _POSITIVE_WORDS
 
 
-def _words(node: ast.expr) -> set[str]:
+def _list_words(node: ast.expr) -> set[str]:
     names = [part.id if isinstance(part, ast.Name) else part.attr
              for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
     return {word for name in names for word in re.split(r"[_\d]+", name.lower()) if word}

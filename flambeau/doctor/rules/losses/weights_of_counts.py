@@ -77,11 +77,11 @@ for _ in range(5):
         if target is None or not call.recorded or not target.size:
             return
         if call.name in ("cross_entropy", "nll_loss") and target.dtype.kind == "i":
-            self._classes(call, target)
+            self._check_classes(call, target)
         elif call.name == "binary_cross_entropy_with_logits":
-            self._binary(call, target)
+            self._check_binary(call, target)
 
-    def _classes(self, call: LossCall, target: np.ndarray) -> None:
+    def _check_classes(self, call: LossCall, target: np.ndarray) -> None:
         weight = getattr(call.argument("weight"), "_array", None)
         if weight is None or target.max() >= len(weight):
             return
@@ -96,7 +96,7 @@ for _ in range(5):
         if frequent.any() and (heavier[frequent] >= 1.5).all():
             self._tell(call, counts, weight)
 
-    def _binary(self, call: LossCall, target: np.ndarray) -> None:
+    def _check_binary(self, call: LossCall, target: np.ndarray) -> None:
         weight = getattr(call.argument("pos_weight"), "_array", None)
         if weight is None or weight.size != 1 or not set(np.unique(target)) <= {0.0, 1.0}:
             return
@@ -114,7 +114,7 @@ for _ in range(5):
         self.counts[id(weight)] = weight, before + counts
         return before + counts
 
-    def _weight_line(self, call: LossCall) -> Place | None:
+    def _find_weight_line(self, call: LossCall) -> Place | None:
         """Where the variable that holds the weights was given them."""
         weight = call.argument("weight")
         line = assignment_of(call.argument("pos_weight") if weight is None else weight,
@@ -123,5 +123,5 @@ for _ in range(5):
 
     def _tell(self, call: LossCall, counts: np.ndarray, weight: np.ndarray) -> None:
         self.report("the weights favor the frequent classes",
-                    self._weight_line(call), *self.loss_constructor(call), call.spot,
+                    self._find_weight_line(call), *self.loss_constructor(call), call.spot,
                     counts=[int(c) for c in counts[:6]], weights=[float(w) for w in weight[:6]])

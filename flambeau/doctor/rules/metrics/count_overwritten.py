@@ -73,15 +73,15 @@ accuracy = correct / total
         self.known.add((place.file, place.line))
         loops = loops_around(place.file, place.line)
         body = function_body(place.file, spot[0])
-        name = _overwritten(loops[-1], place.line) if loops and body is not None else None
+        name = _find_overwritten(loops[-1], place.line) if loops and body is not None else None
         if name is None or body is None:
             return
-        divisor = _divided_by(body, loops[-1], name)
+        divisor = _find_divisor(body, loops[-1], name)
         if divisor is not None:
             self.report(f"{name} is the last batch's, and is divided by {divisor}", place)
 
 
-def _overwritten(loop: ast.For | ast.While, line: int) -> str | None:
+def _find_overwritten(loop: ast.For | ast.While, line: int) -> str | None:
     """The name that a statement at a line of a loop assigns, which the loop never reads."""
     for node in ast.walk(loop):
         if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0) \
@@ -92,7 +92,7 @@ def _overwritten(loop: ast.For | ast.While, line: int) -> str | None:
     return None
 
 
-def _divided_by(body: ast.AST, loop: ast.For | ast.While, name: str) -> str | None:
+def _find_divisor(body: ast.AST, loop: ast.For | ast.While, name: str) -> str | None:
     """What the name is divided by after a loop, if it counts the samples or batches of all."""
     added = {ast.unparse(n.target) for n in ast.walk(loop)
              if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)}

@@ -112,7 +112,9 @@ for last in (16, 32, 48):
     def _train(self, model: _Model, call: ModuleCall) -> None:
         if model.is_partial:
             return
-        if model.weights is not None and not np.array_equal(model.weights, _weights(call.module)):
+        if model.weights is not None and not np.array_equal(
+            model.weights, _sample_weights(call.module)
+        ):
             self.models[id(call.module)] = model = _Model()  # set anew, not by an optimizer
         hashes = call.hashes
         model.is_partial = not hashes or len(model.trained) >= _ROWS \
@@ -139,10 +141,10 @@ for last in (16, 32, 48):
         for root in list(self.session.roots):
             model = self.models.get(id(root))
             if model is not None and not model.is_partial:
-                model.weights = _weights(root)
+                model.weights = _sample_weights(root)
 
 
-def _weights(module: Any) -> np.ndarray:
+def _sample_weights(module: Any) -> np.ndarray:
     """Some numbers of a module's first parameter."""
     array: np.ndarray = next(
         (p._array.reshape(-1)[:_WEIGHTS].copy() for p in module.parameters()), np.zeros(0))

@@ -84,9 +84,11 @@ for _ in range(4):
                     "cross_entropy", "nll_loss", "binary_cross_entropy_with_logits", "mse_loss") \
                 or np.any(target == call.argument("ignore_index", -100)):
             return
-        known = self.whole.get(_key(call.target))
+        known = self.whole.get(_make_key(call.target))
         if len(self.whole) < 64 or known is not None:
-            self.whole[_key(call.target)] = call.target, call.spot, known[2] + 1 if known else 1
+            self.whole[
+                _make_key(call.target)
+            ] = call.target, call.spot, known[2] + 1 if known else 1
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
@@ -99,7 +101,7 @@ for _ in range(4):
         for compared, target in self.results:
             if compared is source or _shows(source, compared):
                 self._judge(target, index, spot)
-        if _key(source) in self.whole:
+        if _make_key(source) in self.whole:
             self.parts = [*self.parts[-7:], (result, source, index)]
 
     def on_compare(self, a: Any, b: Any, result: Any, spot: Spot | None) -> None:
@@ -107,17 +109,17 @@ for _ in range(4):
             if part is a or part is b:
                 self._judge(whole, index, spot)
         for side in (a, b):
-            if _key(side) in self.whole:
+            if _make_key(side) in self.whole:
                 self.results = [*self.results[-3:], (result, side)]
 
     def _judge(self, target: Any, index: Any, spot: Spot | None) -> None:
-        _, loss, times = self.whole[_key(target)]
+        _, loss, times = self.whole[_make_key(target)]
         rows = index._array
         count = int(rows.sum()) if rows.dtype.kind == "b" else len(rows)
         if times < _TIMES or not 0 < count < 0.8 * len(target._array) \
                 or bound_name(index, _TRAINED, user_frame(1)):
             return
-        name = held_out_name(index, user_frame(1)) or _subscript_name(spot)
+        name = held_out_name(index, user_frame(1)) or _find_subscript_name(spot)
         shown = name or variable_name(index, user_frame(1)) or "a part"
         self.report(f"the loss is of all {len(target._array)} rows, {count} of which are evaluated "
                     f"as {shown}", loss, spot, level=None if name else Level.HINT,
@@ -149,7 +151,7 @@ def held_out_name(index: Any, frame: FrameType | None) -> str | None:
     return name
 
 
-def _subscript_name(spot: Spot | None) -> str | None:
+def _find_subscript_name(spot: Spot | None) -> str | None:
     """The same of an attribute by which the statement at a spot picks rows, as data.test_mask."""
     place = place_of(spot)
     statements = list(statements_at(place.file, place.line))[-1:] if place is not None else []
@@ -166,6 +168,6 @@ def _shows(tensor: Any, compared: Any) -> bool:
     return a.shape == b.shape and a.dtype.kind == "f" and bool(np.array_equal(a, b))
 
 
-def _key(tensor: Tensor) -> tuple[int, int]:
+def _make_key(tensor: Tensor) -> tuple[int, int]:
     array = tensor._array
     return array.__array_interface__["data"][0], array.size

@@ -119,7 +119,7 @@ def _keeps_the_greatest_loss(branch: ast.If, function: Any) -> bool:
     elif not isinstance(test.ops[0], (ast.Gt, ast.GtE)):
         return False
     value, best = ast.unparse(greater), ast.unparse(smaller)
-    sets = any(t == best and v == value for t, v in _assignments(branch))
+    sets = any(t == best and v == value for t, v in _iterate_assignments(branch))
     keeps = any(_KEEPS.search(ast.unparse(statement)) for statement in branch.body)
     return sets and keeps and _is_loss(value, function)
 
@@ -129,14 +129,14 @@ def _is_loss(value: str, function: Any) -> bool:
         return False
     if _LOSS.search(value):
         return True
-    sources = [source for target, source in _assignments(function) if target == value]
+    sources = [source for target, source in _iterate_assignments(function) if target == value]
     return bool(sources) and all(
         _LOSS.search(source) and not _NEGATED.search(source) and not source.startswith("-")
         for source in sources
     )
 
 
-def _assignments(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def _iterate_assignments(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:

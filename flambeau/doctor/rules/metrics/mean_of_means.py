@@ -113,7 +113,7 @@ average = total / len(loader.dataset)
         tree = tree_of(key[0])
         if tree is not None:
             function = enclosing_function(tree, key[1])
-            self.places |= {(key[0], line): text for line, text in _divisions(function)}
+            self.places |= {(key[0], line): text for line, text in _list_divisions(function)}
 
     def finish(self) -> None:
         if self.means and not self.others:
@@ -122,14 +122,14 @@ average = total / len(loader.dataset)
                             Place(file, line), losses=self.means)
 
 
-def _divisions(function: ast.AST) -> list[tuple[int, str]]:
+def _list_divisions(function: ast.AST) -> list[tuple[int, str]]:
     """Divisions by a number of samples of names that collect plain `.item()`s."""
     collected: dict[str, bool] = {}  # whether all that is added is plain
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
             name = ast.unparse(node.target)
             collected[name] = collected.get(name, True) and _is_item(node.value)
-    counts = _counts_of_samples(function)
+    counts = _find_sample_counts(function)
     result = []
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
@@ -148,7 +148,7 @@ def _is_length(text: str) -> bool:
     return text.startswith("len(") and text.endswith(".dataset)")
 
 
-def _counts_of_samples(function: ast.AST) -> set[str]:
+def _find_sample_counts(function: ast.AST) -> set[str]:
     """Names that hold len(... .dataset), or to which each batch's length is added."""
     added: dict[str, list[str]] = {}
     lengths: set[str] = set()

@@ -75,7 +75,7 @@ for _ in range(4):
         if isinstance(call.output, Tensor):
             self.outputs = [*self.outputs[-3:], (weakref.ref(call.output), id(call.module))]
 
-    def _model_of(self, tensor: Tensor) -> int | None:
+    def _find_model(self, tensor: Tensor) -> int | None:
         for reference, model in self.outputs:
             output = reference()
             if output is None:
@@ -90,14 +90,14 @@ for _ in range(4):
 
     def on_loss(self, call: LossCall) -> None:
         if call.name == "binary_cross_entropy_with_logits":
-            model = self._model_of(call.input)
+            model = self._find_model(call.input)
             if model is not None:
                 self.models.add(model)
 
     def on_threshold(self, tensor: Any, bound: float, spot: Spot | None) -> None:
         if bound != 0.5 or tensor._array.dtype.kind != "f" or not tensor._array.size:
             return
-        model = self._model_of(tensor)
+        model = self._find_model(tensor)
         values = tensor._array
         if model in self.models and (values.min() < 0 or values.max() > 1):
             between = int(((values > 0) & (values <= 0.5)).sum())

@@ -32,12 +32,12 @@ def active_layers(module: Any) -> list[str]:
     return result
 
 
-def _no_output() -> None:
+def _return_no_output() -> None:
     """What a weak reference to nothing gives."""
 
 
-def _reference(output: Any) -> Any:
-    return weakref.ref(output) if isinstance(output, Tensor) else _no_output
+def _create_reference(output: Any) -> Any:
+    return weakref.ref(output) if isinstance(output, Tensor) else _return_no_output
 
 
 @dataclass
@@ -64,7 +64,7 @@ class _Model:
 _LONE = 8
 
 
-def _weights(module: Any) -> np.ndarray:
+def _sample_weights(module: Any) -> np.ndarray:
     """Some numbers of a module's first parameter."""
     array: np.ndarray = next((p._array.reshape(-1)[:64].copy() for p in module.parameters()),
                              np.zeros(0))
@@ -134,7 +134,7 @@ with torch.no_grad():
         self.models: dict[int, _Model] = {}
         self.last: _Model | None = None
         self.latest: _Model | None = None
-        self.output: Any = _no_output  # the latest output, weakly
+        self.output: Any = _return_no_output  # the latest output, weakly
 
     def on_mode(self, module: Any, training: bool, spot: Spot | None) -> None:
         if training:
@@ -151,7 +151,7 @@ with torch.no_grad():
     def on_call(self, call: ModuleCall) -> None:
         model = self.models.setdefault(id(call.module), _Model(call.module))
         if call.recorded:
-            self._recorded(model, call)
+            self._note_training_call(model, call)
             return
         self.session.seen.add("evaluation")
         if is_statement(call.spot):  # it is called for what it does to its statistics
@@ -160,7 +160,7 @@ with torch.no_grad():
                 or not call.module.training or model.explicit >= call.backwards:
             return
         if call.backwards > model.lone_at:
-            model.weights = _weights(model.module) if not model.lone else model.weights
+            model.weights = _sample_weights(model.module) if not model.lone else model.weights
             model.lone, model.lone_spot, model.lone_at = model.lone + 1, call.spot, call.backwards
         if model.trained < 0:
             return
@@ -175,11 +175,11 @@ with torch.no_grad():
             return
         model.calls = model.calls + 1 if model.spot == call.spot or not model.calls else 1
         model.spot, self.last = call.spot, model
-        self.output = _reference(call.output)
+        self.output = _create_reference(call.output)
         if model.calls >= 2:
             self._tell(model)
 
-    def _recorded(self, model: _Model, call: ModuleCall) -> None:
+    def _note_training_call(self, model: _Model, call: ModuleCall) -> None:
         """A call with gradients: of training, unless its output is only looked at."""
         again = model.spot == call.spot and model.unused is not None and model.unused() is None
         model.looked = model.looked + 1 if again and model.argmax else 0
@@ -192,7 +192,7 @@ with torch.no_grad():
         if model.looked == 0:
             model.trained, model.lone = call.backwards, 0
         model.calls, model.inputs, model.spot = 0, (), call.spot
-        self.latest, self.output = model, _reference(call.output)
+        self.latest, self.output = model, _create_reference(call.output)
 
     def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
         if kind == "argmax()" and tensor is self.output() and self.latest is not None:
@@ -208,7 +208,7 @@ with torch.no_grad():
 
     def on_backward(self, backward: Backward) -> None:
         self.last = self.latest = None
-        self.output = _no_output
+        self.output = _return_no_output
         for model in self.models.values():
             model.calls, model.inputs = 0, ()
             model.argmax, model.looked, model.unused = False, 0, None
@@ -219,7 +219,9 @@ with torch.no_grad():
         """Models that were trained, and then gave others their targets for good."""
         for model in self.models.values():
             rested = self.session.clock.passes - model.trained
-            same = model.trained >= 0 or np.array_equal(_weights(model.module), model.weights)
+            same = model.trained >= 0 or np.array_equal(
+                _sample_weights(model.module), model.weights
+            )
             if model.lone >= _LONE and same and rested >= 2 * _LONE:
                 model.spot = model.lone_spot
                 self._tell(model)

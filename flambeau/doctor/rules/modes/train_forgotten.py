@@ -12,7 +12,7 @@ from ...programs import edit
 from ..rule import Rule
 
 
-def _switched_off(module: Any) -> list[str]:
+def _list_switched_off(module: Any) -> list[str]:
     """Layers that eval() makes behave otherwise."""
     return [
         path or type(layer).__name__ for path, layer in module.named_modules()
@@ -108,7 +108,7 @@ for _ in range(5):
                     and any(id(p) in updated for p in module.parameters()) \
                     and not any(layer.training for layer in module.modules()):
                 self.times[key] = self.times.get(key, 0) + 1
-                layers = _switched_off(module)
+                layers = _list_switched_off(module)
                 if self.times[key] >= 3 and layers:
                     name = self.session.name_of(module, "the model")
                     self.report(f"{name} is trained in evaluation mode since this eval()",

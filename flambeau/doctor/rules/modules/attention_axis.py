@@ -83,7 +83,7 @@ for _ in range(3):
             if output is None or not isinstance(dim, int) or output.ndim < 2 \
                     or dim % output.ndim != output.ndim - 2:
                 continue
-            if output.shape[-1] > 1 and output.shape[-2] > 1 and _of_pairs(weights):
+            if output.shape[-1] > 1 and output.shape[-2] > 1 and _compares_pairs(weights):
                 sums = output.sum(-1)
                 self.report("the weights of this product are normalised over the axis that is not "
                             "summed over", spot_of(weights), spot_of(node), dim=dim,
@@ -92,7 +92,7 @@ for _ in range(3):
     on_gradient = on_backward
 
 
-def _of_pairs(node: Any) -> bool:
+def _compares_pairs(node: Any) -> bool:
     """Whether scores come from products or sums of two activations."""
     node = node_of(node.edges[0])
     while hasattr(node, "edges") and node.edges:

@@ -111,7 +111,7 @@ for _ in range(3):
                     self.report(
                         f"{type(layer).__name__} takes axis 0 ({steps}) for time and axis 1 "
                         f"({batch}) for the batch, but there are {steps} targets",
-                        self._built_at(layer), spot, call.spot, steps=steps, batch=batch,
+                        self._find_constructor(layer), spot, call.spot, steps=steps, batch=batch,
                         targets=steps,
                     )
         self.waiting.clear()
@@ -121,7 +121,7 @@ for _ in range(3):
 
     on_gradient = on_backward
 
-    def _built_at(self, layer: Any) -> Spot | None:
+    def _find_constructor(self, layer: Any) -> Spot | None:
         """The constructor of a layer, or of the one it is a copy of, as in a TransformerEncoder."""
         known = self.session.built_at
         same = (spot for module, spot in list(known.items()) if type(module) is type(layer))

@@ -1,7 +1,8 @@
-"""Layers in a Python list or dict, which the module does not know."""
+"""Layers in a Python list or dict, which their module does not register."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,26 +16,23 @@ from ...source import tree_of
 from ..rule import Rule
 
 
-def assignment_of(module: Any, name: str) -> Place | None:
-    """The line that assigns `self.name` in the class of a module."""
-    import ast
-
-    spot = getattr(type(module).__init__, "__code__", None)
-    if spot is None:
+def _find_assignment(module: Any, name: str) -> Place | None:
+    """Return the first line from the module's __init__ on that assigns `self.name`."""
+    code = getattr(type(module).__init__, "__code__", None)
+    tree = None if code is None else tree_of(code.co_filename)
+    if code is None or tree is None:
         return None
-    tree = tree_of(spot.co_filename)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, (ast.Assign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Attribute) and target.attr == name \
-                        and spot.co_firstlineno <= node.lineno:
-                    return Place(spot.co_filename, node.lineno, type(module).__qualname__)
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.lineno < code.co_firstlineno:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any(isinstance(target, ast.Attribute) and target.attr == name for target in targets):
+            return Place(code.co_filename, node.lineno, type(module).__qualname__)
     return None
 
 
-def hidden(module: Any) -> Iterator[tuple[str, list[Any]]]:
-    """Attributes that hold modules in plain containers: their names, and the modules."""
+def _list_hidden_modules(module: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Return the attributes that hold modules in plain containers: (name, the modules)."""
     for name, value in list(vars(module).items()):
         if name.startswith("_") or not isinstance(value, (list, tuple, dict)):
             continue
@@ -45,7 +43,7 @@ def hidden(module: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 class HiddenInList(Rule):
-    """Looks for modules in lists, tuples and dicts, and for parameters of theirs with gradients."""
+    """Looks for modules in lists, tuples and dicts whose parameters get gradients."""
 
     id = "modules-in-a-list"
     level = Level.CERTAIN
@@ -120,42 +118,45 @@ for _ in range(3):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.suspects: dict[int, tuple[Any, str, str]] = {}  # by tensor: owner, attribute, what
-        self.looked: set[int] = set()
+        self.suspects: dict[int, tuple[Any, str, str]] = {}  # by id: module, attribute, contents
+        self.checked: set[int] = set()
 
     def on_call(self, call: ModuleCall) -> None:
-        if id(call.module) in self.looked:
+        if id(call.module) in self.checked:
             return
-        self.looked.add(id(call.module))
+        self.checked.add(id(call.module))
         registered = {id(p) for p in call.module.parameters()}
         for module in call.module.modules():
-            for name, inside in hidden(module):
-                for child in inside:
-                    for parameter in child.parameters():
-                        if id(parameter) not in registered:
-                            self.suspects[id(parameter)] = module, name, "layers"
-            for name, value in list(vars(module).items()):
-                if isinstance(value, Tensor) and value.requires_grad and value.is_leaf \
-                        and id(value) not in registered and not name.startswith("_"):
-                    self.suspects[id(value)] = module, name, "a tensor"
+            self._add_suspects(module, registered)
+
+    def _add_suspects(self, module: Any, registered: set[int]) -> None:
+        """Remember the parameters and tensors of a module that are not registered."""
+        for name, hidden in _list_hidden_modules(module):
+            for parameter in (p for child in hidden for p in child.parameters()):
+                if id(parameter) not in registered:
+                    self.suspects[id(parameter)] = module, name, "layers"
+        for name, value in list(vars(module).items()):
+            if isinstance(value, Tensor) and value.requires_grad and value.is_leaf \
+                    and id(value) not in registered and not name.startswith("_"):
+                self.suspects[id(value)] = module, name, "a tensor"
 
     def after_backward(self, backward: Backward) -> None:
         if not self.suspects or not backward.watched:
             return
-        known = self.session.optimized
-        if not known:
+        optimized = self.session.optimized
+        if not optimized:
             return
         for key, leaf in backward.graph.leaves.items():
             suspect = self.suspects.pop(key, None)
-            if suspect is None or not leaf.requires_grad or key in known:
+            if suspect is None or not leaf.requires_grad or key in optimized:
                 continue
             module, name, contents = suspect
-            kind = type(module).__name__
             text = (
-                f"self.{name} of {kind} holds {contents} that parameters() leaves out: not trained"
+                f"self.{name} of {type(module).__name__} holds {contents} that parameters() leaves "
+                "out: not trained"
             )
             count = sum(1 for s in self.suspects.values() if s[:2] == (module, name)) + 1
-            place = assignment_of(module, name) or place_of(self.session.built_at.get(module))
+            place = _find_assignment(module, name) or place_of(self.session.built_at.get(module))
             fix = "nn.ModuleList or nn.ModuleDict" if contents == "layers" else "nn.Parameter(...)"
             self.report(text, place, backward.spot, fix=f"self.{name} = {fix}",
                         parameters=count)

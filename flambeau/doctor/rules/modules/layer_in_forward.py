@@ -1,4 +1,4 @@
-"""Layers that are constructed anew in each forward pass."""
+"""Layers that each forward pass constructs anew."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_WEIGHTED_LAYERS = ("Linear", "Conv", "Norm", "Embedding", "LSTM", "GRU", "RNN", "Attention")
+_MIN_CALLS = 3  # a layer may well be created in the first call, when its size is known
 
-class MadeInForward(Rule):
+
+class LayerInForward(Rule):
     """Counts layers with parameters that are constructed while a module runs."""
 
     id = "layer-made-in-forward"
@@ -82,18 +85,17 @@ for _ in range(4):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.times: dict[Spot | None, set[int]] = {}
+        self.passes: dict[Spot | None, set[int]] = {}  # in which each line constructed a layer
 
     def on_module_constructed(self, module: Any, spot: Spot | None) -> None:
         stack = self.session.stack
-        if not stack or type(module).__module__.startswith("flambeau.nn.modules.") is False:
+        if not stack or not type(module).__module__.startswith("flambeau.nn.modules."):
             return
-        kind = type(module).__name__
-        if not any(word in kind for word in ("Linear", "Conv", "Norm", "Embedding", "LSTM", "GRU",
-                                             "RNN", "Attention")):
+        layer = type(module).__name__
+        if not any(name in layer for name in _WEIGHTED_LAYERS):
             return
-        calls = self.times.setdefault(spot, set())
-        calls.add(self.session.clock.passes)
-        if len(calls) >= 3:
-            self.report(f"{kind} is created again in each call of {type(stack[0]).__name__}",
-                        spot, times=len(calls))
+        passes = self.passes.setdefault(spot, set())
+        passes.add(self.session.clock.passes)
+        if len(passes) >= _MIN_CALLS:
+            self.report(f"{layer} is created again in each call of {type(stack[0]).__name__}",
+                        spot, times=len(passes))

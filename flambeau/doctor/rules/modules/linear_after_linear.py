@@ -72,12 +72,12 @@ for _ in range(4):
             if id(node) in inner or operator_name(node) != "linear":
                 continue
             chain = [node]
-            while (below := _input(chain[-1])) is not None \
+            while (below := _find_input(chain[-1])) is not None \
                     and len(graph.consumers.get(id(below), ())) == 1 \
-                    and self._in_one_network(below, chain[-1]):
+                    and self._is_in_one_network(below, chain[-1]):
                 chain.append(below)
             inner.update(map(id, chain))
-            weights = [_weight(link) for link in chain[::-1]]
+            weights = [_find_weight(link) for link in chain[::-1]]
             if len(chain) == 1 or any(weight is None for weight in weights):
                 continue
             widths = [weights[0].shape[1], *(weight.shape[0] for weight in weights)]
@@ -87,7 +87,7 @@ for _ in range(4):
 
     on_gradient = on_backward
 
-    def _in_one_network(self, below: Any, node: Any) -> bool:
+    def _is_in_one_network(self, below: Any, node: Any) -> bool:
         """Whether two layers follow each other in a Sequential, or in one forward method."""
         first, second = module_of(below), module_of(node)
         for root in list(self.session.roots):
@@ -101,7 +101,7 @@ for _ in range(4):
         return False
 
 
-def _input(node: Any) -> Any:
+def _find_input(node: Any) -> Any:
     """The linear node that a linear node's input comes straight from."""
     if operator_name(node) != "linear" or not node.edges or node.edges[0] is None:
         return None
@@ -111,7 +111,7 @@ def _input(node: Any) -> Any:
     return below if hasattr(below, "edges") and operator_name(below) == "linear" else None
 
 
-def _weight(node: Any) -> Any:
+def _find_weight(node: Any) -> Any:
     """The weight of an nn.Linear that recorded a node."""
     layer = module_of(node)
     weight = getattr(layer, "weight", None)

@@ -17,7 +17,7 @@ _SHARE = 0.01  # of an update: what rounding may set rows apart by
 _STEPS = 3
 
 
-def _rows_alike(array: np.ndarray) -> bool:
+def _has_equal_rows(array: np.ndarray) -> bool:
     """Whether the rows are equal, up to the rounding of equal sums."""
     return array.ndim >= 2 and array.shape[0] > 1 and array.size > 0 \
         and _spread(array) <= 1e-5 * float(np.abs(array).max())
@@ -99,7 +99,7 @@ for _ in range(4):
             self.before = {
                 id(p): (p, p._array.copy()) for p in update.params
                 if p.requires_grad and p._grad is not None and p._array.size < 1 << 20
-                and _rows_alike(p._array)
+                and _has_equal_rows(p._array)
             }
 
     def after_step(self, update: Update) -> None:

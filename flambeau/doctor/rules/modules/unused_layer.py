@@ -109,14 +109,14 @@ for _ in range(9):
                 if type(owner).__module__.startswith("flambeau.") or owner._modules is None:
                     continue
                 for name, layer in owner._modules.items():
-                    if layer is not None and self._unused(layer) and _forgotten(owner, name):
+                    if layer is not None and self._is_unused(layer) and _is_forgotten(owner, name):
                         self.report(
                             f"{type(owner).__name__}.{name} is never used",
                             self.session.built_at.get(layer),
                             parameters=sum(p._array.size for p in layer.parameters()),
                         )
 
-    def _unused(self, layer: Any) -> bool:
+    def _is_unused(self, layer: Any) -> bool:
         trainable = [p for p in layer.parameters() if p.requires_grad]
         return bool(trainable) and all(
             id(p) in self.session.optimized and id(p) not in self.used
@@ -124,7 +124,7 @@ for _ in range(9):
         )
 
 
-def _forgotten(owner: Any, name: str) -> bool:
+def _is_forgotten(owner: Any, name: str) -> bool:
     """Whether no method of a class but its constructor mentions an attribute, nor loops over all
     of them."""
     uses = {name, "children", "modules", "named_children", "named_modules", "_modules",
@@ -134,27 +134,27 @@ def _forgotten(owner: Any, name: str) -> bool:
             break
         for function in vars(kind).values():
             function = getattr(function, "fget", None) or getattr(function, "__func__", function)
-            function = _undecorated(function)
+            function = _unwrap_decorators(function)
             code = getattr(function, "__code__", None)
             if code is None or code.co_name == "__init__":
                 continue
             if function_body(code.co_filename, code) is None:
                 return False
-            if uses & {*code.co_names, *_names_within(code)}:
+            if uses & {*code.co_names, *_collect_names(code)}:
                 return False
     return True
 
 
-def _undecorated(function: Any) -> Any:
+def _unwrap_decorators(function: Any) -> Any:
     """The function that decorators were put around, as functools.wraps notes it."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return function
 
 
-def _names_within(code: Any) -> set[str]:
+def _collect_names(code: Any) -> set[str]:
     result: set[str] = set()
     for constant in code.co_consts:
         if hasattr(constant, "co_names"):
-            result |= {*constant.co_names} | _names_within(constant)
+            result |= {*constant.co_names} | _collect_names(constant)
     return result

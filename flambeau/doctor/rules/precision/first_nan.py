@@ -30,7 +30,7 @@ _AT_OUTPUT = frozenset(("sqrt", "norm", "linalg_norm", "linalg_vector_norm", "st
 _STEEP = _AT_OUTPUT | {"_pow_number", "pow", "acos", "asin", "log"}
 
 
-def _bad(array: np.ndarray) -> bool:
+def _has_nonfinite(array: np.ndarray) -> bool:
     return array.dtype.kind == "f" and not bool(np.isfinite(array).all())
 
 
@@ -41,7 +41,7 @@ def culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
         name = operator_name(node)
         arrays = dict(saved_arrays(node))
         source = arrays.get("input")
-        if name in _DOMAINS and source is not None and not _bad(source):
+        if name in _DOMAINS and source is not None and not _has_nonfinite(source):
             outside = _DOMAINS[name](source)
             if outside.any():
                 return node, f"{name}() of numbers it is not defined for", {
@@ -49,24 +49,24 @@ def culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
                     "outside": int(outside.sum())}
         if name in ("_div", "div"):
             other = arrays.get("other")
-            if other is not None and not _bad(other) and bool((other == 0).any()):
+            if other is not None and not _has_nonfinite(other) and bool((other == 0).any()):
                 return node, "a division by zero", {"zeros": int((other == 0).sum())}
         output = arrays.get("y")
         if name in ("softmax", "log_softmax", "exp", "_attention") and output is not None \
-                and _bad(output) \
-                and not any(_bad(a) for label, a in arrays.items() if label != "y"):
+                and _has_nonfinite(output) \
+                and not any(_has_nonfinite(a) for label, a in arrays.items() if label != "y"):
             count = int((~np.isfinite(output)).sum())
             return node, f"{name}() gave numbers that are not finite", {"numbers": count}
-        weight = _bad_leaf(node)
+        weight = _find_nonfinite_leaf(node)
         if weight is not None:
             return node, "a parameter or an input is not finite", {"shape": str(weight.shape)}
     return None
 
 
-def _bad_leaf(node: Any) -> Tensor | None:
+def _find_nonfinite_leaf(node: Any) -> Tensor | None:
     for edge in node.edges:
         below = node_of(edge)
-        if isinstance(below, Tensor) and _bad(below._array):
+        if isinstance(below, Tensor) and _has_nonfinite(below._array):
             return below
     value = saved(node, "input")
     if isinstance(value, Tensor) and value._node is None and not value.requires_grad \

@@ -83,19 +83,19 @@ for _ in range(3):
             self.unscaled.update(id(p) for g in optimizer.param_groups for p in g["params"])
 
     def on_clip(self, parameters: list[Any], spot: Spot | None, limit: float) -> None:
-        if self._still_scaled(parameters):
+        if self._is_still_scaled(parameters):
             assert self.scale is not None
             self.report("gradients are clipped before scaler.unscale_()", spot, self.scale[1],
                         scale=self.scale[0])
 
     def on_step(self, update: Update) -> None:
-        if self._still_scaled(update.params):
+        if self._is_still_scaled(update.params):
             assert self.scale is not None
             self.report("optimizer.step() uses gradients that are still scaled", update.spot,
                         self.scale[1], scale=self.scale[0],
                         fix="scaler.step(optimizer), then scaler.update()")
 
-    def _still_scaled(self, parameters: list[Any]) -> bool:
+    def _is_still_scaled(self, parameters: list[Any]) -> bool:
         graded = [p for p in parameters if p._grad is not None]
         return (
             self.scale is not None and self.scale[0] != 1 and bool(graded)

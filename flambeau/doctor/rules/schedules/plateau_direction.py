@@ -95,7 +95,7 @@ for _ in range(8):
         late_mean = sum(values[middle:]) / (len(values) - middle)
         rises = late_mean > early_mean + 1e-3 * abs(early_mean)
         falls = late_mean < early_mean - 1e-3 * abs(early_mean)
-        name = _argument(spot)
+        name = _find_argument(spot)
         wrong = (scheduler.mode == "min" and rises and _SCORE.search(name)
                  and not _ERROR.search(name)
                  or scheduler.mode == "max" and falls and _ERROR.search(name)
@@ -106,7 +106,7 @@ for _ in range(8):
                         last=values[-1])
 
 
-def _argument(spot: Spot) -> str:
+def _find_argument(spot: Spot) -> str:
     """What the program calls the metric that it hands over; empty for negated ones."""
     place = place_of(spot)
     if place is None:

@@ -87,7 +87,7 @@ for _ in range(4):
             return
         array, output = call.tensors[0]._array, call.output[0]
         if array.ndim == 3 and min(array.shape) > 1 and isinstance(output, Tensor):
-            self.share = _padded(array)
+            self.share = _measure_padding(array)
             self.output = weakref.ref(output) if self.share >= 0.5 else (lambda: None)
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -99,7 +99,7 @@ for _ in range(4):
                             **{"share of padded sequences": self.share})
 
 
-def _padded(array: np.ndarray) -> float:
+def _measure_padding(array: np.ndarray) -> float:
     """The share of sequences that end in one and the same vector, at least twice."""
     twice = (array[:, -1] == array[:, -2]).all(-1)
     if not twice.any():

@@ -1,4 +1,4 @@
-"""A mask of 0 and 1 as floats, which attention adds to its scores."""
+"""Attention masks of 0 and 1 as floats, which attention adds to its scores."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
-_LARGEST = 1 << 22
-# Functions that add a mask of floats: the place of each mask among their arguments.
-_MASKS = {
+_MAX_MASK_ELEMENTS = 1 << 22  # larger masks are not read, to save time
+_MAX_TRIANGLES = 4  # results of triu() and tril() to remember
+# Functions that add a mask of floats: the position and keyword of each mask argument.
+_MASK_ARGUMENTS = {
     "multi_head_attention_forward": ((14, "key_padding_mask"), (16, "attn_mask")),
     "scaled_dot_product_attention": ((3, "attn_mask"),),
 }
@@ -64,24 +65,24 @@ for _ in range(4):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.triangles: list[tuple[np.ndarray, Spot | None]] = []  # what triu() and tril() gave
+        self.triangles: list[tuple[np.ndarray, Spot | None]] = []  # latest last
 
     def on_triangle(self, result: Any, spot: Spot | None) -> None:
-        self.triangles = [*self.triangles[-3:], (result._array, spot)]
+        self.triangles = [*self.triangles[1 - _MAX_TRIANGLES:], (result._array, spot)]
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
-        for position, keyword in _MASKS.get(name, ()):
+        for position, keyword in _MASK_ARGUMENTS.get(name, ()):
             mask = args[position] if len(args) > position else kwargs.get(keyword)
             if not isinstance(mask, Tensor) or mask.requires_grad:
                 continue
             array = mask._array
-            if array.dtype.kind != "f" or not 2 <= array.size <= _LARGEST:
+            if array.dtype.kind != "f" or not 2 <= array.size <= _MAX_MASK_ELEMENTS:
                 continue
             is_one = array == 1
             if is_one.any() and not is_one.all() and np.all(is_one | (array == 0)):
-                built_at = [at for mask, at in self.triangles if mask.shape == array.shape[-2:]
-                           and (mask == array).all()]
+                built_at = [origin for triangle, origin in self.triangles
+                            if triangle.shape == array.shape[-2:] and (triangle == array).all()]
                 self.report(f"`{keyword}` holds 0 and 1 as floats, which are added to the scores",
                             *built_at[-1:], spot, shape=list(array.shape),
                             ones=float(is_one.mean()))

@@ -87,8 +87,8 @@ for _ in range(3):
             weights, dim = array_of(saved(node, "y")), saved(node, "dim")
             if weights is None or weights.ndim < 2 or not isinstance(dim, int):
                 continue
-            for place, hidden, weighs in _masks(node, graph, weights):
-                lost = _weight_of_hidden(weights, hidden, dim) if weighs else 0.0
+            for place, hidden, weighs in _iterate_masks(node, graph, weights):
+                lost = _weigh_hidden(weights, hidden, dim) if weighs else 0.0
                 if lost > _WEIGHT:
                     self.report("positions hidden by a mask get weight from the softmax",
                                 spot_of(place), spot_of(node), backward.spot,
@@ -97,19 +97,21 @@ for _ in range(3):
     on_gradient = on_backward
 
 
-def _masks(node: Any, graph: Graph, weights: np.ndarray) -> Iterator[tuple[Any, np.ndarray, bool]]:
+def _iterate_masks(
+    node: Any, graph: Graph, weights: np.ndarray
+) -> Iterator[tuple[Any, np.ndarray, bool]]:
     """The masks before and after a softmax: the node, what it hides, whether values are weighed."""
     before = node_of(node.edges[0])
-    hidden = _hidden(before) if hasattr(before, "edges") else None
+    hidden = _find_hidden(before) if hasattr(before, "edges") else None
     if hidden is not None:
         yield before, hidden, _weighs(node, graph)
     for after in graph.consumers.get(id(node), ()):
-        hidden = _hidden(after)
+        hidden = _find_hidden(after)
         if hidden is not None and np.broadcast_shapes(hidden.shape, weights.shape) == weights.shape:
             yield after, hidden, _weighs(after, graph)
 
 
-def _hidden(node: Any) -> np.ndarray | None:
+def _find_hidden(node: Any) -> np.ndarray | None:
     """Where an operator puts a constant in place of numbers: by a mask, or by zeros and ones."""
     name = operator_name(node)
     if name in ("masked_fill", "_masked_fill"):
@@ -133,7 +135,7 @@ def _weighs(node: Any, graph: Graph) -> bool:
     return False
 
 
-def _weight_of_hidden(weights: np.ndarray, hidden: np.ndarray, dim: int) -> float:
+def _weigh_hidden(weights: np.ndarray, hidden: np.ndarray, dim: int) -> float:
     """The mean weight of hidden positions in rows that are hidden in part."""
     try:
         hidden = np.broadcast_to(hidden, weights.shape)

@@ -75,7 +75,7 @@ for _ in range(4):
             return
         for tokens in every:
             share = padding_share(tokens.indices)
-            node = _mean_of(tokens, backward.graph) if share >= _SHARE else None
+            node = _find_mean(tokens, backward.graph) if share >= _SHARE else None
             if node is None:
                 continue
             self.times += 1
@@ -94,7 +94,7 @@ def padding_share(indices: np.ndarray) -> float:
     return 0.0 if number is None else float((indices == number).mean())
 
 
-def _mean_of(tokens: Tokens, graph: Graph) -> Any:
+def _find_mean(tokens: Tokens, graph: Graph) -> Any:
     """The mean over the positions that takes an embedding's rows as they are."""
     node = node_of(getattr(tokens.rows, "_node", None))
     while node is not None:

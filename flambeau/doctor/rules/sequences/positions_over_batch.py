@@ -94,7 +94,7 @@ for _ in range(4):
             self.before[spot] = values = values.copy()
             varies = len(values) > 1 and (values[0] != values[1]).any()
             if before is not None and before.shape == values.shape and varies \
-                    and (before == values).all() and self._first_is_batch(shape):
+                    and (before == values).all() and self._is_batch_first(shape):
                 self.times[spot] = self.times.get(spot, 0) + 1
                 if self.times[spot] >= 2:
                     self.report("a constant that differs from sample to sample is added to all "
@@ -104,7 +104,7 @@ for _ in range(4):
 
     on_gradient = on_backward
 
-    def _first_is_batch(self, shape: tuple[int, ...]) -> bool:
+    def _is_batch_first(self, shape: tuple[int, ...]) -> bool:
         orders = {
             module.batch_first for root in list(self.session.roots) for module in root.modules()
             if "batch_first" in vars(module)

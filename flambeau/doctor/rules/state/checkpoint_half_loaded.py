@@ -95,7 +95,7 @@ train(net, optimizer)
         if not isinstance(state, Mapping):
             return
         result = _Checkpoint(spot)
-        for key, value in _entries(state):
+        for key, value in _iterate_entries(state):
             if isinstance(value, int) and not isinstance(value, bool):
                 result.counters.append(key)
             elif isinstance(value, Mapping) and {"state", "param_groups"} <= set(value):
@@ -141,7 +141,7 @@ train(net, optimizer)
                                 self.session.optimizers.get(update.optimizer))
 
 
-def _entries(state: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+def _iterate_entries(state: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     """The values of a checkpoint, and those of a mapping within it."""
     for key, value in state.items():
         yield str(key), value

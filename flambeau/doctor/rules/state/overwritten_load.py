@@ -69,7 +69,7 @@ loss = F.cross_entropy(net(x), y)
         if not hasattr(state, "items"):
             return
         names = {name for name, p in module.named_parameters() if p._array.ndim > 1}
-        arrays = {name: _numbers(value._array) for name, value in state.items()
+        arrays = {name: _copy_numbers(value._array) for name, value in state.items()
                   if name in names and hasattr(value, "_array")}
         self.session.follow(module)
         self.loaded[id(module)] = module, arrays, spot, self.session.updates
@@ -80,14 +80,15 @@ loss = F.cross_entropy(net(x), y)
             if entry is None or entry[3] != self.session.updates:
                 continue
             now = dict(module.named_parameters())
-            pairs = [(array, _numbers(now[name]._array)) for name, array in entry[1].items()
+            pairs = [(array, _copy_numbers(now[name]._array)) for name, array in entry[1].items()
                      if name in now and now[name]._array.size >= 16 and array.std()]
             if len(pairs) > 1 and not any(_resemble(a, b) for a, b in pairs):
-                self.report("none of the loaded weights is left", _later(entry[2]),
+                self.report("none of the loaded weights is left",
+                            _find_later_initialization(entry[2]),
                             entry[2], call.spot, matrices=len(pairs))
 
 
-def _numbers(array: np.ndarray) -> np.ndarray:
+def _copy_numbers(array: np.ndarray) -> np.ndarray:
     copied: np.ndarray = array.reshape(-1)[:_NUMBERS].copy()
     return copied
 
@@ -98,7 +99,7 @@ def _resemble(a: np.ndarray, b: np.ndarray) -> bool:
     return abs(float(np.corrcoef(a, b)[0, 1])) > max(_RESEMBLE, 4 / len(a) ** 0.5)
 
 
-def _later(spot: Spot | None) -> Place | None:
+def _find_later_initialization(spot: Spot | None) -> Place | None:
     """The first line after a load that initializes: apply(), nn.init or reset_parameters."""
     place = place_of(spot)
     tree = None if place is None else tree_of(place.file)

@@ -1,4 +1,4 @@
-"""Ends of episodes that a target does not look at."""
+"""End-of-episode flags that a target ignores."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from ...programs import edit
 from ...source import function_body
 from ..rule import Rule
 
+# Names of flags that end an episode, and names or expressions of the next state.
 _ENDS = re.compile(
     r"(not_?)?(dones?|terminals?|terminated)(_batch|_b|s)?|batch_(done|terminal)s?")
 _NEXT = re.compile(r"next|nxt|s_?(2|1|p|prime|_)\b|new_")
 
 
 class EndIgnored(Rule):
-    """Reads the function that trains: which of its names it uses."""
+    """Reads the source of the function that calls backward(): which of its names it uses."""
 
     id = "end-of-episode-ignored"
     level = Level.LIKELY
@@ -76,27 +77,27 @@ for _ in range(4):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.looked: set[Any] = set()
+        self.checked: set[Any] = set()  # code objects
 
     def on_backward(self, backward: Backward) -> None:
         code = None if backward.spot is None else backward.spot[0]
-        if code is None or code in self.looked:
+        if code is None or code in self.checked:
             return
-        self.looked.add(code)
+        self.checked.add(code)
         body = function_body(code.co_filename, code)
         if body is None:
             return
-        target = _target(body)
-        ends = _ends(body)
-        if target is not None and ends:
-            self.report(f"`{ends[0]}` is set but never used",
+        target = _find_target(body)
+        flags = _find_unused_flags(body)
+        if target is not None and flags:
+            self.report(f"`{flags[0]}` is set but never used",
                         Place(code.co_filename, target.lineno, code.co_qualname), backward.spot)
 
     on_gradient = on_backward
 
 
-def _ends(body: ast.AST) -> list[str]:
-    """Names of flags that are assigned and read by nothing but assignments to themselves."""
+def _find_unused_flags(body: ast.AST) -> list[str]:
+    """Return the flags that are assigned but read only by assignments to themselves."""
     flags: dict[str, None] = {}
     excluded: set[int] = set()
     for node in ast.walk(body):
@@ -105,15 +106,15 @@ def _ends(body: ast.AST) -> list[str]:
                      if isinstance(part, ast.Name)}
             flags |= dict.fromkeys(n for n in names if _ENDS.fullmatch(n))
             excluded |= {id(part) for part in ast.walk(node.value)
-                    if isinstance(part, ast.Name) and names == {part.id}}
+                         if isinstance(part, ast.Name) and names == {part.id}}
     read = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)
             and isinstance(node.ctx, ast.Load) and id(node) not in excluded}
     return [name for name in flags if name not in read]
 
 
-def _target(body: ast.AST) -> ast.stmt | None:
-    """An assignment of `a + b * c` where one of the factors is computed of the next state."""
-    following = {target.id for node in ast.walk(body) if isinstance(node, ast.Assign)
+def _find_target(body: ast.AST) -> ast.stmt | None:
+    """Return an assignment of `a + b * c` with a factor that is computed from the next state."""
+    next_values = {target.id for node in ast.walk(body) if isinstance(node, ast.Assign)
                  and _NEXT.search(ast.unparse(node.value))
                  for target in node.targets if isinstance(target, ast.Name)}
     for node in ast.walk(body):
@@ -123,6 +124,6 @@ def _target(body: ast.AST) -> ast.stmt | None:
         for term in (node.value.left, node.value.right):
             if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult):
                 names = {part.id for part in ast.walk(term) if isinstance(part, ast.Name)}
-                if any(_NEXT.search(name) for name in names) or names & following:
+                if any(_NEXT.search(name) for name in names) or names & next_values:
                     return node
     return None

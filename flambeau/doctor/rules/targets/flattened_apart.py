@@ -86,13 +86,13 @@ for _ in range(3):
                 self.shapes.clear()
             self.shapes[id(after)] = weakref.ref(after), before._array.shape
 
-    def _shape_before(self, tensor: Any) -> tuple[int, ...]:
+    def _find_shape_before(self, tensor: Any) -> tuple[int, ...]:
         """Return a tensor's shape before it was flattened; () if it was not."""
         reference, shape = self.shapes.get(id(tensor), (None, ()))
         return shape if reference is not None and reference() is tensor else ()
 
     def on_loss(self, call: LossCall) -> None:
-        scores, labels = self._shape_before(call.input), self._shape_before(call.target)
+        scores, labels = self._find_shape_before(call.input), self._find_shape_before(call.target)
         if len(labels) < 2 or not (
             _are_exchanged(scores, labels, call) or _has_classes_inside(scores, labels, call)
         ):

@@ -92,12 +92,12 @@ for _ in range(14):
         if isinstance(whole, np.ndarray) and whole.dtype == target.dtype and whole.size:
             answers.update((float(np.min(whole)), float(np.max(whole))))
         if not call.input.requires_grad or not (
-            self._of_a_trained_layer(call.node) if binary else _square_product(call)
+            self._is_from_trained_layer(call.node) if binary else _is_square_product(call)
         ):
             return
         self.calls.setdefault(kind, []).append(call.spot)
 
-    def _of_a_trained_layer(self, node: Any) -> bool:
+    def _is_from_trained_layer(self, node: Any) -> bool:
         if node is not None and operator_name(node) == "sigmoid":
             node = node_of(node.edges[0])
         if node is None or "linear" not in operator_name(node) and "conv" not in \
@@ -108,17 +108,17 @@ for _ in range(14):
 
     def finish(self) -> None:
         for kind, spots in self.calls.items():
-            if len(self.answers[kind]) == 1 and len(spots) >= _CALLS and self._fresh(kind):
+            if len(self.answers[kind]) == 1 and len(spots) >= _CALLS and self._is_fresh(kind):
                 lines = list(dict.fromkeys(spots))  # the first taught first
                 self.report("every target is the same number", *lines[:2], calls=len(spots),
                             target=min(self.answers[kind]))
 
-    def _fresh(self, kind: str) -> bool:
+    def _is_fresh(self, kind: str) -> bool:
         """Whether the program has not trained far beyond what was seen of it."""
         return self.session.clock.passes <= 4 * len(self.calls[kind]) or kind == "similarity"
 
 
-def _square_product(call: LossCall) -> bool:
+def _is_square_product(call: LossCall) -> bool:
     shape = call.values.shape
     if len(shape) != 2 or shape[0] != shape[1]:
         return False

@@ -89,16 +89,16 @@ for _ in range(12):
     def on_step(self, update: Update) -> None:
         self.last = update.optimizer
         if not self.start:
-            self.start = {id(p): _numbers(p) for p in update.params[:8] if p._array.ndim > 1}
+            self.start = {id(p): _copy_numbers(p) for p in update.params[:8] if p._array.ndim > 1}
 
     def _has_moved(self) -> bool:
         """Whether any of the weights is noticeably another."""
         params = [p for group in self.last.param_groups for p in group["params"]]
-        pairs = [(_numbers(p), self.start[id(p)]) for p in params if id(p) in self.start]
+        pairs = [(_copy_numbers(p), self.start[id(p)]) for p in params if id(p) in self.start]
         return not pairs or any(
             np.linalg.norm(now - before) > _MOVED * np.linalg.norm(before) for now, before in pairs)
 
 
-def _numbers(parameter: Any) -> np.ndarray:
+def _copy_numbers(parameter: Any) -> np.ndarray:
     array: np.ndarray = parameter._array.reshape(-1)[:_NUMBERS].copy()
     return array

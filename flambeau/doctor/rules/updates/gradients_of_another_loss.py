@@ -81,7 +81,7 @@ for _ in range(6):
         for left in self.left.values():
             left.note_pass()
         if len(self.session.optimizers) > 1 and backward.watched:
-            self.crossings = _crossings(backward, list(self.session.optimizers))
+            self.crossings = _find_crossings(backward, list(self.session.optimizers))
 
     def on_step(self, update: Update) -> None:
         key = id(update.optimizer)
@@ -103,7 +103,7 @@ class _Left:
 
     def __init__(self, every: list[Any], judge: int, spot: Spot | None, entry: Any) -> None:
         self.judge, self.spot, self.entry = judge, spot, entry
-        self.grads = {id(o): [(p, p._grad, _numbers(p._grad)) for p in smallest(
+        self.grads = {id(o): [(p, p._grad, _copy(p._grad)) for p in smallest(
             [p for group in o.param_groups for p in group["params"]])] for o in every}
         self.stale: set[int] | None = None  # optimizers whose gradients the next pass adds to
 
@@ -111,25 +111,25 @@ class _Left:
         """A pass begins: whose gradients are as they were."""
         if self.stale is None:
             self.stale = {key for key, grads in self.grads.items() if any(
-                p._grad is grad and np.any(numbers) and np.array_equal(_numbers(grad), numbers)
+                p._grad is grad and np.any(numbers) and np.array_equal(_copy(grad), numbers)
                 for p, grad, numbers in grads)}
 
     def used(self, key: int) -> bool:
         """Whether a later pass has added to gradients of this optimizer, and to the judge's."""
         if self.stale is None or key not in self.stale or self.entry is None:
             return False
-        grown = any(p._grad is grad and not np.array_equal(_numbers(grad), numbers)
+        grown = any(p._grad is grad and not np.array_equal(_copy(grad), numbers)
                     for p, grad, numbers in self.grads[key])
-        return grown and any(p._grad is not None and not np.array_equal(_numbers(p._grad), numbers)
+        return grown and any(p._grad is not None and not np.array_equal(_copy(p._grad), numbers)
                              for p, _, numbers in self.grads.get(self.judge, ()))
 
 
-def _numbers(grad: Any) -> np.ndarray:
+def _copy(grad: Any) -> np.ndarray:
     array: np.ndarray = grad._array.reshape(-1)[:_NUMBERS].copy()
     return array
 
 
-def _crossings(backward: Backward, every: list[Any]) -> dict[int, Spot | None]:
+def _find_crossings(backward: Backward, every: list[Any]) -> dict[int, Spot | None]:
     """Where, by optimizer, its parameters first meet what another one's parameters computed."""
     owners = {id(p): id(o) for o in every for group in o.param_groups for p in group["params"]}
     below: dict[int, set[int]] = {}

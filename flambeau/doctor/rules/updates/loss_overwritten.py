@@ -95,7 +95,7 @@ def overwriting_line(place: Place) -> int | None:
     for statement in statements_at(place.file, place.line):
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             name = statement.targets[0].id
-            for later in _after(tree_of(place.file), statement):
+            for later in _list_following(tree_of(place.file), statement):
                 reads = any(isinstance(part, ast.Name) and part.id == name
                             and isinstance(part.ctx, ast.Load) for part in ast.walk(later))
                 if reads:
@@ -107,7 +107,7 @@ def overwriting_line(place: Place) -> int | None:
     return None
 
 
-def _after(tree: ast.AST | None, statement: ast.stmt) -> list[ast.stmt]:
+def _list_following(tree: ast.AST | None, statement: ast.stmt) -> list[ast.stmt]:
     """The statements that follow one in its block."""
     for node in ast.walk(tree) if tree is not None else ():
         for block in (getattr(node, "body", None), getattr(node, "orelse", None)):

@@ -32,7 +32,7 @@ def smallest(params: list[Any]) -> list[Any]:
     return sorted((p for p in params if p._grad is not None), key=lambda p: p._array.size)[:SAMPLED]
 
 
-def _numbers(grad: Tensor) -> np.ndarray:
+def _copy_numbers(grad: Tensor) -> np.ndarray:
     return grad._array.reshape(-1)[:_NUMBERS].copy()
 
 
@@ -93,7 +93,7 @@ for _ in range(5):
     def after_step(self, update: Update) -> None:
         if update.watched:
             self.used[id(update.optimizer)] = {
-                id(p): (p, _Used(p._grad, _numbers(p._grad))) for p in smallest(update.params)
+                id(p): (p, _Used(p._grad, _copy_numbers(p._grad))) for p in smallest(update.params)
             }
         else:
             self.used.pop(id(update.optimizer), None)
@@ -105,7 +105,7 @@ for _ in range(5):
                 grad = parameter._grad
                 if grad is not used.grad or not np.any(grad._array):
                     used.stale = False
-                elif np.array_equal(_numbers(grad), used.numbers):
+                elif np.array_equal(_copy_numbers(grad), used.numbers):
                     used.stale = True
 
     def on_step(self, update: Update) -> None:
@@ -113,15 +113,15 @@ for _ in range(5):
         if not entries:
             return
         stale = [p for p, used in entries.values() if used.stale and p._grad is used.grad
-                 and not np.array_equal(_numbers(p._grad), used.numbers)]
+                 and not np.array_equal(_copy_numbers(p._grad), used.numbers)]
         key = id(update.optimizer)
         self.times[key] = self.times.get(key, 0) + 1 if stale else 0
         if self.times[key] < 2:
             if stale:
-                self.sizes = [_size(stale[0])]
+                self.sizes = [_measure_gradient(stale[0])]
             return
         name = self.session.name_of(update.optimizer, "the optimizer")
-        self.sizes.append(_size(stale[0]))
+        self.sizes.append(_measure_gradient(stale[0]))
         self.report(
             f"backward() adds to gradients that {name}.step() has already used",
             self.backward, update.spot, fix=f"{name}.zero_grad() before backward()",
@@ -129,6 +129,6 @@ for _ in range(5):
         )
 
 
-def _size(parameter: Tensor) -> float:
+def _measure_gradient(parameter: Tensor) -> float:
     grad = parameter._grad
     return 0.0 if grad is None else float(np.sqrt(np.sum(np.square(grad._array))))

@@ -99,7 +99,7 @@ for step in range(10):
         self.report(
             f"{name} has {len(replaced)} parameters that no loss depends on, and lacks "
             f"{self.session.parameter_names(strays)}",
-            self.session.optimizers.get(update.optimizer), self._constructor(strays[0]),
+            self.session.optimizers.get(update.optimizer), self._find_constructor(strays[0]),
             **{"in no optimizer": len(strays), "without effect": len(replaced)},
         )
 
@@ -116,11 +116,11 @@ for step in range(10):
             self.report(
                 f"{name} has the parameters of a model that is no longer used, and lacks "
                 f"{self.session.parameter_names(strays)}",
-                self.session.optimizers.get(update.optimizer), self._constructor(strays[0]),
+                self.session.optimizers.get(update.optimizer), self._find_constructor(strays[0]),
                 **{"in no optimizer": len(strays), "without gradients": len(trainable)},
             )
 
-    def _constructor(self, parameter: Any) -> Spot | None:
+    def _find_constructor(self, parameter: Any) -> Spot | None:
         for module, spot in list(self.session.built_at.items()):
             if any(p is parameter for p in module._parameters.values()):
                 return spot

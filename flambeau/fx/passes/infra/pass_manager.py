@@ -44,6 +44,7 @@ def this_before_that_pass_constraint(this: Any, that: Any) -> Callable[[Any, Any
 
 
 def _check_order(constraint: Callable[[Any, Any], bool], passes: list[Any]) -> None:
+    """Raise RuntimeError if two passes are in an order that the constraint rejects."""
     for i, a in enumerate(passes):
         for j, b in enumerate(passes[i + 1 :]):
             if not constraint(a, b):
@@ -60,30 +61,32 @@ def _topological_sort_passes(passes: list[Any], constraints: list[Any]) -> list[
     """Return the passes in an order that satisfies all constraints; RuntimeError if impossible."""
     if not constraints:
         return passes
-    behind: dict[Any, list[Any]] = {p: [] for p in passes}
-    waits = dict.fromkeys(passes, 0)
+    followers: dict[Any, list[Any]] = {p: [] for p in passes}
+    # The number of unsorted passes that each pass must follow, once per constraint.
+    pending = dict.fromkeys(passes, 0)
     for a in passes:
         for b in passes:
             for constraint in constraints:
                 if a != b and not constraint(a, b):
-                    behind[b].append(a)
-                    waits[a] += 1
-    ready = deque(p for p in passes if waits[p] == 0)
+                    followers[b].append(a)
+                    pending[a] += 1
+    ready = deque(p for p in passes if pending[p] == 0)
     ordered = []
     while ready:
         current = ready.popleft()
         ordered.append(current)
-        for other in behind[current]:
-            waits[other] -= 1
-            if waits[other] == 0:
-                ready.append(other)
-    left = [p for p in waits if waits[p] != 0]
-    if left:
-        raise RuntimeError(f"Circular dependency detected within the following passes: {left}")
+        for follower in followers[current]:
+            pending[follower] -= 1
+            if pending[follower] == 0:
+                ready.append(follower)
+    unsorted = [p for p in pending if pending[p] != 0]
+    if unsorted:
+        raise RuntimeError(f"Circular dependency detected within the following passes: {unsorted}")
     return ordered
 
 
-def _name(fn: Any) -> str:
+def _read_name(fn: Any) -> str:
+    """Return the name of a pass: a function's, or the class of another callable."""
     return fn.__name__ if inspect.isfunction(fn) else type(fn).__name__
 
 
@@ -116,7 +119,7 @@ class PassManager:
         self._validated = False
 
     def add_constraint(self, constraint: Any) -> None:
-        """Add a constraint."""
+        """Add a constraint on the order of passes."""
         self.constraints.append(constraint)
         self._validated = False
 
@@ -147,26 +150,28 @@ class PassManager:
         if not self._validated:
             self.solve_constraints()
         self.check(module)
-        ever = False
+        any_modified = False
         for _ in range(self.steps):
             modified = False
             for i, fn in enumerate(self.passes):
                 try:
                     module, changed = self._run(fn, module)
                 except Exception as error:
-                    before = [_name(p) for p in self.passes[:i]]
-                    raise Exception(f"An error occurred when running the '{_name(fn)}' pass after "
-                                    f"the following passes: {before}") from error
+                    before = [_read_name(p) for p in self.passes[:i]]
+                    raise Exception(
+                        f"An error occurred when running the '{_read_name(fn)}' pass after "
+                        f"the following passes: {before}") from error
                 modified = modified or changed
-            ever = ever or modified
+            any_modified = any_modified or modified
             if not modified:
                 break
-        return PassResult(module, ever)
+        return PassResult(module, any_modified)
 
     def _run(self, fn: Any, module: Any) -> tuple[Any, bool]:
+        """Run a pass and return (the module, whether it was modified)."""
         result = fn(module)
         if not isinstance(result, PassResult) and not hasattr(result, "graph_module"):
-            raise TypeError(f"The result of the pass {_name(fn)} should be type PassResult."
+            raise TypeError(f"The result of the pass {_read_name(fn)} should be type PassResult."
                             "Please wrap it with pass_result_wrapper()")
         module = result.graph_module
         if isinstance(module, GraphModule):

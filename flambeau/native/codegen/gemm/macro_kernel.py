@@ -1,8 +1,8 @@
 """The macro-kernel of a matrix product in any transposition: blocking, and loops over tiles.
 
-for blocks of rows: for a few panels of columns: for groups of rows: for each panel: a tile.
-Operands with poor access patterns are packed first. A long depth is cut into blocks whose
-partial sums stay in memory. Known extents get exact edge tiles.
+The loops, from the outside: blocks of rows, a few panels of columns, groups of rows, panels; the
+body is a tile. Operands with poor access patterns are packed first. A long depth is cut into
+blocks whose partial sums stay in memory. Known extents get exact edge tiles.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ class MacroKernel:
             self._emit_blocks(share)
 
     def _emit_blocks(self, share: TileRange) -> None:
-        loops, workspace, give = self.loops, self.workspace, self.workspace.take()
+        loops, workspace, release = self.loops, self.workspace, self.workspace.take()
 
-        def row_block(g0: Number, g1: Number) -> None:
+        def emit_row_block(g0: Number, g1: Number) -> None:
             if not self.plan.cut:
                 self._emit_block(g0, g1, share.first_panel, share.last_panel, 0, self.p.k, None)
                 return
             loops.in_blocks(share.first_panel, share.last_panel, workspace.block_panels,
                             lambda p0, p1: self._emit_cut_depth(g0, g1, p0, p1))
 
-        whole = not (self.plan.pack_a or self.plan.cut)
-        if whole or (is_known(groups := ceil_divide(self.builder, self.p.m, self.tile.rows))
+        is_one_block = not (self.plan.pack_a or self.plan.cut)
+        if is_one_block or (is_known(groups := ceil_divide(self.builder, self.p.m, self.tile.rows))
                      and groups == workspace.block_groups):
-            row_block(share.first_group, share.last_group)
+            emit_row_block(share.first_group, share.last_group)
         else:
             loops.in_blocks(
-                share.first_group, share.last_group, workspace.block_groups, row_block
+                share.first_group, share.last_group, workspace.block_groups, emit_row_block
             )
-        give()
+        release()
 
     def _emit_cut_depth(self, g0: Number, g1: Number, p0: Number, p1: Number) -> None:
         """Emit a block of rows and panels with a cut depth: partial sums stay in memory."""
@@ -84,7 +84,7 @@ class MacroKernel:
         if not is_known(blocks):  # an empty depth still needs its epilogue
             blocks = b.select(b.icmp_signed(">", blocks, constant(0)), blocks, constant(1))
 
-        def block(i: ir.Value, _: Sums) -> Sums:
+        def emit_depth_block(i: ir.Value, _: Sums) -> Sums:
             start = multiply(b, i, plan.depth)
             depth: Number = plan.depth
             if not (is_known(p.k) and p.k % plan.depth == 0):
@@ -94,7 +94,7 @@ class MacroKernel:
             self._emit_block(g0, g1, p0, p1, start, depth, ends)
             return []
 
-        emit_loop(b, blocks, [], block)
+        emit_loop(b, blocks, [], emit_depth_block)
 
     def _emit_block(
         self, g0: Number, g1: Number, p0: Number, p1: Number, start: Number, depth: Number,
@@ -102,13 +102,14 @@ class MacroKernel:
     ) -> None:
         """Multiply row groups by panels over one block of the depth.
 
-        `ends`: whether it is the first, and the last block, if the depth is cut.
+        `ends`: whether this is the first block and whether it is the last, or None if the depth
+        is not cut.
         """
         b = self.builder
         if self.plan.pack_a:
             self.packer.pack_a(g0, g1, start, depth)
 
-        def panels(q0: Number, q1: Number) -> None:
+        def emit_panels(q0: Number, q1: Number) -> None:
             if self.plan.pack_b:
                 self.packer.pack_panels(q0, q1, start, depth)
             turns = ceil_divide(
@@ -116,14 +117,14 @@ class MacroKernel:
             )
             work = DepthBlock(start, depth, ends, g0, p0, q0, turns)
 
-            def group(g: Number, rows: int, valid: Number) -> None:
+            def emit_group(g: Number, rows: int, valid: Number) -> None:
                 self.loops.over_panels(
                     q0, q1, lambda i, columns: self.tiles.emit(g, rows, valid, i, columns, work)
                 )
 
-            self.loops.over_groups(g0, g1, group)
+            self.loops.over_groups(g0, g1, emit_group)
 
-        self.loops.in_blocks(p0, p1, self.workspace.near_panels, panels)
+        self.loops.in_blocks(p0, p1, self.workspace.near_panels, emit_panels)
 
 
 def emit_product(product: Product) -> None:
@@ -138,7 +139,7 @@ def emit_product(product: Product) -> None:
 
 
 def packed_panel_bytes(product: Product) -> PanelBytes:
-    """The size of panels of elements or of their pairs."""
+    """Return a function of (depth, width) that computes the bytes of a packed panel."""
     return lambda depth, width, _: multiply(
         product.builder, product.count_steps(depth), width * product.size
     )

@@ -33,15 +33,18 @@ MEMORY: dict[Type, ir.Type] = {**REGISTER, Type.BOOL: I8}
 
 TYPE_LETTERS = {"half": "f16", "float": "f32", "double": "f64"}
 
+# Bit patterns of the 16-bit floating-point types.
+_HALF_INFINITY, _BFLOAT16_INFINITY, _BFLOAT16_NAN, _SIGN_BIT = 0x7C00, 0x7F80, 0x7FC0, 0x8000
+
 
 @lru_cache(maxsize=512)
 def vector(element: ir.Type, lanes: int) -> ir.Type:
-    """Return a vector type of `lanes` lanes; the element type itself for one lane."""
+    """Return the vector type of `lanes` lanes, or the element type for one lane."""
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 
 def _find_single_lane(mask: ir.Value | None) -> int | None:
-    """Return the only lane for which a mask is true, if known."""
+    """Return the lane of a constant mask that is true, or None unless there is exactly one."""
     if isinstance(mask, Literal):
         lanes = [lane == "i1 1" for lane in mask.constant[1:-1].split(", ")]
     elif isinstance(mask, ir.Constant) and isinstance(mask.constant, (list, tuple)):
@@ -56,8 +59,8 @@ def lane_numbers(lanes: int, element: ir.Type = I64, step: int = 1) -> ir.Value:
     """The constant <0, step, 2 * step, ...>; 0 for one lane."""
     if lanes == 1:
         return ir.Constant(element, 0)
-    inside = ", ".join(f"{element} {i * step}" for i in range(lanes))
-    return Literal(vector(element, lanes), f"<{inside}>")
+    elements = ", ".join(f"{element} {i * step}" for i in range(lanes))
+    return Literal(vector(element, lanes), f"<{elements}>")
 
 
 @lru_cache(maxsize=64)
@@ -71,17 +74,17 @@ def mangle(type: ir.Type) -> str:
 
 
 def lanes_in(type: ir.Type) -> int:
-    """How many lanes an LLVM type has: 1 for a scalar."""
+    """Return the number of lanes of an LLVM type: 1 for a scalar."""
     return type.count if isinstance(type, ir.VectorType) else 1
 
 
 def lanes_of(value: ir.Value) -> int:
-    """How many lanes a value has: 1 for a scalar."""
+    """Return the number of lanes of a value: 1 for a scalar."""
     return lanes_in(value.type)
 
 
 def constant(type: Type, value: Any) -> ir.Value:
-    """A number of a type, as a scalar."""
+    """Return a scalar constant of a type."""
     if type is Type.BOOL:
         return ir.Constant(I1, int(bool(value)))
     if type in (Type.F32, Type.F64):
@@ -91,8 +94,9 @@ def constant(type: Type, value: Any) -> ir.Value:
     if type is Type.BF16:
         return ir.Constant(I16, _encode_bfloat16(float(value)))
     bits = 8 * type.size
-    whole = int(value) & ((1 << bits) - 1)
-    return ir.Constant(REGISTER[type], whole - (1 << bits) if whole >> (bits - 1) else whole)
+    unsigned = int(value) & ((1 << bits) - 1)
+    is_negative = unsigned >> (bits - 1)
+    return ir.Constant(REGISTER[type], unsigned - (1 << bits) if is_negative else unsigned)
 
 
 def floating(type: ir.Type, value: float) -> ir.Value:
@@ -107,26 +111,28 @@ def floating(type: ir.Type, value: float) -> ir.Value:
 
 
 def _encode_half(value: float) -> int:
+    """Return the bits of a number rounded to float16."""
     try:
         return int(struct.unpack("<H", struct.pack("<e", value))[0])
     except OverflowError:
-        return 0x7C00 if value > 0 else 0xFC00
+        return _HALF_INFINITY if value > 0 else _SIGN_BIT | _HALF_INFINITY
 
 
 def _encode_bfloat16(value: float) -> int:
+    """Return the bits of a number rounded to bfloat16, ties to even: a float32's upper half."""
     if math.isnan(value):
-        return 0x7FC0
+        return _BFLOAT16_NAN
     try:
         bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
     except OverflowError:
-        return 0x7F80 if value > 0 else 0xFF80
+        return _BFLOAT16_INFINITY if value > 0 else _SIGN_BIT | _BFLOAT16_INFINITY
     return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
 
 
-def vector_constant(numbers: Sequence[ir.Value]) -> ir.Value:
-    """Return constants as the lanes of a vector."""
-    inside = ", ".join(f"{number.type} {number.get_reference()}" for number in numbers)
-    return Literal(vector(numbers[0].type, len(numbers)), f"<{inside}>")
+def vector_constant(constants: Sequence[ir.Value]) -> ir.Value:
+    """Return the vector of scalar constants."""
+    elements = ", ".join(f"{element.type} {element.get_reference()}" for element in constants)
+    return Literal(vector(constants[0].type, len(constants)), f"<{elements}>")
 
 
 class Module(ir.Module):  # type: ignore[misc]
@@ -162,10 +168,10 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         flags: Sequence[str] = (),
         overloads: Sequence[ir.Type] | None = None,
     ) -> ir.Value:
-        """Call llvm.`name`; `overloads`: the types in its full name (default: the result's)."""
-        kinds = (result,) if overloads is None else overloads
-        full = ".".join(("llvm", name, *map(mangle, kinds)))
-        return self.external(full, result, arguments, flags)
+        """Call llvm.`name`; `overloads`: the types in its mangled name (default: the result's)."""
+        types = (result,) if overloads is None else overloads
+        mangled = ".".join(("llvm", name, *map(mangle, types)))
+        return self.external(mangled, result, arguments, flags)
 
     def external(
         self, name: str, result: ir.Type, arguments: Sequence[ir.Value], flags: Sequence[str] = ()
@@ -173,8 +179,8 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         """Call an external function, declared on first use."""
         function = self.module.globals.get(name)
         if function is None:
-            kind = ir.FunctionType(result, [argument.type for argument in arguments])
-            function = ir.Function(self.module, kind, name)
+            function_type = ir.FunctionType(result, [argument.type for argument in arguments])
+            function = ir.Function(self.module, function_type, name)
         return self.call(function, arguments, fastmath=tuple(flags))
 
     def freeze(self, value: ir.Value) -> ir.Value:
@@ -189,15 +195,16 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
     def counted_loop(
         self, start: ir.Value | int, stop: ir.Value | int, step: int = 1, name: str = "i"
     ) -> Iterator[ir.Value]:
-        """Emit `for index in range(start, stop, step)` around the with statement's body; the count
-        may be zero."""
-        known = isinstance(start, int) and isinstance(stop, int)
-        runs = known and start < stop
+        """Emit `for index in range(start, stop, step)` around the body of the with statement.
+
+        The loop may run zero times.
+        """
+        never_empty = isinstance(start, int) and isinstance(stop, int) and start < stop
         first = self.integer(start) if isinstance(start, int) else start
         last = self.integer(stop) if isinstance(stop, int) else stop
         body, after = self.append_basic_block(name), self.append_basic_block(f"{name}.end")
         before = self.block
-        if runs:
+        if never_empty:
             self.branch(body)
         else:
             self.cbranch(self.icmp_signed("<", first, last), body, after)
@@ -213,8 +220,8 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
     def entry_slot(self, type: ir.Type, count: int = 1, name: str = "slot", align: int = 0) -> Any:
         """Allocate stack memory in the function's entry block."""
         with self.goto_entry_block():
-            kind = type if count == 1 else ir.ArrayType(type, count)
-            slot = self.alloca(kind, name=name)
+            slot_type = type if count == 1 else ir.ArrayType(type, count)
+            slot = self.alloca(slot_type, name=name)
         slot.align = align or None
         slot.type = POINTER
         return slot
@@ -229,10 +236,10 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         """Broadcast a scalar to all lanes; returns a vector unchanged."""
         if lanes == 1 or isinstance(value.type, ir.VectorType):
             return value
-        kind = vector(value.type, lanes)
+        vector_type = vector(value.type, lanes)
         if isinstance(value, ir.Constant):
-            return Literal(kind, f"splat ({value.type} {value.get_reference()})")
-        poison = Literal(kind, "poison")
+            return Literal(vector_type, f"splat ({value.type} {value.get_reference()})")
+        poison = Literal(vector_type, "poison")
         first = self.insert_element(poison, value, i64(0))
         return self.shuffle_vector(first, poison, lane_indices((0,) * lanes))
 
@@ -268,17 +275,17 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
         """Return the lanes in reverse order."""
         lanes = lanes_of(value)
         if isinstance(value, Literal) and value.constant.startswith("<"):
-            turned = ", ".join(reversed(value.constant[1:-1].split(", ")))
-            return Literal(value.type, f"<{turned}>")
+            elements = ", ".join(reversed(value.constant[1:-1].split(", ")))
+            return Literal(value.type, f"<{elements}>")
         chosen = ir.Constant(vector(I32, lanes), list(range(lanes - 1, -1, -1)))
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
     def first_lanes(self, count: ir.Value | int, lanes: int) -> ir.Value:
         """The mask of the first `count` (an i64, at least 0) of the lanes."""
         if isinstance(count, int):
-            inside = ", ".join("i1 1" if i < count else "i1 0" for i in range(lanes))
-            return Literal(vector(I1, lanes), f"<{inside}>")
-        # Bytes (or i16): one compare for a whole vector, whatever the type of the elements.
+            elements = ", ".join("i1 1" if i < count else "i1 0" for i in range(lanes))
+            return Literal(vector(I1, lanes), f"<{elements}>")
+        # Bytes (or i16) take one compare for a whole vector, whatever the type of its elements.
         narrow = I8 if lanes <= 64 else I16
         clamped = self.trunc(self.minimum_of(count, self.integer(lanes)), narrow)
         return self.icmp_unsigned("<", lane_numbers(lanes, narrow), self.splat(clamped, lanes))
@@ -298,14 +305,14 @@ class Builder(VectorBuilder):
         self, pointer: ir.Value, type: Type, lanes: int = 1, mask: ir.Value | None = None
     ) -> ir.Value:
         """Load consecutive elements; lanes where the mask is false are not read and are 0."""
-        kind = vector(MEMORY[type], lanes)
+        memory_type = vector(MEMORY[type], lanes)
         if mask is None:
-            value = self.load(pointer, typ=kind, align=type.size)
+            value = self.load(pointer, typ=memory_type, align=type.size)
         elif lanes == 1:
             safe = self.select(mask, pointer, self.zeros())
-            value = self.load(safe, typ=kind, align=type.size)
+            value = self.load(safe, typ=memory_type, align=type.size)
         else:
-            value = masked_load(self, pointer, kind, type.size, self.splat(mask, lanes))
+            value = masked_load(self, pointer, memory_type, type.size, self.splat(mask, lanes))
         return self.from_memory(value, type, lanes)
 
     def write(
@@ -315,7 +322,7 @@ class Builder(VectorBuilder):
         lanes = lanes_of(value)
         value = self.to_memory(value, type, lanes)
         if lanes > 1 and (only := _find_single_lane(mask)) is not None:
-            # LLVM for x86 merges these into one store, too wide if the value was narrowed before.
+            # LLVM for x86 would merge these into one store, too wide if the value was narrowed.
             value, lanes, mask = self.slice_lanes(value, only, 1), 1, None
             pointer = self.offset_elements(pointer, self.integer(only), type) if only else pointer
         if mask is None:
@@ -333,10 +340,10 @@ class Builder(VectorBuilder):
 
         Loads two vectors of consecutive elements; the second begins one element early.
         """
-        behind = self.offset_elements(pointer, self.integer(lanes - 1), type)
+        second_pointer = self.offset_elements(pointer, self.integer(lanes - 1), type)
         masks = (None, None) if mask is None else self._spread_masks(mask, lanes)
         low, high = (self.read(p, type, lanes, m)
-                     for p, m in zip((pointer, behind), masks, strict=True))
+                     for p, m in zip((pointer, second_pointer), masks, strict=True))
         half = range(lanes // 2)
         chosen = [*[2 * i for i in half], *[lanes + 2 * i + 1 for i in half]]
         return self.shuffle_vector(low, high, ir.Constant(vector(I32, lanes), chosen))
@@ -346,16 +353,16 @@ class Builder(VectorBuilder):
     ) -> None:
         """Store lanes as elements 0, 2, 4, ...; elements in between keep their values."""
         lanes = lanes_of(value)
-        every = ir.Constant(vector(I1, lanes), [1] * lanes) if mask is None else mask
+        stored = ir.Constant(vector(I1, lanes), [1] * lanes) if mask is None else mask
         poison, half = Literal(value.type, "poison"), lanes // 2
-        behind = self.offset_elements(pointer, self.integer(lanes - 1), type)
+        second_pointer = self.offset_elements(pointer, self.integer(lanes - 1), type)
         halves = ([i // 2 for i in range(lanes)], [half + i // 2 for i in range(lanes)])
-        for to, picks, where in zip(
-            (pointer, behind), halves, self._spread_masks(self.splat(every, lanes), lanes),
+        for address, picks, half_mask in zip(
+            (pointer, second_pointer), halves, self._spread_masks(self.splat(stored, lanes), lanes),
             strict=True,
         ):
             chosen = ir.Constant(vector(I32, lanes), picks)
-            self.write(to, self.shuffle_vector(value, poison, chosen), type, where)
+            self.write(address, self.shuffle_vector(value, poison, chosen), type, half_mask)
 
     def _spread_masks(self, mask: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
         """Return masks for a strided access by two vectors: the even elements of the first and
@@ -371,11 +378,11 @@ class Builder(VectorBuilder):
         self, pointers: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None
     ) -> ir.Value:
         """Load the elements at a vector of addresses."""
-        kind = vector(MEMORY[type], lanes)
-        where = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
-        arguments = (pointers, ir.Constant(I32, type.size), where, zero(kind))
-        kinds = (kind, pointers.type)
-        value = self.intrinsic("masked.gather", kind, arguments, overloads=kinds)
+        memory_type = vector(MEMORY[type], lanes)
+        lane_mask = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
+        arguments = (pointers, ir.Constant(I32, type.size), lane_mask, zero(memory_type))
+        overloads = (memory_type, pointers.type)
+        value = self.intrinsic("masked.gather", memory_type, arguments, overloads=overloads)
         return self.from_memory(value, type, lanes)
 
     def scatter(
@@ -384,10 +391,10 @@ class Builder(VectorBuilder):
         """Store lanes at a vector of addresses; of equal addresses, the last lane wins."""
         lanes = lanes_of(pointers)
         value = self.to_memory(self.splat(value, lanes), type, lanes)
-        where = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
-        arguments = (value, pointers, ir.Constant(I32, type.size), where)
-        kinds = (value.type, pointers.type)
-        self.intrinsic("masked.scatter", ir.VoidType(), arguments, overloads=kinds)
+        lane_mask = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
+        arguments = (value, pointers, ir.Constant(I32, type.size), lane_mask)
+        overloads = (value.type, pointers.type)
+        self.intrinsic("masked.scatter", ir.VoidType(), arguments, overloads=overloads)
 
     def from_memory(self, value: ir.Value, type: Type, lanes: int) -> ir.Value:
         """Convert a loaded value from its type in memory to its type in registers."""
@@ -409,24 +416,23 @@ class Builder(VectorBuilder):
             variable.type = POINTER
         return variable
 
-    def table(self, numbers: Sequence[ir.Value]) -> ir.Value:
+    def table(self, constants: Sequence[ir.Value]) -> ir.Value:
         """Return the address of a table of constants."""
-        kind = ir.ArrayType(numbers[0].type, len(numbers))
-        inside = ", ".join(f"{number.type} {number.get_reference()}" for number in numbers)
-        name = f"table.{hashlib.sha256(inside.encode()).hexdigest()[:16]}"
+        table_type = ir.ArrayType(constants[0].type, len(constants))
+        elements = ", ".join(f"{element.type} {element.get_reference()}" for element in constants)
+        name = f"table.{hashlib.sha256(elements.encode()).hexdigest()[:16]}"
         variable = self.module.globals.get(name)
         if variable is None:
-            variable = ir.GlobalVariable(self.module, kind, name)
+            variable = ir.GlobalVariable(self.module, table_type, name)
             variable.linkage, variable.global_constant = "internal", True
-            variable.initializer = Literal(kind, f"[{inside}]")
+            variable.initializer = Literal(table_type, f"[{elements}]")
             variable.type = POINTER
         return variable
 
     def offset_elements(
         self, pointer: ir.Value, offset: ir.Value, type: Type, inbounds: bool = False
     ) -> Any:
-        """Return the address `offset` elements on; a vector of addresses for a vector of offsets.
-        """
+        """Return the address `offset` elements further on, or one address for each lane."""
         address = self.gep(pointer, [offset], inbounds=inbounds, source_etype=MEMORY[type])
         if isinstance(offset.type, ir.VectorType):
             address.type = vector(POINTER, offset.type.count)
@@ -455,8 +461,9 @@ class Builder(VectorBuilder):
         self, name: str, arguments: Sequence[ir.Value], flags: Sequence[str] = ()
     ) -> ir.Value:
         """Call llvm.vector.reduce.`name` on a vector, the last argument."""
-        kind = arguments[-1].type
-        return self.intrinsic(f"vector.reduce.{name}", kind.element, arguments, flags, (kind,))
+        vector_type = arguments[-1].type
+        return self.intrinsic(
+            f"vector.reduce.{name}", vector_type.element, arguments, flags, (vector_type,))
 
     def _reduce_extreme(self, name: str, lanes: ir.Value) -> ir.Value:
         """Return the greatest or least lane, or NaN if any; tests for NaN once, not per step."""
