@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
@@ -120,7 +121,7 @@ class _Description:
         if tensor._base is not None:
             return None
         _, is_inference = read_flags(tensor)
-        usual = self.trace.modes.inference if source is None else False
+        usual = MODE.inference if source is None else False
         return None if is_inference == usual else is_inference
 
     def find_owners(self, saved: list[SavedVersion]) -> list[tuple[SavedVersion, SavedOwner]]:
