@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
+from ..trace.operands import read_flags
 from ..trace.trace import SavedOwner, Trace, Value
 from .escapes import tensors_of
 from .saved_versions import SavedVersion
@@ -36,6 +38,7 @@ class ReturnedTensor(NamedTuple):
     requires_grad: bool = False
     is_leaf: bool = True
     node_name: str = ""  # the class of its node
+    is_inference: bool | None = None  # None: as the mode around the call makes it
 
     @property
     def is_new(self) -> bool:
@@ -109,7 +112,17 @@ class _Description:
             None, None, trace.value_of(tensor._array), source, base is not None, whole, version,
             tensor._tracked and requires(tensor), node is None,
             "" if node is None else type(node.shown()).__name__,
+            self._find_inference_switch(tensor, source),
         )
+
+    def _find_inference_switch(self, tensor: Tensor, source: int | None) -> bool | None:
+        """Return whether a tensor was made in inference mode if the mode around the call does not
+        tell, because the call switched it; else None. A view is as its base."""
+        if tensor._base is not None:
+            return None
+        _, is_inference = read_flags(tensor)
+        usual = MODE.inference if source is None else False
+        return None if is_inference == usual else is_inference
 
     def find_owners(self, saved: list[SavedVersion]) -> list[tuple[SavedVersion, SavedOwner]]:
         """Return those saved tensors that code outside of the call can write to, and what they are.

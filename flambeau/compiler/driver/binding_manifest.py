@@ -296,7 +296,7 @@ def _write_new_tensor(x: bind.NewTensor, positions: dict[int, int], tensors: lis
         part = None if window is None else [window[0], window[1], str(window[2])]
         memory = ["output", x.memory.number, x.memory.shape, x.memory.order, part]
     return [memory, source, x.is_view, x.is_whole, x.version, x.requires_grad, x.is_leaf,
-            x.node_name]
+            x.node_name, x.is_inference]
 
 
 def _read_result(record: list, tensors: list[bind.NewTensor]) -> Any:

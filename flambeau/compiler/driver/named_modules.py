@@ -34,6 +34,7 @@ class _Walk:
         self.modules: list[Module] = []
         self.values: list[Any] = []  # values of names
         self._seen: set[int] = set()
+        self._owners: set[int] = set()  # ids of objects whose methods were visited
         self._names: set[str] = set()
 
     def visit(self, function: Any) -> None:
@@ -54,7 +55,8 @@ class _Walk:
         owner = function.__self__ if bound else None
         if isinstance(owner, Module):
             self.visit(owner)
-        elif owner is not None:
+        elif owner is not None and id(owner) not in self._owners:
+            self._owners.add(id(owner))  # it may hold its own bound methods
             self.look_into(owner, every=True)
         function = getattr(function, "__func__", function)
         if hasattr(function, "__wrapped__"):

@@ -80,7 +80,8 @@ class ReturnedValues:
         owners = () if backward is None else backward.saved_owners
         saved = tuple([item for item, owner in owners if owner.position == position])
         return bind.NewTensor(memory, source, entry.is_view, entry.is_whole, entry.version,
-                              entry.requires_grad, entry.is_leaf, entry.node_name, live, saved)
+                              entry.requires_grad, entry.is_leaf, entry.node_name,
+                              entry.is_inference, live, saved)
 
     def _bind_outside_memory(self, position: int, window: Value) -> bind.Argument | bind.State:
         """Bind the argument or outside memory in which a new tensor lies."""

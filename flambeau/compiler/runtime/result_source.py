@@ -12,7 +12,7 @@ import numpy as np
 from ...autograd.errors.graph_errors import raise_freed
 from ...autograd.node import Node
 from ...tensor.storage import VersionCounter
-from ...tensor.tensor import Tensor, view_of
+from ...tensor.tensor import INFERENCE, Tensor, view_of
 from ...tensor.tree import leaves_of
 from ..trace.bindings import (
     Argument, ReturnedArgument, NewTensor, Output, HostScalar, ReturnedConstant, State,
@@ -49,6 +49,12 @@ def count_from(version: int, tensor: Tensor) -> Tensor:
     """Start a new tensor's version at its value in the recorded call."""
     tensor._counter = VersionCounter()
     tensor._counter.value = version
+    return tensor
+
+
+def set_inference(tensor: Tensor, is_inference: bool) -> Tensor:
+    """Make a new tensor one of inference mode or of normal mode, which the step switched to."""
+    tensor._stamp = INFERENCE if is_inference else None
     return tensor
 
 
@@ -139,6 +145,8 @@ class ResultSource:
             tensor = f"{relation}({source}, {array})"
         if x.version:
             tensor = f"{self.name(count_from)}({x.version}, {tensor})"
+        if x.is_inference is not None:
+            tensor = f"{self.name(set_inference)}({tensor}, {x.is_inference})"
         if x.saved:
             tensor = f"{self.name(check_version)}({tensor}, node, {self.name(x.saved)})"
         if x.live is not None:

@@ -131,6 +131,7 @@ class NewTensor:
     is_whole: whether it has the same array as its source.
     version: its version if it has its own counter.
     node_name: the class of its node in the recorded call, which printing shows.
+    is_inference: whether it is an inference tensor; None: as the mode around the call makes it.
     live: its index among the outputs that backward may start from.
     saved: what nodes saved of it (capture/saved_versions.py).
     """
@@ -143,6 +144,7 @@ class NewTensor:
     requires_grad: bool = False
     is_leaf: bool = True
     node_name: str = ""
+    is_inference: bool | None = None
     live: int | None = None
     saved: tuple[Any, ...] = ()
 
