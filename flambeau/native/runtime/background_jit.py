@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..foundation import fork_imports as fork_imports  # its hooks
 from ..foundation.user_frames import warn
+from ..target.eager_costs import CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE
 
 if TYPE_CHECKING:
     from ..jit.kernel_function import KernelFunction
@@ -204,7 +205,7 @@ class Small(dict[Any, int]):
     uses the kernel thus depends only on the calls, not on compile time.
     """
 
-    CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE = 32, 256
+    CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE = CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE
 
     def __init__(self, builder: Callable[[Any], Kernel]) -> None:
         super().__init__()
@@ -231,25 +232,26 @@ class Small(dict[Any, int]):
             return 0
 
 
-class SmallCalls:
-    """Counts calls on small arrays by form, so that frequent forms get a kernel (`request_kernel`).
+class CallCounts:
+    """Counts calls by kernel while NumPy serves them, so that only frequent kernels are compiled.
 
-    A call may ask for the kernel at CALLS_BEFORE_COMPILING, which starts the compilation, and from
-    CALLS_BEFORE_USE on. The first call that uses it depends only on the calls.
+    At most `max_keys` kernels are counted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_keys: int) -> None:
+        self.max_keys = max_keys
         self.counts: dict[Hashable, int] = {}
 
-    def may_ask(self, form: Hashable) -> bool:
-        """Count a call; return whether it may ask for a kernel."""
-        count = self.counts.get(form, 0)
-        if count >= Small.CALLS_BEFORE_USE:
-            return True
-        if not KernelPolicy.counts:
-            return False
-        self.counts[form] = count = count + 1
-        return count == Small.CALLS_BEFORE_COMPILING or count >= Small.CALLS_BEFORE_USE
+    def should_request(self, key: Hashable) -> bool:
+        """Count a call; return whether to request the kernel now (`request_kernel`).
+
+        Once after CALLS_BEFORE_COMPILING, which starts the compilation, and always after
+        CALLS_BEFORE_USE: the first call that uses the kernel depends only on the calls.
+        """
+        calls = self.counts.get(key, 0)
+        if calls < CALLS_BEFORE_USE and KernelPolicy.counts and len(self.counts) < self.max_keys:
+            self.counts[key] = calls + 1
+        return calls in (CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE)
 
 
 def _reset_in_child() -> None:

@@ -49,6 +49,7 @@ MAX_STATIC_SHAPES = 512  # with specialized kernels
 MAX_PRODUCT_FORMS = 512
 MAX_PRODUCT_PLANS = 4096
 MAX_RECURRENT_FORMS = 256
+MAX_POOLING_FORMS = 64
 
 # ------------------------------------------------------------------------------------- thresholds
 

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.background_jit import CallCounts, KernelPolicy, request_kernel
 from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.eager_kernels import EagerKernel
 from ...native.target.eager_costs import (
-    MAX_SINGLE_THREAD_ELEMENTS,
-    CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, ELEMENTS_PER_PARTIAL_SUM, MAX_COUNTED_ROW_ELEMENTS,
-    MAX_NUMPY_ROW_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MIN_REDUCED_RATIO,
+    ELEMENTS_PER_PARTIAL_SUM, MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_ROW_ELEMENTS,
+    MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MAX_SINGLE_THREAD_ELEMENTS, MIN_REDUCED_RATIO,
 )
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 from .pointwise import rows_apart, rows_of_second, settings_key
@@ -32,7 +31,7 @@ _ndarray = np.ndarray
 _INSIDE = {FLOAT32: FLOAT32, FLOAT64: FLOAT64, float16.numpy: FLOAT32, bfloat16.numpy: FLOAT32}
 
 _ready: dict[tuple, int] = {}  # addresses by builder and settings
-_calls: dict[tuple, int] = {}  # calls on medium-sized arrays
+_calls = CallCounts(MAX_ROW_KERNELS)  # on medium-sized arrays
 
 
 @native_route
@@ -42,7 +41,7 @@ def request_row_kernel(builder: EagerKernel, x: Array, *settings: Any) -> int | 
     known = _ready.get(key)
     if known is not None:
         return known if KernelPolicy.allowed else None
-    if x.size <= MAX_COUNTED_ROW_ELEMENTS and not _is_called_often(key):
+    if x.size <= MAX_COUNTED_ROW_ELEMENTS and not _calls.should_request(key):
         return None
 
     def build() -> Any:
@@ -58,14 +57,6 @@ def request_row_kernel(builder: EagerKernel, x: Array, *settings: Any) -> int | 
         return None
     result = _ready[key] = function.address
     return result
-
-
-def _is_called_often(key: tuple) -> bool:
-    """Count a call on medium-sized arrays; return whether to request the kernel now."""
-    calls = _calls.get(key, 0)
-    if calls < CALLS_BEFORE_USE and KernelPolicy.counts and len(_calls) < MAX_ROW_KERNELS:
-        _calls[key] = calls + 1
-    return calls in (CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE)
 
 
 @native_route

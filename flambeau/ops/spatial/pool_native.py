@@ -1,5 +1,5 @@
 """Pooling kernels for images of any size; functions return None until the kernels are compiled, and
-for unsupported arrays. Small arrays use kernels from the 256th call on.
+for unsupported arrays. Small arrays use kernels after CALLS_BEFORE_USE calls.
 
 There is one kernel per dtype and memory order (rows innermost: three, for windows 1, 2 and more
 columns apart). Windows are given as `axes(settings)`, one Reach per axis (pool_index_tables.py).
@@ -17,19 +17,20 @@ import numpy as np
 from ...native.kernels.pool import lanes_of
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime import eager_kernels as kernels
-from ...native.runtime.background_jit import SmallCalls
+from ...native.runtime.background_jit import CallCounts
 from ...native.runtime.eager_kernels import EagerKernel
 from ...native.runtime.thread_pool import threads
 from ...native.target.cost_model import MAX_POOL_STRIP_ELEMENTS
-from ...native.target.eager_costs import MIN_POOLED_ELEMENTS, POOLED_LANES
+from ...native.target.eager_costs import (
+    MAX_POOLING_FORMS, MAX_STATIC_SHAPES, MIN_POOLED_ELEMENTS, POOLED_LANES,
+)
 from ...tensor.dtypes import FLOAT32
 from ..core.operator import Array
 from ..native.route import native_route
 from . import pool_index_tables
 from .pool_index_tables import Pixels, Rows, load_tables
 
-
-_small_calls = SmallCalls()
+_small_calls = CallCounts(MAX_POOLING_FORMS)  # by pooling and dtype
 
 
 def _can_pool(x: Array, pooling: str, count: int = 0) -> bool:
@@ -40,7 +41,8 @@ def _can_pool(x: Array, pooling: str, count: int = 0) -> bool:
     if x.__class__ is not np.ndarray or not x.size or not (
             x.dtype.char in "fd" or x.dtype.itemsize == 2 and x.dtype.kind in "fV"):
         return False
-    return max(x.size, count) >= MIN_POOLED_ELEMENTS or _small_calls.may_ask((pooling, x.dtype))
+    is_large = max(x.size, count) >= MIN_POOLED_ELEMENTS
+    return is_large or _small_calls.should_request((pooling, x.dtype))
 
 
 def _is_channels_last(x: Array, n: int) -> bool:
@@ -139,7 +141,7 @@ class _Plan:
         call_kernel(function, self.work, *arrays, *self.sizes)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=MAX_STATIC_SHAPES)
 def _plan_pooling(
     shape: tuple[int, ...], dtype: np.dtype, n: int, maxima: bool, last: bool, thread_count: int,
     axes: Callable, *settings: object

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.runtime import eager_kernels
+from flambeau.native.runtime import background_jit, eager_kernels
 from flambeau.native.runtime import fast_call
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.ops.native import pointwise, rows, scan
@@ -334,10 +334,10 @@ def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "MAX_COUNTED_ROW_ELEMENTS", 1 << 20)
-    for name in ("_ready", "_calls"):
-        monkeypatch.setattr(rows, name, {})
-    monkeypatch.setattr(rows, "CALLS_BEFORE_COMPILING", 3)
-    monkeypatch.setattr(rows, "CALLS_BEFORE_USE", 9)
+    monkeypatch.setattr(rows, "_ready", {})
+    monkeypatch.setattr(rows, "_calls", background_jit.CallCounts(8))
+    monkeypatch.setattr(background_jit, "CALLS_BEFORE_COMPILING", 3)
+    monkeypatch.setattr(background_jit, "CALLS_BEFORE_USE", 9)
     asked: list[tuple] = []
 
     def ask(key, build):

@@ -10,6 +10,7 @@ import pytest
 import flambeau
 import flambeau.nn.functional as F
 from flambeau.native.runtime import background_jit
+from flambeau.native.runtime.background_jit import CallCounts
 from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.ops.spatial import pool_native
 
@@ -28,6 +29,8 @@ def requests(monkeypatch) -> list:
 
     monkeypatch.setattr(background_jit, "request_kernel", at_once)
     monkeypatch.setattr(pool_native, "MIN_POOLED_ELEMENTS", 1)
+    # Below that size NumPy pools, however many calls other tests have made.
+    monkeypatch.setattr(pool_native, "_small_calls", CallCounts(0))
     return used
 
 
@@ -171,6 +174,18 @@ def test_half_precision(requests, monkeypatch, kind) -> None:
             assert first.dtype == second.dtype == kind
             assert flambeau.allclose(first.float(), second.float(), 1e-2, 1e-2)
     assert requests
+
+
+def test_small_arrays_use_a_kernel_after_many_calls(requests, monkeypatch) -> None:
+    monkeypatch.setattr(pool_native, "MIN_POOLED_ELEMENTS", 1 << 62)
+    monkeypatch.setattr(pool_native, "_small_calls", CallCounts(8))
+    monkeypatch.setattr(background_jit, "CALLS_BEFORE_COMPILING", 2)
+    monkeypatch.setattr(background_jit, "CALLS_BEFORE_USE", 5)
+    x, used = flambeau.randn(1, 2, 6, 6), []
+    for _ in range(8):
+        F.max_pool2d(x, 2)
+        used.append(len(requests))
+    assert used == [0, 0, 1, 1, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("kernel", [2, 7])
