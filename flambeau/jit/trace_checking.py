@@ -137,13 +137,13 @@ def _describe_difference(actual: Any, expected: Any, tolerance: float) -> list[s
 
     result = []
     pairs = zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=False)
-    for number, (ours, theirs) in enumerate(pairs, 1):
-        if not isinstance(ours, Tensor) or not isinstance(theirs, Tensor):
+    for number, (traced, plain) in enumerate(pairs, 1):
+        if not isinstance(traced, Tensor) or not isinstance(plain, Tensor):
             continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of divisions by zero in relative differences
-                assert_close(ours, theirs, rtol=tolerance, atol=1e-5, equal_nan=True)
+                assert_close(traced, plain, rtol=tolerance, atol=1e-5, equal_nan=True)
         except AssertionError as error:
             result.append(f"Output nr {number}. of the traced function does not match the "
                           f"corresponding output of the Python function. Detailed error:\n{error}")

@@ -10,25 +10,11 @@ from ..loop_ir.ir import (
 from .expression_builder import Value, apply
 
 
-class _GroupKernelBuilder:
-    """Writes a kernel that processes one group after another: its channels, their pixels.
-
-    Sizes: images, groups, channels of a group, pixels, elements of a group, of an image, channels.
-    """
+class _NormKernelBuilder:
+    """Collects the buffers and statements of a kernel of one element type."""
 
     def __init__(self, type: Type) -> None:
         self.type = type
-        self.image, self.group, self.channel = Index("image"), Index("group"), Index("channel")
-        self.pixel, self.element = Index("pixel"), Index("element")
-        names = ("images", "groups", "each", "pixels", "part", "whole", "channels")
-        self.sizes = [Size(n) for n in names]
-        self.images, self.groups, self.each, self.pixels, self.part, whole, channels = self.sizes
-        start = ((self.image, whole), (self.group, self.part))
-        self.flat = Affine(0, (*start, (self.element, 1)))
-        self.place = Affine(0, (*start, (self.channel, self.pixels), (self.pixel, 1)))
-        self.of_group = Affine(0, ((self.image, self.groups), (self.group, 1)))
-        self.of_channel = Affine(0, ((self.group, self.each), (self.channel, 1)))
-        self.each_image = Affine(0, ((self.image, channels), *self.of_channel.terms))
         self.buffers: list[Buffer] = []
         self.body: list[Statement] = []
 
@@ -40,6 +26,27 @@ class _GroupKernelBuilder:
     def value(self, name: str, place: Affine) -> Value:
         """Add a buffer argument and load it at a position."""
         return Value(Load(self.buffer(name), place))
+
+
+class _GroupKernelBuilder(_NormKernelBuilder):
+    """Writes a kernel that processes one group after another: its channels, their pixels.
+
+    Sizes: images, groups, channels of a group, pixels, elements of a group, of an image, channels.
+    """
+
+    def __init__(self, type: Type) -> None:
+        super().__init__(type)
+        self.image, self.group, self.channel = Index("image"), Index("group"), Index("channel")
+        self.pixel, self.element = Index("pixel"), Index("element")
+        names = ("images", "groups", "each", "pixels", "part", "whole", "channels")
+        self.sizes = [Size(n) for n in names]
+        self.images, self.groups, self.each, self.pixels, self.part, whole, channels = self.sizes
+        start = ((self.image, whole), (self.group, self.part))
+        self.flat = Affine(0, (*start, (self.element, 1)))
+        self.place = Affine(0, (*start, (self.channel, self.pixels), (self.pixel, 1)))
+        self.of_group = Affine(0, ((self.image, self.groups), (self.group, 1)))
+        self.of_channel = Affine(0, ((self.group, self.each), (self.channel, 1)))
+        self.each_image = Affine(0, ((self.image, channels), *self.of_channel.terms))
 
     def sum(self) -> Value:
         """Begin a sum."""
@@ -124,7 +131,7 @@ def group_norm_backward(type: Type, weight: bool) -> Kernel:
     return r.kernel("group_norm_backward")
 
 
-class _ChannelKernelBuilder:
+class _ChannelKernelBuilder(_NormKernelBuilder):
     """Writes a kernel that processes one channel after another: its images, their pixels.
 
     Elements are x[image, channel, pixel], contiguous. Without pixels (`columns`) adjacent channels
@@ -134,13 +141,12 @@ class _ChannelKernelBuilder:
     """
 
     def __init__(self, type: Type, columns: bool) -> None:
-        self.type, self.columns = type, columns
+        super().__init__(type)
+        self.columns = columns
         self.image, self.channel, self.pixel = Index("image"), Index("channel"), Index("pixel")
         self.images, self.channels = Size("images"), Size("channels")
         self.pixels, image_elements = Size("pixels"), Size("image_elements")
         self.each = Affine(0, ((self.channel, 1),))
-        self.buffers: list[Buffer] = []
-        self.body: list[Statement] = []
         if columns:
             self.sizes = [self.images, self.channels]
             self.place = Affine(0, ((self.image, self.channels), (self.channel, 1)))
@@ -148,23 +154,6 @@ class _ChannelKernelBuilder:
             self.sizes = [self.images, self.channels, self.pixels, image_elements]
             self.place = Affine(0, (
                 (self.image, image_elements), (self.channel, self.pixels), (self.pixel, 1)))
-
-    def buffer(self, name: str) -> Buffer:
-        """Add a buffer argument."""
-        self.buffers.append(Buffer(self.type, name))
-        return self.buffers[-1]
-
-    def matrix(self, name: str) -> Value:
-        """Add an argument with an element for each image, channel and pixel."""
-        return Value(Load(self.buffer(name), self.place))
-
-    def of_channels(self, name: str) -> Value:
-        """Add an argument with an element for each channel."""
-        return Value(Load(self.buffer(name), self.each))
-
-    def number(self, name: str) -> Value:
-        """Add an argument of one element."""
-        return Value(Load(self.buffer(name), Affine()))
 
     def sum(self, *values: Value) -> list[Value]:
         """Sum values over a channel's elements, in one pass."""
@@ -198,12 +187,13 @@ def batch_norm(type: Type, weight: bool, bias: bool, running: bool, columns: boo
     1 / (count - 1)), mean, rstd, y: channels normalized, the running statistics moved.
     """
     r = _ChannelKernelBuilder(type, columns)
-    x = r.matrix("x")
-    w = r.of_channels("weight") if weight else None
-    b = r.of_channels("bias") if bias else None
-    eps, share = r.number("eps"), r.number("share")
+    x = r.value("x", r.place)
+    w = r.value("weight", r.each) if weight else None
+    b = r.value("bias", r.each) if bias else None
+    eps, share = r.value("eps", Affine()), r.value("share", Affine())
     moving = [r.buffer("running_mean"), r.buffer("running_var")] if running else []
-    factors = [r.number(n) for n in ("momentum", "decay", "unbiased_share")] if running else []
+    names = ("momentum", "decay", "unbiased_share") if running else ()
+    factors = [r.value(name, Affine()) for name in names]
     mean, rstd, y = r.buffer("mean"), r.buffer("rstd"), r.buffer("y")
     center = r.sum(x)[0] * share
     squares = r.sum((x - center) * (x - center))[0]
@@ -222,14 +212,14 @@ def batch_norm(type: Type, weight: bool, bias: bool, running: bool, columns: boo
 def batch_norm_backward(type: Type, weight: bool, columns: bool) -> Kernel:
     """g, x, (weight), mean, rstd, 1 / count, gx, of_weight, of_bias: batch_norm's cotangents."""
     r = _ChannelKernelBuilder(type, columns)
-    g, x = r.matrix("g"), r.matrix("x")
-    w = r.of_channels("weight") if weight else None
-    mean, rstd, share = r.of_channels("mean"), r.of_channels("rstd"), r.number("share")
+    g, x = r.value("g", r.place), r.value("x", r.place)
+    w = r.value("weight", r.each) if weight else None
+    mean, rstd, share = r.value("mean", r.each), r.value("rstd", r.each), r.value("share", Affine())
     gx, of_weight, of_bias = r.buffer("gx"), r.buffer("of_weight"), r.buffer("of_bias")
     total, product = r.sum(g, g * (x - mean))
     slope = product * share * rstd * rstd
-    centred = g - total * share - (x - mean) * slope
-    r.store(gx, centred * (rstd if w is None else rstd * w))
+    centered = g - total * share - (x - mean) * slope
+    r.store(gx, centered * (rstd if w is None else rstd * w))
     r.keep(of_weight, product * rstd)
     r.keep(of_bias, total)
     return r.kernel("batch_norm_backward")

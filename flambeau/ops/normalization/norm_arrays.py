@@ -80,7 +80,7 @@ def _compute_joint_tangent(
 
 
 @lru_cache(maxsize=64)
-def _create_kernel_parameters(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
+def create_kernel_parameters(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
     """Return the parameters of a kernel: eps and 1 / n."""
     return np.array(eps, kind), np.array(1 / n, kind)
 
@@ -103,7 +103,7 @@ def _normalize_small_rows(
     rows, n = x.shape
     y = np.empty(x.shape, x.dtype)
     FastCalls.call(
-        kernel, x, *parts, *_create_kernel_parameters(eps, n, x.dtype), mean, rstd, y, rows, n
+        kernel, x, *parts, *create_kernel_parameters(eps, n, x.dtype), mean, rstd, y, rows, n
     )
     return y
 
@@ -155,7 +155,7 @@ def _differentiate_small_rows(
             return None
     rows, n = x.shape
     result, of_weight, of_bias = np.empty(x.shape, kind), np.empty(n, kind), np.empty(n, kind)
-    scale = _create_kernel_parameters(0.0, n, kind)[1]
+    scale = create_kernel_parameters(0.0, n, kind)[1]
     FastCalls.call(kernel, *parts, mean, rstd, scale, result, rows, n)
     FastCalls.call(sums, g, x, mean, rstd, of_weight, of_bias, rows, n)
     return result, of_weight, of_bias

@@ -14,18 +14,16 @@ from ...native.runtime.fast_call import FastCalls
 from ...native.target.eager_costs import MAX_SMALL_ELEMENTS
 from ..core.operator import Array
 from ..native.small_arrays import BATCH_NORM, BATCH_NORM_BACKWARD
+from .norm_arrays import create_kernel_parameters
 
 _ndarray = np.ndarray
 
 
 @lru_cache(maxsize=64)
-def _pack_numbers(
-    eps: float, count: int, momentum: float, dtype: np.dtype
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Return a kernel's numbers: eps and 1 / count; then those that move the running statistics."""
-    numbers = eps, 1 / count, momentum, 1 - momentum, 1 / max(count - 1, 1)
-    arrays = tuple([np.array(number, dtype) for number in numbers])
-    return arrays[:2], arrays[2:]
+def _create_running_factors(momentum: float, count: int, dtype: np.dtype) -> tuple[Array, ...]:
+    """Return what moves the running statistics: momentum, 1 - momentum, 1 / (count - 1)."""
+    factors = momentum, 1 - momentum, 1 / max(count - 1, 1)
+    return tuple([np.array(factor, dtype) for factor in factors])
 
 
 def _can_read(dtype: np.dtype, *arrays: Array) -> bool:
@@ -62,10 +60,12 @@ def normalize_small_batch(
     moving = [v for v in (running_mean, running_var) if v is not None]
     if not kernel or not _can_read(x.dtype, x, mean, rstd, *parameters, *moving):
         return None
-    numbers, factors = _pack_numbers(eps, x.size // x.shape[1], momentum, x.dtype)
+    count = x.size // x.shape[1]
+    factors = _create_running_factors(momentum, count, x.dtype) if is_running else ()
     y = np.empty(x.shape, x.dtype)
-    FastCalls.call(kernel, x, *parameters, *numbers, *moving, *(factors if is_running else ()),
-                   mean, rstd, y, *_list_sizes(x, columns))
+    FastCalls.call(
+        kernel, x, *parameters, *create_kernel_parameters(eps, count, x.dtype), *moving, *factors,
+        mean, rstd, y, *_list_sizes(x, columns))
     return y
 
 
@@ -81,7 +81,7 @@ def differentiate_small_batch(
     parameters = [v for v in (weight,) if v is not None]
     if not kernel or not _can_read(x.dtype, g, x, mean, rstd, *parameters):
         return None
-    share = _pack_numbers(0.0, x.size // x.shape[1], 0.0, x.dtype)[0][1]
+    share = create_kernel_parameters(0.0, x.size // x.shape[1], x.dtype)[1]
     gx, of_weight, of_bias = (np.empty(s, x.dtype) for s in (x.shape, mean.shape, mean.shape))
     FastCalls.call(kernel, g, x, *parameters, mean, rstd, share, gx, of_weight, of_bias,
                    *_list_sizes(x, columns))
