@@ -47,6 +47,22 @@ def _no_faulty_kernels():
 
 
 @pytest.fixture(autouse=True)
+def _ambient_modes_end_with_their_test():
+    """A test that leaves gradients off would fail whichever test runs next in its process."""
+    yield
+    library = importlib.import_module("flambeau")
+    left = {
+        "gradients are off": not library.is_grad_enabled(),
+        "inference mode is on": library.is_inference_mode_enabled(),
+        "anomaly mode is on": library.is_anomaly_enabled(),
+        "the default dtype is not float32": library.get_default_dtype() != library.float32,
+    }
+    library.set_grad_enabled(True)
+    library.set_default_dtype(library.float32)
+    assert not [name for name, is_left in left.items() if is_left]
+
+
+@pytest.fixture(autouse=True)
 def _no_precedents(monkeypatch):
     """How many calls are recorded does not depend on the tests that ran before."""
     name = "flambeau.compiler.trace.trace_signature._make_function_key"

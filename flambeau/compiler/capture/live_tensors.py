@@ -59,9 +59,10 @@ def live_tensors() -> list[Any]:
 
 def _select(kinds: set[type], objects: list[Any]) -> list[Any]:
     """Select the tensors with memory of their own. Nested ones have none, nor strides: the tensors
-    that hold their values are listed themselves."""
+    that hold their values are listed themselves. A tensor without its last slot is unfinished: an
+    interrupt struck while it was created, or another thread is creating it."""
     return [o for o in objects if type(o) in kinds and hasattr(o, "_array")
-            and hasattr(o._array, "strides") and hasattr(o, "_requires_grad")]
+            and hasattr(o._array, "strides") and hasattr(o, "_stamp")]
 
 
 def _list_classes(base: type) -> set[type]:

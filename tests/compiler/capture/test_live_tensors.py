@@ -28,6 +28,15 @@ def test_a_tensor_under_construction_is_not() -> None:
     assert not is_met(bare)
 
 
+def test_an_interrupted_construction_keeps_no_call_from_being_recorded() -> None:
+    unfinished = object.__new__(torch.Tensor)
+    unfinished._array = torch.ones(2)._array
+    unfinished._requires_grad = unfinished._tracked = False  # an interrupt struck here
+    assert not is_met(unfinished)
+    compiled = torch.compile(lambda x: x * 2, options={"mode": "now"})
+    assert [compiled(torch.ones(2)).tolist() for _ in range(4)] == [[2, 2]] * 4
+
+
 @pytest.fixture
 def _thawed_afterwards():
     """Ends the test's freezes, and leaves frozen what was."""

@@ -182,6 +182,7 @@ class Oracle:
             for i in range(self.call):
                 world.step(inputs(i))
             _interrupted(world.step, self.call, entry, ("call", "c_call", "c_return", "return"))
+            torch.set_grad_enabled(True)
             rests = self._rests[entry] = []
             if difference(dict(self.states)[entry], world.state()):  # eager mode drops the error
                 return rests
@@ -240,7 +241,11 @@ def problem(oracle: Oracle, entry: int, error: type[BaseException], backend: str
     for i in range(oracle.call):
         step(inputs(i))
     where, other = _interrupted(step, oracle.call, entry, events, error)
+    left_off = not torch.is_grad_enabled() and "autograd/mode.py" not in where  # as eager mode
+    torch.set_grad_enabled(True)
     where = f"entry {entry} of call {oracle.call}, {where}: "
+    if left_off:
+        return where + "gradients are left off"
     if other:
         return where + other
     state = world.state()
