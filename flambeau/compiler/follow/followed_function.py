@@ -54,6 +54,9 @@ class FollowedFunction:
         self.notes: list[str] = []
         self.lock = threading.RLock()
         self.failed = ""
+        # Composites that compute without operators, or read values before any: (hook, classes of
+        # the arguments). In another step, or with other arguments, the same composite may not.
+        self.opaque: set[tuple[Any, tuple]] = set()
         self.is_steady = True  # whether the last call only ran existing programs
         self.programs: list[Program] = []
         self.calls = 0  # followed so far

@@ -585,15 +585,15 @@ def _checked(function: Any, name: str) -> Hook:
     """Return a hook on a composite, whose operators are listed.
 
     A followed call runs it only at the recorded position with the same plain arguments, because
-    others might make it compute without operators. A composite that does so becomes a barrier.
+    others might make it compute without operators. A composite that does so becomes a barrier, for
+    the function that called it and for arguments of these classes.
     """
     inner = composite_recorder(NOW, name, function)
-    opaque = False
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        nonlocal opaque
         session = ACTIVE.session
-        if opaque:
+        opaque, call = session.driver.opaque, (hook, _plain_but_numbers(args, kwargs))
+        if call in opaque:
             return session.barrier(hook, args, kwargs)
         recorder = session.recorder
         count = len(recorder.trace.events)
@@ -601,15 +601,17 @@ def _checked(function: Any, name: str) -> Hook:
         result = inner(original, args, kwargs)
         if session.recorder is recorder:
             events = recorder.trace.events
-            opaque = any(e.kind == CALL and e.function is original for e in events[count:])
-            if opaque and recorder.cut is not None:
-                recorder.cut = min(recorder.cut, count)
+            if any(e.kind == CALL and e.function is original for e in events[count:]):
+                opaque.add(call)
+                if recorder.cut is not None:
+                    recorder.cut = min(recorder.cut, count)
         elif len(recorder.trace.events) == count:
-            opaque = True  # it read values or drew numbers before any operator
+            opaque.add(call)  # it read values or drew numbers before any operator
         return result
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if opaque:
+        opaque = session.driver.opaque
+        if opaque and (hook, _plain_but_numbers(args, kwargs)) in opaque:
             return session.barrier(hook, args, kwargs)
         if function in TRANSPARENT:
             return hook.original(*args, **kwargs)
