@@ -12,7 +12,7 @@ from ..trace.host_numbers import Place, combine_call
 from .attributes import has_attribute, load_attribute
 from .contents import guard_content, guard_if_container
 from .declarations import in_standard_library
-from .effects import CHANGES_ARGUMENT, store
+from .effects import CHANGES_ARGUMENT, advance_count, is_count, store
 from .facts import Facts
 from .guards import Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
@@ -74,6 +74,8 @@ def invoke(
     if function in _BY_NAME and args[1].value.__class__ is str:
         return _access_by_name(facts, s, function, args)
     if function is next:
+        if args[0].kind is Kind.OUTSIDE and is_count(args[0].value):
+            return advance_count(facts, args[0])
         if args[0].kind is not Kind.FRESH:
             raise NotProvedError("next() advances an iterator from outside the step")
         return Provenance(Kind.PLAIN, tainted=args[0].tainted)

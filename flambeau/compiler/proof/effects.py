@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import types
 from collections import OrderedDict
+from itertools import count
 from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Place
+from .decisions import combine_numbers
 from .facts import Facts
 from .guards import Test
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
-from .stores import Store
+from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_plain
+from .stores import Store, position
 from .shadow_frame import CallState, ShadowFrame
 
 CHANGES_ARGUMENT = "it changes a list or dict that is an argument: return what is new instead"
@@ -106,3 +109,46 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
     facts.writes[key] = value
     if was_needed and before is not None and before.value is not value.value:
         raise NotProvedError(facts.proof.depends_on(path))
+
+
+# ------------------------------------------------------------------------- next() of a count
+#
+# An `itertools.count` of ints gives what follows from its position, which can be read without
+# advancing it. The position is guarded like any other number: by value if the step consumes what
+# `next()` gives, by the outcome if it only decides (`if next(steps) % 100 == 0`), and not at all if
+# it does neither. No other iterator is proved: what a generator runs cannot be seen beforehand, and
+# the next element of a list's iterator is another object in each call, for which no program exists.
+
+
+def is_count(x: Any) -> bool:
+    """Whether `x` counts in steps of ints: any other number might be of a class of the step's."""
+    return type(x) is count and all(type(number) is int for number in gc.get_referents(x))
+
+
+def advance_count(facts: Facts, p: Provenance) -> Provenance:
+    """Return the provenance of what `next()` gives, and note that a program advances the count."""
+    counter = p.value
+    key = id(counter), "position"
+    path = f"{facts.constant(position)}({facts.path_of(p)})"
+    store, now = facts.stores.get(key), position(counter)
+    if store is None:
+        first = _read_position(facts, key, path, now)
+        place, name = Place(counter, None), facts.proof.describe(facts.path_of(p))
+        store = facts.stores[key] = facts.written[path] = Store(
+            place, f"next() of {name}", facts.line, [first], now)
+        return first
+    first = facts.reads[key]
+    passed = Provenance(Kind.PLAIN, now - store.start)
+    result = combine_numbers(facts, first, passed, "+")
+    if result is None:
+        raise NotProvedError("it calls next() of a count too often")
+    store.values.append(result)
+    return result
+
+
+def _read_position(facts: Facts, key: Any, path: str, now: int) -> Provenance:
+    guard = facts.guard(path, Test.VALUE, now, needed=False)
+    facts.decided[f"{path}.__class__"] = guard, ()  # always an int
+    first = Provenance(Kind.PLAIN, now, path, guard=guard, symbol=Symbol(path, (guard,)))
+    facts.reads[key] = first
+    return first

@@ -160,6 +160,8 @@ class Proof:
         x, rest = self.constants.get(name), path[len(name):]
         if name in self.argument_names:
             return f"{self.argument_names[name]}{rest}"
+        if isinstance(x, types.FunctionType) and rest.startswith("("):
+            return f"the {x.__name__} of {self.describe(rest[1:-1])}"
         if isinstance(x, types.CellType):
             return "a variable of an outer function"
         if isinstance(x, dict) and "__builtins__" in x:

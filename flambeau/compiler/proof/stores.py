@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from ...tensor.tensor import Tensor
@@ -32,6 +33,10 @@ class Store:
     def read(self, is_strict: bool) -> Any:
         """Return the current value, with Reads in place of numbers from tensors."""
         now, p = self.read_now(), self.values[-1] if self.values else None
+        if self.place.owner.__class__ is count:
+            if p is None or now != p.value:
+                raise NotProvedError(f"it calls {self.path} in an unknown way")
+            return len(self.values)
         if self.place.key is None:
             if len(now) != len(self.values):
                 raise NotProvedError(f"it changes {self.path} in an unknown way")
@@ -48,13 +53,25 @@ class Store:
         return result
 
     def read_now(self) -> Any:
-        """Return the place's current value; for a list that was appended to, the new entries."""
+        """Return the place's current value; for a list that was appended to, the new entries; for
+        a count, what it gave last."""
         owner, key = self.place.owner, self.place.key
+        if owner.__class__ is count:
+            return position(owner) - _step_of(owner)
         if key is None:
             return owner[self.start:]
         if self.place.is_attribute:
             return owner.__dict__.get(key, _MISSING)
         return owner.cell_contents if hasattr(owner, "cell_contents") else owner[key]
+
+
+def position(counter: count[int]) -> int:
+    """Return what `next()` of a count of ints gives next."""
+    return int(repr(counter)[6:-1].partition(",")[0])
+
+
+def _step_of(counter: count[int]) -> int:
+    return int(repr(counter)[6:-1].partition(",")[2] or 1)
 
 
 def _add_amounts(total: Any, amounts: list[Any]) -> Any:

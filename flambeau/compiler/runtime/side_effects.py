@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import types
+from collections import deque
+from itertools import count, islice
 
 from ..trace.trace import Effect
 
@@ -23,11 +25,14 @@ def _store(effects: list[Effect], values: tuple, stored: list[int]) -> None:
     for effect, value in zip(effects[stored[0]:], values[stored[0]:], strict=True):
         owner, key = effect.place.owner, effect.place.key
         is_cell = isinstance(owner, types.CellType)
+        passed = islice(owner, value) if owner.__class__ is count else None
         stored[0] += 1
         if effect.place.is_attribute:
             setattr(owner, key, value)
         elif is_cell:
             owner.cell_contents = value
+        elif passed is not None:
+            deque(passed, 0)
         elif key is None:
             owner.extend(value)
         else:

@@ -43,7 +43,8 @@ class Place:
     """A place outside the step to which it stores a number.
 
     owner: an object whose attribute `key` is set if `is_attribute`; a dict or list whose entry
-    `key` is set; a list that is appended to if `key` is None; or a closure cell.
+    `key` is set; a list that is appended to, or an `itertools.count` that is advanced, if `key` is
+    None; or a closure cell.
     """
 
     owner: Any

@@ -23,7 +23,7 @@ USUAL = 8  # calls until the inline caches are in use
 
 def follow(step: Callable) -> Any:
     """A step that is followed: it advances an iterator from outside."""
-    calls = itertools.count()
+    calls = iter(int, 1)
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         next(calls)

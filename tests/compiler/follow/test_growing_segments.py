@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -41,10 +40,10 @@ def pointwise(q: Any, k: Any, v: Any, new: Any) -> Any:
 
 def followed(function: Any) -> Any:
     """The function compiled, in a way that its Python runs on every call."""
-    count = itertools.count()
+    calls = iter(int, 1)  # advanced from outside: no proof says what it runs
 
     def step(*args: Any) -> Any:
-        next(count)
+        next(calls)
         return function(*args)
 
     return torch.compile(step, options={"mode": "now", "follow": True})

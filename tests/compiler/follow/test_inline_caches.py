@@ -17,7 +17,7 @@ from flambeau.compiler.trace.trace import EMPTY
 
 def follow(step: Callable) -> Any:
     """A step that is followed: it advances an iterator from outside."""
-    calls = itertools.count()
+    calls = iter(int, 1)
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         next(calls)
