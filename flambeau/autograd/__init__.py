@@ -14,6 +14,8 @@ from .mode import (
     is_multithreading_enabled, no_grad, set_grad_enabled, set_multithreading_enabled,
 )
 from .saved.values import SavedTensor as SavedTensor
+from .traces.bindings import _record_function_with_args_enter as _record_function_with_args_enter
+from .traces.bindings import _record_function_with_args_exit as _record_function_with_args_exit
 from .traces.recorder import is_recording_here as _profiler_enabled
 from .variable import Variable
 

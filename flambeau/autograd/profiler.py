@@ -97,9 +97,13 @@ class profile:
             if Recording.now is not None:
                 raise RuntimeError("Profiler is already enabled on this thread")
             prepared_ns = perf_counter_ns()
-            Recording.turn(recorder)
+            if recorder.observer is not None:
+                recorder.observer.attach(recorder)
+            recorder.began_ns = prepared_ns
+            Recording.now = recorder
+            Recording.redirect()
             recorder.wall_ns, recorder.began_ns = time_ns(), perf_counter_ns()
-            Recording.now = self._recorder = recorder
+            self._recorder = recorder
             _is_profiler_enabled = True
         self._stats.profiler_prepare_call_duration_us = (prepared_ns - called_ns) / 1e3
         self._stats.profiler_enable_call_duration_us = (recorder.began_ns - prepared_ns) / 1e3
@@ -115,7 +119,7 @@ class profile:
             recorder.ended_ns = perf_counter_ns()
             with Recording.lock:
                 Recording.now = None
-                Recording.turn(None)
+                Recording.redirect()
                 _is_profiler_enabled = False
             stats = self._stats
             stats.profiler_disable_call_duration_us = (perf_counter_ns() - recorder.ended_ns) / 1e3
@@ -198,7 +202,7 @@ class profile:
 def _create_events(recorder: Recorder) -> EventList:
     threads: dict[int, int] = {}
     result = []
-    for name, begin, end, thread, shapes, stack, scope, *more in recorder.events:
+    for i, (name, begin, end, thread, shapes, stack, scope, *more) in enumerate(recorder.events):
         details = more[0] if more else Details()
         lines = None if stack is None else [
             f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]
@@ -208,6 +212,7 @@ def _create_events(recorder: Recorder) -> EventList:
             input_shapes=shapes, stack=lines, scope=scope, is_user_annotation=scope == _LABEL,
             sequence_nr=details.sequence, flops=details.flops,
             concrete_inputs=list(details.arguments), strides=details.strides, dtypes=details.dtypes,
+            record_id=i + 1,
         ))
     result.extend(_attribute_memory(recorder, nested(result), threads))
     nested(result)
@@ -256,16 +261,17 @@ class record_function:
         self._begin_ns = 0
 
     def __enter__(self) -> record_function:
-        if Recording.now is not None:
+        if Recording.target is not None:
             self._begin_ns = perf_counter_ns()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        recorder = Recording.now
+        recorder = Recording.target
         if recorder is not None and self._begin_ns >= recorder.began_ns:
             stack = user_stack(2) if recorder.stack else None
+            shapes = [[]] if recorder.shapes and self.args is not None else None
             recorder.events.append((self.name, self._begin_ns, perf_counter_ns(),
-                                    threading.get_ident(), None, stack, _LABEL))
+                                    threading.get_ident(), shapes, stack, _LABEL))
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -75,7 +75,7 @@ class FunctionEvent(_Times):
         self, id: int, name: str, thread: int, start_us: float, end_us: float, *,
         input_shapes: Any = None, stack: Any = None, scope: int = 0, cpu_memory_usage: int = 0,
         sequence_nr: int = -1, is_user_annotation: bool = False, flops: int = 0,
-        concrete_inputs: Any = None, strides: Any = (), dtypes: Any = (),
+        concrete_inputs: Any = None, strides: Any = (), dtypes: Any = (), record_id: int = 0,
     ) -> None:
         self.id, self.name, self.trace_name, self.thread = id, name, name, thread
         self.time_range = Interval(start_us, end_us)
@@ -91,6 +91,7 @@ class FunctionEvent(_Times):
         self.cpu_parent: FunctionEvent | None = None
         self.concrete_inputs: list[Any] = concrete_inputs or []
         self.strides, self.dtypes = strides, dtypes
+        self.record_id = record_id  # of the call, in trace files and execution traces
         self.kwinputs: dict[str, Any] = {}
 
     def append_cpu_child(self, child: FunctionEvent) -> None:

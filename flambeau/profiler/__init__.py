@@ -6,14 +6,15 @@ from ..autograd.profiler import DeviceType as DeviceType
 from ..autograd.profiler import KinetoStepTracker, kineto_available, record_function
 from ..tensor.absent import lacking
 from . import _pattern_matcher as _pattern_matcher, _utils as _utils
+from .execution_trace import ExecutionTraceObserver
 from .flame_graph import write_flame_graph
 from .profile import ProfilerActivity, profile, supported_activities, tensorboard_trace_handler
 from .schedule import ProfilerAction, schedule
 
 __all__ = [
-    "KinetoStepTracker", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
+    "ExecutionTraceObserver", "KinetoStepTracker", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
     "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
     "write_flame_graph",
 ]
 
-__getattr__ = lacking(__name__, ("ExecutionTraceObserver", "itt", "profile_memory_timeline"))
+__getattr__ = lacking(__name__, ("itt", "profile_memory_timeline"))

@@ -64,6 +64,7 @@ class profile:
         self.on_trace_ready = on_trace_ready
         self.record_shapes, self.profile_memory = record_shapes, profile_memory
         self.with_stack, self.with_flops, self.with_modules = with_stack, with_flops, with_modules
+        self.execution_trace_observer = execution_trace_observer
         self.step_num = 0
         KinetoStepTracker.init_step_count("Torch Profiler")
         self.current_action = self.schedule(0)
@@ -78,6 +79,8 @@ class profile:
     def __exit__(self, *exception: object) -> None:
         self.stop()
         KinetoStepTracker.erase_step_count("Torch Profiler")
+        if self.execution_trace_observer is not None:
+            self.execution_trace_observer.cleanup()
 
     def start(self) -> None:
         """Start profiling, as `with` does."""
@@ -127,6 +130,8 @@ class profile:
 
     def start_trace(self) -> None:
         """Start recording."""
+        if self.execution_trace_observer is not None:
+            self.execution_trace_observer.start()
         self.profiler = profiler.profile(
             record_shapes=self.record_shapes, profile_memory=self.profile_memory,
             with_stack=self.with_stack, with_modules=self.with_modules, with_flops=self.with_flops,
@@ -135,6 +140,8 @@ class profile:
 
     def stop_trace(self) -> None:
         """Stop recording."""
+        if self.execution_trace_observer is not None:
+            self.execution_trace_observer.stop()
         if self.profiler is not None:
             self.profiler.__exit__(None, None, None)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tensor.dtypes import dtype
 
-__all__ = ["kind_of", "text_of"]
+__all__ = ["kind_of", "number_of", "text_of", "type_of"]
 
 # c10's dtypes in the order of their numbers, with the C++ types that traces name.
 _DTYPES = {
@@ -25,8 +25,8 @@ def kind_of(value: Any, dtypes: Any) -> str:
     if isinstance(dtypes, tuple):
         return "TensorList"
     if dtypes is not None:
-        return _DTYPES.get(dtypes.name, f"c10::{dtypes.name}")
-    if isinstance(value, _SCALARS) or _number_dtype(value) is not None:
+        return type_of(dtypes)
+    if isinstance(value, _SCALARS) or number_of(value) is not None:
         return "Scalar"
     return "ScalarList" if _is_list(value) else ""
 
@@ -37,7 +37,7 @@ def text_of(value: Any) -> str:
         return f"[{', '.join(map(text_of, value))}]"
     if isinstance(value, float) and not isinstance(value, bool) and value.is_integer():
         return f"{value:.0f}."
-    number = _number_dtype(value)
+    number = number_of(value)
     if number is not None:
         return str(number)
     return str(value) if isinstance(value, _SCALARS) else ""
@@ -47,7 +47,12 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(v, _SCALARS) for v in value)
 
 
-def _number_dtype(value: Any) -> int | None:
+def type_of(kind: dtype) -> str:
+    """Return the C++ type of a dtype."""
+    return _DTYPES.get(kind.name, f"c10::{kind.name}")
+
+
+def number_of(value: Any) -> int | None:
     """Return c10's number of a dtype, or None."""
     if not isinstance(value, dtype) or value.name not in _DTYPES:
         return None

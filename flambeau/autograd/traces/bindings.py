@@ -56,17 +56,31 @@ class _RecordFunctionFast:
         self._begin_ns = 0
 
     def __enter__(self) -> None:
-        self._begin_ns = perf_counter_ns() if Recording.now is not None else 0
+        self._begin_ns = perf_counter_ns() if Recording.target is not None else 0
 
     def __exit__(self, *exception: object) -> None:
-        recorder = Recording.now
+        recorder = Recording.target
         if recorder is None or self._begin_ns < recorder.began_ns:
             return
         shapes = [list(v.shape) if isinstance(v, Tensor) else [] for v in self.input_values] \
             if recorder.shapes else None
         recorder.events.append((
             self.name, self._begin_ns, perf_counter_ns(), threading.get_ident(), shapes,
-            user_stack(2) if recorder.stack else None, RecordScope.USER_SCOPE, Details()))
+            user_stack(2) if recorder.stack else None, RecordScope.USER_SCOPE,
+            Details(described=None if recorder.observer is None else (
+                recorder.observer.describe(self.input_values), None, ""))))
+
+
+def _record_function_with_args_enter(name: str, *args: Any) -> _RecordFunctionFast:
+    """Begin a label with values whose shapes are recorded; return its handle."""
+    label = _RecordFunctionFast(name, args)
+    label.__enter__()
+    return label
+
+
+def _record_function_with_args_exit(handle: _RecordFunctionFast) -> None:
+    """End the label."""
+    handle.__exit__()
 
 
 def _set_record_concrete_inputs_enabled_val(enabled: bool) -> None:

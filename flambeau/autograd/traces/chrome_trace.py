@@ -59,7 +59,7 @@ def _describe_process(
 
 def _call(event: Any, pid: int, began_us: float) -> dict[str, Any]:
     kind = "user_annotation" if event.is_user_annotation else _choose_category(event.name)
-    args: dict[str, Any] = {"External id": event.id, "Record function id": event.id}
+    args: dict[str, Any] = {"External id": event.id, "Record function id": event.record_id}
     if event.input_shapes:
         args["Input Dims"] = event.input_shapes
         args["Input Strides"] = list(event.strides)

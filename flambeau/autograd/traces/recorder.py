@@ -7,10 +7,10 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from time import perf_counter_ns
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,7 +40,8 @@ class Details(NamedTuple):
 
     `sequence`: number of the node that the call recorded, or that ran; -1 if none.
     `dtypes`: dtypes of the arguments, None for non-tensors. `computed_ns`: when the result was
-    there, before its memory was noted.
+    there, before its memory was noted. `described`: what an execution trace wants to know of
+    arguments and results.
     """
 
     sequence: int = -1
@@ -49,6 +50,7 @@ class Details(NamedTuple):
     flops: int = 0
     dtypes: tuple[Any, ...] = ()
     computed_ns: int = 0
+    described: Any = None
 
 
 class Recorder:
@@ -67,6 +69,7 @@ class Recorder:
         self.memory_events: list[MemoryEvent] = []
         self.python = PythonCalls() if stack else None
         self.is_legacy = False  # started by torch.autograd.profiler_legacy
+        self.observer = Recording.observer
         self.thread = threading.get_ident()
         self.began_ns = self.ended_ns = 0
         self.wall_ns = 0
@@ -96,12 +99,50 @@ class Recorder:
             perf_counter_ns(), threading.get_ident(), nbytes, address, self._total_bytes))
 
 
+class CallObserver(Protocol):
+    """What an execution trace does while it runs."""
+
+    def attach(self, recorder: Recorder) -> None:
+        """Take the calls that a recorder collects from now on."""
+
+    def describe(self, values: Iterable[Any], is_operator: bool = False) -> Any:
+        """Return what the trace says of arguments or results."""
+
+
 class Recording:
-    """The active profile, and the function that starts and stops recording of operators."""
+    """Who records calls: the active profile, else an execution trace.
+
+    `now`: the profile's recorder; `own`: that of an execution trace, for the time without a
+    profile; `target`: the one of both that operators report to. `turn` starts and stops this.
+    """
 
     now: Recorder | None = None
+    own: Recorder | None = None
+    target: Recorder | None = None
+    observer: CallObserver | None = None
     turn: Callable[[Recorder | None], None]
     lock = threading.RLock()
+
+    @classmethod
+    def redirect(cls) -> None:
+        """Let operators report to the profile, or else to the execution trace."""
+        cls.target = cls.own if cls.now is None else cls.now
+        cls.turn(cls.target)
+
+    @classmethod
+    def observe(cls, observer: CallObserver | None) -> None:
+        """Start an execution trace, or end it with None."""
+        with cls.lock:
+            cls.observer, cls.own = observer, None
+            if observer is not None:
+                cls.own = Recorder(False, False, False, False)
+                cls.own.began_ns = perf_counter_ns()
+                observer.attach(cls.own)
+            if cls.now is not None:
+                cls.now.observer = observer
+                if observer is not None:
+                    observer.attach(cls.now)
+            cls.redirect()
 
 
 def is_recording_here() -> bool:

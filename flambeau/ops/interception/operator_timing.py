@@ -25,6 +25,7 @@ from ...tensor.tree import leaves_of
 from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC
 from .code_patching import Swap, swap_of
+from ..registration.aten_schemas import find_overload
 from .operator_arguments import arguments_of
 
 # Each yields (function, its timing observer) pairs, whole the profile's recorder.
@@ -171,7 +172,10 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
 
     def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         paused = python is not None and python.pause()
-        whole = arguments_of(bare, original, args, kwargs) if recorder.shapes else args
+        observer = recorder.observer
+        whole = arguments_of(bare, original, args, kwargs) \
+            if recorder.shapes or observer is not None else args
+        inputs = None if observer is None else observer.describe(whole, is_operator=True)
         shapes = [_read_shape(a) for a in whole] if recorder.shapes else None
         stack = user_stack(2) if recorder.stack else None
         y, computed, begin = None, 0, clock()
@@ -184,14 +188,17 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
         finally:
             end = clock()
             details = _collect_details(recorder, name, whole, shapes, y)._replace(
-                computed_ns=computed or end)
+                computed_ns=computed or end,
+                described=None if observer is None else (
+                    inputs, observer.describe(y if y.__class__ is tuple else (y,)),
+                    str(find_overload(bare, args, kwargs) or "")))
             event = (name, begin, end, thread(), shapes, stack, _FUNCTION, details)
             note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
             if paused and python is not None:
                 python.resume()
 
     wanted = recorder.shapes or recorder.stack or recorder.memory or recorder.flops
-    return detailed if wanted else plain
+    return detailed if wanted or recorder.observer is not None else plain
 
 
 def _find_sequence_number(node: Any) -> int:

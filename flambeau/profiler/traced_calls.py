@@ -1,0 +1,197 @@
+"""Calls of an execution trace: what is noted of arguments and results, and the nodes in the file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..autograd.traces.argument_texts import number_of, type_of
+from ..autograd.traces.recorder import Details, Recorder, RecordScope
+from ..tensor.devices import device
+from ..tensor.dtypes import dtype
+from ..tensor.layout import layout, memory_format, strides_of
+from ..tensor.tensor import Tensor
+
+__all__ = ["TracedCalls", "list_nodes"]
+
+
+class _TensorKey(NamedTuple):
+    """What tells one tensor of a trace from another; numbers replace it in the file."""
+
+    tensor: int
+    storage: int
+    offset: int
+    numel: int
+    itemsize: int
+    device: str
+
+
+class _Value(NamedTuple):
+    """An argument or a result. Lists have a list in each field but `kind`."""
+
+    value: Any
+    shape: Any
+    kind: str
+    strides: Any
+
+
+def _describe(value: Any, is_operator: bool) -> _Value:
+    if isinstance(value, Tensor):
+        return _describe_tensor(value)
+    if isinstance(value, (list, tuple)):
+        parts = [_describe(v, is_operator) for v in value]
+        name = "Tuple" if isinstance(value, tuple) and not is_operator else "GenericList"
+        return _Value([p.value for p in parts], [p.shape for p in parts],
+                      f"{name}[{','.join(p.kind for p in parts)}]", [p.strides for p in parts])
+    return _Value(*_describe_plain(value), [])
+
+
+def _describe_plain(value: Any) -> tuple[Any, list[Any], str]:
+    """Return the value, no shape, and the kind of what is neither a tensor nor a list."""
+    if value is None:
+        return "<None>", [], "None"
+    if isinstance(value, bool):
+        return value, [], "Bool"
+    if isinstance(value, int):
+        return int(value), [], "Int"
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value), [], "Double"
+    if isinstance(value, str):
+        return value, [], "String"
+    if isinstance(value, device):
+        return str(value), [], "Device"
+    if isinstance(value, (dtype, layout, memory_format)):
+        return number_of(value) if isinstance(value, dtype) else 0, [], "Int"
+    kind = type(value).__name__.capitalize()
+    return f"<{kind}>", [], kind
+
+
+def _describe_tensor(x: Tensor) -> _Value:
+    array, kind = x._array, f"Tensor({type_of(x.dtype)})"
+    if not isinstance(array, np.ndarray):
+        return _Value(_TensorKey(id(x), 0, 0, 0, 0, ""), list(x.shape), kind, [])
+    storage = x.untyped_storage()
+    key = _TensorKey(id(x), storage.data_ptr(), x.storage_offset(), array.size, array.itemsize,
+                     str(x.device))
+    return _Value(key, list(array.shape), kind, list(strides_of(array)))
+
+
+class _Call(NamedTuple):
+    """An event of a recorder, its thread, and its number there."""
+
+    name: str
+    begin_ns: int
+    end_ns: int
+    thread: int
+    scope: int
+    details: Details
+    record_id: int
+
+
+class TracedCalls:
+    """The calls that recorders have collected since they were attached."""
+
+    def __init__(self) -> None:
+        self.calls: list[_Call] = []
+        self._attached: list[tuple[Recorder, int]] = []
+
+    def attach(self, recorder: Recorder) -> None:
+        """Take a recorder's calls from now on."""
+        self._attached.append((recorder, len(recorder.events)))
+
+    def detach(self) -> None:
+        """Take the calls of the attached recorders; those that come later do not count."""
+        for recorder, first in self._attached:
+            for i, event in enumerate(recorder.events[first:], first + 1):
+                name, begin, end, thread, _, _, scope, *more = event
+                if not name.startswith(("nn.Module: ", "kernel: ")):
+                    details = more[0] if more else Details()
+                    self.calls.append(_Call(name, begin, end, thread, scope, details, i))
+        self._attached.clear()
+
+    def describe(self, values: Iterable[Any], is_operator: bool = False) -> list[_Value]:
+        """Return what the file says of arguments or results."""
+        return [_describe(value, is_operator) for value in values]
+
+
+class _Numbers:
+    """Numbers of nodes, tensors and storages, in order of their first appearance."""
+
+    def __init__(self) -> None:
+        self.next = itertools.count(1)
+        self._seen: dict[Any, int] = {}
+
+    def value(self, described: Any) -> Any:
+        """Return a value with numbers in place of tensors' keys."""
+        if isinstance(described, _TensorKey):
+            storage = self._number("storage", described.storage) if described.device else 0
+            return [self._number("tensor", described.tensor), storage, *described[2:]]
+        return [self.value(v) for v in described] if isinstance(described, list) else described
+
+    def _number(self, kind: str, key: int) -> int:
+        if (kind, key) not in self._seen:
+            self._seen[kind, key] = next(self.next)
+        return self._seen[kind, key]
+
+
+def list_nodes(calls: list[_Call]) -> list[dict[str, Any]]:
+    """Return the nodes: the process, its threads, and each call below the one around it."""
+    numbers = _Numbers()
+    process = next(numbers.next)
+    nodes = [_node("[pytorch|profiler|execution_trace|process]", process, process, 0)]
+    roots: dict[int, int] = {}
+    around: dict[int, list[tuple[int, int]]] = {}  # for each thread: ends and numbers
+    for call in sorted(calls, key=lambda c: (c.begin_ns, -c.end_ns)):
+        if call.thread not in roots:
+            number = roots[call.thread] = next(numbers.next)
+            nodes.append(_node("[pytorch|profiler|execution_trace|thread]", number, process,
+                               len(roots)))
+        stack = around.setdefault(call.thread, [])
+        while stack and stack[-1][0] < call.end_ns:
+            stack.pop()
+        parent = stack[-1][1] if stack else roots[call.thread]
+        number = next(numbers.next)
+        stack.append((call.end_ns, number))
+        nodes.append(_call_node(call, number, parent, list(roots).index(call.thread) + 1, numbers))
+    return nodes
+
+
+def _call_node(
+    call: _Call, number: int, parent: int, thread: int, numbers: _Numbers
+) -> dict[str, Any]:
+    inputs, outputs, schema = call.details.described or ((), (), "")
+    is_backward = call.scope == RecordScope.BACKWARD_FUNCTION
+    return _node(
+        call.name, number, parent, thread, scope=call.scope, rf_id=call.record_id,
+        seq_id=call.details.sequence, op_schema=schema, fw_parent=parent if is_backward else 0,
+        fw_tid=thread if is_backward else 0, inputs=_list_values(inputs, numbers),
+        outputs=_list_values(outputs, numbers))
+
+
+def _list_values(values: Iterable[_Value] | None, numbers: _Numbers) -> dict[str, list[Any]]:
+    values = list(values or ())
+    return {"values": [numbers.value(v.value) for v in values],
+            "shapes": [v.shape for v in values], "types": [v.kind for v in values],
+            "strides": [v.strides for v in values]}
+
+
+def _node(
+    name: str, number: int, parent: int, thread: int, *, scope: int = RecordScope.USER_SCOPE,
+    rf_id: int = 0, seq_id: int = -1, op_schema: str = "", fw_parent: int = 0, fw_tid: int = 0,
+    inputs: Any = None, outputs: Any = None,
+) -> dict[str, Any]:
+    nothing: dict[str, list[Any]] = {"values": [], "shapes": [], "types": [], "strides": []}
+    attributes = (
+        ("rf_id", "uint64", rf_id), ("fw_parent", "uint64", fw_parent),
+        ("seq_id", "int64", seq_id), ("scope", "uint64", int(scope)), ("tid", "uint64", thread),
+        ("fw_tid", "uint64", fw_tid), ("op_schema", "string", op_schema),
+        ("kernel_backend", "string", ""), ("kernel_file", "string", ""),
+        ("tensor_range", "string", ""))
+    return {"id": number, "name": name, "ctrl_deps": parent, "inputs": inputs or nothing,
+            "outputs": outputs or nothing,
+            "attrs": [{"name": n, "type": t, "value": v} for n, t, v in attributes]}
