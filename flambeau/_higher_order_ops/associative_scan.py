@@ -7,10 +7,12 @@ from typing import Any
 
 from ..func.vmap import vmap
 from ..ops.core.operator import PUBLIC
+from ..ops.registration.custom_operators import namespace
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
+from .active_export import active_recorder
 
-__all__ = ["associative_scan"]
+__all__ = ["associative_scan", "associative_scan_op"]
 
 
 def associative_scan(combine_fn: Callable[..., Any], xs: Any, dim: int, reverse: bool = False,
@@ -29,15 +31,34 @@ def associative_scan(combine_fn: Callable[..., Any], xs: Any, dim: int, reverse:
     leaves, spec = pytree.tree_flatten(xs)
     _check(combine_fn, leaves, dim, reverse, combine_mode)
     dim %= leaves[0].ndim
-    axes = pytree.tree_unflatten([0] * len(leaves), spec)
-    combine_rows = vmap(combine_fn, in_dims=(axes, axes), out_dims=0)
+    count = len(leaves)
 
-    def combine(a: list[Tensor], b: list[Tensor]) -> list[Tensor]:
-        result = combine_rows(pytree.tree_unflatten(a, spec), pytree.tree_unflatten(b, spec))
+    def step(*flat: Any) -> tuple[Any, ...]:
+        result = combine_fn(pytree.tree_unflatten(list(flat[:count]), spec),
+                            pytree.tree_unflatten(list(flat[count:]), spec))
         parts, structure = pytree.tree_flatten(result)
         if structure != spec:
             raise RuntimeError("The tree structure of the xs and the outs of the combine_fn are "
                                f"not identical!\nxs: {spec}\ncombine_fn: {structure}")
+        return tuple(parts)
+
+    rows = [x.movedim(dim, 0) if dim else x for x in leaves]
+    rows = [x.flip(0) for x in rows] if reverse else rows
+    recorder = active_recorder()
+    run = associative_scan_op if recorder is None else recorder.combine_over
+    results = list(run(step, rows, ()))
+    results = [y.flip(0) for y in results] if reverse else results
+    results = [y.movedim(0, dim) if dim else y for y in results]
+    return pytree.tree_unflatten(results, spec)
+
+
+def associative_scan_op(combine_fn: Callable[..., Any], xs: Any, additional_inputs: Any = ()
+                        ) -> tuple[Any, ...]:
+    """The operator in exported graphs: `combine_fn` takes and returns flat slices of two rows."""
+    combine_rows = vmap(lambda *slices: tuple(combine_fn(*slices, *additional_inputs)))
+
+    def combine(a: list[Tensor], b: list[Tensor]) -> list[Tensor]:
+        parts = list(combine_rows(*a, *b))
         for x, y in zip(a, parts, strict=True):
             if (x.shape, x.dtype) != (y.shape, y.dtype):
                 raise RuntimeError(
@@ -46,11 +67,12 @@ def associative_scan(combine_fn: Callable[..., Any], xs: Any, dim: int, reverse:
                 )
         return parts
 
-    rows = [x.movedim(dim, 0) for x in leaves]
-    rows = [x.flip(0) for x in rows] if reverse else rows
-    results = _prefixes(combine, rows)
-    results = [y.flip(0) for y in results] if reverse else results
-    return pytree.tree_unflatten([y.movedim(0, dim) for y in results], spec)
+    return tuple(_prefixes(combine, list(xs)))
+
+
+associative_scan_op.__name__ = "associative_scan"
+associative_scan_op.__module__ = "torch.ops.higher_order"
+setattr(namespace("higher_order"), "associative_scan", associative_scan_op)  # noqa: B010
 
 
 def _check(combine_fn: Any, leaves: list[Any], dim: Any, reverse: Any, mode: Any) -> None:

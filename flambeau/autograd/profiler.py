@@ -269,7 +269,7 @@ class record_function:
         recorder = Recording.target
         if recorder is not None and self._begin_ns >= recorder.began_ns:
             stack = user_stack(2) if recorder.stack else None
-            shapes = [[]] if recorder.shapes and self.args is not None else None
+            shapes: Any = [[]] if recorder.shapes and self.args is not None else None
             recorder.events.append((self.name, self._begin_ns, perf_counter_ns(),
                                     threading.get_ident(), shapes, stack, _LABEL))
 

@@ -14,6 +14,7 @@ import zipfile
 from contextlib import nullcontext
 from typing import Any
 
+from .._higher_order_ops.associative_scan import associative_scan_op
 from .._higher_order_ops.cond import cond_op
 from .._higher_order_ops.map import map_impl
 from .._higher_order_ops.scan import scan_op
@@ -49,7 +50,7 @@ _OPERATORS = {f"operator.{name}": getattr(operator, name) for name in (
     "add", "sub", "mul", "floordiv", "mod", "truediv", "pow", "neg", "getitem", "setitem", "eq",
     "ne", "lt", "le", "gt", "ge")}
 _CONTROL_FLOW = {f"torch.ops.higher_order.{f.__name__}": f
-                 for f in (cond_op, map_impl, scan_op, while_loop_op)}
+                 for f in (associative_scan_op, cond_op, map_impl, scan_op, while_loop_op)}
 _OWN = "flambeau/program.json"
 _ARGUMENTS = {c.__name__: c for c in (TensorArgument, SymIntArgument, ConstantArgument)}
 # Operators that touch more than their tensor arguments: files, the network.

@@ -1,4 +1,4 @@
-"""Subgraphs of loops in exported programs: while_loop's two functions and the step of a scan."""
+"""Subgraphs of loops in exported programs: while_loop's two functions, the steps of scans."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from .._higher_order_ops.associative_scan import associative_scan_op
 from .._higher_order_ops.scan import scan_op
 from .._higher_order_ops.while_loop import check_carried, while_loop_op
 from .._subclasses.fake_tensor import is_fake
@@ -15,7 +16,7 @@ from .control_flow import Subgraph, add_subgraph, unrecorded
 from .sizes import SymbolicSize, plain, twin
 from .symbolic_expressions import INFINITE, Expression
 
-__all__ = ["loop_while", "scan_over"]
+__all__ = ["combine_over", "loop_while", "scan_over"]
 
 
 def loop_while(recorder: Any, condition: Callable[..., Any], body: Callable[..., Any],
@@ -44,6 +45,19 @@ def scan_over(recorder: Any, step: Callable[..., Any], carry: list[Any], rows: l
     node = add_subgraph(recorder, "scan_combine_graph", graph)
     values, twins = _run(recorder, scan_op, [graph], [carry, rows, outer], None)
     call = recorder.add(scan_op, [node, list(carry), list(rows), tuple(outer)], {}, values)
+    return _receive(recorder, call, values, twins)
+
+
+def combine_over(recorder: Any, step: Callable[..., Any], rows: list[Any],
+                 additional: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Record associative_scan with the function that combines two slices as a subgraph."""
+    standing = (*(x[0] for x in rows), *(x[0] for x in rows))
+    part = Subgraph.record(recorder, step, standing)
+    outer = _read_from_outside([part], standing)
+    graph = part.finish([*standing, *outer])
+    node = add_subgraph(recorder, "associative_scan_combine_graph", graph)
+    values, twins = _run(recorder, associative_scan_op, [graph], [rows, outer], None)
+    call = recorder.add(associative_scan_op, [node, list(rows), tuple(outer)], {}, values)
     return _receive(recorder, call, values, twins)
 
 

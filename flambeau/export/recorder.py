@@ -24,7 +24,7 @@ from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .aten_calls import aten_call, getitem_steps
 from .control_flow import Subgraph, choose, map_over
-from .loops import loop_while, scan_over
+from .loops import combine_over, loop_while, scan_over
 from .read_numbers import (
     is_counted, lifted_constant, read_number, read_numbers, recounted, refuse,
 )
@@ -160,6 +160,7 @@ class Recorder(TorchFunctionMode):
 
     # These methods are defined with the subgraphs that they record.
     choose, map_over, loop_while, scan_over = choose, map_over, loop_while, scan_over
+    combine_over = combine_over
 
     # ---------------------------------------------------------------- calls
 

@@ -1,4 +1,4 @@
-"""Conversions of control flow: cond becomes If, while_loop Loop, map and scan become Scan.
+"""Conversions of control flow: cond becomes If, while_loop Loop, map and scans become Scan.
 
 The graphs in an operator's arguments become subgraphs, which see the values around them by name.
 """
@@ -150,6 +150,29 @@ def _scan(
     graph = part.graph()
     return _tuple_of(b.op("Scan", *_named(b, init), *_named(b, xs), outputs=len(graph.output),
                           body=graph, num_scan_inputs=len(xs)))
+
+
+@converts("associative_scan")
+def _associative_scan(
+    b: GraphBuilder, node: Node, combine_graph: Any, xs: Any, additional: Any = ()
+) -> tuple[str, ...]:
+    """Carry the last prefix through the slices after the first one, which is a prefix itself."""
+    module, others = _module_of(b, combine_graph), _named(b, additional)
+    examples, rows = [_example(x) for x in xs], _named(b, xs)
+    zero, one, end = (b.constant([i], "int64") for i in (0, 1, 2**63 - 1))
+    firsts = [b.op("Slice", x, zero, one, zero) for x in rows]
+    with _Subgraph(b, str(combine_graph.target)) as part:
+        names = [part.input(x[0]) for x in (*examples, *examples)]
+        prefixes = _run(b, module, [*names, *others])
+        for name, value in zip(prefixes * 2, _results(module) * 2, strict=True):
+            part.output(name, value)
+    count = len(rows)
+    results = _tuple_of(b.op(
+        "Scan", *(b.op("Squeeze", x, zero) for x in firsts),
+        *(b.op("Slice", x, one, end, zero) for x in rows), outputs=2 * count, body=part.graph(),
+        num_scan_inputs=count))
+    return tuple(b.op("Concat", first, rest, axis=0)
+                 for first, rest in zip(firsts, results[count:], strict=True))
 
 
 @converts("map_impl")

@@ -68,6 +68,25 @@ def _transpose(b: GraphBuilder, node: Node, x: Any, dim0: int, dim1: int) -> str
     return b.op("Transpose", b.value(x), perm=order)
 
 
+@converts("movedim", "moveaxis")
+def _movedim(b: GraphBuilder, node: Node, x: Any, source: Any, destination: Any) -> str:
+    sources, places = ([b.axis(x, d) for d in (dims if isinstance(dims, (tuple, list)) else [dims])]
+                       for dims in (source, destination))
+    order = [d for d in range(b.rank(x)) if d not in sources]
+    for place, d in sorted(zip(places, sources, strict=True)):
+        order.insert(place, d)
+    return b.op("Transpose", b.value(x), perm=order)
+
+
+@converts("flip")
+def _flip(b: GraphBuilder, node: Node, x: Any, *dims: Any) -> str:
+    listed = dims[0] if dims and isinstance(dims[0], (tuple, list)) else dims
+    axes = [b.axis(x, d) for d in listed]
+    ends = [b.sizes([value] * len(axes)) for value in (-1, -_LAST - 1, -1)]
+    return b.op("Slice", b.value(x), *ends[:2], b.sizes(axes), ends[2]) if axes \
+        else b.op("Identity", b.value(x))
+
+
 @converts("t")
 def _t(b: GraphBuilder, node: Node, x: Any) -> str:
     return b.op("Transpose", b.value(x), perm=list(range(b.rank(x)))[::-1])

@@ -12,7 +12,8 @@ from .profile import ProfilerActivity, profile, supported_activities, tensorboar
 from .schedule import ProfilerAction, schedule
 
 __all__ = [
-    "ExecutionTraceObserver", "KinetoStepTracker", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
+    "ExecutionTraceObserver", "KinetoStepTracker", "ProfilerAction", "ProfilerActivity",
+    "kineto_available", "profile",
     "record_function", "schedule", "supported_activities", "tensorboard_trace_handler",
     "write_flame_graph",
 ]

@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from datetime import datetime
-from typing import Any, Self
+from typing import Self
 
 from ..autograd.traces.recorder import Recording
 from ..native.foundation.user_frames import warn

@@ -182,3 +182,24 @@ def test_an_exported_scan(torch):
     assert "torch.ops.higher_order.scan" in program.graph_module.code
     for a, b in zip(program.module()(*args), module(*args), strict=True):
         assert torch.allclose(a, b)
+
+
+def test_associative_scan_in_a_file(tmp_path):
+    import flambeau as torch
+    from flambeau.export import Dim, export, load, save
+
+    class Prefixes(torch.nn.Module):
+        def forward(self, x, y):
+            return torch._higher_order_ops.associative_scan(
+                lambda a, b: a * y + b, x, 1, combine_mode="generic")
+
+    n = Dim("n", min=2)
+    x, y = torch.rand(3, 5), torch.tensor(0.5)
+    program = export(Prefixes(), (x, y), dynamic_shapes={"x": {1: n}, "y": {}})
+    targets = [str(getattr(node.target, "__name__", node.target)) for node in program.graph.nodes]
+    assert "associative_scan" in targets
+    save(program, str(tmp_path / "prefixes.pt2"))
+    loaded = load(str(tmp_path / "prefixes.pt2")).module()
+    for length in (5, 2, 8):
+        z = torch.rand(3, length)
+        assert torch.allclose(loaded(z, y), Prefixes()(z, y))

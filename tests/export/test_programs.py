@@ -225,3 +225,19 @@ def test_a_write_whose_result_nobody_uses_stays():
     assert torch.equal(program.module()(x), Written()(x))
     assert [n.target.__name__ for n in program.graph.nodes if n.op == "call_function"][2] \
         == "relu_.default"
+
+
+def test_vmap_is_recorded_also_after_an_earlier_one():
+    """Stubs that linger after the first vmap lie below those of the second."""
+    def squares(x):
+        return torch.vmap(lambda row: row.sin() * 2)(x)
+
+    class Squares(nn.Module):
+        def forward(self, x):
+            return squares(x)
+
+    x, y = torch.rand(3, 2), torch.rand(3, 2)
+    for _ in range(2):
+        squares(x)
+        torch.func.jvp(squares, (x,), (y,))
+        assert torch.equal(export(Squares(), (x,)).module()(y), squares(y))

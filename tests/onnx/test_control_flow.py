@@ -6,6 +6,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
+from flambeau._higher_order_ops.associative_scan import associative_scan
 from flambeau._higher_order_ops.map import map as map_slices
 from flambeau._higher_order_ops.scan import scan
 from flambeau._higher_order_ops.while_loop import while_loop
@@ -52,8 +53,27 @@ class Totals(nn.Module):
         return scan(lambda total, x: (total + x, total * x), init, xs)
 
 
+class Prefixes(nn.Module):
+    """Two trees of slices, one along a dynamic length, and a value from outside."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x, y):
+        def combine(a, b):
+            return {"gate": a["gate"] * b["gate"], "state": b["gate"] * a["state"] + b["state"]}
+
+        slices = {"gate": x * self.weight, "state": y}
+        states = associative_scan(combine, slices, 0, combine_mode="generic")["state"]
+        return states, associative_scan(lambda a, b: a + self.weight * b, x, 1, reverse=True,
+                                        combine_mode="generic")
+
+
 X, N = torch.ones(2, 3), Dim("n", min=2)
 CASES = {
+    "prefixes": (Prefixes, [(torch.rand(6, 3), torch.rand(6, 3)), (torch.ones(2, 3), X)],
+                 {"x": {0: N}, "y": {0: N}}),
     "branches": (Branches, [(X,), (-X,)], None),
     "branches of any length": (Branches, [(X,), (-torch.ones(5, 3),)], {"x": {0: N}}),
     "rounds": (Rounds, [(torch.ones(3), torch.tensor(n)) for n in (3, 0, 6)], None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from flambeau.profiler import ExecutionTraceObserver, profile, record_function
 
 
 def nodes_of(path: Any) -> list[dict[str, Any]]:
-    text = gzip.open(path, "rt") if str(path).endswith(".gz") else open(path)
-    with text as file:
-        return json.load(file)["nodes"]
+    data = Path(path).read_bytes()
+    text = gzip.decompress(data) if str(path).endswith(".gz") else data
+    return json.loads(text)["nodes"]
 
 
 def attribute(node: dict[str, Any], name: str) -> Any:

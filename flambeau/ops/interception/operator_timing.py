@@ -190,7 +190,7 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
             details = _collect_details(recorder, name, whole, shapes, y)._replace(
                 computed_ns=computed or end,
                 described=None if observer is None else (
-                    inputs, observer.describe(y if y.__class__ is tuple else (y,)),
+                    inputs, observer.describe(y if isinstance(y, tuple) else (y,)),
                     str(find_overload(bare, args, kwargs) or "")))
             event = (name, begin, end, thread(), shapes, stack, _FUNCTION, details)
             note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))

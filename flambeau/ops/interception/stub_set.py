@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from .code_patching import Swap, swap_of
+from .code_patching import Swap, end_lingering, swap_of
 
 # By function: the handler and its first arguments, followed by (original, args, kwargs).
 Targets = Mapping[FunctionType, tuple[Any, ...]]
@@ -42,6 +42,8 @@ class StubSet:
                 self._take_off(list(self.swaps.values()))
                 return
             if not self.is_on:
+                # Stubs of an earlier vmap would lie below these, those of the next one above.
+                end_lingering()
                 self._make_swaps()
                 self.is_on = True
             for swap in self.swaps.values():
