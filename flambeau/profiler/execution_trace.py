@@ -26,12 +26,13 @@ class ExecutionTraceObserver:
     The file is complete after `unregister_callback()`, or when the profile that has the observer
     as its `execution_trace_observer` ends. A name that ends in .gz is compressed.
 
-    >>> observer = torch.profiler.ExecutionTraceObserver().register_callback("trace.json")
+    >>> import json, pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "trace.json")
+    >>> observer = torch.profiler.ExecutionTraceObserver().register_callback(str(file))
     >>> observer.start()
     >>> y = torch.ones(2) + 1
-    >>> observer.stop()
     >>> observer.unregister_callback()
-    >>> nodes = json.loads(Path("trace.json").read_text())["nodes"]
+    >>> nodes = json.loads(file.read_text())["nodes"]
     >>> [node["outputs"]["types"] for node in nodes if node["name"] == "aten::add"]
     [['Tensor(float)']]
     """
