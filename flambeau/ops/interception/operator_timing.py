@@ -154,6 +154,9 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
 
     `expand(event, args, kwargs)`: the events to record in place of one.
     """
+    wanted = recorder.shapes or recorder.stack or recorder.memory or recorder.flops
+    if wanted or recorder.observer is not None:
+        return _time_in_detail(recorder, name, expand)
     note, clock, thread = recorder.events.append, perf_counter_ns, get_ident
 
     def plain(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -168,13 +171,18 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
                 event = (*event, Details(_find_sequence_number(node), computed_ns=end))
             note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
 
-    python, bare = recorder.python, name.removeprefix("aten::")
+    return plain
+
+
+def _time_in_detail(recorder: Recorder, name: str, expand: Callable | None) -> Callable:
+    """`time_operators` for a recorder that wants more than times."""
+    note, clock, python = recorder.events.append, perf_counter_ns, recorder.python
+    observer, bare = recorder.observer, name.removeprefix("aten::")
 
     def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         paused = python is not None and python.pause()
-        observer = recorder.observer
-        whole = arguments_of(bare, original, args, kwargs) \
-            if recorder.shapes or observer is not None else args
+        wants_all = recorder.shapes or observer is not None
+        whole = arguments_of(bare, original, args, kwargs) if wants_all else args
         inputs = None if observer is None else observer.describe(whole, is_operator=True)
         shapes = [_read_shape(a) for a in whole] if recorder.shapes else None
         stack = user_stack(2) if recorder.stack else None
@@ -187,18 +195,17 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
             return y
         finally:
             end = clock()
+            described = None if observer is None else (
+                inputs, observer.describe(y if isinstance(y, tuple) else (y,)),
+                str(find_overload(bare, args, kwargs) or ""))
             details = _collect_details(recorder, name, whole, shapes, y)._replace(
-                computed_ns=computed or end,
-                described=None if observer is None else (
-                    inputs, observer.describe(y if isinstance(y, tuple) else (y,)),
-                    str(find_overload(bare, args, kwargs) or "")))
-            event = (name, begin, end, thread(), shapes, stack, _FUNCTION, details)
+                computed_ns=computed or end, described=described)
+            event = (name, begin, end, get_ident(), shapes, stack, _FUNCTION, details)
             note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
             if paused and python is not None:
                 python.resume()
 
-    wanted = recorder.shapes or recorder.stack or recorder.memory or recorder.flops
-    return detailed if wanted or recorder.observer is not None else plain
+    return detailed
 
 
 def _find_sequence_number(node: Any) -> int:
