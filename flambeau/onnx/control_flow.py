@@ -159,8 +159,9 @@ def _associative_scan(
     """Carry the last prefix through the slices after the first one, which is a prefix itself."""
     module, others = _module_of(b, combine_graph), _named(b, additional)
     examples, rows = [_example(x) for x in xs], _named(b, xs)
-    zero, one, end = (b.constant([i], "int64") for i in (0, 1, 2**63 - 1))
-    firsts = [b.op("Slice", x, zero, one, zero) for x in rows]
+    first_row, second_row, end = (b.constant([i], "int64") for i in (0, 1, 2**63 - 1))
+    axis = first_row
+    firsts = [b.op("Slice", x, first_row, second_row, axis) for x in rows]
     with _Subgraph(b, str(combine_graph.target)) as part:
         names = [part.input(x[0]) for x in (*examples, *examples)]
         prefixes = _run(b, module, [*names, *others])
@@ -168,8 +169,8 @@ def _associative_scan(
             part.output(name, value)
     count = len(rows)
     results = _tuple_of(b.op(
-        "Scan", *(b.op("Squeeze", x, zero) for x in firsts),
-        *(b.op("Slice", x, one, end, zero) for x in rows), outputs=2 * count, body=part.graph(),
+        "Scan", *(b.op("Squeeze", x, axis) for x in firsts),
+        *(b.op("Slice", x, second_row, end, axis) for x in rows), outputs=2 * count, body=part.graph(),
         num_scan_inputs=count))
     return tuple(b.op("Concat", first, rest, axis=0)
                  for first, rest in zip(firsts, results[count:], strict=True))
