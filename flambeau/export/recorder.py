@@ -158,9 +158,8 @@ class Recorder(TorchFunctionMode):
         with recording(self), self:
             yield
 
-    # These methods are defined with the subgraphs that they record.
     choose, map_over, loop_while, scan_over = choose, map_over, loop_while, scan_over
-    combine_over = combine_over
+    combine_over = combine_over  # methods that are defined with the subgraphs they record
 
     # ---------------------------------------------------------------- calls
 

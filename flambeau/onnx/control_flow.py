@@ -170,8 +170,8 @@ def _associative_scan(
     count = len(rows)
     results = _tuple_of(b.op(
         "Scan", *(b.op("Squeeze", x, axis) for x in firsts),
-        *(b.op("Slice", x, second_row, end, axis) for x in rows), outputs=2 * count, body=part.graph(),
-        num_scan_inputs=count))
+        *(b.op("Slice", x, second_row, end, axis) for x in rows), outputs=2 * count,
+        body=part.graph(), num_scan_inputs=count))
     return tuple(b.op("Concat", first, rest, axis=0)
                  for first, rest in zip(firsts, results[count:], strict=True))
 
