@@ -14,7 +14,8 @@ from .autograd.engine import current_task_number, is_graph_retained
 from .autograd.mode import MODE
 from .autograd.saved.values import SavedTensor
 from .autograd.traces import bindings as _profiler
-from .ops.registration.aten_schemas import schemas
+from .ops.registration.aten_schemas import all_schemas, schemas
+from .ops.registration.custom_operators import NAMESPACES
 from .ops.registration.schema import Argument, InferredType
 from .ops.registration.schema import Schema as FunctionSchema
 from .ops.registration.schema import ScriptType as Type
@@ -207,6 +208,15 @@ def parse_schema(schema: str) -> FunctionSchema:
 def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:
     """Return the schemas of `aten::name`."""
     return list(schemas(name.removeprefix("aten::")).values())
+
+
+def _jit_get_all_schemas() -> list[FunctionSchema]:
+    """Return the schemas of all operators: aten's, and those that libraries define."""
+    result = all_schemas()
+    for space in NAMESPACES.values():
+        for packet in space._packets.values():
+            result += [operator._schema for operator in packet._operators.values()]
+    return result
 
 
 class _Builtins:

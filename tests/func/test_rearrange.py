@@ -57,3 +57,8 @@ def test_lists_are_stacked_and_gradients_flow(torch):
     y = torch.func.rearrange([x, 2 * x], "n a b -> b (n a)")
     y[0].sum().backward()
     assert x.grad.tolist() == [[3, 0, 0], [3, 0, 0]]
+
+
+def test_lengths_are_ints(torch):
+    with pytest.raises(TypeError, match="axis lengths must be integers"):
+        torch.func.rearrange(torch.zeros(2), "a -> a", a=2.0)

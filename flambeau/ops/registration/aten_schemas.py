@@ -17,7 +17,7 @@ from ...tensor.symbolic_length import SymBool
 from ...tensor.tensor import Tensor
 from .schema import Argument, Schema
 
-__all__ = ["find_overload", "matches", "schemas"]
+__all__ = ["all_schemas", "find_overload", "matches", "schemas"]
 
 
 @cache
@@ -41,6 +41,11 @@ def schemas(name: str) -> dict[str, Schema]:
     parsed = [Schema("aten", re.sub(r"\((\w+)(!?) -> \*\)", r"(\1\2)", line))
               for line in _read_lines().get(name, ())]
     return {schema.overload_name or "default": schema for schema in parsed}
+
+
+def all_schemas() -> list[Schema]:
+    """Return the schemas of all operators."""
+    return [schema for name in _read_lines() for schema in schemas(name).values()]
 
 
 def find_overload(name: str, args: Any, kwargs: dict[str, Any], first: str = "") -> Schema | None:

@@ -11,14 +11,20 @@ from ...tensor.devices import device
 from ...tensor.dtypes import dtype
 from ...tensor.layout import layout, memory_format
 from ...tensor.tensor import Tensor
+from .schema_compatibility import check_backward, check_forward
 
 __all__ = ["Argument", "InferredType", "Schema", "ScriptType", "infer_type"]
+
+
+Text = str  # within the class that has a method of this name
 
 
 class Schema:
     """A schema such as `aten::foo.out(Tensor x, int k=2) -> Tensor`: torch._C.FunctionSchema."""
 
     def __init__(self, namespace: str, text: str) -> None:
+        if re.search(r"=.*,\s*\.\.\.\s*\)", text.partition("->")[0]):
+            raise RuntimeError(f"schemas with vararg (...) can't have default value args:\n{text}")
         if "->" not in text:
             raise RuntimeError(f"expected arrow but found 'eof' here:\n{text}")
         match = re.fullmatch(r"\s*(?:(\w+)::)?([\w.]*)\s*\((.*)\)\s*->\s*(.+?)\s*", text,
@@ -37,6 +43,9 @@ class Schema:
         self.name = space + self.opname
         self.text = f"{space}{name}({inner}) -> {self.return_text}"
         parts = [part.strip() for part in _split(inner)]
+        self.is_vararg = parts[-1:] == ["..."]
+        self.is_varret = self.return_text == "..."
+        parts = parts[:-1] if self.is_vararg else parts
         starred = parts.index("*") if "*" in parts else len(parts)
         self.arguments = [_parse_argument(p, i > starred) for i, p in enumerate(parts) if p != "*"]
 
@@ -57,12 +66,27 @@ class Schema:
         inner = self.return_text
         if inner.startswith("(") and inner.endswith(")"):
             inner = inner[1:-1]
+        if self.is_varret:
+            return []
         return [_parse_result(part.strip()) for part in _split(inner)]
 
     @property
     def is_mutable(self) -> bool:
         """Whether calls write into an argument."""
         return any(a.is_written for a in self.arguments)
+
+    def is_backward_compatible_with(self, old_schema: Schema) -> bool:
+        """Return whether calls of an older schema are valid for this one.
+
+        >>> old = torch._C.parse_schema("f(int a) -> int")
+        >>> torch._C.parse_schema("f(int a, int b=1) -> int").is_backward_compatible_with(old)
+        True
+        """
+        return check_backward(self, old_schema)[0]
+
+    def check_forward_compatible_with(self, old_schema: Schema) -> tuple[bool, str]:
+        """Return whether calls of this schema are valid for an older one, and why not."""
+        return check_forward(self, old_schema)
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """Return (positional, keyword-only) arguments with defaults filled in.
@@ -114,6 +138,13 @@ class AliasInfo:
         self.is_write = is_write
         self.before_set = self.after_set = {n for n in names.split("|") if n}
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AliasInfo) and (self.is_write, self.before_set) == (
+            other.is_write, other.before_set)
+
+    def __hash__(self) -> int:
+        return hash((self.is_write, frozenset(self.before_set)))
+
     def __repr__(self) -> str:
         return f"AliasInfo(is_write={self.is_write}, before_set={self.before_set})"
 
@@ -157,7 +188,7 @@ class Argument:
     @cached_property
     def real_type(self) -> ScriptType:
         """Its type as declared."""
-        return ScriptType.of(self.kind, {"Scalar": "number", "SymInt": "int"})
+        return ScriptType.of(self.kind, {"Scalar": "number"})
 
     @property
     def N(self) -> int | None:
@@ -169,28 +200,58 @@ class Argument:
 class ScriptType:
     """A TorchScript type, identified by its annotation, such as `Optional[List[int]]`."""
 
-    def __init__(self, annotation: str) -> None:
-        self.annotation_str = annotation
+    def __init__(self, annotation: Text) -> None:
+        self._text = annotation
+
+    @property
+    def annotation_str(self) -> Text:
+        """The type as Python annotates it."""
+        return self._text.replace("SymInt", "int")
 
     @staticmethod
-    def of(kind: str, atoms: dict[str, str]) -> ScriptType:
+    def of(kind: Text, atoms: dict[Text, Text]) -> ScriptType:
         """Parse a schema's type `kind`, replacing some names."""
         if kind.endswith("?"):
-            return ScriptType(f"Optional[{ScriptType.of(kind[:-1], atoms)!r}]")
+            return ScriptType(f"Optional[{ScriptType.of(kind[:-1], atoms)._text}]")
         if sequence := re.fullmatch(r"(.+)\[\d*\]", kind):
-            return ScriptType(f"List[{ScriptType.of(sequence[1], atoms)!r}]")
+            return ScriptType(f"List[{ScriptType.of(sequence[1], atoms)._text}]")
         return ScriptType(atoms.get(kind, kind))
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> Text:
         return self.annotation_str
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ScriptType) and self.annotation_str == other.annotation_str
+        return isinstance(other, ScriptType) and self._text == other._text
 
     def __hash__(self) -> int:
-        return hash(self.annotation_str)
+        return hash(self._text)
 
-    def kind(self) -> str:
+    def str(self) -> Text:
+        """Return the type as schemas write it, such as `int?` and `Tensor[]`."""
+        outer, bracket, inner = self._text.removesuffix("]").partition("[")
+        if not bracket:
+            return "Scalar" if outer == "number" else outer
+        parts = [ScriptType(part.strip()).str() for part in _split(inner)]
+        ending = {"Optional": "?", "List": "[]"}.get(outer)
+        if ending is not None:
+            return parts[0] + ending
+        return f"{'' if outer == 'Tuple' else outer}({', '.join(parts)})"
+
+    def is_subtype_of(self, other: ScriptType) -> bool:
+        """Return whether all values of this type are values of the other one.
+
+        Lists are invariant, as in PyTorch.
+        """
+        if self == other or (self._text == "NoneType" and other._text.startswith("Optional[")):
+            return True
+        if other._text == "number":
+            return self._text in ("int", "float", "complex")
+        if other._text.startswith("Optional["):
+            inner = ScriptType(self._text[9:-1]) if self._text.startswith("Optional[") else self
+            return inner.is_subtype_of(ScriptType(other._text[9:-1]))
+        return False
+
+    def kind(self) -> Text:
         """Return the name of its class in PyTorch, such as `OptionalType`."""
         outer = self.annotation_str.partition("[")[0]
         return f"{_CLASSES.get(outer, outer)}Type"

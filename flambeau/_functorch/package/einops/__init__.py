@@ -1,0 +1,5 @@
+"""functorch.einops: `rearrange`, an older name of torch.func.rearrange."""
+
+from ....func.rearrange import rearrange
+
+__all__ = ["rearrange"]
