@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .core.aten import Packet, aten
+from .core.aten import Packet, aten, prim
 from .core.operator import OPERATORS, PUBLIC
 from .registration.aten_schemas import schemas
 

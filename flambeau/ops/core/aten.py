@@ -9,15 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from .operator import PUBLIC
+from .operator import OPERATORS, PUBLIC, Kind
 
 # "aten": operators that PyTorch has only there.
 _SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
 _PREFIXES = ("special_", "linalg_", "fft_")
 
 
-def _look_up(name: str) -> Callable[..., Any] | None:
+def _look_up(name: str, namespace: str) -> Callable[..., Any] | None:
     """Return flambeau's function of this name."""
+    if namespace != "aten":
+        return PUBLIC[namespace].get(name)
     for prefix in _PREFIXES:
         if name.startswith(prefix):
             return PUBLIC[prefix[:-1]].get(name.removeprefix(prefix))
@@ -40,8 +42,9 @@ class Overload:
 
     def __init__(self, packet: Packet, name: str) -> None:
         self.overloadpacket, self._overloadname = packet, name
+        self.namespace = packet.namespace
         self.__name__ = f"{packet.__name__}.{name}"
-        self.__module__ = "torch._ops.aten"
+        self.__module__ = f"torch._ops.{packet.namespace}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         kind = _find_recording_class(args)  # proxies and their like want the overload
@@ -59,13 +62,28 @@ class Overload:
 
     def name(self) -> str:
         """Return `aten::add.Tensor`, without `.default`."""
-        return f"aten::{self.__name__.removesuffix('.default')}"
+        return f"{self.namespace}::{self.__name__.removesuffix('.default')}"
+
+    def decompose(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of the operators of which this one is composed; NotImplemented if it is
+        composed of none.
+
+        >>> torch.ops.aten.add.Tensor.decompose(torch.ones(2), torch.ones(2))
+        NotImplemented
+        """
+        declared = OPERATORS.get(self.overloadpacket.__name__)
+        if declared is None or declared.kind is not Kind.COMPOSITE:
+            return NotImplemented
+        return self(*args, **kwargs)
+
+    def __deepcopy__(self, memo: Any) -> Overload:
+        return self
 
     def __str__(self) -> str:
-        return f"aten.{self.__name__}"
+        return f"{self.namespace}.{self.__name__}"
 
     def __repr__(self) -> str:
-        return f"<OpOverload(op='aten.{self.overloadpacket.__name__}', " \
+        return f"<OpOverload(op='{self.namespace}.{self.overloadpacket.__name__}', " \
                f"overload='{self._overloadname}')>"
 
 
@@ -75,18 +93,27 @@ class Packet:
     # By an operator's name, its schemas by overload; flambeau/ops/__init__.py sets it.
     schemas_of: Callable[[str], dict[str, Any]]
 
-    def __init__(self, name: str) -> None:
-        self.__name__ = name
+    def __init__(self, name: str, namespace: str = "aten") -> None:
+        self.__name__, self.namespace = name, namespace
+        self.__module__ = f"torch._ops.{namespace}"
+
+    @property
+    def op(self) -> Packet:
+        """The function that chooses an overload: the packet itself."""
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Packet:
+        return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         kind = _find_recording_class(args)
         if kind is not None:
             return kind.__torch_function__(self, (kind,), args, kwargs)
-        function = self.__dict__.get("own") or _look_up(self.__name__) \
+        function = self.__dict__.get("own") or _look_up(self.__name__, self.namespace) \
             or self.__dict__.get("fallback")
         if function is None:
             raise NotImplementedError(
-                f"torch.ops.aten.{self.__name__} is not implemented in flambeau"
+                f"torch.ops.{self.namespace}.{self.__name__} is not implemented in flambeau"
             )
         return function(*args, **kwargs)
 
@@ -103,31 +130,30 @@ class Packet:
             "Scalar", "List", "ScalarList", "Tensor", "default"]
 
     def __str__(self) -> str:
-        return f"aten.{self.__name__}"
+        return f"{self.namespace}.{self.__name__}"
 
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+        return f"<OpOverloadPacket(op='{self.namespace}.{self.__name__}')>"
 
 
 class Namespace:
     """`torch.ops.aten`: one packet per operator name."""
 
+    def __init__(self, name: str) -> None:
+        self.__dict__["__name__"] = f"torch.ops.{name}"
+
     def __getattr__(self, name: str) -> Packet:
         if name.startswith("__"):
             raise AttributeError(name)
-        result = Packet(name)
+        result = Packet(name, self.__name__.rpartition(".")[2])
         setattr(self, name, result)
         return result
 
 
-aten = Namespace()
+aten, prim = Namespace("aten"), Namespace("prim")
 
 
 # ------------------------------------------------------------- operators that only aten has
-
-
-def _sym_size(self: Tensor, dim: int) -> int:
-    return self.shape[dim]
 
 
 def _index(self: Tensor, indices: Any) -> Tensor:
@@ -166,7 +192,7 @@ def _assert_scalar(self: Any, assert_msg: str) -> None:
 
 PUBLIC.setdefault("aten", {}).update(
     _assert_scalar=_assert_scalar, lift_fresh_copy=lambda self: self.clone(),
-    sym_size=_sym_size, index=_index, _local_scalar_dense=Tensor.item,
+    index=_index, _local_scalar_dense=Tensor.item,
     _softmax=_normalize("softmax"), _log_softmax=_normalize("log_softmax"),
     _native_batch_norm_legit_no_training=_batch_norm,
     _adaptive_avg_pool2d=lambda self, output_size: PUBLIC["nn.functional"]["adaptive_avg_pool2d"](

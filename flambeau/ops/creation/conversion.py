@@ -181,12 +181,13 @@ for _name, _dtype in (("bool", types.bool_), ("byte", types.uint8), ("char", typ
 
 @public(spaces=("Tensor",))
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """Return this tensor converted to the dtype of `other`.
+    """Return this tensor converted to the dtype and device of `other`.
 
     >>> torch.tensor([1.5]).type_as(torch.tensor([1]))
     tensor([1])
     """
-    return self.to(other.dtype)
+    place = other.device
+    return self.to(other.dtype) if place == self.device else self.to(place, other.dtype)
 
 
 _LEGACY = {

@@ -1,4 +1,4 @@
-"""Subclasses of Tensor: as_subclass, _make_subclass, and the default `__torch_function__`."""
+"""Subclasses of Tensor: as_subclass, _make_subclass, wrappers, and the default `__torch_function__`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...autograd import engine, grad
+from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor, _TensorType
-from ..core.operator import publish
+from ..core.operator import PUBLIC, publish
 from . import torch_function
+from .dispatched_metadata import let_class_answer
+from .torch_dispatch import dispatches
 from .torch_function import STATE
 
 
@@ -90,6 +93,33 @@ def _make_subclass(
     result = data._alias(cls)
     with DisableTorchFunction():
         Tensor.requires_grad_(result, require_grad)
+    let_class_answer(result, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
+    return result
+
+
+def make_wrapper_subclass(
+    cls: type, size: Sequence[int], strides: Any = None, storage_offset: Any = None,
+    memory_format: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+    dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
+    dispatch_layout: bool = False, _extra_dispatch_keys: Any = None, storage_size: Any = None,
+) -> Tensor:
+    """Return an object of `cls` with a shape and dtype but no memory; its class runs its operators.
+
+    `dispatch_sizes_strides_policy` ("sizes" or "strides"), `dispatch_device` and
+    `dispatch_layout`: what the class answers in `__torch_dispatch__`. Raises RuntimeError for a
+    class without one.
+    """
+    if not dispatches(cls):
+        raise RuntimeError(f"{cls.__name__} must define __torch_dispatch__")
+    plain = PUBLIC["torch"]["empty"](tuple(size), dtype=dtype, device="meta")
+    if strides is not None or storage_offset:
+        own = plain.stride() if strides is None else tuple(strides)
+        plain._array.layout = own, storage_offset or 0
+    result = plain._alias(cls)
+    result._requires_grad = result._tracked = requires_grad
+    result.__dict__["_flambeau_device"] = _device("cpu" if device is None else device)
+    let_class_answer(result, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
     return result
 
 
@@ -126,6 +156,7 @@ def _convert(result: Any, cls: type) -> Any:
 publish(as_subclass, ("as_subclass",), ("Tensor",))
 _methods: Any = Tensor
 _methods._make_subclass = staticmethod(_make_subclass)
+_methods._make_wrapper_subclass = staticmethod(make_wrapper_subclass)
 _methods.__torch_function__ = classmethod(_torch_function)
 _TensorType.instantiated = staticmethod(torch_function.meet)
 _run: Any = engine.run

@@ -17,7 +17,6 @@ from typing import Any
 from ...autograd.mode import MODE
 from ...autograd.tape import record
 from ...tensor.ambient import note_change
-from ...tensor.devices import device as _device
 from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
@@ -108,10 +107,10 @@ def is_asked(args: tuple, kwargs: dict[str, Any]) -> bool:
     return bool(STATE.modes) or takes(args, kwargs)
 
 
-def hand_over(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+def hand_over(func: Any, args: tuple, kwargs: dict[str, Any], label: str | None = None) -> Any:
     """Dispatch a call of an operator without a stub to the last mode or the first class that
-    handles it."""
-    return _hand_over(func, _ask((*args, *kwargs.values())), args, kwargs)
+    handles it. `label`: its name in errors, if it is another one."""
+    return _hand_over(func, _ask((*args, *kwargs.values())), args, kwargs, label)
 
 
 def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
@@ -177,7 +176,9 @@ def _find_rule(func: Any, kind: type) -> Callable | None:
     return rules.get(kind)
 
 
-def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+def _hand_over(
+    func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any], label: str | None = None
+) -> Any:
     """Call the innermost mode, then each class, until one does not return NotImplemented.
 
     Raises TypeError if all return it.
@@ -204,7 +205,8 @@ def _hand_over(func: Any, match: list[Any], args: tuple, kwargs: dict[str, Any])
     finally:
         MODE.grad = with_grad
     lines = "".join(f"  - tensor subclass {kind!r}\n" for kind in kinds)
-    raise TypeError(f"Multiple dispatch failed for 'torch._ops.{func}'; all __torch_dispatch__ "
+    label = label or f"torch._ops.{func}"
+    raise TypeError(f"Multiple dispatch failed for '{label}'; all __torch_dispatch__ "
                     f"handlers returned NotImplemented:\n\n{lines}\nFor more information, try "
                     "re-running with TORCH_LOGS=not_implemented")
 
@@ -424,30 +426,7 @@ def _convert_to_aten_call(
     return getattr(packet, first), args, kwargs
 
 
-# ----------------------------------------------------------------------------------- wrappers
-
-
-def make_wrapper_subclass(
-    cls: type, size: Sequence[int], strides: Any = None, storage_offset: Any = None,
-    memory_format: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: bool = False, requires_grad: bool = False,
-    dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
-    dispatch_layout: bool = False, _extra_dispatch_keys: Any = None, storage_size: Any = None,
-) -> Tensor:
-    """Return an object of `cls` with a shape and dtype but no memory; its class runs its operators.
-
-    RuntimeError for a class without `__torch_dispatch__`.
-    """
-    if not dispatches(cls):
-        raise RuntimeError(f"{cls.__name__} must define __torch_dispatch__")
-    plain = PUBLIC["torch"]["empty"](tuple(size), dtype=dtype, device="meta")
-    if strides is not None or storage_offset:
-        own = plain.stride() if strides is None else tuple(strides)
-        plain._array.layout = own, storage_offset or 0
-    result = plain._alias(cls)
-    result._requires_grad = result._tracked = requires_grad
-    result.__dict__["_flambeau_device"] = _device("cpu" if device is None else device)
-    return result
+# ----------------------------------------------------------------------------------- classes
 
 
 def _define(cls: Any, *arguments: Any, **options: Any) -> None:
@@ -461,5 +440,4 @@ def _define(cls: Any, *arguments: Any, **options: Any) -> None:
 _methods: Any = Tensor
 type(_methods).__init__ = _define
 _methods.__torch_dispatch__ = staticmethod(_disabled_torch_dispatch_impl)
-_methods._make_wrapper_subclass = staticmethod(make_wrapper_subclass)
 INSTANTIATED.append(meet)
