@@ -14,6 +14,8 @@ from .autograd.engine import current_task_number, is_graph_retained
 from .autograd.mode import MODE
 from .autograd.saved.values import SavedTensor
 from .autograd.traces import bindings as _profiler
+from .ops.registration.autograd_fallback import get_mode as _get_autograd_fallback_mode
+from .ops.registration.autograd_fallback import set_mode as _set_autograd_fallback_mode
 from .ops.registration.aten_schemas import all_schemas, schemas
 from .ops.registration.custom_operators import NAMESPACES
 from .ops.registration.schema import Argument, InferredType
@@ -24,6 +26,7 @@ from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet
 from .ops.registration.dispatch_keys import _AutoDispatchBelowAutograd, _ExcludeDispatchKeyGuard
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
 from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
+from .ops.interception.torch_dispatch import dispatches
 from .ops.interception.torch_dispatch import without_dispatch as _without_dispatch
 from .ops.interception.torch_function import STATE as _STATE
 from .ops.interception.torch_function import _disabled_torch_function_impl, enter, leave
@@ -40,7 +43,7 @@ __all__ = [
     "Argument", "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey",
     "DispatchKeySet", "FunctionSchema", "Future", "Generator", "InferredType", "Size", "TensorBase",
     "Type", "_AutoDispatchBelowAutograd", "_EnableTorchFunction", "_ExcludeDispatchKeyGuard",
-    "_LinAlgError", "_SDPBackend",
+    "_LinAlgError", "_SDPBackend", "_get_autograd_fallback_mode", "_set_autograd_fallback_mode",
     "_disabled_torch_function_impl", "_jit_try_infer_type", "device", "dtype",
 ]
 
@@ -217,6 +220,11 @@ def _jit_get_all_schemas() -> list[FunctionSchema]:
         for packet in space._packets.values():
             result += [operator._schema for operator in packet._operators.values()]
     return result
+
+
+def _dispatch_isTensorSubclassLike(tensor: Tensor) -> bool:
+    """Return whether a tensor's class has a `__torch_dispatch__`."""
+    return dispatches(type(tensor))
 
 
 class _Builtins:

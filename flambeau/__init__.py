@@ -35,9 +35,9 @@ from .autograd.anomaly import (
     is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
 )
 from ._namespace.assertions import (
-    _assert, _assert_async, _check, _check_index, _check_is_size, _check_not_implemented,
-    _check_tensor_all, _check_tensor_all_with, _check_type, _check_value, _check_with, _is_all_true,
-    _shape_as_tensor,
+    _assert, _assert_async, _assert_tensor_metadata, _check, _check_index, _check_is_size,
+    _check_not_implemented, _check_tensor_all, _check_tensor_all_with, _check_type, _check_value,
+    _check_with, _is_all_true, _shape_as_tensor,
 )
 from ._namespace.legacy_types import legacy_types as _legacy_types
 from ._namespace.legacy_types import set_default_tensor_type, typename

@@ -7,6 +7,9 @@ from typing import Any
 
 from ..native.foundation.public_names import class_of
 from .. import ops
+from ..tensor.devices import device as _device
+from ..tensor.dtypes import dtype as dtype_class
+from ..tensor.layout import layout as layout_class
 from ..tensor.symbolic_length import SymBool
 from ..tensor.tensor import Tensor
 
@@ -31,6 +34,51 @@ def _assert_async(condition: Tensor, message: str | None = None) -> None:
         raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
     if not condition.item():
         raise RuntimeError(message or "Expected Tensor with single nonzero value, but got zero")
+
+
+def _assert_tensor_metadata(
+    a: Tensor, size: Any = None, stride: Any = None, dtype: Any = None, *, device: Any = None,
+    layout: Any = None,
+) -> None:
+    """RuntimeError unless a tensor has the shape, strides, dtype, device and layout asked for.
+
+    >>> torch._assert_tensor_metadata(torch.zeros(2), size=[2], dtype=torch.float32)
+    """
+    place = None if device is None else _device(device)
+    for name, expected, actual in (
+        ("sizes", size, a.shape), ("strides", stride, a.stride()), ("dtype", dtype, a.dtype),
+        ("device", place, a.device), ("layout", layout, a.layout),
+    ):
+        if expected is None or (tuple(expected) == tuple(actual) if name in ("sizes", "strides")
+                                else expected == actual):
+            continue
+        raise RuntimeError(f"Tensor {name} mismatch! Expected: {_describe(expected, True)}, Got: "
+                           f"{_describe(actual, False)}")
+
+
+def _describe(value: Any, expected: bool) -> str:
+    """Return a property as PyTorch's C++ prints it: an expected dtype by its C++ name."""
+    if isinstance(value, dtype_class):
+        names = _SCALAR_TYPES if expected else _C_TYPES
+        return names.get(str(value), str(value).removeprefix("torch."))
+    if isinstance(value, layout_class):
+        return {"torch.sparse_coo": "Sparse"}.get(
+            str(value), str(value).removeprefix("torch.").title().replace("_", ""))
+    return str(list(value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+_SCALAR_TYPES = {
+    "torch.float32": "Float", "torch.float64": "Double", "torch.float16": "Half",
+    "torch.bfloat16": "BFloat16", "torch.int64": "Long", "torch.int32": "Int",
+    "torch.int16": "Short", "torch.int8": "Char", "torch.uint8": "Byte", "torch.bool": "Bool",
+    "torch.complex64": "ComplexFloat", "torch.complex128": "ComplexDouble",
+}
+_C_TYPES = {
+    "torch.float32": "float", "torch.float64": "double", "torch.float16": "c10::Half",
+    "torch.bfloat16": "c10::BFloat16", "torch.int64": "long int", "torch.int32": "int",
+    "torch.int16": "short int", "torch.int8": "signed char", "torch.uint8": "unsigned char",
+    "torch.complex64": "c10::complex<float>", "torch.complex128": "c10::complex<double>",
+}
 
 
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], Any] | None = None
@@ -107,3 +155,6 @@ def _shape_as_tensor(input: Tensor) -> Tensor:
 def _is_all_true(input: Tensor) -> Tensor:
     """Whether all elements of a bool tensor are True."""
     return input.all()
+
+
+ops.PUBLIC["aten"]["_assert_tensor_metadata"] = _assert_tensor_metadata

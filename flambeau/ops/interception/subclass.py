@@ -1,4 +1,4 @@
-"""Subclasses of Tensor: as_subclass, _make_subclass, wrappers, and the default `__torch_function__`."""
+"""Subclasses of Tensor: as_subclass, _make_subclass, wrappers, the default `__torch_function__`."""
 
 from __future__ import annotations
 

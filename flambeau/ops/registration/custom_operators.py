@@ -19,6 +19,7 @@ from ...tensor.windows.batch import innermost_batch
 from ..core.autocast import AUTOCAST, STATE
 from ..interception import torch_dispatch
 from ..interception.batched_functions import by_own_rule
+from .autograd_fallback import note_backward
 from .schema import Schema
 
 # Keys whose kernels serve the CPU, the most specific first.
@@ -75,7 +76,15 @@ class CustomOperator:
         wanted = MODE.grad and any(t.requires_grad for t in tensors)
         if wanted and (self.opaque or self.backward is not None):
             return self._record_call(args, kwargs)
-        return self.compute(args, kwargs)
+        result = self.compute(args, kwargs)
+        if wanted and not MODE.below_autograd and not self._is_composite():
+            return note_backward(self, tensors, result)
+        return result
+
+    def _is_composite(self) -> bool:
+        """Whether the kernel's own operators are meant to be recorded."""
+        key = next((key for key in CPU_KEYS if key in self.kernels), "")
+        return key in ("CompositeImplicitAutograd", "")
 
     def compute(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run the kernel, or hand over to a `__torch_dispatch__` mode or class."""

@@ -1,5 +1,7 @@
 """Classes that answer for sizes, strides, device and layout of their tensors."""
 
+from typing import ClassVar
+
 import pytest
 
 QUERIES = {
@@ -14,7 +16,7 @@ STRIDES = [query for query in QUERIES if query.startswith(("stride", "is_contigu
 def make(torch, answers, plain=False, **policy):
     """Return a tensor of a class that answers queries by name, and refuses others."""
     class Wrapper(torch.Tensor):
-        calls = []
+        calls: ClassVar[list[str]] = []
 
         @staticmethod
         def __new__(cls):
