@@ -43,8 +43,8 @@ __all__ = [
     "Argument", "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey",
     "DispatchKeySet", "FunctionSchema", "Future", "Generator", "InferredType", "Size", "TensorBase",
     "Type", "_AutoDispatchBelowAutograd", "_EnableTorchFunction", "_ExcludeDispatchKeyGuard",
-    "_LinAlgError", "_SDPBackend", "_get_autograd_fallback_mode", "_set_autograd_fallback_mode",
-    "_disabled_torch_function_impl", "_jit_try_infer_type", "device", "dtype",
+    "_LinAlgError", "_SDPBackend", "_disabled_torch_function_impl", "_get_autograd_fallback_mode",
+    "_jit_try_infer_type", "_set_autograd_fallback_mode", "device", "dtype",
 ]
 
 TensorBase = _TensorBase = Tensor

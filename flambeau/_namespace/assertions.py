@@ -45,12 +45,12 @@ def _assert_tensor_metadata(
     >>> torch._assert_tensor_metadata(torch.zeros(2), size=[2], dtype=torch.float32)
     """
     place = None if device is None else _device(device)
+    sizes, strides = (None if value is None else tuple(value) for value in (size, stride))
     for name, expected, actual in (
-        ("sizes", size, a.shape), ("strides", stride, a.stride()), ("dtype", dtype, a.dtype),
-        ("device", place, a.device), ("layout", layout, a.layout),
+        ("sizes", sizes, tuple(a.shape)), ("strides", strides, a.stride()),
+        ("dtype", dtype, a.dtype), ("device", place, a.device), ("layout", layout, a.layout),
     ):
-        if expected is None or (tuple(expected) == tuple(actual) if name in ("sizes", "strides")
-                                else expected == actual):
+        if expected is None or expected == actual:
             continue
         raise RuntimeError(f"Tensor {name} mismatch! Expected: {_describe(expected, True)}, Got: "
                            f"{_describe(actual, False)}")

@@ -16,7 +16,7 @@ _SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
 _PREFIXES = ("special_", "linalg_", "fft_")
 
 
-def _look_up(name: str, namespace: str) -> Callable[..., Any] | None:
+def _look_up(name: str, namespace: str = "aten") -> Callable[..., Any] | None:
     """Return flambeau's function of this name."""
     if namespace != "aten":
         return PUBLIC[namespace].get(name)

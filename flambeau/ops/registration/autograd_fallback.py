@@ -15,12 +15,12 @@ __all__ = ["get_mode", "note_backward", "set_mode"]
 _STATE = ["warn"]
 _WARNING = (
     "{}: an autograd kernel was not registered to the Autograd key(s) but we are trying to "
-    "backprop through it. This may lead to silently incorrect behavior. This behavior is deprecated and "
-    "will be removed in a future version of PyTorch. If your operator is differentiable, please "
-    "ensure you have registered an autograd kernel to the correct Autograd key (e.g. "
-    "DispatchKey::Autograd, DispatchKey::CompositeImplicitAutograd). If your operator is not "
-    "differentiable, or to squash this warning and use the previous behavior, please register "
-    "torch::CppFunction::makeFallthrough() to DispatchKey::Autograd."
+    "backprop through it. This may lead to silently incorrect behavior. This behavior is "
+    "deprecated and will be removed in a future version of PyTorch. If your operator is "
+    "differentiable, please ensure you have registered an autograd kernel to the correct Autograd"
+    " key (e.g. DispatchKey::Autograd, DispatchKey::CompositeImplicitAutograd). If your operator "
+    "is not differentiable, or to squash this warning and use the previous behavior, please "
+    "register torch::CppFunction::makeFallthrough() to DispatchKey::Autograd."
 )
 
 
