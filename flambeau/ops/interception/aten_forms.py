@@ -19,7 +19,7 @@ from ..core.aten import Packet, aten
 from ..core.operator import OPERATORS, PUBLIC, Operator
 from ..registration.aten_schemas import find_overload, schemas
 from ..registration.schema import Argument
-from .dispatched_index import SPLIT
+from .dispatched.index import SPLIT
 
 __all__ = ["FORMS", "by_schema", "own_packet", "sealed"]
 

@@ -10,7 +10,7 @@ from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor, _TensorType
 from ..core.operator import PUBLIC, publish
 from . import torch_function
-from .dispatched_metadata import let_class_answer
+from .wrapper_metadata import let_class_answer
 from .torch_dispatch import dispatches
 from .torch_function import STATE
 

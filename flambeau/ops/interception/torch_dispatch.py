@@ -26,8 +26,8 @@ from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
 from . import forward_mode
 from .aten_forms import FORMS, by_schema, own_packet, sealed
-from .dispatched_index import is_whole, positions_of, split_index, write_index
-from .dispatched_writes import convert, overwrite, spread, write_in_place
+from .dispatched.index import is_whole, positions_of, split_index, write_index
+from .dispatched.writes import convert, overwrite, spread, write_in_place
 from .stub_set import StubSet
 from .torch_function import INSTANTIATED, _disabled_torch_function_impl
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.mode import MODE
-from ...autograd.tape import requires
-from ...tensor.dtypes import bool_, uint8
-from ...tensor.tensor import Tensor, wrap
-from ..core.aten import aten
-from ..core.operator import PUBLIC
-from ..indexing import index as indexing
-from .dispatched_writes import write_values
+from ....autograd.mode import MODE
+from ....autograd.tape import requires
+from ....tensor.dtypes import bool_, uint8
+from ....tensor.tensor import Tensor, wrap
+from ...core.aten import aten
+from ...core.operator import PUBLIC
+from ...indexing import index as indexing
+from .writes import write_values
 
 Call = Callable[..., Any]  # dispatches an overload with its arguments
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.inplace import before_write, bump, check_writable, rebase
-from ...autograd.mode import MODE
-from ...autograd.tape import record, requires
-from ...tensor.deepcopy import alias_with_attributes
-from ...tensor.tensor import Tensor, wrap
-from ..core.aten import aten
-from ..core.inplace import reads_self
-from ..core.operator import OPERATORS, Operator
-from . import forward_mode
+from ....autograd.inplace import before_write, bump, check_writable, rebase
+from ....autograd.mode import MODE
+from ....autograd.tape import record, requires
+from ....tensor.deepcopy import alias_with_attributes
+from ....tensor.tensor import Tensor, wrap
+from ...core.aten import aten
+from ...core.inplace import reads_self
+from ...core.operator import OPERATORS, Operator
+from .. import forward_mode
 
 Call = Callable[..., Any]  # (overload, args, kwargs) -> result
 
