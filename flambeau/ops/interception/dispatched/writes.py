@@ -112,8 +112,8 @@ def overwrite(
 
 def convert(call: Call, x: Tensor, dtype: Any, memory_format: Any) -> Any:
     """Dispatch a conversion as `aten._to_copy`, with the options that PyTorch names."""
-    from ...tensor.dtypes import FROM_NUMPY
-    from ...tensor.layout import preserve_format
+    from ....tensor.dtypes import FROM_NUMPY
+    from ....tensor.layout import preserve_format
 
     options = {} if dtype is None or dtype == x._array.dtype else {"dtype": FROM_NUMPY[dtype]}
     if memory_format is not preserve_format and memory_format is not None:
