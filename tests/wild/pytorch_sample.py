@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import sys
 import zlib
 from pathlib import Path
@@ -27,7 +28,8 @@ OTHER_DEVICES = re.compile(r"(Cuda|Npu|Xpu|Mps)Only")
 # Seconds are those of processors, so that other programs on the machine change no sample.
 SLOWEST_S = 4  # tests that take PyTorch longer are left out
 COUNTED_S = 2.5  # the most that one test may take of a sample's time
-TIMEOUT_S = {"torch": 20, "flambeau": 45}  # of the clock, for tests that wait
+TIMEOUT_S = {"torch": 20, "flambeau": 45}  # of a test
+WAITING_S = 300  # the same of the clock, for tests that wait
 
 
 def processor_s() -> float:
@@ -43,11 +45,12 @@ def ident(item: Any) -> str:
 class Outcomes:
     """A pytest plugin: chooses the sample, and writes a line at each test's start and end."""
 
-    def __init__(self, out: Path, seconds: float, only: Path | None) -> None:
+    def __init__(self, out: Path, seconds: float, only: Path | None, timeout_s: float) -> None:
         self.lines = [json.loads(line) for line in out.open()] if out.exists() else []
         self.done = {line["id"] for line in self.lines}
         self.spent_s = sum(min(COUNTED_S, line.get("s", 0)) for line in self.lines)
-        self.seconds, self.report = seconds, {}
+        self.seconds, self.report, self.timeout_s = seconds, {}, timeout_s
+        signal.signal(signal.SIGPROF, self.interrupt)
         self.wanted = None if only is None else {
             line["id"] for line in map(json.loads, only.open())
             if line.get("outcome") == "passed" and line["s"] < SLOWEST_S
@@ -77,12 +80,18 @@ class Outcomes:
             os._exit(0)  # threads and processes that a test left must not hold this one up
         self.started_s, self.report = processor_s(), {"outcome": "passed", "msg": ""}
         self.emit("start", ident(item))
+        signal.setitimer(signal.ITIMER_PROF, self.timeout_s)
+
+    def interrupt(self, *_: Any) -> None:
+        """Ends a test that computes for too long."""
+        raise TimeoutError(f"more than {self.timeout_s} s of the processor")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.outcome != "passed" and self.report["outcome"] not in ("failed", "error"):
             self.report = self.described(report)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         took_s = processor_s() - self.started_s
         self.spent_s += min(COUNTED_S, took_s)
         self.emit("end", nodeid.partition("::")[2], s=round(took_s, 2), **self.report)
@@ -129,10 +138,12 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    outcomes = Outcomes(arguments.out, arguments.seconds, arguments.only)
+    outcomes = Outcomes(
+        arguments.out, arguments.seconds, arguments.only, TIMEOUT_S[arguments.backend]
+    )
     options = f"""-q -p no:cacheprovider -o addopts= -W ignore -c {os.devnull} --tb=native -rN
         --noconftest --no-header --continue-on-collection-errors
-        --timeout {TIMEOUT_S[arguments.backend]} --timeout-method signal"""
+        --timeout {WAITING_S} --timeout-method signal"""
     code = pytest.main([str(file), *options.split(), "--rootdir", str(arguments.tests)], [outcomes])
     if code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
         os._exit(int(code))  # within a test, which counts as one that crashed

@@ -20,6 +20,7 @@ import time
 import tomllib
 from pathlib import Path
 
+import psutil
 import pytorch_page
 from outcomes import Compared, Reasons, compare
 
@@ -31,7 +32,10 @@ NOTES = HERE / "pytorch_notes.md"  # what the page says beside its tables
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flambeau-wild"
 SETTINGS = tomllib.loads((HERE / "wild.toml").read_text())["pytorch"]
 
-SILENT_S = 240  # of the clock; a run that writes nothing for as long hangs
+# A run that writes nothing hangs when it has computed for as long, whatever else the machine does,
+SILENT_S = 150
+WAITING_S = 900  # or when the clock went on for as long: locks that nobody opens
+LOOK_S = 5  # between two looks at a run
 RESTARTS = 12
 
 
@@ -118,19 +122,30 @@ def run(
 
 def finished(process: subprocess.Popen, out: Path) -> bool:
     """Waits for a process; kills it, and says False, when it has written nothing for long."""
-    size, changed = -1, time.monotonic()
+    size, computed_s, changed = -1, 0.0, time.monotonic()
     while True:
         try:
-            process.wait(timeout=5)
+            process.wait(timeout=LOOK_S)
             return True
         except subprocess.TimeoutExpired:
             now = out.stat().st_size if out.exists() else 0
             if now != size:
-                size, changed = now, time.monotonic()
-            elif time.monotonic() - changed > SILENT_S:
+                size, computed_s, changed = now, processor_s(process.pid), time.monotonic()
+            elif (processor_s(process.pid) - computed_s > SILENT_S
+                  or time.monotonic() - changed > WAITING_S):
                 process.kill()
                 process.wait()
                 return False
+
+
+def processor_s(pid: int) -> float:
+    """What a process and its children have computed; 0 when it has ended."""
+    try:
+        process = psutil.Process(pid)
+        below = [child.cpu_times() for child in process.children(recursive=True)]
+        return sum(process.cpu_times()[:4]) + sum(sum(times[:2]) for times in below)
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 if __name__ == "__main__":
