@@ -70,7 +70,8 @@ def is_recording() -> bool:
 
 
 def request_kernel(
-    key: Hashable, builder: Callable[[], Kernel], exact: bool = False, weight: float = 1
+    key: Hashable, builder: Callable[[], Kernel], exact: bool = False, weight: float = 1,
+    at_once: bool = False,
 ) -> KernelFunction | None:
     """Return the compiled kernel that `builder` builds; None on the first call with this key.
 
@@ -87,9 +88,12 @@ def request_kernel(
         pass
     event = _compiling.get(key)
     if event is None:
-        if _should_compile(key, weight):
-            _enqueue(key, builder)
-        return None
+        if not _should_compile(key, weight):
+            return None
+        _enqueue(key, builder)
+        if not at_once:
+            return None
+        event = _compiling[key]
     if exact:
         return None
     if not event.is_set():

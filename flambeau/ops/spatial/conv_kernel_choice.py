@@ -1,9 +1,10 @@
 """Choose the kernel of a convolution: a dynamic one for all shapes, or one for a single shape.
 
-The dynamic kernel is compiled when the first convolution requests it and used from the second one
-on. A shape that is used often gets its own static kernel if that is faster: if Winograd's algorithm
-saves multiplications, for groups, and for channels-last images, whose windows are gathered.
-Depthwise convolutions have separate kernels for all shapes.
+The first convolution waits for the dynamic kernel: NumPy's sums round otherwise, and a program that
+compares two equal convolutions would see that. A shape that is used often gets its own static
+kernel if that is faster: if Winograd's algorithm saves multiplications, for groups, and for
+channels-last images, whose windows are gathered. Depthwise convolutions have separate kernels for
+all shapes.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ def _run_depthwise(conv: Convolution, call: DepthwiseCall, arrays: Sequence[Arra
     key = ("depthwise", call.builder.__name__, conv.kind, call.step)
     call_weight = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
     function = background_jit.request_kernel(
-        key, lambda: call.builder(kind, call.step), weight=call_weight
+        key, lambda: call.builder(kind, call.step), weight=call_weight,
+        at_once=not background_jit.is_recording(),
     )
     if function is None:
         return False
@@ -182,7 +184,8 @@ def _request_dynamic_kernel(conv: Convolution, grouped: bool) -> Any:
     key = ("any convolution", conv.direction == "weight", conv.kind, grouped)
     call_weight = max(1.0, conv.multiplications / CONV_MULTIPLICATIONS_PER_CALL)
     return background_jit.request_kernel(
-        key, lambda: _build_dynamic_kernel(conv, grouped), weight=call_weight
+        key, lambda: _build_dynamic_kernel(conv, grouped), weight=call_weight,
+        at_once=not background_jit.is_recording(),
     )
 
 

@@ -23,7 +23,7 @@ def requests(monkeypatch) -> list:
     used: list = []
     known: dict = {}
 
-    def at_once(key, builder: Callable, weight: float = 1):
+    def at_once(key, builder: Callable, weight: float = 1, at_once: bool = False):
         used.append(key)
         if key not in known:
             try:
@@ -223,3 +223,24 @@ def test_gradient_that_is_one_number(requests) -> None:
         F.conv2d(x, w).sum().backward()
     assert requests
     assert w.grad.eq(8 * 18 * 18).all()
+
+
+@pytest.mark.parametrize("groups", [1, 2, 32])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_first_convolution_rounds_as_later_ones(
+    transposed: bool, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for table in ("_ready", "_compiling"):
+        monkeypatch.setattr(background_jit, table, {})
+    generator = np.random.default_rng(0)
+    x = flambeau.tensor(generator.standard_normal((2, 32, 24, 24), np.float32))
+    w = flambeau.tensor(generator.standard_normal((32, 32 // groups, 3, 3), np.float32))
+
+    def convolve() -> list[np.ndarray]:
+        leaves = [x.clone().requires_grad_(), w.clone().requires_grad_()]
+        y = (F.conv_transpose2d if transposed else F.conv2d)(*leaves, groups=groups)
+        y.backward(y.detach())
+        return [y.detach().numpy(), *(leaf.grad.numpy() for leaf in leaves)]
+
+    for first, later in zip(convolve(), convolve(), strict=True):
+        np.testing.assert_array_equal(first, later)
