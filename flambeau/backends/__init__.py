@@ -12,6 +12,7 @@ from typing import Any
 from ..native.foundation.user_frames import warn
 from ..ops.attention.backend_choice import AttentionSettings, SDPBackend
 from ..tensor.absent import answer_for_absent
+from .fp32_precision import OperatorPrecision, get_precision, give_precision, set_precision
 
 __all__ = [
     "cpu",
@@ -45,6 +46,17 @@ def disable_global_flags() -> None:
     _FLAGS.is_frozen = True
 
 
+@contextlib.contextmanager
+def flags(fp32_precision: str = "none") -> Iterator[None]:
+    """Context with this precision of float32 on other devices, without effect."""
+    before = get_precision("generic", "all")
+    set_precision("generic", "all", fp32_precision)
+    try:
+        yield
+    finally:
+        set_precision("generic", "all", before)
+
+
 def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:
     """Return a module `torch.backends.NAME` with these settings and `flags`, a context to set them.
     """
@@ -55,16 +67,19 @@ def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:
 
     @contextlib.contextmanager
     def flags(**values: Any) -> Iterator[None]:
-        unknown = values.keys() - settings.keys()
+        names = {*settings, *(name for name in ("fp32_precision",) if hasattr(module, name))}
+        unknown = values.keys() - names
         if unknown:
             raise TypeError(f"torch.backends.{name}.flags() got an unexpected keyword argument "
                             f"{min(unknown)!r}")
         before = {key: getattr(module, key) for key in values}
-        module.__dict__.update(values)
+        for key, value in values.items():
+            setattr(module, key, value)
         try:
             yield
         finally:
-            module.__dict__.update(before)
+            for key, value in before.items():
+                setattr(module, key, value)
 
     module.__dict__["flags"] = flags
     answer_for_absent(module)
@@ -76,7 +91,7 @@ cpu = _backend("cpu", None)
 cpu.get_cpu_capability = lambda: "DEFAULT"
 cudnn = _backend(
     "cudnn", enabled=True, benchmark=False, benchmark_limit=10, deterministic=False,
-    allow_tf32=True, fp32_precision="none",
+    allow_tf32=True, conv=OperatorPrecision("cuda", "conv"), rnn=OperatorPrecision("cuda", "rnn"),
 )
 cudnn.version = lambda: None
 cudnn.is_acceptable = lambda tensor: False
@@ -105,10 +120,9 @@ def _preference_setter(kind: str, names: str) -> Callable[..., Enum]:
 cuda.preferred_blas_library = _preference_setter("Blas", "Default Cublas Cublaslt Ck")
 cuda.preferred_linalg_library = _preference_setter("Linalg", "Default Cusolver Magma")
 cuda.preferred_rocm_fa_library = _preference_setter("ROCmFA", "Default AOTriton Ck")
-cuda.matmul = SimpleNamespace(
-    allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
+cuda.matmul = OperatorPrecision(
+    "cuda", "matmul", allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False,
-    fp32_precision="none",
 )
 cuda.SDPBackend = SDPBackend
 
@@ -157,8 +171,10 @@ class _QuantizedSettings(ModuleType):
 
 
 mkl = _backend("mkl")
-mkldnn = _backend("mkldnn", enabled=True, deterministic=False, allow_tf32=True,
-                  fp32_precision="none")
+mkldnn = _backend(
+    "mkldnn", enabled=True, deterministic=False, allow_tf32=True,
+    **{op: OperatorPrecision("mkldnn", op) for op in ("matmul", "conv", "rnn")},
+)
 mps = _backend("mps")
 mps.is_built = lambda: False
 mps.is_macos13_or_newer = mps.is_macos_or_newer = lambda *version: False
@@ -175,3 +191,7 @@ quantized = _backend("quantized", None, engine="x86",
                      supported_engines=["qnnpack", "onednn", "x86", "fbgemm"])
 quantized.__class__ = _QuantizedSettings
 xeon = _backend("xeon", None)
+
+give_precision(__name__, "generic")
+give_precision(cudnn.__name__, "cuda")
+give_precision(mkldnn.__name__, "generic")  # as PyTorch has it: oneDNN's setting is that of all

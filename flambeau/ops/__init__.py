@@ -14,7 +14,7 @@ from .registration.aten_schemas import schemas
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
-    "core": "attributes foreach",
+    "core": "attributes foreach loss_scaling",
     "creation": "conversion copies creation dropout fill gamma_draws interchange random",
     "pointwise": (
         "arithmetic bitwise combination compare complex_numbers division exponential extrema "
