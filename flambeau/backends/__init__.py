@@ -173,7 +173,8 @@ class _QuantizedSettings(ModuleType):
 mkl = _backend("mkl")
 mkldnn = _backend(
     "mkldnn", enabled=True, deterministic=False, allow_tf32=True,
-    **{op: OperatorPrecision("mkldnn", op) for op in ("matmul", "conv", "rnn")},
+    matmul=OperatorPrecision("mkldnn", "matmul"), conv=OperatorPrecision("mkldnn", "conv"),
+    rnn=OperatorPrecision("mkldnn", "rnn"),
 )
 mps = _backend("mps")
 mps.is_built = lambda: False

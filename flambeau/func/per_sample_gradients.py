@@ -72,10 +72,12 @@ def _copy_per_example(parameter: Tensor, size: int, scale: int) -> Tensor:
     """Return a view of the parameter per example, whose gradient becomes `grad_sample`."""
     copies = parameter.detach().expand(size, *parameter.shape).requires_grad_()
 
+    target: Any = parameter
+
     def keep(gradient: Tensor) -> None:
         gradient = gradient * scale if scale != 1 else gradient
-        before = getattr(parameter, "grad_sample", None)
-        parameter.grad_sample = gradient if before is None else before + gradient
+        before = getattr(target, "grad_sample", None)
+        target.grad_sample = gradient if before is None else before + gradient
 
     copies.register_hook(keep)
     return copies
