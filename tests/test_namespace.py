@@ -106,6 +106,8 @@ def test_conditions_that_programs_state():
     with pytest.raises(TypeError, match="message must be a callable"):
         torch._check(False, "hm")
     torch._check_tensor_all(torch.tensor([True]))
+    with pytest.raises(TypeError, match="must have dtype torch.bool, but got torch.float32"):
+        torch._check_tensor_all(torch.ones(1))
     with pytest.raises(ValueError, match="x"):
         torch._check_tensor_all_with(ValueError, torch.tensor([True, False]), lambda: "x")
     assert torch._shape_as_tensor(torch.zeros(2, 3)).tolist() == [2, 3]

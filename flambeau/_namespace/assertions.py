@@ -7,6 +7,7 @@ from typing import Any
 
 from ..native.foundation.public_names import class_of
 from .. import ops
+from ..tensor import dtypes
 from ..tensor.devices import device as _device
 from ..tensor.dtypes import dtype as dtype_class
 from ..tensor.layout import layout as layout_class
@@ -139,6 +140,8 @@ def _check_tensor_all_with(
     """Raise `error_type` unless all elements of a tensor are true."""
     if not isinstance(cond, Tensor):
         raise TypeError(f"cond must be a tensor, but got {class_of(cond)}")
+    if cond.dtype != dtypes.bool_:
+        raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
     _check_with(error_type, bool(cond.all()), message)
 
 

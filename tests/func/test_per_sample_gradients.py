@@ -20,14 +20,14 @@ MODELS = {
 
 def one_by_one(model, x, axis=0):
     """The gradients of each example's squared outputs."""
-    found = {name: [] for name, _ in model.named_parameters()}
+    gradients = {name: [] for name, _ in model.named_parameters()}
     for example in x.split(1, axis):
         model.zero_grad()
         model(example).square().sum().backward()
         for name, parameter in model.named_parameters():
-            found[name].append(parameter.grad.clone())
+            gradients[name].append(parameter.grad.clone())
     model.zero_grad(set_to_none=True)
-    return {name: torch.stack(grads) for name, grads in found.items()}
+    return {name: torch.stack(grads) for name, grads in gradients.items()}
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])

@@ -40,8 +40,8 @@ from ..native.embedding import add_to_rows, take_rows
 from ..native.row_copies import fill, zeros
 from ..view.slices import basic_index, select
 from .value_shapes import (
-    check_axes, check_leading_axes, describe_mismatch, values_mismatch, without_leading_axes,
-    without_leading_ones,
+    check_axes, check_broadcasts, check_leading_axes, describe_mismatch, strip_leading_ones,
+    values_mismatch, without_leading_axes, without_leading_ones,
 )
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
@@ -526,7 +526,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     source = _as_value(self, value)
     basic, rest = split_index(self, index)
     if rest is not None and value is source:
-        _check_dtypes(self, source, rest)
+        _check_dtypes(self, source, rest, basic)
     try:
         if not (MODE.grad and (self._tracked or source._tracked)):
             _put_unrecorded(self, basic, rest, source._array)
@@ -541,7 +541,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             target.copy_(source if same else without_leading_axes(source, target).clone())
     except IndexError as error:
         raise _create_basic_error(self, basic or (), error, rest) from None
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: more than one axis for what a mask chooses
         raise describe_mismatch(self, basic, rest, source) from None
 
 
@@ -553,6 +553,8 @@ def _put_unrecorded(
     check_leading_axes(target, values, rest)
     if self._array.__class__ is MetaArray:
         return
+    if rest is not None:
+        values = strip_leading_ones(values)  # NumPy wants one axis for what a mask chooses
     if rest is None:
         check_no_internal_overlap(target)
     if rest is None and target.nbytes >= MIN_THREADED_COPY_BYTES \
@@ -572,10 +574,13 @@ def _write_back(target: Tensor, source: Tensor, where: tuple) -> None:
     put_at(target, _cast_like(without_leading_ones(source), target), where, False, "index_put_")
 
 
-def _check_dtypes(target: Tensor, source: Tensor, where: tuple) -> None:
+def _check_dtypes(
+    target: Tensor, source: Tensor, where: tuple, basic: tuple | None = None
+) -> None:
     """Raise RuntimeError for another dtype, except for one element written through masks."""
     only_masks = all(item.__class__ is slice or item.dtype == np.bool_ for item in where)
     if target._array.dtype != source._array.dtype and not (only_masks and source._array.size == 1):
+        check_broadcasts(target._array if basic is None else target._array[basic], source, where)
         raise RuntimeError(
             "Index put requires the source and destination dtypes match, got "
             f"{legacy_name(target.dtype)} for the destination and {legacy_name(source.dtype)} for "
@@ -607,7 +612,7 @@ def _put_directly(array: np.ndarray, index: Any, value: Any) -> bool:
         return False
     try:
         array[index] = value
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, TypeError):
         return False
     return True
 

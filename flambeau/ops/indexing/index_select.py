@@ -48,6 +48,16 @@ def _check_index(index: Array, name: str) -> Array:
     return index if index.ndim else index.reshape(-1)
 
 
+def _check_index_of_number(index: Array) -> None:
+    """Raise unless an index of a 0-dim tensor is a single 0."""
+    if index.size != 1:
+        raise RuntimeError(
+            f"index_select(): Index to scalar can have only 1 value, got {index.size} value(s)"
+        )
+    if index.reshape(-1)[0] != 0:
+        raise IndexError("index out of range in self")
+
+
 @opaque(extents_follow=True,
         linear_in="input", ref=lambda x, dim, index: np.take(x, index, dim), samples=_select,
         values=INDEX_ALONG_AXIS)
@@ -66,6 +76,7 @@ def index_select(input: Array, dim: int, index: Array) -> Array:
     index = _check_index(index, "index_select")
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
+        _check_index_of_number(index)
         return input.copy()
     n = input.shape[at]
     if _is_out_of_range(index, n):

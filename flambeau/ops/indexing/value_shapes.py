@@ -59,13 +59,30 @@ def describe_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> Ru
             f"non-singleton dimension {axis}.  Target sizes: {list(shape)}.  Tensor sizes: "
             f"{list(value_shape)}"
         )
-    return values_mismatch(target, source._array, rest)
+    return values_mismatch(target, strip_leading_ones(source._array), rest)
+
+
+def check_broadcasts(target: np.ndarray, source: Tensor, where: tuple) -> None:
+    """Raise RuntimeError if a value does not broadcast to the elements at positions."""
+    values = strip_leading_ones(source._array)
+    shape = target[where].shape
+    fits = all(n in (1, m) for n, m in zip(values.shape[::-1], shape[::-1], strict=False))
+    if values.ndim > len(shape) or not fits:
+        raise values_mismatch(target, values, where)
 
 
 def without_leading_axes(source: Tensor, target: Tensor) -> Tensor:
     """Return a value without the leading axes of length 1 that its target lacks."""
     more = source._array.ndim - target._array.ndim
     return source.reshape(source._array.shape[more:]) if more > 0 else source
+
+
+def strip_leading_ones(values: np.ndarray) -> np.ndarray:
+    """Drop the leading axes of length 1 of a value's array."""
+    if values.ndim < 2 or values.shape[0] != 1:
+        return values
+    more = next((axis for axis, n in enumerate(values.shape) if n != 1), values.ndim)
+    return values.reshape(values.shape[more:])
 
 
 def without_leading_ones(source: Tensor) -> Tensor:

@@ -89,7 +89,7 @@ def unique(
         if axis is not None and array.ndim:
             _refuse_empty_slices(array, axis)
         values, inverse, counts = np.unique(
-            array, return_inverse=True, return_counts=True, axis=axis
+            array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
         )
         shape = array.shape if axis is None else (array.shape[axis],)
     name, node = ("_unique2", "Unique2Backward0") if dim is None \

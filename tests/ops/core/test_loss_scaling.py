@@ -6,22 +6,22 @@ import pytest
 
 
 def test_gradients_are_unscaled_and_overflow_stays_noticed(torch):
-    found, half = torch.zeros(1), torch.tensor(0.5)
+    overflow, half = torch.zeros(1), torch.tensor(0.5)
     grads = [torch.tensor([2., 4.]), torch.ones(3, dtype=torch.float16)]
-    assert torch._amp_foreach_non_finite_check_and_unscale_(grads, found, half) is None
-    assert found.item() == 0
+    assert torch._amp_foreach_non_finite_check_and_unscale_(grads, overflow, half) is None
+    assert overflow.item() == 0
     assert grads[0].tolist() == [1., 2.] and grads[1].tolist() == [0.5] * 3
     grads.append(torch.tensor([float("nan")]))
-    torch._amp_foreach_non_finite_check_and_unscale_(grads, found, half)
-    torch._amp_foreach_non_finite_check_and_unscale_(grads[:2], found, half)
-    assert found.item() == 1
+    torch._amp_foreach_non_finite_check_and_unscale_(grads, overflow, half)
+    torch._amp_foreach_non_finite_check_and_unscale_(grads[:2], overflow, half)
+    assert overflow.item() == 1
 
 
 def test_the_scale_adapts(torch):
     scale, steps = torch.tensor(8.), torch.tensor(0, dtype=torch.int32)
 
-    def update(overflow):
-        assert torch._amp_update_scale_(scale, steps, torch.tensor(overflow), 2., 0.5, 2) is scale
+    def update(flag):
+        assert torch._amp_update_scale_(scale, steps, torch.tensor(flag), 2., 0.5, 2) is scale
         return scale.item(), steps.item()
 
     assert [update(0.), update(0.), update(1.), update(0.)] == [(8, 1), (16, 0), (8, 0), (8, 1)]
@@ -30,19 +30,19 @@ def test_the_scale_adapts(torch):
 
 
 def test_refusals(torch):
-    grads, found, scale = [torch.ones(2)], torch.zeros(1), torch.tensor(0.5)
+    grads, overflow, scale = [torch.ones(2)], torch.zeros(1), torch.tensor(0.5)
     check, update = torch._amp_foreach_non_finite_check_and_unscale_, torch._amp_update_scale_
     for arguments, message in [
         ((grads, torch.zeros(2), scale), "found_inf must be a 1-element tensor."),
-        ((grads, found.double(), scale), "found_inf must be a float tensor."),
-        ((grads, found, torch.ones(2)), "inv_scale must be a 1-element tensor."),
+        ((grads, overflow.double(), scale), "found_inf must be a float tensor."),
+        ((grads, overflow, torch.ones(2)), "inv_scale must be a 1-element tensor."),
     ]:
         with pytest.raises(RuntimeError, match=message):
             check(*arguments)
     with pytest.raises(NotImplementedError, match="unscale_cpu\" not implemented for 'Long'"):
-        check([torch.tensor([1])], found, scale)
+        check([torch.tensor([1])], overflow, scale)
     steps = torch.tensor(1, dtype=torch.int32)
     with pytest.raises(RuntimeError, match="growth_tracker must be an int tensor."):
-        update(scale, steps.long(), found, 2., 0.5, 2)
+        update(scale, steps.long(), overflow, 2., 0.5, 2)
     with pytest.raises(RuntimeError, match="current_scale must be a float tensor."):
-        update(scale.double(), steps, found, 2., 0.5, 2)
+        update(scale.double(), steps, overflow, 2., 0.5, 2)

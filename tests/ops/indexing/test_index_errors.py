@@ -89,3 +89,41 @@ def test_index_select_names_what_is_out_of_range(torch, shape, dim, index, error
     with pytest.raises(error) as raised:
         torch.index_select(torch.zeros(shape), dim, torch.tensor([index]))
     assert str(raised.value) == text
+
+
+@pytest.mark.parametrize(("index", "error"), [([0, 0], RuntimeError), ([], RuntimeError),
+                                              ([1], IndexError)])
+def test_index_select_of_a_number(torch, index, error):
+    text = "index out of range" if error is IndexError else "Index to scalar can have only 1 value"
+    with pytest.raises(error, match=text):
+        torch.tensor(1.).index_select(0, torch.tensor(index, dtype=torch.int64))
+    assert torch.tensor(3.).index_select(0, torch.tensor([0])).item() == 3
+
+
+@pytest.mark.parametrize("shape", [(6,), (1, 6), (1, 1, 6)])
+def test_leading_ones_of_a_value_written_through_a_mask(torch, shape):
+    x, mask = torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bool)
+    x[mask] = torch.arange(6.).reshape(shape)
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("value", [(2, 3), (1, 2, 3), (1, 5)])
+def test_a_value_of_another_shape_written_through_a_mask(torch, value):
+    x, mask = torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bool)
+    text = r"shape mismatch: value tensor of shape \[.*\] cannot be broadcast to indexing result"
+    with pytest.raises(RuntimeError, match=text):
+        x[mask] = torch.ones(value)
+    with pytest.raises(RuntimeError, match=text):  # before the dtype
+        x[mask] = torch.ones(value, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="source and destination dtypes match"):
+        x[mask] = torch.ones(6, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+@pytest.mark.parametrize("shape", [(2, 3), (1, 1, 2, 3)])
+@pytest.mark.filterwarnings("ignore")
+def test_values_written_through_a_0d_mask(torch, shape, dtype):
+    x, mask = torch.zeros(2, 3), torch.tensor(1, dtype=getattr(torch, dtype))
+    x[mask] = torch.ones(shape)
+    x[torch.zeros_like(mask)] = 7
+    assert x.eq(1).all()
