@@ -14,7 +14,7 @@ from .registration.aten_schemas import schemas
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
-    "core": "attributes foreach loss_scaling",
+    "core": "attributes foreach",
     "creation": "conversion copies creation dropout fill gamma_draws interchange random",
     "pointwise": (
         "arithmetic bitwise combination compare complex_numbers division exponential extrema "
@@ -42,7 +42,7 @@ FAMILIES = {
     "normalization": "batch_norm group_norm layer_norm",
     "recurrent": "elman gru lstm",
     "attention": "multihead scaled_dot_product whole_layers",
-    "loss": "binary cross_entropy ctc elementwise linear_cross_entropy margin",
+    "loss": "binary cross_entropy ctc elementwise linear_cross_entropy loss_scaling margin",
     "fft": "fft stft window_functions",
     "sparse": "entry",
     "quantized": "conversion dispatch fake learnable_fake parameter_search recurrent weight_only",

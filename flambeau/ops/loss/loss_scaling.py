@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ...tensor.dtypes import float32, int32
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from .operator import PUBLIC, publish
+from ..core.operator import PUBLIC, publish
 
 
 def _check(name: str, x: Tensor, dtype: object, kind: str) -> None:
