@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +12,17 @@ from ...tensor.tensor import Tensor
 from .declarations import OF_LAYOUT, in_library
 from .facts import Facts
 from .guards import Test
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
-from .purity import PURE_TYPES, finds_attributes_as_usual
+from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, attribute_place, is_plain
+from .purity import (
+    PURE_TYPES, computes_members, find_on_class, finds_attributes_as_usual, is_own_class,
+    runs_own_code,
+)
 from .shadow_frame import CallState, ShadowFrame
 
 _MISSING = object()
 _MEMBERS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+_FIELD: Any = type(vars(collections.namedtuple("_Pair", "first second"))["first"])
 
 
 def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Provenance:
@@ -28,9 +33,7 @@ def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Pr
     if p.kind is Kind.TENSOR:
         return _read_from_tensor(facts, s.call, p, name)
     if p.value is UNKNOWN:
-        if p.type is None:
-            raise NotProvedError(f"it reads .{name} of an object of unknown origin")
-        return Provenance(Kind.METHOD, getattr(p.type, name, UNKNOWN), name, items=[p])
+        return _read_from_unseen(facts, p, name)
     if p.kind is Kind.OPAQUE:
         raise NotProvedError(
             f"it reads .{name} of a {type(p.value).__name__} that comes from code that is not "
@@ -42,8 +45,25 @@ def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Pr
     if isinstance(x, type):
         return _read_from_class(facts, x, name)
     if isinstance(x, super):
-        return load_super_attribute(facts, x, name)
+        return load_super_attribute(facts, s, x, name)
     return _read_from_object(facts, s.call, p, name)
+
+
+def _read_from_unseen(facts: Facts, p: Provenance, name: str) -> Provenance:
+    """Read from a new object of a known class: a method, or the field of a namedtuple."""
+    kind = p.type
+    if kind is None:
+        raise NotProvedError(f"it reads .{name} of an object of unknown origin")
+    if not is_own_class(kind):
+        return Provenance(Kind.METHOD, getattr(kind, name, UNKNOWN), name, items=[p])
+    facts.guard_lookup(kind, name)
+    raw = find_on_class(kind, name)
+    if isinstance(raw, (types.FunctionType, *_C_METHODS)):
+        return Provenance(Kind.METHOD, raw, name, items=[p])
+    fields = getattr(kind, "_fields", ())
+    if p.items and name in fields and isinstance(raw, _FIELD):
+        return p.items[fields.index(name)]
+    raise NotProvedError(f"it reads .{name} of a new {kind.__name__} without naming it first")
 
 
 def _read_from_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
@@ -52,7 +72,7 @@ def _read_from_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -
         if name in getattr(x, "__dict__", ()):
             raise NotProvedError(f"it reads .{name}, an attribute added to a tensor")
         facts.guard_lookup(type(x), name)
-        key = (id(x), "absent", name)
+        key = (id(x), Aspect.ABSENT, name)
         if p.path and key not in facts.reads:
             facts.reads[key] = p
             facts.guard(f"{p.path}.__dict__", Test.ABSENT, name)
@@ -84,8 +104,13 @@ def _read_from_slot(facts: Facts, p: Provenance, name: str) -> Provenance:
 
 
 def _read_from_namespace(facts: Facts, p: Provenance, name: str) -> Provenance:
-    space = p.value.__dict__
-    if name not in space and p.value.__name__.partition(".")[0] in ("flambeau", "torch"):
+    space, kind = p.value.__dict__, type(p.value)
+    if is_own_class(kind):
+        raise NotProvedError(f"{kind.__name__} customizes what a module's attributes are")
+    is_library = p.value.__name__.partition(".")[0] in ("flambeau", "torch")
+    if not is_library:
+        facts.guard_type(p)
+    if name not in space and is_library:
         value = getattr(p.value, name)  # loads a lazy submodule
         if name not in space:
             path = f"{facts.path_of(p)}.{name}"
@@ -99,7 +124,12 @@ def _read_from_class(facts: Facts, kind: type, name: str) -> Provenance:
     owner = next((c for c in kind.__mro__ if name in c.__dict__), None)
     if owner is None:
         raise NotProvedError(f"it reads {kind.__name__}.{name} of a metaclass")
-    raw, value = owner.__dict__[name], getattr(kind, name)
+    raw = owner.__dict__[name]
+    if runs_own_code(raw) or computes_members(kind, name):
+        raise NotProvedError(f"{kind.__name__}.{name} is computed by code of its own")
+    value = getattr(kind, name)
+    if is_own_class(type(kind)):
+        facts.guard_lookup(type(kind), name, "__getattribute__")
     is_function = isinstance(raw, (classmethod, staticmethod, types.FunctionType))
     if not is_function and owner.__module__ != "builtins":
         return facts.read((id(kind), name), f"{facts.constant(kind)}.{name}", value)
@@ -109,17 +139,37 @@ def _read_from_class(facts: Facts, kind: type, name: str) -> Provenance:
     return Provenance(Kind.METHOD, getattr(value, "__func__", value), name, items=bound)
 
 
-def load_super_attribute(facts: Facts, x: Any, name: str) -> Provenance:
+def load_super_attribute(facts: Facts, s: ShadowFrame, x: Any, name: str) -> Provenance:
     """Return the provenance of `super().name`."""
-    value = getattr(x, name)
-    order = x.__self_class__.__mro__
-    for owner in order[order.index(x.__thisclass__) + 1 :]:
-        if name in owner.__dict__:
-            facts.guard_class(owner, name)
-            break
-    facts.guard_lookup(x.__self_class__, name)
+    kind = x.__self_class__
+    bases = kind.__mro__[kind.__mro__.index(x.__thisclass__) + 1 :]
+    at = next((i for i, base in enumerate(bases) if name in base.__dict__), None)
+    if at is None:
+        raise NotProvedError(f"no base of {x.__thisclass__.__name__} has {name}")
+    facts.guard_bases(kind, bases[:at], name)
+    owner, raw = bases[at], bases[at].__dict__[name]
+    facts.guard_class(owner, name)
     receiver = facts.identify(x.__self__)
-    return Provenance(Kind.METHOD, getattr(value, "__func__", value), name, items=[receiver])
+    if isinstance(raw, property):
+        s.call = CallState(runs_code=True)
+        return _run_getter(facts, s.call, receiver, raw.fget)
+    if runs_own_code(raw):
+        raise NotProvedError(f"{owner.__name__}.{name} is computed by code of its own")
+    if isinstance(raw, (types.FunctionType, *_C_METHODS)):
+        return Provenance(Kind.METHOD, raw, name, items=[receiver])
+    if isinstance(raw, (classmethod, staticmethod)):
+        return _bind_to_class(facts, kind, name, raw)
+    if hasattr(type(raw), "__get__"):
+        value = getattr(x, name)
+        return Provenance(Kind.METHOD, getattr(value, "__func__", value), name, items=[receiver])
+    return facts.read((id(owner), name), f"{facts.constant(owner)}.{name}", raw)
+
+
+def _bind_to_class(facts: Facts, kind: type, name: str, raw: Any) -> Provenance:
+    """Return the provenance of a class method or static method."""
+    receiver = [Provenance(Kind.OUTSIDE, kind, facts.constant(kind))]
+    bound = receiver if isinstance(raw, classmethod) else []
+    return Provenance(Kind.METHOD, raw.__func__, name, items=bound)
 
 
 def _read_from_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
@@ -136,7 +186,7 @@ def _read_from_object(facts: Facts, call: CallState, p: Provenance, name: str) -
         if p.kind in (Kind.FRESH, Kind.ARGUMENT):
             return facts.part(p, own[name])
         facts.guard_lookup(kind, name)
-        return facts.read((id(x), name), f"{facts.path_of(p)}.{name}", own[name])
+        return facts.read(attribute_place(x, name), f"{facts.path_of(p)}.{name}", own[name])
     if on_class is not _MISSING:
         return _bind_class_attribute(facts, p, name, on_class)
     if isinstance(x, Module) and kind.__getattr__ is Module.__getattr__:
@@ -180,28 +230,43 @@ def _bind_class_attribute(facts: Facts, p: Provenance, name: str, raw: Any) -> P
     if isinstance(raw, _C_METHODS):
         return Provenance(Kind.METHOD, raw, name, items=[p])
     if isinstance(raw, (classmethod, staticmethod)):
+        if runs_own_code(raw):
+            raise NotProvedError(f"{kind.__name__}.{name} is computed by code of its own")
         facts.guard_class(kind, name)
-        receiver = [Provenance(Kind.OUTSIDE, kind, facts.constant(kind))]
-        bound = receiver if isinstance(raw, classmethod) else []
-        return Provenance(Kind.METHOD, raw.__func__, name, items=bound)
+        return _bind_to_class(facts, kind, name, raw)
     if not isinstance(raw, _MEMBERS) and hasattr(type(raw), "__get__"):
         return _read_descriptor(facts, p, name, raw)
     is_computed = isinstance(raw, types.GetSetDescriptorType)
     if is_computed and kind.__module__ not in ("builtins", "numpy") and name != "__dict__":
         raise NotProvedError(f"it reads {kind.__name__}.{name}, which C code computes")
     value = getattr(x, name)
+    if p.kind is not Kind.OUTSIDE and not isinstance(raw, _MEMBERS) and is_own_class(kind):
+        return _read_class_default(facts, p, name, value)
     if p.kind is Kind.PLAIN:
         facts.need(p)
         return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.identify(value)
     if p.kind in (Kind.FRESH, Kind.ARGUMENT):
         return facts.part(p, value)
-    return facts.read((id(x), name), f"{facts.path_of(p)}.{name}", value)
+    return facts.read(attribute_place(x, name), f"{facts.path_of(p)}.{name}", value)
+
+
+def _read_class_default(facts: Facts, p: Provenance, name: str, value: Any) -> Provenance:
+    """Read a class attribute through an instance that the call created, or an enum's member."""
+    kind = type(p.value)
+    if p.kind is Kind.PLAIN:
+        facts.need(p)
+        facts.guard_absence(p, name)
+    facts.guard_lookup(kind, name)
+    return facts.read((id(kind), name), f"{facts.constant(kind)}.{name}", value)
 
 
 def _read_descriptor(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenance:
     """Return the field of a namedtuple; refuse all other descriptors."""
     if isinstance(p.value, tuple) and name in getattr(type(p.value), "_fields", ()):
         at = type(p.value)._fields.index(name)  # type: ignore[attr-defined]
+        facts.guard_lookup(type(p.value), name)
+        if not isinstance(raw, _FIELD):
+            raise NotProvedError(f"{type(p.value).__name__}.{name} is a {type(raw).__name__}")
         if p.items and at < len(p.items):
             return p.items[at]
         if p.kind is Kind.OUTSIDE:

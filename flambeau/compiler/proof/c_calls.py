@@ -15,7 +15,7 @@ from .declarations import in_standard_library
 from .effects import CHANGES_ARGUMENT, advance_count, is_count, store
 from .facts import Facts
 from .guards import Test
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
+from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, is_plain
 from .purity import (
     CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS, is_pure,
 )
@@ -124,7 +124,7 @@ def _write_container(
     if owner.kind is not Kind.FRESH:
         appends = owner.kind is Kind.OUTSIDE and function in (list.append, list.extend)
         is_new = all(p.kind in (Kind.TENSOR, Kind.NUMBER, Kind.FRESH, Kind.PLAIN) for p in args[1:])
-        if not appends or not is_new or (id(owner.value), "length") in facts.reads:
+        if not appends or not is_new or (id(owner.value), Aspect.LENGTH) in facts.reads:
             raise NotProvedError(
                 f"{function.__qualname__} writes to a {type(owner.value).__name__} "
                 "from outside the step"
@@ -145,7 +145,7 @@ def _write_container(
 
 def _note_appended(facts: Facts, owner: Provenance, function: Any, added: Provenance) -> None:
     """Record entries appended to an outside list, so that the program appends them too."""
-    key = id(owner.value), "length"
+    key = id(owner.value), Aspect.LENGTH
     facts.writes[key] = Provenance(Kind.NUMBER)
     store = facts.stores.get(key)
     if store is None:
@@ -223,6 +223,8 @@ def _call_pure_function(
     if function is iter:
         slot = call.slot = Provenance(Kind.FRESH, tainted=call.tainted)
     elif function in OF_STRUCTURE:
+        if function in (isinstance, issubclass):
+            _guard_metaclasses(facts, operands[1].value)
         if function is isinstance and operands[0].kind is Kind.OUTSIDE:
             facts.guard_type(operands[0])
         if function is callable and operands[0].kind in (Kind.OUTSIDE, Kind.FRESH):
@@ -243,3 +245,9 @@ def _call_pure_function(
             numbers = listed if isinstance(listed, list) else operands
             slot.read = combine_call(function.__name__, [p.read or p.value for p in numbers])
     return slot
+
+
+def _guard_metaclasses(facts: Facts, kinds: Any) -> None:
+    """Guard that the metaclasses of a class or a tuple of classes get no special methods."""
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        facts.guard_special_methods(type(kind))

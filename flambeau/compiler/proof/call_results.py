@@ -9,7 +9,7 @@ from ...tensor.tensor import Tensor
 from .declarations import OF_LAYOUT, READS_VALUES, in_library
 from .facts import Facts
 from .guards import Test
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, depends_on_values
+from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import CallState, ShadowFrame
 
 
@@ -48,7 +48,7 @@ def _identify_result(facts: Facts, call: CallState, value: Any, name: str) -> Pr
         p = Provenance(Kind.NUMBER, value)
     if p.kind is Kind.NUMBER and name in READS_VALUES:
         p.read = facts.take_read(value)
-    key = (call.metadata_path, "metadata")
+    key = (call.metadata_path, Aspect.METADATA)
     if p.kind is Kind.PLAIN and call.metadata_path and key not in facts.reads:
         facts.reads[key] = p
         facts.guard(call.metadata_path, Test.VALUE, value)

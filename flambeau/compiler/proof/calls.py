@@ -20,9 +20,10 @@ from .decisions import truth_of_number
 from .facts import Facts, refuse_finalizer
 from .guards import Test
 from .provenance import (
-    UNKNOWN, Kind, NotProvedError, Provenance, Variable, depends_on_values, is_plain,
+    UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Variable, attribute_place,
+    depends_on_values, is_plain,
 )
-from .purity import NUMBER_TYPES, PURE_TYPES
+from .purity import NUMBER_TYPES, PURE_TYPES, find_on_class
 from .contents import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 
@@ -99,17 +100,19 @@ def _call_partial(
     facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
     named: Named,
 ) -> Provenance:
-    """Call an outside functools.partial; its function and arguments are immutable."""
+    """Call an outside functools.partial."""
     if callee.kind is not Kind.OUTSIDE:
         raise NotProvedError("it calls a partial that it created")
     value, path = callee.value, facts.path_of(callee)
-    function = facts.read((id(value), "func"), f"{path}.func", value.func)
-    first = [facts.read((id(value), "args", i), f"{path}.args[{i}]", x)
+    function = facts.read(attribute_place(value, "func"), f"{path}.func", value.func)
+    if (id(value), Aspect.CONTENT) not in facts.reads:
+        facts.reads[id(value), Aspect.CONTENT] = callee
+        facts.guard(f"{path}.args", Test.IDENTITY, value.args)  # `__setstate__` replaces it
+    first = [facts.read((id(value.args), i), f"{path}.args[{i}]", x)
              for i, x in enumerate(value.args)]
-    if value.keywords:
-        keywords = facts.read((id(value), "keywords"), f"{path}.keywords", value.keywords)
-        guard_content(facts, keywords)
-        named = {**{key: facts.reads[id(value.keywords), key] for key in value.keywords}, **named}
+    keywords = facts.read(attribute_place(value, "keywords"), f"{path}.keywords", value.keywords)
+    guard_content(facts, keywords)
+    named = {**{key: facts.reads[id(value.keywords), key] for key in value.keywords}, **named}
     facts.need(*first)
     return invoke(facts, frame, s, function, [*first, *args], named)
 
@@ -183,7 +186,7 @@ def _add_defaults(facts: Facts, callee: Provenance, function: Any, bound: Named)
     for key, x in defaults.items():
         if key in bound:
             continue
-        place = (id(function), "defaults")
+        place = (id(function), Aspect.DEFAULTS)
         if place not in facts.reads:
             facts.reads[place] = callee
             path = facts.constant(function)
@@ -257,6 +260,7 @@ def _call_class(
         raise NotProvedError("filter() branches on values inside C code")
     if kind in PURE_TYPES:
         return _call_pure_type(facts, call, kind, args, named)
+    facts.guard_special_methods(kind)
     if issubclass(kind, BaseException):
         return Provenance(Kind.FRESH, type=kind)
     file = getattr(sys.modules.get(kind.__module__), "__file__", "") or ""
@@ -312,7 +316,10 @@ def _create_named_tuple(
 ) -> Provenance:
     constructor = kind.__new__
     generated = getattr(constructor, "__globals__", {}).get("__name__", "")
-    if not str(generated).startswith("namedtuple_"):
+    facts.guard_lookup(kind, "__init__")
+    if type(kind) is not type or kind.__init__ is not object.__init__ or not (
+        str(generated).startswith("namedtuple_")
+    ):
         raise NotProvedError(f"{kind.__name__} customizes how its instances are created")
     refuse_finalizer(facts, kind)
     facts.guard_class(kind, "__new__")
@@ -359,11 +366,6 @@ def _create_instance(
 
         s.call.bind = bind
     return created
-
-
-def find_on_class(kind: type, name: str) -> Any:
-    """Return the raw attribute of a class, searched along its MRO; None if absent."""
-    return next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), None)
 
 
 def find_function(frame: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections import OrderedDict, deque
 from typing import Any
 
@@ -13,7 +14,7 @@ from ...tensor.tensor import Tensor
 from .module_state import declare_module
 from .facts import Facts
 from .guards import Test
-from .provenance import Kind, NotProvedError, Provenance, is_plain
+from .provenance import Aspect, Kind, NotProvedError, Provenance, is_plain
 
 _SEQUENCES = (list, tuple, deque)
 _MAPPINGS = (dict, OrderedDict)
@@ -34,8 +35,12 @@ def guard_content(facts: Facts, p: Provenance, only_length: bool = False) -> Non
         declare_module(facts, x)
     elif x.__class__ in (*_SEQUENCES, *_MAPPINGS, *_SETS) or _is_plain_tuple(x):
         _guard_container(facts, p, only_length)
-    elif not callable(x) and not _is_opaque_truth(x, only_length):
+    elif not (callable(x) and _is_iterated_in_python(type(x))) and (
+        not _is_opaque_truth(x, only_length)
+    ):
         raise NotProvedError(f"it reads the contents of a {type(x).__name__}")
+    else:
+        facts.guard_special_methods(type(x))
 
 
 def guard_if_container(facts: Facts, *operands: Provenance) -> None:
@@ -50,6 +55,12 @@ def _is_plain_tuple(x: Any) -> bool:
     return isinstance(x, tuple) and type(x).__iter__ is tuple.__iter__
 
 
+def _is_iterated_in_python(kind: type) -> bool:
+    """Whether a class has no contents that C code reads unseen, as a subclass of list has."""
+    methods = (getattr(kind, name, None) for name in ("__iter__", "__len__", "__getitem__"))
+    return all(m is None or isinstance(m, types.FunctionType) for m in methods)
+
+
 def _is_opaque_truth(x: Any, only_length: bool) -> bool:
     return only_length and not hasattr(type(x), "__len__") and not hasattr(type(x), "__bool__")
 
@@ -62,7 +73,7 @@ def _guard_array(facts: Facts, p: Provenance) -> None:
         )
     if p.value.dtype.hasobject:
         raise NotProvedError("it reads a NumPy array of objects")
-    key = (id(p.value), "bytes")
+    key = (id(p.value), Aspect.BYTES)
     if key not in facts.reads:
         facts.reads[key] = p
         array = p.value
@@ -72,15 +83,15 @@ def _guard_array(facts: Facts, p: Provenance) -> None:
 
 def _guard_container(facts: Facts, p: Provenance, only_length: bool) -> None:
     x, path = p.value, facts.path_of(p)
-    key = (id(x), "length")
+    key = (id(x), Aspect.LENGTH)
     if key in facts.writes:
         raise NotProvedError("it reads a list that it appends to")
     if key not in facts.reads:
         facts.reads[key] = p
         facts.guard(path, Test.LENGTH, len(x))
-    if only_length or (id(x), "content") in facts.reads:
+    if only_length or (id(x), Aspect.CONTENT) in facts.reads:
         return
-    facts.reads[id(x), "content"] = p
+    facts.reads[id(x), Aspect.CONTENT] = p
     if len(facts.proof.guards) > MAX_GUARDS:
         raise NotProvedError(f"it iterates over more than {MAX_GUARDS} container entries")
     if isinstance(x, _SETS):

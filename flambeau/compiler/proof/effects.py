@@ -14,7 +14,9 @@ from ..trace.host_numbers import Place
 from .decisions import combine_numbers
 from .facts import Facts
 from .guards import Test
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_plain
+from .provenance import (
+    UNKNOWN, Kind, NotProvedError, Provenance, Symbol, attribute_place, is_plain,
+)
 from .stores import Store, position
 from .shadow_frame import CallState, ShadowFrame
 
@@ -85,7 +87,8 @@ def _check_target(facts: Facts, x: Any, key: Any, text: str, item: bool) -> None
 
 def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None:
     """Record a write to an outside place, so that the program repeats it."""
-    key = id(place.owner), place.key
+    key: Any = (attribute_place(place.owner, place.key) if place.is_attribute else
+                (id(place.owner), place.key))
     store = facts.stores[key] = Store(place, facts.proof.describe(path), facts.line, [value])
     facts.written[path] = store
     before = facts.reads.get(key)

@@ -14,7 +14,9 @@ from ..trace.host_numbers import Read
 from ..trace.plain_values import computes_class
 from .guarding import Guarding
 from .guards import Guard, Test
-from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_number, is_plain
+from .provenance import (
+    UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Symbol, is_number, is_plain,
+)
 from .purity import is_read_by_path
 from .stores import Store
 
@@ -49,7 +51,7 @@ class Facts(Guarding):
 
     def read(self, key: Any, path: str, x: Any) -> Provenance:
         """Return the provenance of the object at an outside place; guard that it stays the same."""
-        if (key[0], "length") in self.writes:
+        if (key[0], Aspect.LENGTH) in self.writes:
             raise NotProvedError("it reads a list that it appends to")
         if key[0] in self.performed:
             raise NotProvedError(f"it reads {self.proof.describe(path)} after a scheduler's step")

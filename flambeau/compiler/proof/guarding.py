@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import Any
 
 from .declarations import in_library
 from .guards import Guard, Proof, Test
-from .provenance import Kind, Provenance
-from .purity import IMMUTABLE
+from .provenance import Aspect, Kind, Provenance
+from .purity import (
+    IMMUTABLE, SPECIAL_METHODS, computes_members, is_own_class, runs_own_code,
+)
 
 
 class Guarding:
@@ -19,6 +22,7 @@ class Guarding:
         self.reads: dict[Any, Provenance] = {}  # by place
         self.line: tuple[str, int] = ("", 0)  # the running line
         self.missing: dict[type, set[str]] = {}  # names that must stay absent from classes
+        self.closed: set[type] = set()  # classes that get no further special methods
         self.orders: set[type] = set()  # classes whose MRO must stay the same
         # Guards on the identity of objects that paths reach through an argument, by id. Needed once
         # the step consumes more than the attributes it reads of the object.
@@ -59,7 +63,7 @@ class Guarding:
 
     def guard_type(self, p: Provenance) -> None:
         """Guard the class of an object."""
-        key = (id(p.value), "type")
+        key = (id(p.value), Aspect.TYPE)
         if key not in self.reads:
             self.reads[key] = Provenance(Kind.PLAIN)
             self.guard(f"{self.path_of(p)}.__class__", Test.IDENTITY, type(p.value))
@@ -68,7 +72,7 @@ class Guarding:
         """Guard that an object's `__dict__` lacks a name, and how its class looks it up."""
         self.guard_type(p)
         self.guard_lookup(type(p.value), name)
-        key = (id(p.value), "absent", name)
+        key = (id(p.value), Aspect.ABSENT, name)
         if type(p.value).__dictoffset__ and key not in self.reads:
             self.reads[key] = p
             self.guard(f"{self.path_of(p)}.__dict__", Test.ABSENT, name)
@@ -96,11 +100,15 @@ class Guarding:
 
     def guard_class(self, owner: type, name: str) -> None:
         """Guard the identity of a class attribute."""
-        key = (id(owner), "class", name)
+        key = (id(owner), Aspect.CLASS, name)
         if owner.__module__ == "builtins" or key in self.reads:
             return
         self.reads[key] = Provenance(Kind.PLAIN)
-        raw = next((c.__dict__[name] for c in owner.__mro__ if name in c.__dict__), None)
+        holder = next((c for c in owner.__mro__ if name in c.__dict__), None)
+        raw = None if holder is None else holder.__dict__[name]
+        if holder is not None and (runs_own_code(raw) or computes_members(owner, name)):
+            self._guard_entry(owner, holder, name)
+            return
         current = getattr(owner, name)
         path = f"{self.constant(owner)}.{name}"
         if isinstance(raw, classmethod):
@@ -109,9 +117,31 @@ class Guarding:
             return
         self.guard(path, Test.IDENTITY, current)
 
+    def _guard_entry(self, kind: type, holder: type, name: str) -> None:
+        """Guard what a class attribute is, without the code that its lookup runs."""
+        self.guard_bases(kind, kind.__mro__[: kind.__mro__.index(holder)], name)
+        path = f"{self.constant(holder)}.__dict__[{name!r}]"
+        self.guard(path, Test.IDENTITY, holder.__dict__[name])
+
+    def guard_bases(self, kind: type, bases: Iterable[type], name: str) -> None:
+        """Guard that these bases of a class lack a name, and remain its bases."""
+        self.orders.add(kind)
+        for base in bases:
+            if not base.__flags__ & IMMUTABLE:
+                self.missing.setdefault(base, set()).add(name)
+
+    def guard_special_methods(self, kind: type) -> None:
+        """Guard that a class gets no further special methods, which C code would call instead of
+        what it calls now. Those that a class has are guarded when they run."""
+        for base in kind.__mro__:
+            if is_own_class(base) and base not in self.closed:
+                self.closed.add(base)
+                self.missing.setdefault(base, set()).update(SPECIAL_METHODS - base.__dict__.keys())
+                self.orders.add(kind)
+
     def guard_code(self, function: Any) -> None:
         """Guard the code object of a function."""
-        key = (id(function), "__code__")
+        key = (id(function), Aspect.CODE)
         if key not in self.reads and not in_library(function.__code__):
             self.reads[key] = Provenance(Kind.PLAIN)
             path = f"{self.constant(function)}.__code__"

@@ -16,7 +16,7 @@ from ...nn.registration import CALL_HOOKS, HOOK_TABLES
 from .declarations import in_library
 from .facts import Facts
 from .guards import Test
-from .provenance import Kind, Provenance
+from .provenance import Aspect, Kind, Provenance
 
 _MEMBERS = ("_modules", "_parameters", "_buffers")
 _METHODS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
@@ -26,11 +26,12 @@ _OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 def declare_module(facts: Facts, module: Module) -> None:
     """Guard the state and methods of a module and its submodules, which the library uses."""
-    key = (id(module), "module")
+    key = (id(module), Aspect.MODULE)
     if key in facts.reads:
         return
     below = list(module.modules())
-    facts.reads.update(dict.fromkeys(((id(m), "module") for m in below), Provenance(Kind.PLAIN)))
+    places = [(id(each), Aspect.MODULE) for each in below]
+    facts.reads.update(dict.fromkeys(places, Provenance(Kind.PLAIN)))
     facts.proof.modules.append(module)
     for each in below:
         facts.known.setdefault(id(each), Provenance(Kind.OUTSIDE, each))
@@ -43,7 +44,7 @@ def declare_module(facts: Facts, module: Module) -> None:
 
 def declare_optimizer(facts: Facts, optimizer: Any) -> None:
     """Guard the hooks and methods of an optimizer, which the library calls."""
-    key = (id(optimizer), "optimizer")
+    key = (id(optimizer), Aspect.OPTIMIZER)
     if key in facts.reads:
         return
     facts.reads[key] = Provenance(Kind.PLAIN)

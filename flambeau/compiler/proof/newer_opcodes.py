@@ -82,7 +82,7 @@ def load_common_constant(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> No
 @opcode("LOAD_SUPER_ATTR")
 def load_super(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     _, owner, receiver = s.pop(3)
-    value = load_super_attribute(facts, super(owner.value, receiver.value), i.argval)
+    value = load_super_attribute(facts, s, super(owner.value, receiver.value), i.argval)
     s.stack += [Provenance(Kind.NULL), value] if i.arg & _METHOD else [value]
 
 

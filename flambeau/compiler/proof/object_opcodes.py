@@ -64,6 +64,7 @@ def store_subscript(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         guard_if_container(facts, key)
     else:
         refuse_tensors(key)
+    key = count_from_start(facts, target, key)
     store(facts, s, target, key.value, value, item=True)
 
 
@@ -131,6 +132,7 @@ def _read_outside_entry(
         value = x[key.value] if is_plain(key.value) else UNKNOWN
         return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.fresh(value)
     if x.__class__ in _INDEXABLE and is_plain(key.value):
+        key = count_from_start(facts, owner, key)
         if isinstance(key.value, slice) or (isinstance(x, dict) and key.value not in x):
             guard_content(facts, owner)
             return Provenance(Kind.FRESH, type=type(x))
@@ -140,6 +142,16 @@ def _read_outside_entry(
     if isinstance(getter, types.FunctionType) and not in_library(getter.__code__):
         return _run_getitem(facts, s, owner, key, getter)
     raise NotProvedError(f"it reads an entry of a {type(x).__name__}")
+
+
+def count_from_start(facts: Facts, owner: Provenance, key: Provenance) -> Provenance:
+    """Return the positive index of the same entry, since two keys of one place would hide a write
+    from a read; guard the length of the list."""
+    is_from_end = type(key.value) is int and key.value <= -1
+    if not is_from_end or owner.kind is not Kind.OUTSIDE or owner.value.__class__ is not list:
+        return key
+    guard_content(facts, owner, only_length=True)
+    return Provenance(Kind.PLAIN, key.value + len(owner.value))
 
 
 def _run_getitem(
@@ -326,6 +338,7 @@ def is_same_object(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     a, b = s.pop(2)
     for p, other in ((a, b), (b, a)):
         if p.symbol is not None and other.value is None:
+            facts.need(other)
             guard_number_classes(facts, p)
             s.stack.append(Provenance(Kind.PLAIN))
             return

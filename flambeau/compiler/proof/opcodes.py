@@ -13,7 +13,7 @@ from .contents import guard_content
 from .decisions import decide_number
 from .facts import Facts
 from .guards import Test
-from .provenance import Kind, NotProvedError, Provenance, depends_on_values
+from .provenance import Aspect, Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import CallState, ShadowFrame
 
 Handler = Callable[[Facts, Any, ShadowFrame, Any], None]
@@ -108,7 +108,7 @@ def load_outside(facts: Facts, space: dict[str, Any], name: str) -> Provenance:
     path = facts.constant(space)
     if name in space:
         return facts.read((id(space), name), f"{path}[{name!r}]", space[name])
-    key = (id(space), "absent", name)
+    key = (id(space), Aspect.ABSENT, name)
     if key not in facts.reads:
         facts.reads[key] = Provenance(Kind.PLAIN)
         facts.guard(path, Test.ABSENT, name)

@@ -40,6 +40,29 @@ class Kind(Enum):
     OPAQUE = auto()  # returned by code that is not watched
 
 
+class Aspect(Enum):
+    """What a proof knows of an object besides its attributes and entries, which may have any name.
+    """
+
+    LENGTH = auto()
+    CONTENT = auto()
+    BYTES = auto()
+    TYPE = auto()
+    ABSENT = auto()
+    CLASS = auto()
+    CODE = auto()
+    DEFAULTS = auto()
+    METADATA = auto()
+    MODULE = auto()
+    OPTIMIZER = auto()
+
+
+def attribute_place(x: Any, name: str) -> tuple[int, str]:
+    """Return the key of an attribute: that of the entry in the object's `__dict__`, if it has one.
+    """
+    return id(getattr(x, "__dict__", x)), name
+
+
 class Increment:
     """The value of an outside counter after the step added to it. `amounts`: the addends, which are
     Reads, plain numbers, or UNKNOWN if the addition cannot be repeated."""

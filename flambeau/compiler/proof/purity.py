@@ -9,6 +9,8 @@ import types
 from collections import OrderedDict
 from typing import Any
 
+from .declarations import in_library, in_standard_library
+
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: attributes of such a class cannot be set
 PURE_FUNCTIONS = frozenset((
     len, isinstance, issubclass, min, max, abs, sum, divmod, pow, round, all, any, iter, repr,
@@ -18,6 +20,16 @@ PURE_FUNCTIONS = frozenset((
 }
 # These read only types and lengths, so their results do not depend on tensor values.
 OF_STRUCTURE = frozenset((isinstance, issubclass, callable, len))
+# Methods of classes that C code looks up by itself, or does without if a class lacks them.
+SPECIAL_METHODS = frozenset(f"__{name}__" for name in (
+    "abs add and bool bytes call ceil complex contains del delattr delete delitem divmod enter eq "
+    "exit float floor floordiv format ge get getattr getattribute getitem gt hash iadd iand "
+    "ifloordiv ilshift imatmul imod imul index init instancecheck int invert ior ipow irshift isub "
+    "iter itruediv ixor le len length_hint lshift lt match_args matmul missing mod mul ne neg new "
+    "next or pos pow radd rand rdivmod repr reversed rfloordiv rlshift rmatmul rmod rmul ror round "
+    "rpow rrshift rshift rsub rtruediv rxor set setattr setitem str sub subclasscheck truediv "
+    "trunc xor"
+).split())
 # The result depends on how the arguments compare or on their truth.
 CHOOSING = frozenset((sorted, min, max, any, all))
 PURE_TYPES = frozenset((
@@ -62,6 +74,35 @@ def finds_attributes_as_usual(kind: type) -> bool:
     return kind.__module__ == "numpy" or getattr(kind, "__getattribute__", None) in _GENERIC_LOOKUP
 
 
+def find_on_class(kind: type, name: str) -> Any:
+    """Return the raw attribute of a class, searched along its MRO; None if absent."""
+    return next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), None)
+
+
+def runs_own_code(raw: Any) -> bool:
+    """Whether looking up a class attribute runs code of the step's own, even on the class."""
+    if isinstance(raw, classmethod):  # before Python 3.13 it calls `__get__` of what it wraps
+        return not isinstance(raw.__func__, types.FunctionType) and (
+            hasattr(type(raw.__func__), "__get__"))
+    return _is_own_code(find_on_class(type(raw), "__get__"))
+
+
+def computes_members(kind: type, name: str) -> bool:
+    """Whether a metaclass computes an attribute of its class."""
+    meta = type(kind)
+    if meta is type:
+        return False
+    raw = find_on_class(meta, name)
+    hides = hasattr(type(raw), "__set__") and not any(
+        c.__flags__ & IMMUTABLE and name in c.__dict__ for c in meta.__mro__)
+    return hides or _is_own_code(find_on_class(meta, "__getattribute__"))
+
+
+def _is_own_code(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and not (in_library(code) or in_standard_library(code))
+
+
 def is_read_by_path(x: Any) -> bool:
     """Whether guards compare what a call read of such an argument, not which object it is: an
     instance of a class of the step's own that looks up attributes as usual, wraps no C type and
@@ -73,6 +114,11 @@ def is_read_by_path(x: Any) -> bool:
         and all(c is object or not (c.__flags__ & IMMUTABLE or _is_of_library(c))
                 for c in kind.__mro__)
     )
+
+
+def is_own_class(kind: type) -> bool:
+    """Whether a class may change: neither C code nor the library defines it."""
+    return not (kind.__flags__ & IMMUTABLE or _is_of_library(kind))
 
 
 def _is_of_library(kind: type) -> bool:

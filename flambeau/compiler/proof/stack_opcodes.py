@@ -284,7 +284,9 @@ def format_operands(facts: Facts, s: ShadowFrame, count: int) -> None:
 def import_name(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     import sys
 
-    s.pop(2)
+    level, names = s.pop(2)
+    if level.value != 0:
+        raise NotProvedError(f"it imports {i.argval} relative to its package")
     module = sys.modules.get(i.argval)
     space = sys.modules
     if module is None or frame.f_builtins["__import__"] is not builtins.__import__:
@@ -292,7 +294,7 @@ def import_name(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     path = f"{facts.constant(space)}[{i.argval!r}]"
     p = facts.read((id(space), i.argval), path, module)
     top = sys.modules[i.argval.partition(".")[0]]
-    if top is not module:
+    if top is not module and not names.value:  # `import a.b` binds a
         p = facts.read((id(space), top.__name__), f"{facts.constant(space)}[{top.__name__!r}]", top)
     s.call = CallState(p, performed=True, keeps_slot=True)
     s.stack.append(p)
