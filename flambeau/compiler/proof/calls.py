@@ -317,9 +317,9 @@ def _create_named_tuple(
     constructor = kind.__new__
     generated = getattr(constructor, "__globals__", {}).get("__name__", "")
     facts.guard_lookup(kind, "__init__")
-    if type(kind) is not type or kind.__init__ is not object.__init__ or not (
-        str(generated).startswith("namedtuple_")
-    ):
+    init = find_on_class(kind, "__init__")
+    is_usual = kind.__class__ is type and init is vars(object)["__init__"]
+    if not is_usual or not str(generated).startswith("namedtuple_"):
         raise NotProvedError(f"{kind.__name__} customizes how its instances are created")
     refuse_finalizer(facts, kind)
     facts.guard_class(kind, "__new__")

@@ -89,7 +89,7 @@ def runs_own_code(raw: Any) -> bool:
 
 def computes_members(kind: type, name: str) -> bool:
     """Whether a metaclass computes an attribute of its class."""
-    meta = type(kind)
+    meta: Any = type(kind)
     if meta is type:
         return False
     raw = find_on_class(meta, name)
