@@ -11,37 +11,13 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from ..compiler import allow_in_graph, disable, is_compiling, reset
+from . import config
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "config", "disable", "explain", "graph_break",
     "is_compiling", "is_dynamo_supported", "is_inductor_supported", "list_backends",
     "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "reset",
 ]
-
-
-class Settings:
-    """Settings that accept and remember any name; unset ones are None."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return None
-
-    @contextmanager
-    def patch(self, name: Any = None, value: Any = None, **changes: Any) -> Iterator[None]:
-        """Context manager or decorator that changes settings: a name and its value, a dictionary,
-        or keywords."""
-        changes |= name if isinstance(name, dict) else {} if name is None else {name: value}
-        before = dict(self.__dict__)
-        self.__dict__.update(changes)
-        try:
-            yield
-        finally:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-
-
-config = Settings()
 
 
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:

@@ -55,6 +55,8 @@ class _LegacyStorage(type):
         """A copy of a buffer's elements, which are of the class's dtype."""
         return TypedStorage.from_buffer(*args, dtype=cls.dtype, **kwargs)
 
+    _from_buffer = from_buffer  # what accelerate calls
+
     def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
         """The first elements of a file as memory, read when looked at."""
         return TypedStorage.from_file(filename, shared, size, dtype=cls.dtype)

@@ -111,3 +111,9 @@ def test_a_storages_size_is_a_numpy_integer(torch):
     import numpy as np
 
     assert torch.FloatStorage(np.int16(3)).size() == 3
+
+
+def test_storages_of_a_dtype_come_from_buffers_under_both_names(torch):
+    for read in (torch.ByteStorage.from_buffer, torch.ByteStorage._from_buffer):
+        assert torch.ByteTensor(read(b"\x01\x02\xff")).tolist() == [1, 2, 255]
+    assert torch.ShortStorage._from_buffer(b"\x01\x00\x02\x00", "little").tolist() == [1, 2]
