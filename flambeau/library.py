@@ -24,7 +24,10 @@ from typing import Any
 from .amp.autocast_mode import _cast, autocast, is_autocast_available
 from .ops.core import aten
 from .ops.registration import custom_operators as custom
+from .ops.registration.dispatch_keys import DispatchKey
+from .ops.registration import aten_kernels
 from .ops.registration.custom_operators import CustomOperator
+from .ops.registration.inferred_schema import infer
 from .tensor.absent import lacking
 from .tensor.devices import device
 
@@ -42,7 +45,7 @@ _KINDS = ("DEF", "IMPL", "FRAGMENT")
 _DEVICES = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS"}
 _NAMELESS_SCHEMA = re.compile(r"\(.*\) -> .*")
 _LASTING: dict[str, Library] = {}  # by namespace
-_RESERVED = ("aten", "prim", "prims")
+_RESERVED = ("prim",)
 
 
 class _KindOfOperator(type):
@@ -107,11 +110,17 @@ class Library:
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in _KINDS:
             raise ValueError(f"Unsupported kind: {kind}")
-        if kind == "DEF" and ns in _RESERVED:
+        if ns in _RESERVED and kind != "IMPL":
+            raise ValueError(
+                f"{ns} is a reserved namespace. Please try creating a library with another name.")
+        if kind == "DEF" and ns == "aten":
             raise RuntimeError(
                 f"Only a single TORCH_LIBRARY can be used to register the namespace {ns}; please "
-                "put all of your definitions in a single TORCH_LIBRARY block."
-            )
+                "put all of your definitions in a single TORCH_LIBRARY block.  If you were trying "
+                "to specify implementations, consider using TORCH_LIBRARY_IMPL (which can be "
+                "duplicated).  If you really intended to define operators for a single namespace "
+                "in a distributed way, you can use TORCH_LIBRARY_FRAGMENT to explicitly indicate "
+                "this")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._undo: list[Callable[[], Any]] = []  # takes back what is defined and registered
         self._end = weakref.finalize(self, _take_all_back, self._undo)
@@ -127,20 +136,59 @@ class Library:
         return operator._schema.opname
 
     def impl(
-        self, op_name: Any, fn: Callable, dispatch_key: str = "", with_keyset: bool = False,
-        *, allow_override: bool = False,
+        self, op_name: Any, fn: Callable, dispatch_key: str = "", *, with_keyset: bool = False,
+        allow_override: bool = True,
     ) -> None:
-        """Register a kernel for a dispatch key ("CPU", "Meta", "Autograd", ...)."""
+        """Register a kernel for a dispatch key ("CPU", "Meta", "Autograd", ...).
+
+        In the namespace aten it replaces PyTorch's operator, until the library is gone:
+
+        >>> lib = torch.library.Library("aten", "IMPL")
+        >>> lib.impl("neg", lambda x: x.clone(), "CPU")
+        >>> torch.neg(torch.ones(2))
+        tensor([1., 1.])
+        >>> lib._destroy()
+
+        Raises RuntimeError for a key other than the library's, for an operator of another namespace
+        and, without `allow_override`, if there is a kernel.
+        """
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type "
                             f"{type(fn)}")
+        name = op_name if isinstance(op_name, str) else _operator(op_name).name()
+        space, _, short = name.rpartition("::")
+        if space not in ("", self.ns):
+            raise RuntimeError(
+                f'impl("{name}", ...): Explicitly provided namespace ({space}) in operator name '
+                f"does not match namespace of enclosing TORCH_LIBRARY block ({self.ns}).  Move "
+                "this definition to the TORCH_LIBRARY block corresponding to this namespace (and "
+                "consider deleting the namespace from your schema string.)")
+        if dispatch_key and self.dispatch_key not in ("", dispatch_key):
+            raise RuntimeError(
+                f'impl("{name}", ...): Explicitly provided dispatch key ({dispatch_key}) is '
+                "inconsistent with the dispatch key of the enclosing TORCH_LIBRARY_IMPL block "
+                f"({self.dispatch_key}).  Please declare a separate TORCH_LIBRARY_IMPL block for "
+                "this dispatch key and move your impl() there.")
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
-        if isinstance(op_name, str) and "::" not in op_name:
-            op_name = f"{self.ns}::{op_name}"
-        kernels = _operator(op_name).kernels
+        if key not in DispatchKey.__members__:
+            raise RuntimeError(f"could not parse dispatch key: {key}")
+        kernels = self._kernels_of(op_name, short)
         before = kernels.get(key)
+        if before is not None and not allow_override:
+            raise RuntimeError(
+                "This is not allowed since there's already a kernel registered from python "
+                f"overriding {short}'s behavior for {key} dispatch key and {self.ns} namespace.")
         kernels[key] = fn
         self._undo.append(functools.partial(_take_back, kernels, key, fn, before))
+
+    def _kernels_of(self, op_name: Any, short: str) -> dict[str, Callable]:
+        """Return the table of an operator's kernels."""
+        if self.ns == "aten":
+            self._undo.append(aten_kernels.retire)  # after the kernel is taken back
+            return aten_kernels.register(f"aten::{short}")
+        if not isinstance(op_name, str):
+            return _operator(op_name).kernels
+        return _operator(f"{self.ns}::{short}").kernels
 
     def _destroy(self) -> None:
         _take_all_back(self._undo)
@@ -224,7 +272,7 @@ def infer_schema(
     >>> torch.library.infer_schema(scaled, mutates_args=())
     '(Tensor x, float k=2.0) -> Tensor'
     """
-    return custom.infer(prototype_function, mutates_args, op_name or "")
+    return infer(prototype_function, mutates_args, op_name or "")
 
 
 def custom_op(
@@ -240,7 +288,7 @@ def custom_op(
 
     def decorate(fn: Callable) -> CustomOpDef:
         space, short = _qualified(name)
-        text = schema if schema is not None else custom.infer(fn, mutates_args)
+        text = schema if schema is not None else infer(fn, mutates_args)
         custom.namespace(space)._packets.pop(short, None)  # redefinition replaces
         operator = custom.define(space, short + text)
         operator.opaque = True

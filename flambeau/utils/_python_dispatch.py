@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from ..ops.interception import torch_dispatch
-from ..ops.interception.torch_dispatch import STATE
 from ..tensor import Tensor
 from ..tensor.meta import share_meta_memory
 
@@ -73,15 +72,16 @@ class BaseTorchDispatchMode(TorchDispatchMode):
 
 def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
     """Return whether a mode is active."""
-    return bool(STATE.modes)
+    return bool(torch_dispatch.program_modes())
 
 
 def _get_current_dispatch_mode() -> Any:
-    return STATE.modes[-1] if STATE.modes else None
+    modes = torch_dispatch.program_modes()
+    return modes[-1] if modes else None
 
 
 def _get_current_dispatch_mode_stack() -> list[Any]:
-    return list(STATE.modes)
+    return torch_dispatch.program_modes()
 
 
 def _push_mode(mode: Any) -> None:
@@ -103,7 +103,7 @@ def _pop_mode_temporarily(k: Any = None) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _disable_current_modes() -> Iterator[list[Any]]:
-    modes = [_pop_mode() for _ in list(STATE.modes)]
+    modes = [_pop_mode() for _ in torch_dispatch.program_modes()]
     try:
         yield modes
     finally:

@@ -20,6 +20,7 @@ from ..core.operator import OPERATORS, PUBLIC, Operator
 from ..registration.aten_schemas import find_overload, schemas
 from ..registration.schema import Argument
 from .dispatched.index import SPLIT
+from .dispatched.linear import linear
 
 __all__ = ["FORMS", "by_schema", "own_packet", "sealed"]
 
@@ -219,7 +220,7 @@ def _squeeze(call: Call, x: Tensor, dims: Any) -> Any:
 
 
 FORMS: dict[str, Call] = {
-    **SPLIT,
+    **SPLIT, "linear": linear,
     "softmax": _create_normalized("_softmax"), "log_softmax": _create_normalized("_log_softmax"),
     **{name: _create_normalized_backward(name)
        for name in ("_softmax_backward_data", "_log_softmax_backward_data")},

@@ -32,12 +32,16 @@ from .stub_set import StubSet
 from .torch_function import INSTANTIATED, _disabled_torch_function_impl
 
 
+LOWEST_MODES: list[Any] = []  # of all threads, below those of TorchDispatchMode
+
+
 class _State(threading.local):
     """This thread's modes, innermost last."""
 
     def __init__(self) -> None:
-        self.modes: list[Any] = []
+        self.modes: list[Any] = list(LOWEST_MODES)
         self.classes_off = 0  # depth of regions that ignore classes
+        self.grad_outside = False  # whether autograd records what is handed over
 
 
 STATE = _State()
@@ -77,6 +81,28 @@ def leave() -> Any:
     STUBS.leave()
     note_change(observers=-1)
     return mode
+
+
+def install_lowest(mode: Any) -> None:
+    """Add a mode below all others, in this thread and in those that start later."""
+    STUBS.enter()
+    LOWEST_MODES.append(mode)
+    STATE.modes.insert(0, mode)
+    note_change(observers=1)
+
+
+def remove_lowest(mode: Any) -> None:
+    """Undo `install_lowest`."""
+    LOWEST_MODES.remove(mode)
+    if mode in STATE.modes:
+        STATE.modes.remove(mode)
+    STUBS.leave()
+    note_change(observers=-1)
+
+
+def program_modes() -> list[Any]:
+    """Return this thread's modes without the lowest ones, innermost last."""
+    return [mode for mode in STATE.modes if mode not in LOWEST_MODES]
 
 
 @contextmanager
@@ -185,6 +211,7 @@ def _hand_over(
     """
     kinds = tuple(map(type, match))
     with_grad, MODE.grad = MODE.grad, False
+    grad_outside, STATE.grad_outside = STATE.grad_outside, STATE.grad_outside or with_grad
     try:
         if STATE.modes:
             mode = STATE.modes.pop()
@@ -203,7 +230,7 @@ def _hand_over(
             if result is not NotImplemented:
                 return _check_result(func, result)
     finally:
-        MODE.grad = with_grad
+        MODE.grad, STATE.grad_outside = with_grad, grad_outside
     lines = "".join(f"  - tensor subclass {kind!r}\n" for kind in kinds)
     label = label or f"torch._ops.{func}"
     raise TypeError(f"Multiple dispatch failed for '{label}'; all __torch_dispatch__ "

@@ -1,0 +1,40 @@
+"""linear as the products of matrices that `__torch_dispatch__` receives for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ....tensor.tensor import Tensor
+from ...core.aten import aten
+
+Call = Callable[..., Any]
+
+
+def linear(call: Call, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    """Call what PyTorch composes linear of: t, then addmm or mm on rows that are one axis.
+
+    NotImplemented for a weight that is no matrix, and for rows that cannot become one axis.
+    """
+    rank = input.dim()
+    is_flat = rank == 2
+    if weight.dim() != 2 or rank == 0 or not (is_flat or input.is_contiguous()):
+        return NotImplemented
+    shape = [*input.shape[:-1], weight.shape[0]]
+    rows = [math.prod(input.shape[:-1]), input.shape[-1]]
+    if bias is not None and bias.dim() == 1:
+        x = input if is_flat else call(aten.view.default, (input, rows))
+        transposed = call(aten.t.default, (weight,))
+        y = call(aten.addmm.default, (bias, x, transposed))
+        return y if is_flat else call(aten.view.default, (y, shape))
+    if bias is not None:
+        return NotImplemented
+    transposed = call(aten.t.default, (weight,))
+    if rank == 1:
+        x = call(aten.unsqueeze.default, (input, 0))
+        y = call(aten.mm.default, (x, transposed))
+        return call(aten.squeeze_.dim, (y, 0))
+    x = input if is_flat else call(aten.view.default, (input, rows))
+    y = call(aten.mm.default, (x, transposed))
+    return y if is_flat else call(aten._unsafe_view.default, (y, shape))

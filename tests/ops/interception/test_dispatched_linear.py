@@ -1,0 +1,37 @@
+"""The operators that a mode or a class receives for linear."""
+
+import pytest
+
+CASES = {
+    "matrix": ((4, 3), True, "t addmm"), "matrix without bias": ((4, 3), False, "t mm"),
+    "batch": ((5, 4, 3), True, "view t addmm view"),
+    "batch without bias": ((5, 4, 3), False, "t view mm _unsafe_view"),
+    "vector": ((3,), True, "view t addmm view"),
+    "vector without bias": ((3,), False, "t unsqueeze mm squeeze_"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_linear_is_handed_over_as_products(torch, case):
+    if torch.__name__ == "flambeau":
+        from flambeau.utils._python_dispatch import TorchDispatchMode
+    else:
+        from torch.utils._python_dispatch import TorchDispatchMode
+    seen = []
+
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    shape, has_bias, expected = CASES[case]
+    x = torch.rand(shape, requires_grad=True)
+    w, b = torch.rand(2, 3, requires_grad=True), torch.rand(2) if has_bias else None
+    with Log():
+        y = torch.nn.functional.linear(x, w, b)
+    assert seen == expected.split()
+    plain = torch.nn.functional.linear(x, w, b)
+    assert torch.equal(y, plain) and y.requires_grad
+    for a, e in zip(torch.autograd.grad(y.sin().sum(), (x, w)),
+                    torch.autograd.grad(plain.sin().sum(), (x, w)), strict=True):
+        assert torch.allclose(a, e)
