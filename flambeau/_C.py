@@ -53,6 +53,11 @@ _TRACE = object()
 has_cuda = has_mps = has_mkl = has_lapack = has_openmp = False
 
 
+def _set_grad_enabled(mode: bool) -> None:
+    """Switch gradients on or off; graphs call it between nodes."""
+    MODE.grad = bool(mode)
+
+
 class _WeakTensorRef:
     """A weak reference to a tensor."""
 

@@ -9,6 +9,11 @@ from ..export.exported_program import ExportedProgram
 from ..export.graph_signature import InputKind
 from ..fx.node import Node
 from ..tensor.tensor import Tensor
+from .node_lists import (
+    node_inline_ as node_inline_, node_replace_ as node_replace_, nodes_count as nodes_count,
+    nodes_filter as nodes_filter, nodes_first as nodes_first, nodes_map as nodes_map,
+    sequential_split as sequential_split,
+)
 
 __all__ = [
     "get_buffer", "get_lifted_tensor_constant", "get_param", "is_buffer",

@@ -194,6 +194,23 @@ class ExportedProgram:
                     sign, bound = ("<=", high) if size > high else (">=", low)
                     raise AssertionError(f"Guard failed: {label}.size()[{d}] {sign} {bound}")
 
+    @property
+    def verifier(self) -> Any:
+        """The class that checks programs of this dialect."""
+        from .._export.verifier import load_verifier
+
+        return load_verifier(self.dialect)
+
+    def _validate(self) -> None:
+        """Raise SpecViolationError if the program breaks a rule of its dialect."""
+        self.verifier().check(self)
+
+    def _transform_do_not_use(self, *passes: Any) -> ExportedProgram:
+        """Return the program after passes over its graph, with names of nodes in its signature."""
+        from .._export.transformation import transform
+
+        return transform(self, passes)
+
     def run_decompositions(self, decomp_table: Any = None, **options: Any) -> ExportedProgram:
         """Return a program with composite operators decomposed into core aten operators.
 

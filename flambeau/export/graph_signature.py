@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ConstantArgument", "ExportGraphSignature", "InputKind", "InputSpec", "OutputKind",
-           "OutputSpec", "TensorArgument"]
+__all__ = ["ConstantArgument", "CustomObjArgument", "ExportGraphSignature", "InputKind",
+           "InputSpec", "OutputKind", "OutputSpec", "SymIntArgument", "TensorArgument",
+           "TokenArgument"]
 
 
 @dataclass
@@ -31,6 +32,22 @@ class ConstantArgument:
 
     name: str
     value: Any
+
+
+@dataclass
+class CustomObjArgument:
+    """A custom object, by the name of its node and its class; flambeau's exports have none."""
+
+    name: str
+    class_fqn: str
+    fake_val: Any = None
+
+
+@dataclass
+class TokenArgument:
+    """A token that orders effects, by the name of its node; flambeau's exports have none."""
+
+    name: str
 
 
 class InputKind(enum.Enum):
@@ -136,6 +153,26 @@ class ExportGraphSignature:
     def buffers_to_mutate(self) -> Mapping[str, str]:
         """Always empty: graphs write to buffers with in-place operators."""
         return {}
+
+    parameters_to_mutate = user_inputs_to_mutate = buffers_to_mutate
+
+    def replace_all_uses(self, old: str, new: str) -> None:
+        """Rename a node in all inputs and outputs."""
+        for spec in (*self.input_specs, *self.output_specs):
+            if not isinstance(spec.arg, ConstantArgument) and spec.arg.name == old:
+                spec.arg.name = new
+
+    def get_replace_hook(self, replace_inputs: bool = False) -> Callable[..., None]:
+        """Return a hook for `GraphModule._set_replace_hook` that renames outputs with their nodes.
+
+        `replace_inputs`: whether it also renames inputs.
+        """
+
+        def rename(old: Any, new: str, user: Any) -> None:
+            if user.op == "output" or replace_inputs and old.op == "placeholder":
+                self.replace_all_uses(old.name, new)
+
+        return rename
 
     def __str__(self) -> str:
         inputs, outputs = ("\n".join(map(str, specs)) for specs in

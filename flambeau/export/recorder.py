@@ -304,12 +304,18 @@ class Recorder(TorchFunctionMode):
             for i, part in enumerate(value):
                 if isinstance(part, (Tensor, tuple, list)):
                     item = self.graph.call_function(operator.getitem, (node, i))
-                    item.meta.update(nn_module_stack=dict(self.stack), val=part)
+                    item.meta.update(_copy_origin(node), val=part)
                     for group in (self.fixed, self.unbacked):
                         if node in group:
                             group.add(item)
                     self.register_results(part, None if other is None else other[i], item)
         return value
+
+
+def _copy_origin(node: Node) -> dict[str, Any]:
+    """Return what a node's meta says of where the program made its call."""
+    names = ("nn_module_stack", "stack_trace", "torch_fn")
+    return {name: node.meta[name] for name in names if name in node.meta}
 
 
 def _call_with_mode(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:

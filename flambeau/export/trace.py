@@ -93,6 +93,18 @@ class _NearSizesAgree(Exception):
     """
 
 
+def _separate(inputs: tuple[tuple, dict[str, Any]]) -> tuple[tuple, dict[str, Any]]:
+    """Return inputs with a copy of each tensor that is there twice: they are two inputs."""
+    leaves, spec = pytree.tree_flatten(inputs)
+    seen: set[int] = set()
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor) and id(leaf) in seen:
+            leaves[i] = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+        seen.add(id(leaf))
+    result: tuple[tuple, dict[str, Any]] = pytree.tree_unflatten(leaves, spec)
+    return result
+
+
 class _Export:
     """The state of one export."""
 
@@ -100,6 +112,7 @@ class _Export:
 
     def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any], spec: Any,
                  preserved: Any) -> None:
+        args, kwargs = _separate((args, kwargs))
         self.module, self.args, self.kwargs = module, args, kwargs
         signature = inspect.signature(module.forward)
         self.names = _list_parameter_names(signature, args, kwargs)

@@ -227,6 +227,19 @@ def test_a_write_whose_result_nobody_uses_stays():
         == "relu_.default"
 
 
+def test_a_tensor_given_twice_is_two_inputs():
+    class Difference(nn.Module):
+        def forward(self, x, y, z):
+            return x - y * z["z"]
+
+    x, n = torch.rand(3, 2), Dim("n")
+    same, dims = (x, x, {"z": x}), ({0: n}, {0: n}, {"z": {0: n}})
+    inputs = torch.rand(3, 2), torch.rand(3, 2), {"z": torch.rand(3, 2)}
+    for options in ({}, {"dynamic_shapes": dims}):
+        program = export(Difference(), same, **options)
+        assert torch.equal(program.module()(*inputs), Difference()(*inputs))
+
+
 def test_vmap_is_recorded_also_after_an_earlier_one():
     """Stubs that linger after the first vmap lie below those of the second."""
     def squares(x):

@@ -1,0 +1,1 @@
+"""torch._export.passes: passes over exported graphs."""
