@@ -155,7 +155,8 @@ def _check_val(node: Node) -> None:
         return isinstance(value, Iterable) and all(map(is_valid, value))
 
     if "val" not in node.meta:
-        if isinstance(node.target, OpOverload) and not node.target._schema.returns:
+        target: Any = node.target
+        if isinstance(target, OpOverload) and not target._schema.returns:
             return
         raise SpecViolationError(f"Node.meta {node.name} is missing val field.")
     if not is_valid(node.meta["val"]):
@@ -203,15 +204,14 @@ def _check_input(program: Any, spec: InputSpec, node: str) -> None:
             f"Input spec name {spec.arg.name} does not match node name {node}")
     if spec.kind is InputKind.USER_INPUT:
         return
-    word, argument = _KINDS[spec.kind]
+    (word, argument), name = _KINDS[spec.kind], spec.arg.name
     if not isinstance(spec.arg, argument):
         article = "a tensor argument" if argument is TensorArgument else f"a {argument.__name__}"
-        raise SpecViolationError(
-            f"{word} {spec.arg.name} is not {article}. Found {spec.arg} instead.")
+        raise SpecViolationError(f"{word} {name} is not {article}. Found {spec.arg} instead.")
     if spec.kind is InputKind.TOKEN:
         return
     if spec.target is None:
-        raise SpecViolationError(f"InputSpec for {spec.arg.name} has no target.")
+        raise SpecViolationError(f"InputSpec for {name} has no target.")
     _check_value(program, spec, word)
 
 

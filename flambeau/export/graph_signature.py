@@ -158,7 +158,8 @@ class ExportGraphSignature:
 
     def replace_all_uses(self, old: str, new: str) -> None:
         """Rename a node in all inputs and outputs."""
-        for spec in (*self.input_specs, *self.output_specs):
+        specs: list[Any] = [*self.input_specs, *self.output_specs]
+        for spec in specs:
             if not isinstance(spec.arg, ConstantArgument) and spec.arg.name == old:
                 spec.arg.name = new
 
