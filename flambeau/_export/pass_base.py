@@ -6,6 +6,7 @@ call becomes the new graph, whose nodes keep their names, lines and modules.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from .._subclasses.fake_tensor import FakeTensor
@@ -109,13 +110,13 @@ class _PassInterpreter(Interpreter):
         owner, meta = self.owner, NodeMetadata(self.node.meta)
         name, space = getattr(target, "__name__", ""), getattr(target, "__module__", "")
         if name == "getitem" and space == "_operator":
-            return owner.call_getitem(*args, meta)
+            return owner.call_getitem(args[0], args[1], meta)
         if isinstance(target, OpOverload):
             return owner.call_operator(target, args, kwargs, meta)
         if space == "torch.ops.higher_order" and name == "cond":
-            return owner.call_cond(*args, meta)
+            return owner.call_cond(args[0], args[1], args[2], args[3], meta)
         if space == "torch.ops.higher_order" and name == "map_impl":
-            return owner.call_map(*args, meta)
+            return owner.call_map(args[0], args[1], args[2], meta)
         if space in ("_operator", "builtins", "math") or name.startswith("sym_"):
             return owner.call_sym(target, args, meta)
         return owner._fx("call_function", target, args, kwargs, meta)
@@ -130,6 +131,7 @@ class _PassInterpreter(Interpreter):
 class _ExportPassBaseDeprecatedDoNotUse(PassBase):
     """Base class of passes: override `call_operator` and its like to call something else.
 
+    >>> from flambeau._export.pass_base import _ExportPassBaseDeprecatedDoNotUse
     >>> class Cosines(_ExportPassBaseDeprecatedDoNotUse):
     ...     def call_operator(self, op, args, kwargs, meta):
     ...         op = torch.ops.aten.cos.default if op == torch.ops.aten.sin.default else op
@@ -159,13 +161,14 @@ class _ExportPassBaseDeprecatedDoNotUse(PassBase):
     def _add(
         self, kind: str, target: Any, args: Any, kwargs: Any, meta: NodeMetadata
     ) -> Node:
+        function: Any = target
         new_args, new_kwargs = pytree.tree_map_only(
             Module, self._attach, _nodes((args, kwargs)))
         name = None
         if self.source is not None and self.source.target == target:
             name = self.source.name
         elif isinstance(target, OpOverload):
-            name = target.overloadpacket.__name__
+            name = function.overloadpacket.__name__
         node: Node = self.graph.create_node(kind, target, tuple(new_args), dict(new_kwargs), name)
         node.meta.update({k: v for k, v in meta.data.items() if k != "val"})
         return node
@@ -224,8 +227,6 @@ class _ExportPassBaseDeprecatedDoNotUse(PassBase):
 
     def call_getitem(self, value: Any, key: int, meta: NodeMetadata) -> ProxyValue:
         """Take a part of a result."""
-        import operator
-
         return self._fx("call_function", operator.getitem, (value, key), {}, meta)
 
     def call_cond(

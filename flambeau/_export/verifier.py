@@ -156,7 +156,8 @@ def _check_val(node: Node) -> None:
 
     if "val" not in node.meta:
         target: Any = node.target
-        if isinstance(target, OpOverload) and not target._schema.returns:
+        is_operator = isinstance(target, OpOverload)
+        if is_operator and not target._schema.returns:
             return
         raise SpecViolationError(f"Node.meta {node.name} is missing val field.")
     if not is_valid(node.meta["val"]):

@@ -41,5 +41,6 @@ class ReplaceViewOpsWithViewCopyOpsPass(_ExportPassBaseDeprecatedDoNotUse):
         if op is aten._unsafe_view.default:
             op = aten.view_copy.default
         elif isinstance(op, OpOverload):
-            op = get_view_copy_of_view_op(op._schema) or op
+            overload: Any = op
+            op = get_view_copy_of_view_op(overload._schema) or op
         return super().call_operator(op, args, kwargs, meta)
