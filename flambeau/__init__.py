@@ -62,7 +62,7 @@ from .tensor.dtypes import (
 )
 from .tensor.random.generator import Generator, default_generator
 from .tensor.layout import (
-    channels_last, channels_last_3d, contiguous_format, jagged, layout,
+    _mkldnn, channels_last, channels_last_3d, contiguous_format, jagged, layout,
     legacy_contiguous_format, memory_format, preserve_format, sparse_bsc, sparse_bsr, sparse_coo,
     sparse_csc, sparse_csr, strided,
 )

@@ -288,3 +288,8 @@ def test_private_names_of_modules_that_programs_import():
     assert len(_get_clones(torch.nn.Linear(1, 1), 2)) == 2
     with pytest.raises(RuntimeError, match="activation should be relu/gelu"):
         _get_activation_fn("x")
+
+
+def test_the_layout_of_onednn_is_named():
+    assert isinstance(torch._mkldnn, torch.layout) and repr(torch._mkldnn) == "torch._mkldnn"
+    assert torch.ones(2).layout != torch._mkldnn

@@ -265,6 +265,8 @@ def _attach_results(
     several = not isinstance(result, Tensor)
     if not several and result._array.dtype.kind not in "fcV":
         return  # integers and bools have no gradient
+    if several and not result:  # an empty tensor in no parts
+        return
     plan = operator.plans.get(mask) or operator.plan(mask)
     saved, versions = save(plan, args, result, needed)
     first = result[0] if several else result

@@ -36,6 +36,7 @@ sparse_csc = layout("sparse_csc")
 sparse_bsr = layout("sparse_bsr")
 sparse_bsc = layout("sparse_bsc")
 jagged = layout("jagged")
+_mkldnn = layout("_mkldnn")  # tensors of oneDNN, which there are none of here
 
 
 class memory_format:

@@ -689,3 +689,10 @@ def test_nodes_and_saved_tensors_count_their_arguments(torch):
         with pytest.raises(TypeError, match="incompatible function arguments"):
             saved.register_hooks(*hooks)
     saved.register_hooks(lambda t: t, lambda t: t)
+
+
+def test_operators_without_results_record_nothing(torch):
+    x = torch.zeros(0, 3, requires_grad=True)
+    assert x.unbind(0) == () == torch.split(x, []) and list(x) == [] == list(x * 2)
+    (x * 2).sum().backward()
+    assert x.grad.shape == (0, 3)

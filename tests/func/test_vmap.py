@@ -393,3 +393,14 @@ def test_unbind_of_numbers_raises(torch):
     with pytest.raises(IndexError):
         torch.vmap(torch.unbind)(torch.ones(3))
     assert len(torch.vmap(lambda x: x.unbind(-1))(torch.ones(2, 3, 4))) == 4
+
+
+@pytest.mark.parametrize("shared", ["weight", "input", "nothing"])
+def test_convolutions_of_no_images(torch, shared):
+    x = torch.zeros(0, 2, 5) if shared == "input" else torch.zeros(3, 0, 2, 5)
+    w = torch.randn(4, 2, 3) if shared == "weight" else torch.randn(3, 4, 2, 3)
+    dims = {"weight": (0, None), "input": (None, 0), "nothing": (0, 0)}[shared]
+    for convolve, length in ((torch.conv1d, 3), (torch.conv_transpose1d, 7)):
+        weight = w if convolve is torch.conv1d else w.transpose(-2, -3)
+        y = torch.vmap(convolve, dims)(x, weight)
+        assert y.shape == (3, 0, 4, length)

@@ -344,7 +344,8 @@ def _new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tens
             raise TypeError(f"expected {self.type()} (got {args[0].type()})")
         return args[0].view(args[0].shape)
     if _is_data(args):
-        return self.new_tensor(args[0])
+        shares = isinstance(args[0], (TypedStorage, UntypedStorage))
+        return place(array_from(args[0], self.dtype, copy=not shares), device or self.device)
     return empty(*(args or (0,)), dtype=self.dtype, device=device)
 
 

@@ -111,12 +111,15 @@ def _convolve_batch(
         shared = None if batch.holds(bias) else batch.lower(bias)
         images = batch.lower(input).flatten(0, 1) if batch.holds(input) else batch.lower(input)
         y = convolve(images, batch.lower(weight), shared, groups)
-        y = y.reshape(-1, *input.shape[:1], *y.shape[1:])
+        examples = batch.size if batch.holds(input) else 1
+        y = y.reshape(examples, *input.shape[:1], *y.shape[1:])
         bias = bias if batch.holds(bias) else None
     else:
         y = convolve(_join_channels(batch, input), batch.lower(weight).flatten(0, 1), None,
                      groups * batch.size)
-        y = y.reshape(y.shape[0], batch.size, -1, *y.shape[2:]).movedim(1, 0)
+        y = y.reshape(
+            y.shape[0], batch.size, y.shape[1] // batch.size, *y.shape[2:]
+        ).movedim(1, 0)
     if bias is None:
         return y
     axes = [1] * (input.dim() - 2)

@@ -68,3 +68,12 @@ def test_legacy_constructors_take_every_sequence_for_data():
         torch.Tensor({1, 2})
     with pytest.raises(TypeError, match=r"new\(\): invalid data type 'str'"):
         torch.LongTensor("12")
+
+
+def test_new_shares_a_storage(torch):
+    x = torch.randn(2, 3)
+    for storage in (x.storage(), x.untyped_storage()):
+        y = torch.tensor([]).new(storage)
+        assert y.shape == (6,) and y.data_ptr() == x.data_ptr()
+    with pytest.raises(RuntimeError, match="Expected a Storage of type Float or an UntypedStorage"):
+        torch.tensor([]).new(torch.tensor([1], dtype=torch.int32).storage())
