@@ -12,18 +12,42 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from flambeau.autograd import enable_grad, set_grad_enabled
+from flambeau.autograd import enable_grad
 from flambeau.autograd.handle import RemovableHandle
-from flambeau.tensor import Tensor, get_default_dtype
-from flambeau.tensor.dtypes import float32, float64
+from flambeau.tensor import Tensor
+from flambeau.tensor.dtypes import float32
 
 from ..native.foundation.public_names import class_name, class_of
 from ..native.foundation.user_frames import noted, warn
+from .derived import (  # noqa: F401 - for optimizers derived from PyTorch's
+    DeviceDict,
+    DeviceDtypeDict,
+    GraphCaptureChecks,
+    _capturable_doc,
+    _default_to_fused_or_foreach,
+    _device_dtype_check_for_fused,
+    _differentiable_doc,
+    _disable_dynamo_if_unsupported,
+    _foreach_doc,
+    _foreach_supported_types,
+    _fused_doc,
+    _get_capturable_supported_devices,
+    _get_scalar_dtype,
+    _get_value,
+    _maximize_doc,
+    _params_doc,
+    _stack_if_compiling,
+    _to_scalar,
+    _use_grad_for_differentiable,
+    _view_as_real,
+)
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
 _global_optimizer_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_optimizer_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+counter_dtype, number = _get_scalar_dtype, _get_value  # under names of our own
 
 
 class _Required:
@@ -44,33 +68,6 @@ def _register(hooks: OrderedDict, hook: Callable, prepend: bool = False) -> Remo
     return handle
 
 
-def _use_grad_for_differentiable(step: Callable) -> Callable:
-    """Return `step` run with gradients only if the optimizer is differentiable.
-
-    For optimizers of libraries; flambeau's own have `step` in one place.
-    """
-    @functools.wraps(step)
-    def stepped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with set_grad_enabled(self.defaults["differentiable"]):
-            return step(self, *args, **kwargs)
-
-    return stepped
-
-
-def _default_to_fused_or_foreach(
-    params: list[Tensor], differentiable: bool, use_fused: bool = False
-) -> tuple[bool, bool]:
-    """Return (fused, foreach), the implementation of a library's optimizer on a CPU."""
-    fused = not differentiable and use_fused and all(
-        p is None or p.is_floating_point() for p in params)
-    return fused, False
-
-
-def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
-    """Return the types of devices whose graphs can hold a step; none of them is here."""
-    return ["cuda", "xpu", "hpu", "privateuseone", *["xla"] * supports_xla]
-
-
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before every step of every optimizer.
 
@@ -82,16 +79,6 @@ def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
 def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` after every step of every optimizer."""
     return _register(_global_optimizer_post_hooks, hook)
-
-
-def counter_dtype(fused: bool | None = None) -> Any:
-    """Return the dtype of step counters: float64 if that is the default dtype, else float32."""
-    return float64 if get_default_dtype() is float64 and not fused else float32
-
-
-def number(value: Any) -> Any:
-    """Return a hyperparameter as a Python number; a tensor must have one element."""
-    return value.item() if isinstance(value, Tensor) else value
 
 
 def check_learning_rate(lr: float | Tensor) -> None:
@@ -129,7 +116,7 @@ def _list_parameters(params: Any) -> list[Any]:
         raise
 
 
-class Optimizer:
+class Optimizer(GraphCaptureChecks):
     """Base of all optimizers.
 
     `params` holds tensors, `(name, tensor)` pairs, or dicts with a key "params" and options that
