@@ -252,6 +252,10 @@ class Following:
         exposed = is_exposed(owner)
         if memory.written and (exposed or not array.flags.writeable):
             return False
+        if array is owner and not value.offset and not exposed:
+            self.inputs[s] = self.owners[s] = array
+            self.bound.add(id(owner))
+            return True
         start = data_address(array) - value.offset
         if not exposed:
             self.inputs[s], self.owners[s] = array, owner

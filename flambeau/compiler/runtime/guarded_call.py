@@ -7,7 +7,6 @@ fails, it returns MISS with nothing changed.
 from __future__ import annotations
 
 import itertools
-import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +37,7 @@ from .optimizer_counters import StepCounter
 from .reachable_state import ReachableState, change_counts
 from .result_source import ResultSource, list_node_names
 from .sample_inputs import SampleInputs
-from .side_effects import perform
+from .side_effects import performer
 
 _numbers = itertools.count(1)  # numbers the generated functions
 MISS = object()  # returned for calls that the program does not cover
@@ -219,7 +218,7 @@ class _CallWriter:
         if not self.bindings.effects:
             lines.append(f"    return {self.write_result()}")
             return
-        self.names["perform"] = functools.partial(perform, self.bindings.effects)
+        self.names["perform"] = performer(self.bindings.effects)
         lines += [f"    r, values = {self.write_result()}", "    perform(values)", "    return r"]
 
     def _write_draws(self) -> None:
