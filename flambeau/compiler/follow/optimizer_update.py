@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .following import Following
     from .segment import Entry
 
-_array_of, _grad_of = attrgetter("_array"), attrgetter("_grad")
+_array_of = attrgetter("_array")
 
 
 class GroupUpdate:
@@ -90,10 +90,11 @@ class GroupUpdate:
         if group is not self.group or group["params"] is not self.params \
                 or len(self.params) != self.length:
             return False
-        if not all(map(is_, map(_array_of, self.updated), self.arrays)):
+        # A comprehension reads slots of one class faster than attrgetter.
+        if not all(map(is_, [p._array for p in self.updated], self.arrays)):
             return False
         try:
-            grads = [*map(_array_of, map(_grad_of, self.updated))]
+            grads = [p._grad._array for p in self.updated]
         except AttributeError:  # a parameter without a grad
             return False
         if not self._are_listed(following, grads) and not self._are_same(following, grads):

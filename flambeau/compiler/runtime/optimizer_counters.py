@@ -126,7 +126,7 @@ class StepCounter:
         if len(values) != len(before):  # some are numbers
             values = _list_state_tensors(self.state)
         return (len(values) == len(before) and all(map(is_, values, before))
-                and all(map(is_, map(_array_of, self.own_tensors), self.arrays)))
+                and all(map(is_, [t._array for t in self.own_tensors], self.arrays)))
 
     def advance(self) -> Any:
         """Advance and return the formula's numbers; None, unadvanced, if flags or state changed, or
