@@ -47,10 +47,9 @@ class Following:
         self.segment, self.pos = segment, 0
         self.is_computed = False  # whether computing the listed events may have written
         self.next: Entry = segment.entries[0]
-        n = len(segment.memory)
         segment.recycled.refresh()
         self.owners: list[np.ndarray | None] = segment.owners.copy()
-        self.addresses: list[int | None] = [None] * n
+        self.addresses: list[int | None] = [None] * len(segment.memory)
         self.sources: dict[int, np.ndarray] = {}
         self.inputs: dict[int, np.ndarray] = {}
         self.shifts: dict[int, int] = {}
