@@ -125,7 +125,8 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
 
 def is_count(x: Any) -> bool:
     """Whether `x` counts in steps of ints: any other number might be of a class of the step's."""
-    return type(x) is count and all(type(number) is int for number in gc.get_referents(x))
+    return type(x) is count and all(
+        type(number) is int for number in gc.get_referents(x) if number is not count)
 
 
 def advance_count(facts: Facts, p: Provenance) -> Provenance:

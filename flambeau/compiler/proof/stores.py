@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -67,7 +68,8 @@ class Store:
 
 def position(counter: count[int]) -> int:
     """Return what `next()` of a count of ints gives next."""
-    return int(repr(counter)[6:-1].partition(",")[0])
+    text = repr(counter)[6:-1].partition(",")[0]
+    return sys.maxsize if text == "<NULL>" else int(text)  # CPython: where a word ends
 
 
 def _step_of(counter: count[int]) -> int:

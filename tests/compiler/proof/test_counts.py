@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -40,8 +41,10 @@ def check(make: Callable[[], tuple], is_proved: bool = True) -> None:
 @pytest.mark.parametrize("count", [
     itertools.count, lambda: itertools.count(-3), lambda: itertools.count(5, -2),
     lambda: itertools.count(2**63 - 4), lambda: itertools.count(10**30, 10**20),
-    lambda: itertools.count(True),
-], ids=["zero", "below", "down", "beyond a word", "huge", "a bool"])
+    lambda: itertools.count(True), lambda: itertools.count(sys.maxsize),
+    lambda: itertools.count(sys.maxsize - 1), lambda: itertools.count(sys.maxsize - 2),
+], ids=["zero", "below", "down", "beyond a word", "huge", "a bool", "the last word",
+        "the word before", "two words before"])
 def test_a_count_is_advanced_without_python(count: Callable[[], Any]) -> None:
     def make() -> tuple:
         steps = count()
