@@ -17,6 +17,10 @@ from .layout import owner_of
 EXPOSED: dict[int, Any] = {}  # weak references to owners, by id
 
 
+class PrivateBlock(bytearray):
+    """Memory of which several arrays own a part each, and which nothing but flambeau sees."""
+
+
 def expose(array: np.ndarray) -> None:
     """Record that the memory of an array has been exposed."""
     owner = owner_of(array)
@@ -27,7 +31,8 @@ def expose(array: np.ndarray) -> None:
 
 def is_exposed(owner: np.ndarray) -> bool:
     """Return whether others may write to an owner's memory."""
-    return owner.base is not None or id(owner) in EXPOSED
+    base: Any = owner.base
+    return (base is not None and base.__class__ is not PrivateBlock) or id(owner) in EXPOSED
 
 
 def check_resizable(array: np.ndarray, count: int) -> None:

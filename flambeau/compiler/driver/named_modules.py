@@ -35,6 +35,7 @@ class _Walk:
         self.values: list[Any] = []  # values of names
         self._seen: set[int] = set()
         self._owners: set[int] = set()  # ids of objects whose methods were visited
+        self._wrappers: set[int] = set()  # ids of functions that wrap another, or themselves
         self._names: set[str] = set()
 
     def visit(self, function: Any) -> None:
@@ -59,7 +60,8 @@ class _Walk:
             self._owners.add(id(owner))  # it may hold its own bound methods
             self.look_into(owner, every=True)
         function = getattr(function, "__func__", function)
-        if hasattr(function, "__wrapped__"):
+        if hasattr(function, "__wrapped__") and id(function) not in self._wrappers:
+            self._wrappers.add(id(function))
             self.visit(function.__wrapped__)
         if not isinstance(function, types.FunctionType) or id(function) in self._seen \
                 or (function.__module__ or "").split(".")[0] == "flambeau":

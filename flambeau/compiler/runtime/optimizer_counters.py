@@ -1,7 +1,8 @@
 """Step counters: an optimizer's step counts and hyperparameters for one run of a program.
 
-Eager steps advance one counter per parameter. Here all counters of a group share one array, and
-each `state["step"]` is a view of it: one addition advances all, and `state_dict` stays correct.
+Eager steps advance one counter per parameter. Here the counters of a group lie side by side in one
+block: one addition advances all, and `state_dict` stays correct. Each `state["step"]` still owns
+its storage, of one element: NumPy knows its cell as memory of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.exposed_memory import PrivateBlock
 from ...tensor.layout import owner_of
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
@@ -20,7 +22,7 @@ from ..trace.bindings import Bindings, Update
 
 
 _array_of = attrgetter("_array")
-_SHARED: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()  # by id
+_CELLS: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()  # by id
 
 
 class StepCounter:
@@ -45,15 +47,16 @@ class StepCounter:
         self.simple = self._is_plain_count()
         self.before: list[tuple[np.ndarray, np.ndarray]] = []
         self.rest: Any = None
-        self.shared: np.ndarray | None = None
+        self.block: CounterBlock | None = None
         self.number = update.group
         if self.simple and len(self.rows) > 1 and self.saved[0]:
-            self.shared = shared_counters(optimiser, update.group)
-            self.simple = self.shared is not None
-        if self.shared is not None:
+            self.block = place_counters(optimiser, update.group)
+            self.simple = self.block is not None
+        if self.block is not None:
+            counts = self.block.counts
             low, high = update.positions[0], update.positions[-1] + 1
             if high - low == len(update.positions):
-                self.rest = self.shared[low:high] if self.counts else self.shared[low + 1 : high]
+                self.rest = counts[low:high] if self.counts else counts[low + 1 : high]
             else:
                 self.simple = False
             self.saved = [self._list_scalars(state) for _, state in self.rows]
@@ -114,8 +117,8 @@ class StepCounter:
             and all(map(is_, read_routes(optimiser, self.group), self.routes))
             and self.group["params"] is self.params
             and [*map(id, self.params)] == self.params_before
-            and (self.shared is None
-                 or optimiser._flambeau_counters.get(self.number) is self.shared)
+            and (self.block is None
+                 or optimiser._flambeau_counters.get(self.number) is self.block)
             and self._has_same_tensors()
         )
 
@@ -191,26 +194,41 @@ class StepCounter:
             tensor._bump(-count)
 
 
-def shared_counters(optimiser: Any, number: int) -> np.ndarray | None:
-    """Move a group's step counters to one shared array, ordered by position, and return it; None if
-    other groups count with the same tensors."""
+class CounterBlock:
+    """The step counters of one group in adjacent memory, one cell per parameter."""
+
+    def __init__(self, size: int, kind: np.dtype) -> None:
+        memory = PrivateBlock(size * kind.itemsize)
+        self.counts = np.frombuffer(memory, kind)
+        self.cells = [np.ndarray((), kind, memory, i * kind.itemsize) for i in range(size)]
+        _CELLS.update((id(cell), cell) for cell in self.cells)
+
+    def has_cells_of(self, tensors: list[Any]) -> bool:
+        """Whether these tensors, one per parameter or None, count in this block."""
+        return len(tensors) == len(self.cells) and all(
+            t is None or owner_of(t._array) is cell
+            for t, cell in zip(tensors, self.cells, strict=True)
+        )
+
+
+def place_counters(optimiser: Any, number: int) -> CounterBlock | None:
+    """Move a group's step counters to one block, ordered by position, and return it; None if other
+    groups count with the same tensors."""
     params = optimiser.param_groups[number]["params"]
     tensors = [optimiser.state[p]["step"] if p in optimiser.state else None for p in params]
     stored = optimiser.__dict__.setdefault("_flambeau_counters", {})
     known = stored.get(number)
-    if known is not None and known.size == len(params) and all(
-        t is None or owner_of(t._array) is known for t in tensors
-    ):
+    if known is not None and known.has_cells_of(tensors):
         return known
-    if any(t is not None and id(owner_of(t._array)) in _SHARED for t in tensors):
+    if any(t is not None and id(owner_of(t._array)) in _CELLS for t in tensors):
         return None
     kind = next(t for t in tensors if t is not None)._array.dtype
-    result = np.zeros(len(params), kind)
-    for i, tensor in enumerate(tensors):
+    result = CounterBlock(len(params), kind)
+    for tensor, cell in zip(tensors, result.cells, strict=True):
         if tensor is not None:
-            result[i] = tensor._array
-            tensor._array = result[i : i + 1].reshape(())
-    stored[number] = _SHARED[id(result)] = result
+            cell[()] = tensor._array
+            tensor._array = cell
+    stored[number] = result
     return result
 
 
