@@ -335,7 +335,9 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
             result = original(*args, **kwargs)
             unknown = [y for y in tensors_in(result) if recorder.trace.storage_of(y._array) is None]
         wrote: tuple[Value | None, ...] = ()
-        if refs is not None and first is not None and version_of(first) > version:
+        # A function that only turns the tensor's window counts as a write, but writes nothing.
+        if refs is not None and first is not None and version_of(first) > version \
+                and not hasattr(function, "turns_window"):
             new = recorder.trace.events[start:]
             if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
                 wrote = (recorder.trace.value_of(first._array),)

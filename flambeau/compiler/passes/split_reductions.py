@@ -12,6 +12,7 @@ from math import prod
 
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...native.runtime.thread_pool import threads
+from ...native.target.load_balance import count_shares
 from ...native.target.graph_costs import (
     MAX_ADDED_PARTS, MAX_SUM_CHAIN, MIN_READ_RATIO, MIN_SPLIT_ELEMENTS, MIN_WIDE_SPLIT_ELEMENTS,
     PREFERRED_PARTS, SECOND_PASS_CACHED_BYTES, VECTOR_COLUMNS, WIDE_COLUMNS, choose_depth_split,
@@ -59,7 +60,7 @@ def _split_column_sum(node: Node, a: Node) -> Node | None:
     result_axes = [i for i, n in enumerate(node.shape) if n != 1]
     if result_axes != [last] or last in node.axes or node.shape[last] < VECTOR_COLUMNS:
         return None
-    rows, parts = prod(a.shape[:last]), threads()
+    rows, parts = prod(a.shape[:last]), count_shares(threads())
     if a.type.size * prod(a.shape) < SECOND_PASS_CACHED_BYTES or rows < VECTOR_COLUMNS * parts:
         return None
     axes = _choose_inner_axes(a.shape, parts) if _is_computed_by_element(a) else None
@@ -97,8 +98,8 @@ def _split_conv_weight(node: Node, x: Node, g: Node) -> Node | None:
 
     Threads that split channels and features would all transform or pack the same images.
     """
-    count = threads()
-    if node.groups != 1 or count < 2:
+    count = count_shares(threads())
+    if node.groups != 1:
         return None
     parts = choose_image_parts(g.shape[0], count) if g.shape[0] else 1
     min_read = prod(node.shape) * min(parts, 4) * MIN_READ_RATIO * -(-parts // count)

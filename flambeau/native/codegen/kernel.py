@@ -20,7 +20,7 @@ from .loops.context import Context, Scope
 from .loops.denormals import flush_denormals, needs_flush_to_zero
 from .loops.outlining import Outliner
 from .loops.parallel_loops import emit_parallel
-from .loops.privatized_sums import assign_private_rows
+from .loops.privatized_sums import assign_private_rows, count_private_rows
 from .loops.statement import emit_body
 from .loops.vectorization import memory_accesses, plan_vectorization
 
@@ -38,7 +38,8 @@ def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) 
         return context.builder.function
 
     inner = whole(kernel, f"{name}.body")
-    _emit_entry(module, name, inner, needs_flush_to_zero(kernel.body, target))
+    _emit_entry(module, name, inner, needs_flush_to_zero(kernel.body, target),
+                count_private_rows(kernel.buffers))
     text = str(module)
     if not target.halves and " half" in text:
         raise NotImplementedError(f"float16 on {target.cpu}, which cannot convert it")
@@ -105,8 +106,14 @@ def _allocate_locals(context: Context, kernel: Kernel) -> None:
         )
 
 
-def _emit_entry(module: ir.Module, name: str, inner: ir.Function, flush: bool) -> None:
-    """Emit the entry function, which takes cells. `flush`: treat denormal numbers as zero."""
+def _emit_entry(
+    module: ir.Module, name: str, inner: ir.Function, flush: bool, rows: int | None
+) -> None:
+    """Emit the entry function, which takes cells. `flush`: treat denormal numbers as zero.
+
+    `rows`: of privatized sums. The work is split into as many shares, and each thread computes
+    every `threads`-th of them, so the sums do not depend on the number of threads.
+    """
     kind = ir.FunctionType(ir.VoidType(), [I64, I64, POINTER])
     function = ir.Function(module, kind, name)
     b = Builder(function.append_basic_block("entry"))
@@ -116,7 +123,14 @@ def _emit_entry(module: ir.Module, name: str, inner: ir.Function, flush: bool) -
         for i, argument in enumerate(inner.args[2:])
     ]
     with flush_denormals(b, flush):
-        b.call(inner, [tid, threads, *values], tail=not flush)
+        if rows is None:
+            b.call(inner, [tid, threads, *values], tail=not flush)
+        else:
+            last = b.integer(rows - 1)
+            count = b.sdiv(b.add(b.sub(last, tid), threads), threads)
+            with b.counted_loop(0, count, name="share") as i:
+                share = b.add(tid, b.mul(i, threads))
+                b.call(inner, [share, b.integer(rows), *values])
     b.ret_void()
 
 

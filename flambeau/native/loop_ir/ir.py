@@ -189,9 +189,9 @@ class Buffer:
     `local` is the number of elements of a per-thread scratch array on the stack, None for an
     argument. Arguments do not overlap one another unless `aliased`.
 
-    `parts` (rows, columns) marks an argument privatized for a parallel sum: each thread adds into
-    its own row, positions are within that row, and at most `rows` threads run. All rows start at
-    zero; only their total is defined, since which thread adds what depends on the code generator.
+    `parts` (rows, columns) marks an argument privatized for a parallel sum: the work is split into
+    `rows` shares, each adds into its own row, and positions are within that row. All rows start at
+    zero; only their total is defined, since which share adds what depends on the code generator.
     """
 
     type: Type

@@ -32,6 +32,7 @@ def _turn(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> None:
         return self
 
     method.__name__ = method.__qualname__ = name
+    method.turns_window = True  # type: ignore[attr-defined]  # read by the recorder
     method.__doc__ = f"Like `{name.rstrip('_')}`, on the tensor itself."
     publish(method, (name, *aliases), ("Tensor",))
 

@@ -178,3 +178,40 @@ def test_a_small_program_takes_few_threads() -> None:
     assert counts[0] == 1
     assert 1 <= counts[1] <= TYPICAL_THREADS
     assert counts[2] == 16
+
+
+WIDE = (3000, 96)  # above the size from which kernels sum columns as they compute
+REDUCTIONS = {
+    "var": lambda x: (x.sin() * 2).var(0), "logsumexp": lambda x: (x * x).logsumexp(0),
+    "norm": lambda x: x.norm(dim=0), "batch norm": lambda x: F.batch_norm(x, None, None, None, None,
+                                                                          True),
+    "sum": lambda x: (x * x).sum(0), "var of all": lambda x: x.var(),
+}
+
+
+def _layer_norm_gradients(x: torch.Tensor) -> torch.Tensor:
+    weight, bias = (torch.full((WIDE[1],), v, requires_grad=True) for v in (1.0, 0.0))
+    y = F.layer_norm(x, WIDE[1:], weight, bias).sin().sum()
+    return torch.stack(torch.autograd.grad(y, (weight, bias)))
+
+
+def _convolution_gradients(x: torch.Tensor) -> torch.Tensor:
+    images, weight = x.view(8, 8, 60, 75), torch.full((16, 8, 3, 3), 0.1, requires_grad=True)
+    return torch.autograd.grad(F.conv2d(images, weight).sin().sum(), weight)[0]
+
+
+@pytest.mark.parametrize("name", [*REDUCTIONS, "layer norm's gradients", "convolution's gradients"])
+def test_a_reduction_does_not_depend_on_the_number_of_threads(name: str) -> None:
+    others = {"layer norm's gradients": _layer_norm_gradients,
+              "convolution's gradients": _convolution_gradients}
+    function = REDUCTIONS.get(name) or others[name]
+    torch.manual_seed(0)
+    x = torch.randn(WIDE)
+    results = {}
+    for count in range(1, TYPICAL_THREADS + 1):
+        POOL.set_threads(count)
+        torch.compiler.reset()
+        compiled = torch.compile(function, mode="now", fullgraph=True)
+        results[count] = [compiled(x).numpy().tobytes() for _ in range(2)][1]
+        assert compiled.explain().count("kernel")
+    assert len(set(results.values())) == 1, name

@@ -1,7 +1,7 @@
-"""Privatized sums: threads add into rows of their own, which start at zero.
+"""Privatized sums: shares of the work add into rows of their own, which start at zero.
 
-No thread waits for another. Each clears its own row and those of threads that do not run. A tile
-first sums its own rows in registers.
+There are as many shares as rows, whatever the number of threads; a thread computes several in turn.
+No thread waits for another. A tile first sums its own rows in registers.
 """
 
 from __future__ import annotations
@@ -18,22 +18,17 @@ from .context import Context, PendingSum, Scope
 from .expression import address_of, evaluated, load_elements, store_elements
 
 
+def count_private_rows(buffers: Sequence[Buffer]) -> int | None:
+    """Return into how many shares a kernel's privatized sums split its work; None without any."""
+    return min((buffer.parts[0] for buffer in buffers if buffer.parts is not None), default=None)
+
+
 def assign_private_rows(context: Context, buffers: Sequence[Buffer]) -> None:
-    """Redirects privatized buffers to the thread's own row, and ends threads beyond the row count.
-    """
-    shared = [buffer for buffer in buffers if buffer.parts is not None]
-    if not shared:
-        return
+    """Redirects privatized buffers to the row of this share, `context.tid`, and clears it."""
     b = context.builder
-    most = b.integer(min(buffer.parts[0] for buffer in shared if buffer.parts is not None))
-    alone, work = b.append_basic_block("alone"), b.append_basic_block("work")
-    b.cbranch(b.icmp_signed("<", context.tid, most), work, alone)
-    b.position_at_end(alone)
-    b.ret_void()
-    b.position_at_end(work)
-    context.threads = b.minimum_of(context.threads, most)
-    for buffer in shared:
-        assert buffer.parts is not None
+    for buffer in buffers:
+        if buffer.parts is None:
+            continue
         rows, columns = buffer.parts
         start = context.pointers[buffer]
         left = b.sub(b.integer(rows - 1), context.tid)
