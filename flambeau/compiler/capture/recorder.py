@@ -306,6 +306,20 @@ def note_host_read(recorder: Recorder, name: str) -> None:
     recorder.problem(Reason(f"{name}() reads a tensor's values in Python", Advice.READ_OUTSIDE))
 
 
+def _find_write(
+    recorder: Recorder, function: Callable, first: Tensor | None, version: int, start: int
+) -> tuple[Value | None, ...]:
+    """Return the window that a call wrote in place, unless events since `start` say how.
+
+    A function that only turns its tensor's window counts as a write, but writes nothing.
+    """
+    if first is None or version_of(first) <= version or hasattr(function, "turns_window"):
+        return ()
+    if any(e.kind not in (CONSTANT, EMPTY) for e in recorder.trace.events[start:]):
+        return ()
+    return (recorder.trace.value_of(first._array),)
+
+
 def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable:
     """Return the recorder of the public function `name`, which is not an operator.
 
@@ -334,13 +348,7 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
             recorder.compute()
             result = original(*args, **kwargs)
             unknown = [y for y in tensors_in(result) if recorder.trace.storage_of(y._array) is None]
-        wrote: tuple[Value | None, ...] = ()
-        # A function that only turns the tensor's window counts as a write, but writes nothing.
-        if refs is not None and first is not None and version_of(first) > version \
-                and not hasattr(function, "turns_window"):
-            new = recorder.trace.events[start:]
-            if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
-                wrote = (recorder.trace.value_of(first._array),)
+        wrote = () if refs is None else _find_write(recorder, function, first, version, start)
         if hasattr(function, "shape_depends_on_values"):
             recorder.problem(f"the shape of what {name} gives depends on values")
         if unknown or wrote:
