@@ -12,12 +12,12 @@ from math import prod
 
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...native.runtime.thread_pool import threads
-from ...native.target.load_balance import count_shares
 from ...native.target.graph_costs import (
     MAX_ADDED_PARTS, MAX_SUM_CHAIN, MIN_READ_RATIO, MIN_SPLIT_ELEMENTS, MIN_WIDE_SPLIT_ELEMENTS,
     PREFERRED_PARTS, SECOND_PASS_CACHED_BYTES, VECTOR_COLUMNS, WIDE_COLUMNS, choose_depth_split,
     choose_extent_parts, choose_image_parts,
 )
+from ...native.target.load_balance import count_shares
 from ..ir.graph import (
     CONTRACTIONS, Graph, Node, Op, apply, matmul, permute, reduce, reshape, strided_slice,
     sum_parts, with_origin,
