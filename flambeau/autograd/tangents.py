@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tensor.ambient import note_change
 from ..tensor.tensor import Tensor
 from ..tensor.windows.batch import innermost_batch
 from ..tensor.windows.batched_window import BatchedWindow
@@ -51,6 +52,7 @@ class Switch:
 def push_level() -> int:
     """Enter a new level and return its number."""
     LEVELS.active.append(_next_level())
+    note_change(observers=1)  # programs push no tangents
     Switch.turn(True)
     return LEVELS.active[-1]
 
@@ -62,6 +64,7 @@ def pop_level(level: int) -> None:
                            "entered. This is not supported.")
     LEVELS.active.pop()
     LEVELS.has_late = LEVELS.has_late and bool(LEVELS.active)
+    note_change(observers=-1)
     Switch.turn(False)
 
 

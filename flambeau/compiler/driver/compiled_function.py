@@ -72,7 +72,7 @@ class Compiled:
             STANCE.refuse(self._function, self._specializations.awaits(args, kwargs))
             return self._function(*args, **kwargs)
         followed = self._fallback.followed
-        if followed is not None and self._fallback.follows(args, kwargs):
+        if followed is not None and not AMBIENT.observers and self._fallback.follows(args, kwargs):
             return followed(args, kwargs)
         return self._call_without_program(args, kwargs)
 

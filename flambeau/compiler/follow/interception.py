@@ -52,7 +52,7 @@ from .backward_pass import BackwardPass
 from .event_listing import list_copy_of, list_draw, list_root, list_write
 from .hooks import ACTIVE, Hook
 from .listing import LISTING, NOTHING
-from .optimizer_update import GroupUpdate
+from .optimizer_update import GroupUpdate, has_states
 from .replay import python_operators
 from .session import NO, Session
 from .varying_number import TRANSPARENT
@@ -510,7 +510,8 @@ def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> No
     if following is not None and following.pos in following.segment.group_updates \
             and following.ambient == AMBIENT.changes:
         entry = following.next
-        if entry.update is None and entry.event.kwargs["optimiser"] is optimizer:
+        if entry.update is None and entry.event.kwargs["optimiser"] is optimizer \
+                and has_states(entry):
             with session.silence():
                 entry.update = GroupUpdate(entry)
         if entry.update is not None and entry.update.follow(following, group):

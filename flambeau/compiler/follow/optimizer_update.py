@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 _array_of = attrgetter("_array")
 
 
+def has_states(entry: Entry) -> bool:
+    """Whether an UPDATE entry's optimizer still has the states that the entry advances."""
+    supplied = entry.event.kwargs
+    optimizer, names = supplied["optimiser"], supplied["names"]
+    params = optimizer.param_groups[supplied["group"]]["params"]
+    return all(name in optimizer.state.get(params[i], ())
+               for i in supplied["positions"] for name in names)
+
+
 class GroupUpdate:
     """An UPDATE entry that is an optimizer's whole step over one group."""
 

@@ -6,10 +6,12 @@ import types
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from .declarations import OF_LAYOUT, READS_VALUES, in_library
+from .declarations import OF_LAYOUT, OF_PLAIN_VALUES, READS_VALUES, in_library
 from .facts import Facts
 from .guards import Test
-from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, depends_on_values
+from .provenance import (
+    UNKNOWN, Aspect, Kind, NotProvedError, Provenance, depends_on_values, is_plain,
+)
 from .shadow_frame import CallState, ShadowFrame
 
 
@@ -42,6 +44,10 @@ def _identify_result(facts: Facts, call: CallState, value: Any, name: str) -> Pr
     name = call.attribute or name
     if call.takes_optimizer and value is not None and not isinstance(value, Tensor):
         raise NotProvedError(f"{name}() returns settings of an optimizer, which no guard covers")
+    if call.takes_plain_values and is_plain(value) and not (
+        name in OF_LAYOUT or name in OF_PLAIN_VALUES
+    ):
+        raise NotProvedError(f"{name}() changes or reads state that no guard covers")
     p = facts.identify(value, call.tainted, call.created)
     plain_number = isinstance(value, (int, float, complex, str, bytes, tuple))
     if p.kind is Kind.PLAIN and call.takes_tensors and name not in OF_LAYOUT and plain_number:

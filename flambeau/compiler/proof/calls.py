@@ -43,6 +43,7 @@ def invoke(
     s.call = CallState(
         slot, callee.path, tainted=slot.tainted,
         takes_tensors=any(p.kind is Kind.TENSOR for p in operands),
+        takes_plain_values=all(p.kind is Kind.PLAIN for p in operands),
     )
     if callee.kind is Kind.OPAQUE:
         raise NotProvedError(f"it calls a {type(value).__name__} from code that is not watched")
@@ -265,6 +266,8 @@ def _call_class(
         return Provenance(Kind.FRESH, type=kind)
     file = getattr(sys.modules.get(kind.__module__), "__file__", "") or ""
     if file.startswith(LIBRARY):
+        if hasattr(kind, "_validate_args"):  # a distribution checks its arguments by default
+            facts.guard_class(kind, "_validate_args")
         _call_library(facts, call, kind, file, args, named)
         call.keeps_slot = True
         call.slot = (Provenance(Kind.TENSOR) if issubclass(kind, Tensor) else

@@ -45,7 +45,8 @@ _WITH_EFFECTS = frozenset((
     "train", "eval", "register_forward_hook", "register_forward_pre_hook", "load_state_dict",
     "register_full_backward_hook", "register_full_backward_pre_hook", "add_module", "apply",
     "register_buffer", "register_parameter", "register_module", "add_param_group", "manual_seed",
-    "seed", "set_default_dtype", "set_default_device", "set_num_threads",
+    "seed", "set_default_dtype", "set_default_device", "set_num_threads", "set_detect_anomaly",
+    "set_multithreading_enabled",
 ))
 # Tensor members that depend only on layout and flags, not on values.
 OF_LAYOUT = frozenset((
@@ -59,6 +60,11 @@ OF_LAYOUT = frozenset((
     "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
     "dynamo_is_compiling", "is_dynamo_compiling", "broadcast_shapes", "result_type",
     "promote_types", "can_cast", "get_num_threads", "__hash__",
+))
+# Functions of plain values that read no state, or do nothing on a CPU.
+OF_PLAIN_VALUES = frozenset((
+    "calculate_gain", "get_default_device", "synchronize", "empty_cache", "device_count",
+    "is_initialized",
 ))
 # Tensor members that no guard covers.
 UNGUARDED = frozenset((

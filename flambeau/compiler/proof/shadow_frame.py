@@ -33,6 +33,7 @@ class CallState:
     tainted: bool = False
     takes_tensors: bool = False
     takes_optimizer: bool = False
+    takes_plain_values: bool = False  # and nothing else
     runs_code: bool = False  # any code, such as an operator's or a property's
     metadata_path: str = ""  # path of a tensor's property
     attribute: str = ""

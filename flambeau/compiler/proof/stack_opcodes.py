@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import types
 from typing import Any
 
 from ..trace.host_numbers import Place
@@ -291,6 +292,9 @@ def import_name(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     space = sys.modules
     if module is None or frame.f_builtins["__import__"] is not builtins.__import__:
         raise NotProvedError(f"it imports {i.argval}, which is not loaded yet")
+    facts.need(load_outside(facts, vars(builtins), "__import__"))
+    if not isinstance(builtins.__import__, types.BuiltinFunctionType):
+        raise NotProvedError(f"it imports {i.argval} by a function of the step's own")
     path = f"{facts.constant(space)}[{i.argval!r}]"
     p = facts.read((id(space), i.argval), path, module)
     top = sys.modules[i.argval.partition(".")[0]]
