@@ -37,7 +37,6 @@ class Momentum(Optimizer):
 
     @_use_grad_for_differentiable
     def step(self, closure=None):
-        self._cuda_graph_capture_health_check()
         self._accelerator_graph_capture_health_check()
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
@@ -102,7 +101,7 @@ def test_groups_have_a_device_and_dtype():
     a, b, c = torch.ones(1), torch.ones(1, dtype=torch.float64), torch.ones(2)
     groups = Optimizer._group_tensors_by_device_and_dtype([[a, b, c], [c, None, a]], True)
     cpu = torch.device("cpu")
-    assert list(groups) == [(cpu, torch.float32), (cpu, torch.float64)]
+    assert set(groups) == {(cpu, torch.float32), (cpu, torch.float64)}
     (first, second), indices = groups[cpu, torch.float32]
     assert (first[0] is a, first[1] is c, second[0] is c, indices) == (True, True, True, [0, 2])
     assert groups[cpu, torch.float64][0][1] == [None]
@@ -120,3 +119,8 @@ def test_complex_parameters_become_their_two_parts():
     params, means = [torch.ones(2, dtype=torch.complex64), torch.ones(1)], [torch.ones(2) + 0j, 0]
     _view_as_real(params, means)
     assert (params[0].shape, params[1].shape, means[0].shape) == ((2, 2), (1,), (2, 2))
+
+
+def test_the_older_name_of_the_check_warns():
+    with pytest.warns(DeprecationWarning, match="Use _accelerator_graph_capture_health_check"):
+        Momentum([torch.ones(1)])._cuda_graph_capture_health_check()

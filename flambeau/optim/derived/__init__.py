@@ -15,6 +15,8 @@ from flambeau.tensor import Tensor, get_default_dtype
 from flambeau.tensor.dtypes import dtype as Dtype
 from flambeau.tensor.dtypes import float32, float64
 
+from ...native.foundation.user_frames import warn
+
 DeviceDict: TypeAlias = dict[Any, Tensor]
 DeviceDtypeDict: TypeAlias = dict[tuple[Any, Dtype] | None, Tensor]
 
@@ -35,7 +37,9 @@ class GraphCaptureChecks:
     def _accelerator_graph_capture_health_check(self) -> None:
         """No-op: there is no graph of a GPU that could hold the step."""
 
-    _cuda_graph_capture_health_check = _accelerator_graph_capture_health_check
+    def _cuda_graph_capture_health_check(self) -> None:
+        """The same under its older name, with a DeprecationWarning."""
+        warn("Use _accelerator_graph_capture_health_check instead", DeprecationWarning)
 
     @staticmethod
     def _group_tensors_by_device_and_dtype(
