@@ -56,7 +56,7 @@ def main(args: list[str]) -> int:
         return 0
     options = parser.parse_args(args)
     try:
-        folder = _folder(options.user, options.target)
+        folder = _choose_folder(options.user, options.target)
         if options.action == "install":
             return install(folder, options.force, options.constraints)
         if options.action == "uninstall":
@@ -68,7 +68,7 @@ def main(args: list[str]) -> int:
         return 1
 
 
-def _folder(user: bool, target: Path | None) -> Path:
+def _choose_folder(user: bool, target: Path | None) -> Path:
     if target is not None:
         return target.absolute()
     if not user:
@@ -97,7 +97,7 @@ def _own_metadata(folder: Path) -> Iterator[Path]:
                 yield info
 
 
-def _real_files(folder: Path) -> list[Path]:
+def _find_real_files(folder: Path) -> list[Path]:
     """What belongs to another torch than the alias in `folder`."""
     alias_metadata = set(_own_metadata(folder))
     metadata = [info for info in folder.glob("torch-*.dist-info") if info not in alias_metadata]
@@ -111,7 +111,7 @@ def _search_path() -> list[Path]:
     return list(dict.fromkeys(folders))
 
 
-def imported_torch(path: list[Path] | None = None) -> Path | None:
+def find_imported_torch(path: list[Path] | None = None) -> Path | None:
     """The file or folder that `import torch` reads, by the folders of `path` or sys.path."""
     spec = PathFinder.find_spec("torch", None if path is None else [str(p) for p in path])
     if spec is None:
@@ -140,8 +140,8 @@ def install(folder: Path, force: bool = False, constraints: Path | None = None) 
     Raises AliasError if the real PyTorch is installed, unless `force`, or if `folder` cannot be
     written.
     """
-    real = _real_files(folder)
-    imported = imported_torch()
+    real = _find_real_files(folder)
+    imported = find_imported_torch()
     shadowed = real[0] if real else imported
     if shadowed is not None and not is_alias(shadowed) and not force:
         raise AliasError(
@@ -172,8 +172,8 @@ def install(folder: Path, force: bool = False, constraints: Path | None = None) 
     _describe_constraints(folder, constraints)
     if folder not in _search_path():
         print(f"{folder} is not on sys.path: add it to PYTHONPATH")
-    elif not is_alias(imported_torch() or folder):
-        print(f"but the PyTorch in {imported_torch()} comes first on sys.path")
+    elif not is_alias(find_imported_torch() or folder):
+        print(f"but the PyTorch in {find_imported_torch()} comes first on sys.path")
     return 0
 
 
@@ -268,7 +268,7 @@ def _put_back(folder: Path) -> bool:
     if not aside.is_dir():
         return False
     parts = list(aside.iterdir())
-    if any((folder / part.name).exists() for part in parts) or _real_files(folder):
+    if any((folder / part.name).exists() for part in parts) or _find_real_files(folder):
         print(f"Another PyTorch is in {folder}: the one set aside stays in {aside}")
         return False
     for part in parts:
@@ -280,7 +280,7 @@ def _put_back(folder: Path) -> bool:
 
 def status() -> int:
     """Say what `import torch` means; the exit code is 0 if it means flambeau."""
-    imported = imported_torch()
+    imported = find_imported_torch()
     aliases = [info for folder in _search_path() for info in _own_metadata(folder)]
     if imported is not None and is_alias(imported):
         folder = imported.parent

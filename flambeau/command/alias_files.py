@@ -54,7 +54,7 @@ def contents(flambeau: Path) -> dict[str, bytes]:
     flambeau: the folder of the package flambeau, whose modules get a stub each.
     """
     texts = {f"{PACKAGE}/__init__.py": _MODULE, f"{PACKAGE}/py.typed": ""}
-    texts.update(_stubs(flambeau))
+    texts.update(_generate_stubs(flambeau))
     texts[f"{DIST_INFO}/METADATA"] = _METADATA
     texts[f"{DIST_INFO}/WHEEL"] = _WHEEL
     texts[f"{DIST_INFO}/INSTALLER"] = INSTALLER + "\n"
@@ -68,7 +68,7 @@ def contents(flambeau: Path) -> dict[str, bytes]:
     return files
 
 
-def torchrun(interpreter: str) -> bytes:
+def build_torchrun(interpreter: str) -> bytes:
     """Return the command `torchrun` for an environment."""
     return (f"#!{interpreter}\n" + MARK + "\nfrom torch.distributed.run import main\n\nmain()\n"
             ).encode()
@@ -80,7 +80,7 @@ def digest(data: bytes) -> str:
     return "sha256=" + raw.decode().rstrip("=")
 
 
-def _stubs(flambeau: Path) -> Iterator[tuple[str, str]]:
+def _generate_stubs(flambeau: Path) -> Iterator[tuple[str, str]]:
     """Return a file per module that tells editors its exports; the finder loads flambeau's modules.
 
     They are not `.pyi`: pyright warns about stubs without a source file.

@@ -27,7 +27,7 @@ def main(args: list[str]) -> int:
     parser.add_argument("--packages", action="store_true",
                         help="follow imports into installed packages too")
     options = parser.parse_args(args)
-    files = _files(options.script)
+    files = _list_files(options.script)
     if not files:
         print(f"flambeau check: no Python file at {options.script}", file=sys.stderr)
         return EXIT_USAGE
@@ -38,7 +38,7 @@ def main(args: list[str]) -> int:
     return _report(names)
 
 
-def _files(path: Path) -> list[Path]:
+def _list_files(path: Path) -> list[Path]:
     return sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.is_file() else []
 
 

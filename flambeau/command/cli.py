@@ -65,12 +65,12 @@ def main(argv: list[str] | None = None) -> int:
         print(f"flambeau {version._flambeau_version} (PyTorch {torch_alias.TORCH_VERSION})")
         return 0
     if args[0] in SUBCOMMANDS:
-        return _subcommand(args)
+        return _run_subcommand(args)
     if args[0] == "--compile":
         compile_models.start()
         args = args[1:]
     if args and args[0].startswith("--doctor"):
-        return _watched(args)
+        return _run_watched(args)
     if args and args[0].startswith("--profile"):
         return _run_under_profiler(args)
     try:
@@ -80,10 +80,10 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     if line.options or not line.program:
         return interpreter_options.restart(line)
-    return _program(line.program)
+    return _run_program(line.program)
 
 
-def _subcommand(args: list[str]) -> int:
+def _run_subcommand(args: list[str]) -> int:
     """Run a subcommand. A reader that has enough of its output, as `head`, ends it quietly."""
     subcommand = importlib.import_module(f".{SUBCOMMANDS[args[0]]}", __package__)
     try:
@@ -95,7 +95,7 @@ def _subcommand(args: list[str]) -> int:
         return _BROKEN_PIPE_CODE
 
 
-def _watched(args: list[str]) -> int:
+def _run_watched(args: list[str]) -> int:
     """Run a program under the doctor."""
     from ..doctor import command
 
@@ -111,7 +111,7 @@ def _watched(args: list[str]) -> int:
         return 2
     global _around
     _around = watched
-    return _program(line.program) or watched.code
+    return _run_program(line.program) or watched.code
 
 
 def _run_under_profiler(args: list[str]) -> int:
@@ -129,7 +129,7 @@ def _run_under_profiler(args: list[str]) -> int:
         return 2
     global _around
     _around = profiled
-    return _program(line.program)
+    return _run_program(line.program)
 
 
 def leave(code: int) -> None:
@@ -138,7 +138,7 @@ def leave(code: int) -> None:
         sys.exit(code)
 
 
-def _program(args: list[str]) -> int:
+def _run_program(args: list[str]) -> int:
     if args[0] in ("-m", "-c") and len(args) == 1:
         print(f"Argument expected for the {args[0]} option", file=sys.stderr)
         return 2
@@ -149,13 +149,13 @@ def _program(args: list[str]) -> int:
         return _run(lambda: _code(args[1], args[2:]))
     if args[0] == "-":
         return _run(lambda: _stdin(args[1:]))
-    return _script(args[0], args[1:])
+    return _run_script(args[0], args[1:])
 
 
 # ------------------------------------------------------------------- kinds of programs
 
 
-def _fresh_main(**attributes: Any) -> ModuleType:
+def _create_main(**attributes: Any) -> ModuleType:
     """A new `__main__`, as a Python process has it before its program runs."""
     module = ModuleType("__main__")
     module.__dict__.update(
@@ -168,15 +168,15 @@ def _fresh_main(**attributes: Any) -> ModuleType:
     return module
 
 
-def _arguments(first: str, rest: list[str], directory: str) -> None:
+def _set_arguments(first: str, rest: list[str], directory: str) -> None:
     sys.argv[:] = [first, *rest]
     if not sys.flags.safe_path:
         sys.path[0] = directory
 
 
-def _script(path: str, rest: list[str]) -> int:
+def _run_script(path: str, rest: list[str]) -> int:
     if os.path.isdir(path) or _is_zip(path):
-        return _run(lambda: _directory(path, rest))
+        return _run(lambda: _run_directory(path, rest))
     try:
         with open(path, "rb") as file:
             source = file.read()
@@ -191,8 +191,8 @@ def _script(path: str, rest: list[str]) -> int:
     def program() -> None:
         file = os.path.abspath(path)
         loader = importlib.machinery.SourceFileLoader("__main__", file)
-        main_module = _fresh_main(__file__=file, __cached__=None, __loader__=loader)
-        _arguments(path, rest, os.path.dirname(os.path.realpath(path)))
+        main_module = _create_main(__file__=file, __cached__=None, __loader__=loader)
+        _set_arguments(path, rest, os.path.dirname(os.path.realpath(path)))
         _execute(source, file, main_module)
 
     return _run(program)
@@ -206,29 +206,29 @@ def _is_zip(path: str) -> bool:
         return False
 
 
-def _directory(path: str, rest: list[str]) -> None:
+def _run_directory(path: str, rest: list[str]) -> None:
     """A directory or zip file with a `__main__.py` in it."""
-    _fresh_main()
+    _create_main()
     sys.argv[:] = [path, *rest]
     sys.path[: 0 if sys.flags.safe_path else 1] = [os.path.abspath(path)]
     _run_module("__main__", alter_argv=False)
 
 
 def _module(name: str, rest: list[str]) -> None:
-    _fresh_main()
-    _arguments("-m", rest, os.getcwd())
+    _create_main()
+    _set_arguments("-m", rest, os.getcwd())
     _run_module(name)
 
 
 def _code(source: str, rest: list[str]) -> None:
-    main_module = _fresh_main(__loader__=importlib.machinery.BuiltinImporter)
-    _arguments("-c", rest, "")
+    main_module = _create_main(__loader__=importlib.machinery.BuiltinImporter)
+    _set_arguments("-c", rest, "")
     _execute(source.encode() + b"\n", "<string>", main_module)
 
 
 def _stdin(rest: list[str]) -> None:
-    main_module = _fresh_main(__loader__=importlib.machinery.BuiltinImporter)
-    _arguments("-", rest, "")
+    main_module = _create_main(__loader__=importlib.machinery.BuiltinImporter)
+    _set_arguments("-", rest, "")
     _execute(sys.stdin.buffer.read(), "<stdin>", main_module)
 
 
@@ -263,12 +263,12 @@ def _run(program: Callable[[], None]) -> int:
     except BaseException as error:
         _report(error)
         if isinstance(error, KeyboardInterrupt):
-            _die_of_interrupt(error)
+            _exit_on_interrupt(error)
         return 1
     return 0
 
 
-def _without_runner(frames: TracebackType | None) -> TracebackType | None:
+def _strip_runner(frames: TracebackType | None) -> TracebackType | None:
     """A traceback that begins with the program's own first frame."""
     while frames is not None and frames.tb_frame.f_code.co_filename == _OWN_FILE:
         frames = frames.tb_next
@@ -277,7 +277,7 @@ def _without_runner(frames: TracebackType | None) -> TracebackType | None:
 
 def _report(error: BaseException) -> None:
     """Show an exception through `sys.excepthook`, without the frames of this command."""
-    frames = _without_runner(error.__traceback__)
+    frames = _strip_runner(error.__traceback__)
     error = error.with_traceback(frames)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
     if sys.version_info >= (3, 12):
@@ -288,12 +288,12 @@ def _report(error: BaseException) -> None:
         raise
     except BaseException as second:
         print("Error in sys.excepthook:", file=sys.stderr)
-        traceback.print_exception(second.with_traceback(_without_runner(second.__traceback__)))
+        traceback.print_exception(second.with_traceback(_strip_runner(second.__traceback__)))
         print("\nOriginal exception was:", file=sys.stderr)
         traceback.print_exception(error)
 
 
-def _die_of_interrupt(error: KeyboardInterrupt) -> NoReturn:
+def _exit_on_interrupt(error: KeyboardInterrupt) -> NoReturn:
     # The interpreter ends itself by the signal, so that a shell sees why; it is shown already.
     sys.excepthook = lambda *shown: None
     raise error

@@ -34,16 +34,16 @@ def describe() -> dict[str, str]:
     return {
         "flambeau": f"{own_version} (follows PyTorch {TORCH_VERSION})",
         "source": os.path.dirname(os.path.abspath(flambeau.__file__)),
-        "import torch": _torch(),
+        "import torch": _describe_torch(),
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         **{name: _version(name) for name in _PACKAGES},
         "system": platform.platform(),
-        "processor": _processor(),
-        "code for": _target(),
+        "processor": _read_processor(),
+        "code for": _describe_target(),
         "threads": f"{flambeau.get_num_threads()} of {os.cpu_count()} processors",
-        "BLAS": _blas(),
+        "BLAS": _describe_blas(),
         "cache": cache.summary(),
-        "flags": _flags(),
+        "flags": _list_flags(),
     }
 
 
@@ -54,11 +54,11 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _torch() -> str:
+def _describe_torch() -> str:
     """Return what `import torch` imports in this environment's plain `python`."""
     from . import alias
 
-    package = alias.imported_torch()
+    package = alias.find_imported_torch()
     if package is None:
         return "not found; `flambeau SCRIPT` or `flambeau alias install` provide it"
     if alias.is_alias(package):
@@ -66,7 +66,7 @@ def _torch() -> str:
     return f"PyTorch in {package}"
 
 
-def _processor() -> str:
+def _read_processor() -> str:
     """Return the processor's name as reported by the system."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -78,7 +78,7 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _target() -> str:
+def _describe_target() -> str:
     """Return the target of compilation: processor name, vector width and cache sizes."""
     from ..native.target.machine import host
 
@@ -91,7 +91,7 @@ def _target() -> str:
     return f"{target.cpu}, vectors of {target.vector_bytes} bytes, {caches}"
 
 
-def _blas() -> str:
+def _describe_blas() -> str:
     import numpy as np
 
     config = np.show_config(mode="dicts")
@@ -99,7 +99,7 @@ def _blas() -> str:
     return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
 
 
-def _flags() -> str:
+def _list_flags() -> str:
     """Return the flambeau environment variables that are set."""
     names = [flag.name for flag in environment.FLAGS]
     shown = [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]

@@ -52,7 +52,7 @@ def split(args: list[str]) -> CommandLine:
                 break
             if word not in _LONG_WITH_ARGUMENT:
                 raise OptionError(f"unknown option {word}")
-            options += [word, _argument(word, rest)]
+            options += [word, _take_argument(word, rest)]
             continue
         for at, letter in enumerate(word[1:], 1):
             following = word[at + 1 :]
@@ -60,7 +60,7 @@ def split(args: list[str]) -> CommandLine:
                 joined = [following] if following else []
                 return CommandLine(options, [f"-{letter}", *joined, *rest])
             if letter in _WITH_ARGUMENT:
-                options += [f"-{letter}", following or _argument(f"-{letter}", rest)]
+                options += [f"-{letter}", following or _take_argument(f"-{letter}", rest)]
                 break
             if letter not in _FLAGS:
                 raise OptionError(f"unknown option -{letter}")
@@ -68,7 +68,7 @@ def split(args: list[str]) -> CommandLine:
     return CommandLine(options, rest)
 
 
-def _argument(option: str, rest: list[str]) -> str:
+def _take_argument(option: str, rest: list[str]) -> str:
     if not rest:
         raise OptionError(f"Argument expected for the {option} option")
     return rest.pop(0)

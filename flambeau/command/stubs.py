@@ -89,13 +89,13 @@ from {dots}tensor.tensor import Tensor as Tensor
 """
 
 
-def _safe(text: str) -> str:
+def _replace_hidden_types(text: str) -> str:
     """Return an annotation in the stubs' form: aliases replace types that methods hide."""
     result = {"dtype": "_dtype", "device": "_device"}
     return _HIDDEN.sub(lambda m: result.get(m.group(), f"builtins.{m.group()}"), text)
 
 
-def _annotation(note: Any, name: str, default: Any) -> str:
+def _choose_annotation(note: Any, name: str, default: Any) -> str:
     """Return a parameter's type, from its annotation, name or default."""
     if note is not _EMPTY:
         text = note if isinstance(note, str) else getattr(note, "__name__", "Any")
@@ -105,14 +105,15 @@ def _annotation(note: Any, name: str, default: Any) -> str:
         known = r"[\w\s\[\],.|]*"
         words = set(re.findall(r"[A-Za-z_][\w.]*", text))
         if re.fullmatch(known, text) and words <= _KNOWN:
-            return _safe(re.sub(r"\btuple\b(?!\[)", "tuple[Any, ...]", text))
+            return _replace_hidden_types(re.sub(r"\btuple\b(?!\[)", "tuple[Any, ...]", text))
         return "Any"
     if name in _BY_NAME:
         result = _BY_NAME[name]
-        return _safe(result if default is not None or "None" in result or result == "Any"
-                     else f"{result} | None")
+        if default is None and "None" not in result and result != "Any":
+            result += " | None"
+        return _replace_hidden_types(result)
     if default.__class__ is bool or name in ("reduction", "mode", "padding_mode"):
-        return _safe(default.__class__.__name__)
+        return _replace_hidden_types(default.__class__.__name__)
     return "Any"
 
 
@@ -129,7 +130,7 @@ def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
     supplied = list(inspect.signature(function).parameters.values())
     if [p.kind for p in supplied[-2:]] == [inspect.Parameter.VAR_POSITIONAL,
                                         inspect.Parameter.VAR_KEYWORD]:
-        original = _original(name)
+        original = _find_original(name)
         if original is not None:  # an in-place form or a copy passes all arguments on
             return _parameters("", original, method)
     names = {p.name for p in supplied}
@@ -142,17 +143,18 @@ def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
                 at = len(supplied) - (supplied[-1].kind is inspect.Parameter.VAR_KEYWORD)
                 supplied.insert(at, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
                                                    default=None))
-    return ", ".join(_written(name, supplied, notes, method, "axis" in {p.name for p in supplied}))
+    has_axis = "axis" in {p.name for p in supplied}
+    return ", ".join(_write_parameters(name, supplied, notes, method, has_axis))
 
 
-def _original(name: str) -> Callable[..., Any] | None:
+def _find_original(name: str) -> Callable[..., Any] | None:
     """Return the function that `name_` or `name_copy` passes its arguments to."""
     base = name.removesuffix("_copy") if name.endswith("_copy") else name.removesuffix("_")
     result = PUBLIC["torch"].get(base) or PUBLIC["Tensor"].get(base)
     return result if base not in ("", name) else None
 
 
-def _written(
+def _write_parameters(
     name: str, supplied: list[inspect.Parameter], notes: dict[str, Any], method: bool, aliased: bool
 ) -> Iterator[str]:
     starred = defaulted = False
@@ -163,7 +165,7 @@ def _written(
         note = p.annotation
         if note in (_EMPTY, "Any"):
             note = notes.get(p.name, note)
-        text = _annotation(note, p.name, p.default)
+        text = _choose_annotation(note, p.name, p.default)
         if p.kind is p.VAR_POSITIONAL:
             starred = True
             shown = "sizes" if p.name in _NAMED_PARAMETERS.get(name, ()) else p.name
@@ -181,7 +183,7 @@ def _written(
             yield f"{p.name}: {text}" + (" = ..." if optional else "")
 
 
-def _named_result(function: Callable[..., Any], name: str) -> str | None:
+def _find_named_result(function: Callable[..., Any], name: str) -> str | None:
     """Return the named tuple that a function returns for all arguments, or None."""
     operator = getattr(function, "operator", None)
     if operator is not None and operator.result_type is not None:
@@ -193,7 +195,7 @@ def _named_result(function: Callable[..., Any], name: str) -> str | None:
     return None
 
 
-def _overloads(name: str, indent: str) -> str:
+def _write_overloads(name: str, indent: str) -> str:
     """Return the overloads of a reduction: all elements to a tensor, or an axis to values and
     indices."""
     first = "self" if indent else "input: Tensor"
@@ -209,22 +211,22 @@ def _overloads(name: str, indent: str) -> str:
                    for parameters, returned in forms)
 
 
-def _returned(function: Callable[..., Any], name: str) -> str:
+def _choose_result_type(function: Callable[..., Any], name: str) -> str:
     operator = getattr(function, "operator", None)
     own = function.__name__.removeprefix("linalg_")
-    named = _named_result(function, name)
+    named = _find_named_result(function, name)
     if named is not None:
         return named
     if name in _RETURNS or own in _RETURNS or "_with_indices" in name:
-        return _safe(_RETURNS.get(name, _RETURNS.get(own, "Any")))
+        return _replace_hidden_types(_RETURNS.get(name, _RETURNS.get(own, "Any")))
     if name.endswith("_") and not name.endswith("__"):
         return "Tensor"
     body = function if operator is None else operator.body
     note = inspect.signature(body).return_annotation
-    return "Tensor" if note is _EMPTY else _annotation(note, "", None)
+    return "Tensor" if note is _EMPTY else _choose_annotation(note, "", None)
 
 
-def _function(name: str, function: Callable[..., Any], indent: str = "") -> str:
+def _write_function(name: str, function: Callable[..., Any], indent: str = "") -> str:
     method = bool(indent)
     if name in _OPERATORS:
         note = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
@@ -235,8 +237,8 @@ def _function(name: str, function: Callable[..., Any], indent: str = "") -> str:
         kind = type(function).__name__
         return f"{indent}@{kind}\n{indent}def {name}(*args: Any, **kwargs: Any) -> Any: ...\n"
     if name in _AXIS_OPTIONAL:
-        return _overloads(name, indent)
-    parameters, result = _parameters(name, function, method), _returned(function, name)
+        return _write_overloads(name, indent)
+    parameters, result = _parameters(name, function, method), _choose_result_type(function, name)
     return f"{indent}def {name}({parameters}) -> {result}: ...\n"
 
 
@@ -248,18 +250,18 @@ def methods() -> str:
     for name, value in sorted(vars(Tensor).items()):
         if isinstance(value, property) and value.fget is not None:
             if value.fget.__module__ != Tensor.__module__:
-                lines.append(_property(name, value))
+                lines.append(_write_property(name, value))
         elif isinstance(value, (staticmethod, classmethod)) or callable(value):
             inner = getattr(value, "__func__", value)
             if getattr(inner, "__module__", Tensor.__module__) != Tensor.__module__:
-                lines.append(_function(name, value, "    "))
+                lines.append(_write_function(name, value, "    "))
     return "".join(lines)
 
 
-def _property(name: str, value: property) -> str:
+def _write_property(name: str, value: property) -> str:
     assert value.fget is not None
     note = inspect.signature(value.fget).return_annotation
-    result = "Tensor" if note is _EMPTY else _annotation(note, "", None)
+    result = "Tensor" if note is _EMPTY else _choose_annotation(note, "", None)
     text = f"    @property\n    def {name}(self) -> {result}: ...\n"
     if value.fset is not None:
         text += f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...\n"
@@ -273,7 +275,7 @@ def namespace(title: str, dots: str, functions: dict[str, Any]) -> str:
         if isinstance(value, type):
             lines.append(f"class {name}(RuntimeError): ...\n")
         else:
-            lines.append(_function(name, value))
+            lines.append(_write_function(name, value))
     return "".join(lines)
 
 
@@ -291,11 +293,11 @@ def package() -> str:
         if there and hasattr(importlib.import_module(f"flambeau.{home}"), name):
             lines.append(f"from .{home} import {name} as {name}\n")
     for name, value in sorted(vars(flambeau).items()):
-        lines.append(_member(name, value))
+        lines.append(_write_member(name, value))
     return "".join(lines)
 
 
-def _member(name: str, value: Any) -> str:
+def _write_member(name: str, value: Any) -> str:
     """Return the stub line for a name that is no operator."""
     if name in ("Any", "annotations") or name in PUBLIC["torch"]:
         return ""
@@ -313,7 +315,7 @@ def _member(name: str, value: Any) -> str:
     if name.endswith(("Tensor", "Storage")) and home == "torch":
         return f"{name}: Any\n"
     if isinstance(value, type) or callable(value):
-        at = _home(name, value)
+        at = _find_home(name, value)
         return f"from {at} import {name} as {name}\n" if at else f"{name}: Any\n"
     kind = type(value).__name__
     return f"{name}: {kind}\n" if kind in ("layout", "memory_format") else f"{name}: Any\n"
@@ -328,7 +330,7 @@ _HOMES = (
 )
 
 
-def _home(name: str, value: Any) -> str | None:
+def _find_home(name: str, value: Any) -> str | None:
     """Return the module from which to import a class or function of flambeau."""
     for home in _HOMES:
         if getattr(importlib.import_module(f"flambeau.{home}"), name, None) is value:

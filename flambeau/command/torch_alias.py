@@ -41,7 +41,7 @@ class _SameModule:
         return loader.get_code(self._module.__name__) if loader is not None else None
 
 
-def _lacking(name: str) -> ModuleNotFoundError:
+def _build_import_error(name: str) -> ModuleNotFoundError:
     return ModuleNotFoundError(
         f"No module named '{name}': flambeau, which stands in for torch here, does not have it yet",
         name=name,
@@ -96,7 +96,7 @@ class TorchFinder:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{target}.".startswith(error.name + "."):
                 raise  # flambeau has the module, but a dependency is not installed
-            raise _lacking(fullname) from None
+            raise _build_import_error(fullname) from None
         above, _, last = target.rpartition(".")
         result = vars(sys.modules[above]).get(last) if above else module
         if result is None:  # an absent module, below a package that was imported after it
@@ -104,7 +104,7 @@ class TorchFinder:
         elif result is not module:
             # flambeau.tensor is a package but torch.tensor a function: the import system would
             # replace the function by the package.
-            raise _lacking(fullname)
+            raise _build_import_error(fullname)
         return module
 
     def find_distributions(self, context: Any = None) -> Iterator[Any]:
@@ -112,11 +112,11 @@ class TorchFinder:
 
         Nothing if the alias is installed in the environment, as its files provide it.
         """
-        if getattr(context, "name", None) in ("torch", None) and not _on_disk(context):
-            yield _distribution()
+        if getattr(context, "name", None) in ("torch", None) and not _is_on_disk(context):
+            yield _find_distribution()
 
 
-def _on_disk(context: Any) -> bool:
+def _is_on_disk(context: Any) -> bool:
     from importlib.metadata import DistributionFinder, MetadataPathFinder
 
     search = DistributionFinder.Context(name="torch", path=getattr(context, "path", sys.path))
@@ -126,7 +126,7 @@ def _on_disk(context: Any) -> bool:
     )
 
 
-def _distribution() -> Any:
+def _find_distribution() -> Any:
     from importlib.metadata import Distribution
 
     class TorchDistribution(Distribution):
@@ -160,7 +160,7 @@ def _reach_children() -> None:
     spawn.get_preparation_data = get_preparation_data
 
 
-def _wear(package: str) -> None:
+def _take_torch_names(package: str) -> None:
     """Give the package and its tensor classes torch's names, for `print(type(x))` and for
     libraries that identify tensors by the module of their class."""
     flambeau = importlib.import_module("flambeau")
@@ -173,7 +173,7 @@ def _wear(package: str) -> None:
     flambeau.Size.__module__ = "torch" if torch_s else "flambeau.tensor.size"
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether `import torch` imports flambeau in this process."""
     return any(isinstance(finder, TorchFinder) for finder in sys.meta_path)
 
@@ -183,13 +183,13 @@ def install() -> None:
 
     Raises RuntimeError if the real PyTorch has already been imported.
     """
-    if installed():
+    if is_installed():
         return
     present = sys.modules.get("torch")
     if present is not None and present is not sys.modules.get("flambeau"):
         raise RuntimeError("torch is imported already: install the alias before")
     sys.meta_path.insert(0, TorchFinder())
-    _wear("torch")
+    _take_torch_names("torch")
     _reach_children()
 
 
@@ -199,9 +199,9 @@ def replace_torch() -> None:
     The package `torch` that `flambeau alias install` writes only calls this. Spawned processes find
     that package themselves.
     """
-    if not installed():
+    if not is_installed():
         sys.meta_path.insert(0, TorchFinder())
-    _wear("torch")
+    _take_torch_names("torch")
     sys.modules["torch"] = sys.modules["flambeau"]
 
 
@@ -210,7 +210,7 @@ def uninstall() -> None:
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, TorchFinder)]
     flambeau = sys.modules.get("flambeau")
     if flambeau is not None:
-        _wear("flambeau")
+        _take_torch_names("flambeau")
     if sys.modules.get("torch") is flambeau:
         for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
             del sys.modules[name]

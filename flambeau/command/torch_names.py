@@ -48,7 +48,7 @@ class ProgramNames:
             reader.visit(tree)
             self.uses += reader.uses
             for name in sorted(reader.imports):
-                source = _source_of(name, path.parent, self._follow_packages)
+                source = _find_source(name, path.parent, self._follow_packages)
                 if source is not None:
                     pending.append(source)
 
@@ -129,7 +129,7 @@ def resolve(name: str) -> str | None:
     return None
 
 
-def _source_of(name: str, folder: Path, installed: bool) -> Path | None:
+def _find_source(name: str, folder: Path, installed: bool) -> Path | None:
     """Return the file of an imported module: beside the importing file, or installed."""
     levels = len(name) - len(name.lstrip("."))
     parts = name.lstrip(".").split(".") if name.strip(".") else []

@@ -12,7 +12,7 @@ from .jagged_tensor import jagged_from_list, jagged_from_tensor_and_lengths, vie
 from .strided_tensor import StridedNestedTensor, strided_from_rows
 
 
-def _unsupported(subject: str, layout: Any) -> RuntimeError:
+def _build_unsupported_error(subject: str, layout: Any) -> RuntimeError:
     return RuntimeError(f"Specified layout is unsupported for nested {subject}: {layout}")
 
 
@@ -27,7 +27,7 @@ def nested_tensor(
     tensor([0, 2, 3])
     """
     if layout not in (None, strided, jagged):
-        raise _unsupported("tensors", layout)
+        raise _build_unsupported_error("tensors", layout)
     if layout is not jagged and not isinstance(tensor_list, (list, tuple)):
         raise TypeError("nested_tensor(): argument 'tensor_list' must be list of Tensors, not "
                         f"{type(tensor_list).__name__}")
@@ -65,15 +65,15 @@ def as_nested_tensor(
                                dtype=ts.dtype if dtype is None else dtype)
         return result
     if layout is None or layout is strided:
-        return _strided_rows_of(ts, dtype) if single else strided_from_rows(list(ts), dtype)
+        return _split_strided_rows(ts, dtype) if single else strided_from_rows(list(ts), dtype)
     if layout is not jagged:
-        raise _unsupported("tensors", layout)
+        raise _build_unsupported_error("tensors", layout)
     if single:
-        return _rows_of(ts, dtype, device)
+        return _split_rows(ts, dtype, device)
     return jagged_from_list(list(ts), None, dtype=dtype, device=device)[0]
 
 
-def _rows_of(t: Tensor, dtype: Any, device: Any) -> Tensor:
+def _split_rows(t: Tensor, dtype: Any, device: Any) -> Tensor:
     """The rows of a dense tensor, which are as long as each other."""
     values = t.contiguous().flatten(0, 1).to(
         device=t.device if device is None else device, dtype=t.dtype if dtype is None else dtype)
@@ -82,7 +82,7 @@ def _rows_of(t: Tensor, dtype: Any, device: Any) -> Tensor:
     return view_jagged(values, offsets, min_seqlen=length, max_seqlen=length)
 
 
-def _strided_rows_of(t: Tensor, dtype: Any) -> Tensor:
+def _split_strided_rows(t: Tensor, dtype: Any) -> Tensor:
     """The rows of a dense tensor, sharing its memory if it is contiguous."""
     buffer = t.reshape(-1)
     result: Tensor = StridedNestedTensor(
@@ -129,7 +129,7 @@ def narrow(
         rows = as_nested_tensor(tensor.unbind(), layout=strided)
         return rows.narrow(dim, start, length)
     if layout is not jagged:
-        raise _unsupported("narrow", layout)
+        raise _build_unsupported_error("narrow", layout)
     if dim != 1:
         raise RuntimeError("jagged layout only supports dim=1")
     starts, lengths = (x if isinstance(x, Tensor) else ops.tensor([x]) for x in (start, length))

@@ -19,7 +19,7 @@ _functional = PUBLIC["nn.functional"]
 def linear(input: NestedTensor, weight: Tensor, bias: Tensor | None = None) -> NestedTensor:
     """A linear map of the last axis."""
     check_plain(input, "linear_default(input: jt, weight: t, bias: t?)")
-    return input._like(_functional["linear"](input._values, weight, bias))
+    return input._build_like(_functional["linear"](input._values, weight, bias))
 
 
 @rule("matmul", "__matmul__", "__rmatmul__")
@@ -28,21 +28,21 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     a, b = input, other
     if isinstance(a, NestedTensor) and isinstance(b, NestedTensor):
         if a.dim() > 3 and b.dim() > 3 and ragged_sizes_match(a, b._size):
-            return a._like(ops.matmul(a._values, b._values))
+            return a._build_like(ops.matmul(a._values, b._values))
         if a.dim() == b.dim() == 3 and a._ragged_idx == 2 and b._ragged_idx == 1 \
                 and a._size[2] == b._size[1]:
             return ops.stack([x @ y for x, y in zip(unbind(a), unbind(b), strict=True)])
     elif isinstance(a, NestedTensor):
         inside = a._ragged_idx < a.dim() - 1
         if a.dim() >= 3 and a.dim() == b.dim() and inside:
-            return a._like(pack(a, ops.matmul(pad(a, 0), b)))
+            return a._build_like(pack(a, ops.matmul(pad(a, 0), b)))
         if b.dim() == 2 and a.dim() > 2 and inside:
-            return a._like(ops.matmul(a._values, b))
+            return a._build_like(ops.matmul(a._values, b))
     elif isinstance(b, NestedTensor):
         if b.dim() >= 3 and b.dim() == a.dim() and b._ragged_idx >= 2:
-            return b._like(pack(b, ops.matmul(a, pad(b, 0))))
+            return b._build_like(pack(b, ops.matmul(a, pad(b, 0))))
         if a.dim() == 2 and b.dim() > 2 and b._ragged_idx >= 2:
-            return b._like(ops.matmul(a, b._values))
+            return b._build_like(ops.matmul(a, b._values))
     shapes = [x._size if isinstance(x, NestedTensor) else tuple(x.shape) for x in (a, b)]
     raise RuntimeError(f"matmul(): not supported between inputs of shapes {shapes[0]} and "
                        f"torch.Size({list(shapes[1])})")
@@ -64,9 +64,9 @@ def embedding(input: Tensor, weight: Tensor, *args: Any, **named: Any) -> Nested
     if isinstance(input, NestedTensor):
         check_plain(input, "embedding_default(weight: t, indices: jt, padding_idx: any?, "
                            "scale_grad_by_freq: any?, sparse: any?)")
-        return input._like(_functional["embedding"](input._values, weight, *args, **named))
+        return input._build_like(_functional["embedding"](input._values, weight, *args, **named))
     indices: Any = weight
-    return indices._like(ops.embedding(input, indices._values, *args, **named))
+    return indices._build_like(ops.embedding(input, indices._values, *args, **named))
 
 
 @rule()
@@ -75,7 +75,7 @@ def where(condition: Any, input: Any, other: Any) -> NestedTensor:
     operands = broadcast_tensors(*[x if isinstance(x, Tensor) else ops.tensor(x)
                                    for x in (condition, input, other)])
     first = operands[0]
-    return first._like(ops.where(*[x._values for x in operands]))
+    return first._build_like(ops.where(*[x._values for x in operands]))
 
 
 @rule()
@@ -87,7 +87,7 @@ def broadcast_tensors(*tensors: Any) -> Sequence[Any]:
         if isinstance(t, NestedTensor):
             results.append(t.broadcast_to(nt._size))
         elif t.dim() < nt.dim():
-            results.append(nt._like(t.broadcast_to(nt._values.shape)))
+            results.append(nt._build_like(t.broadcast_to(nt._values.shape)))
         else:
             raise ValueError("broadcast_tensors(): broadcasting nested tensors with dense tensors "
                              "of equal or higher dim is not currently supported")
@@ -99,22 +99,22 @@ def convolution(input: NestedTensor, *args: Any, **named: Any) -> NestedTensor:
     """A convolution of each place of the rows, which are the images."""
     check_plain(input, "convolution_default(input: jt, weight: t, bias: t?, stride: any, padding: "
                        "any, dilation: any, transposed: any, output_padding: any, groups: any)")
-    return input._like(ops.convolution(input._values, *args, **named))
+    return input._build_like(ops.convolution(input._values, *args, **named))
 
 
-def _convolution_rule(name: str) -> None:
+def _register_convolution(name: str) -> None:
     function = _functional[name]
 
     def convolve(input: NestedTensor, *args: Any, **named: Any) -> NestedTensor:
         check_plain(input, f"{name}(input: jt, weight: t, ...)")
-        return input._like(function(input._values, *args, **named))
+        return input._build_like(function(input._values, *args, **named))
 
     rule(name)(convolve)
 
 
 for _rank in (1, 2, 3):
-    _convolution_rule(f"conv{_rank}d")
-    _convolution_rule(f"conv_transpose{_rank}d")
+    _register_convolution(f"conv{_rank}d")
+    _register_convolution(f"conv_transpose{_rank}d")
 
 
 # -------------------------------------------------------------------------------------- attention
@@ -152,11 +152,11 @@ def scaled_dot_product_attention(
     attend = _functional["scaled_dot_product_attention"]
     named = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
     if query._ragged_idx == 1 and query.dim() > 3:  # each row is a batch
-        return query._like(attend(query._values, key._values, value._values, **named))
+        return query._build_like(attend(query._values, key._values, value._values, **named))
     rows = [attend(*parts, enable_gqa=enable_gqa, **named)
             for parts in zip(unbind(query), unbind(key), unbind(value), strict=True)]
     if query._lengths is None:
-        return query._like(ops.cat(rows, query._ragged_idx - 1))
+        return query._build_like(ops.cat(rows, query._ragged_idx - 1))
     from .jagged_tensor import jagged_from_list
 
     swapped = [row.transpose(0, query._ragged_idx - 1) for row in rows]

@@ -17,7 +17,7 @@ from .packing import pack, pad
 _functional = PUBLIC["nn.functional"]
 
 
-def _axes(dim: Any, nt: NestedTensor) -> list[int] | None:
+def _normalize_axes(dim: Any, nt: NestedTensor) -> list[int] | None:
     """The axes that are reduced, from 0 on; None for all of them."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return None
@@ -30,7 +30,7 @@ def _inner(nt: NestedTensor, axes: list[int]) -> list[int]:
     return list(dict.fromkeys(r - 1 if a == 0 else a - 1 for a in axes))
 
 
-def _each(function: Callable[[Tensor], Tensor], result: Any) -> Any:
+def _map_parts(function: Callable[[Tensor], Tensor], result: Any) -> Any:
     """A function of the result, or of each part of a named tuple."""
     if isinstance(result, tuple):
         return type(result)(*map(function, result)) if hasattr(result, "_fields") \
@@ -43,11 +43,11 @@ def reduce(
     keepdim: bool = False,
 ) -> Any:
     """`call(x, dim, keepdim)` over axes of a nested tensor; `padding` changes no result."""
-    axes, r = _axes(dim, nt), nt._ragged_idx
+    axes, r = _normalize_axes(dim, nt), nt._ragged_idx
     is_tuple = isinstance(dim, (tuple, list))
     if axes is None:
         y = call(nt._values, dim, keepdim)
-        return _each(lambda t: t.unsqueeze(r), y) if keepdim else y
+        return _map_parts(lambda t: t.unsqueeze(r), y) if keepdim else y
     inner = _inner(nt, axes)
     over_rest = any(a not in (0, r) for a in axes)
     if r in axes:
@@ -56,7 +56,7 @@ def reduce(
                                "for non-contiguous nested tensors with holes")
         if 0 in axes:
             y = call(nt._values, inner if is_tuple else inner[0], keepdim)
-            return _each(lambda t: t.unsqueeze(0), y) if keepdim else y
+            return _map_parts(lambda t: t.unsqueeze(0), y) if keepdim else y
         if over_rest:
             raise RuntimeError(f"{name}(): reducing along a ragged and non-batch dimension is not "
                                "supported for nested tensors")
@@ -66,10 +66,10 @@ def reduce(
                            "dimension is not supported for nested tensors")
     y = call(nt._values, inner if is_tuple else inner[0], keepdim)
     moved = r if keepdim else r - sum(a < r - 1 for a in inner)
-    return _each(lambda t: nt._like(t, moved), y)
+    return _map_parts(lambda t: nt._build_like(t, moved), y)
 
 
-def _ends(dtype: Any, highest: bool) -> Any:
+def _get_lowest_or_highest(dtype: Any, highest: bool) -> Any:
     """The value that no element exceeds."""
     if dtype is types.bool_:
         return highest
@@ -95,14 +95,14 @@ def mean(
     """The mean over all elements, or over axes; over the ragged axis per row."""
     if dim is None:
         return ops.mean(input._values, dtype=dtype)
-    axes, r = _axes(dim, input) or [], input._ragged_idx
+    axes, r = _normalize_axes(dim, input) or [], input._ragged_idx
     if r in axes and 0 not in axes:
         if any(a != r for a in axes):
             raise AssertionError("Cannot reduce on both ragged and non-batch dimensions without "
                                  "also reducing on batch")
         total = reduce(lambda x, d, keep: ops.sum(x, d, keep, dtype=dtype), "mean", 0, input,
                        dim, True)
-        y = total / input.row_lengths().reshape(-1, *[1] * (total.dim() - 1))
+        y = total / input.measure_rows().reshape(-1, *[1] * (total.dim() - 1))
         return y if keepdim else y.squeeze(r)
     return reduce(lambda x, d, keep: ops.mean(x, d, keep, dtype=dtype), "mean", 0.42, input, dim,
                   keepdim)
@@ -119,7 +119,7 @@ def prod(
                   keepdim)
 
 
-def _selecting(name: str, padding: Callable[[Any], Any]) -> None:
+def _register_selection(name: str, padding: Callable[[Any], Any]) -> None:
     """A reduction that takes one axis, several or none, and no dtype."""
     function = getattr(ops, name)
 
@@ -133,14 +133,14 @@ def _selecting(name: str, padding: Callable[[Any], Any]) -> None:
 
 
 for _name in ("min", "amin", "argmin"):
-    _selecting(_name, lambda dtype: _ends(dtype, True))
+    _register_selection(_name, lambda dtype: _get_lowest_or_highest(dtype, True))
 for _name in ("max", "amax", "argmax"):
-    _selecting(_name, lambda dtype: _ends(dtype, False))
-_selecting("any", lambda dtype: False)
-_selecting("all", lambda dtype: True)
+    _register_selection(_name, lambda dtype: _get_lowest_or_highest(dtype, False))
+_register_selection("any", lambda dtype: False)
+_register_selection("all", lambda dtype: True)
 
 
-def _softmax_axis(input: NestedTensor, dim: Any, name: str) -> int:
+def _normalize_softmax_axis(input: NestedTensor, dim: Any, name: str) -> int:
     if isinstance(dim, (tuple, list)):
         raise RuntimeError(f"{name}(): not supported for dimensions of type 'tuple' for "
                            "NestedTensor")
@@ -156,9 +156,9 @@ def softmax(
     input: NestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **named: Any
 ) -> NestedTensor:
     """Softmax along an axis; along the ragged axis, per row."""
-    axis, r = _softmax_axis(input, dim, "softmax"), input._ragged_idx
+    axis, r = _normalize_softmax_axis(input, dim, "softmax"), input._ragged_idx
     if axis != r:
-        return input._like(ops.softmax(input._values, axis - 1, dtype=dtype))
+        return input._build_like(ops.softmax(input._values, axis - 1, dtype=dtype))
     if r > 1:
         raise RuntimeError("softmax(): not supported when reducing along the ragged dimension for "
                            "ragged_idx > 1 for NestedTensor")
@@ -166,7 +166,7 @@ def softmax(
         raise RuntimeError("softmax(): not supported where lengths is not None if reducing across "
                            "the ragged dimension for NestedTensor")
     padded = pad(input, -math.inf)
-    return input._like(pack(input, ops.softmax(padded, r, dtype=dtype)))
+    return input._build_like(pack(input, ops.softmax(padded, r, dtype=dtype)))
 
 
 @rule("log_softmax", "_log_softmax")
@@ -174,11 +174,11 @@ def log_softmax(
     input: NestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **named: Any
 ) -> NestedTensor:
     """The logarithm of softmax along an axis other than the ragged one."""
-    axis = _softmax_axis(input, dim, "log_softmax")
+    axis = _normalize_softmax_axis(input, dim, "log_softmax")
     if axis == input._ragged_idx:
         raise RuntimeError("log_softmax(): not supported when reducing along the ragged dimension "
                            "for NestedTensor")
-    return input._like(ops.log_softmax(input._values, axis - 1, dtype=dtype))
+    return input._build_like(ops.log_softmax(input._values, axis - 1, dtype=dtype))
 
 
 @rule()
@@ -194,18 +194,18 @@ def layer_norm(
         raise RuntimeError("layer_norm(): not supported when normalizing over the batch dimension "
                            "for NestedTensor")
     if input._size[input._ragged_idx] not in normalized_shape:
-        return input._like(
+        return input._build_like(
             _functional["layer_norm"](input._values, normalized_shape, weight, bias, eps))
     if input._lengths is not None:
         raise RuntimeError("layer_norm(): not supported where lengths is not None if operating on "
                            "the ragged dimension for NestedTensor")
     axes = tuple(range(1, input.dim()))
     padded = pad(input, 0)
-    there = pad(input._like(ops.ones_like(input._values)), 0)
-    count = input.row_lengths().reshape(-1, *[1] * len(axes)) * math.prod(padded.shape[2:])
+    there = pad(input._build_like(ops.ones_like(input._values)), 0)
+    count = input.measure_rows().reshape(-1, *[1] * len(axes)) * math.prod(padded.shape[2:])
     centred = (padded - padded.sum(axes, True) / count) * there
     y = centred / (centred.square().sum(axes, True) / count + eps).sqrt()
-    return input._like(pack(input, y))
+    return input._build_like(pack(input, y))
 
 
 @rule()
@@ -217,7 +217,7 @@ def rms_norm(
     if len(normalized_shape) > input.dim() - input._ragged_idx - 1:
         raise ValueError("rms_norm(): Normalization over the ragged dim not supported for nested "
                          "tensors")
-    return input._like(_functional["rms_norm"](input._values, normalized_shape, weight, eps))
+    return input._build_like(_functional["rms_norm"](input._values, normalized_shape, weight, eps))
 
 
 @rule()

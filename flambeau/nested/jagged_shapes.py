@@ -34,7 +34,7 @@ def check_plain(nt: Any, signature: str) -> None:
                          "layout NestedTensor")
 
 
-def inner_axis(
+def normalize_inner_axis(
     nt: NestedTensor, dim: int, name: str, extra: int = 0, ragged: bool = False
 ) -> int:
     """Return the axis of the values for `dim`. Raises RuntimeError for batch and ragged axis."""
@@ -46,7 +46,7 @@ def inner_axis(
     return axis - 1
 
 
-def _flat(args: tuple) -> tuple:
+def _flatten_sizes(args: tuple) -> tuple:
     """Return sizes passed as arguments or as one sequence."""
     return tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
 
@@ -61,15 +61,15 @@ def transpose(input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
     if r in (a, b):
         if 0 in (a, b):
             raise ValueError("Transpose is not supported on the batch dimension for jagged NT")
-        return input._like(input._values.transpose(a - 1, b - 1), b if a == r else a)
-    return input._like(input._values.transpose(inner_axis(input, a, "transpose"),
-                                               inner_axis(input, b, "transpose")))
+        return input._build_like(input._values.transpose(a - 1, b - 1), b if a == r else a)
+    return input._build_like(input._values.transpose(normalize_inner_axis(input, a, "transpose"),
+                                               normalize_inner_axis(input, b, "transpose")))
 
 
 @rule()
 def permute(input: NestedTensor, *dims: Any) -> NestedTensor:
     """Permute the axes; the batch stays first."""
-    order = _flat(dims)
+    order = _flatten_sizes(dims)
     if len(order) != input.dim():
         raise ValueError(
             f"permute(): number of dimensions in the tensor input ({input.dim()}) does not match "
@@ -82,15 +82,15 @@ def permute(input: NestedTensor, *dims: Any) -> NestedTensor:
     if axes[0] != 0:
         raise ValueError("Permute is not supported on the batch dimension for jagged NT")
     values = input._values.permute([a - 1 for a in axes[1:]])
-    return input._like(values, axes.index(input._ragged_idx))
+    return input._build_like(values, axes.index(input._ragged_idx))
 
 
 @rule("view", "_unsafe_view")
 def view(input: NestedTensor, *sizes: Any) -> NestedTensor:
     """Reshape the axes after the ragged axis."""
-    size = _flat(sizes)
+    size = _flatten_sizes(sizes)
     if len(size) == 1 and not isinstance(size[0], (int, SymInt)):
-        return input._like(input._values.view(size[0]))  # another dtype
+        return input._build_like(input._values.view(size[0]))  # another dtype
     if input._ragged_idx != 1 and tuple(size) != tuple(input._size):
         raise RuntimeError(
             "view(): does not support ragged_idx != 1 except when inp._size == size. "
@@ -99,7 +99,7 @@ def view(input: NestedTensor, *sizes: Any) -> NestedTensor:
         raise RuntimeError(f"view(): cannot view shape {input._size} as {size}")
     r = input._ragged_idx
     inner = [input._values.shape[i] if i == r - 1 else n for i, n in enumerate(size[1:])]
-    return input._like(input._values.view(inner))
+    return input._build_like(input._values.view(inner))
 
 
 @rule()
@@ -111,7 +111,7 @@ def view_as(self: NestedTensor, other: NestedTensor) -> NestedTensor:
 @rule()
 def reshape(input: NestedTensor, *shape: Any) -> NestedTensor:
     """Return a view if the strides allow it, else a copy."""
-    size = _flat(shape)
+    size = _flatten_sizes(shape)
     plain = input if input.is_contiguous() else clone(input, memory_format=contiguous_format)
     return view(plain, *size)
 
@@ -120,7 +120,7 @@ def reshape(input: NestedTensor, *shape: Any) -> NestedTensor:
 def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> NestedTensor:
     """Merge axes, excluding the batch and the ragged axis."""
     for dim in (start_dim, end_dim):
-        inner_axis(input, dim, "flatten")
+        normalize_inner_axis(input, dim, "flatten")
     first, last = input.axis(start_dim), input.axis(end_dim)
     if first == last:
         return input
@@ -131,19 +131,19 @@ def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> Neste
 @rule()
 def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTensor:
     """Split an axis into several."""
-    axis = inner_axis(input, dim, "unflatten")
+    axis = normalize_inner_axis(input, dim, "unflatten")
     moved = input._ragged_idx + (len(sizes) - 1 if axis < input._ragged_idx - 1 else 0)
-    return input._like(input._values.unflatten(axis, tuple(sizes)), moved)
+    return input._build_like(input._values.unflatten(axis, tuple(sizes)), moved)
 
 
 @rule()
 def expand(input: NestedTensor, *size: Any, implicit: bool = False) -> NestedTensor:
     """Expand axes of length 1 after the ragged axis, without a copy."""
-    wanted = _flat(size)
+    wanted = _flatten_sizes(size)
     if not ragged_sizes_match(input, wanted):
         raise RuntimeError(f"expand(): cannot expand shape {input._size} -> {wanted}")
     inner = [-1 if d == input._ragged_idx else wanted[d] for d in range(1, input.dim())]
-    return input._like(input._values.expand(inner))
+    return input._build_like(input._values.expand(inner))
 
 
 @rule()
@@ -151,7 +151,7 @@ def expand_as(input: Tensor, other: NestedTensor) -> NestedTensor:
     """Repeat a dense tensor for each position of the rows; expand a nested tensor."""
     if isinstance(input, NestedTensor):
         return expand(input, *other._size)
-    return other._like(input.expand_as(other._values))
+    return other._build_like(input.expand_as(other._values))
 
 
 @rule()
@@ -169,22 +169,23 @@ def squeeze(input: NestedTensor, dim: Any = None) -> NestedTensor:
     if dim is None:
         raise RuntimeError("squeeze(): not supported for NestedTensor without a dim")
     check_plain(input, "squeeze_dim(self: jt, dim: any)")
-    return input._like(input._values.squeeze(inner_axis(input, dim, "squeeze")))
+    return input._build_like(input._values.squeeze(normalize_inner_axis(input, dim, "squeeze")))
 
 
 @rule()
 def unsqueeze(input: NestedTensor, dim: int) -> NestedTensor:
     """Insert an axis of length 1."""
-    axis = inner_axis(input, dim, "unsqueeze", extra=1, ragged=True)
+    axis = normalize_inner_axis(input, dim, "unsqueeze", extra=1, ragged=True)
     moved = input._ragged_idx + (axis <= input._ragged_idx - 1)
-    return input._like(input._values.unsqueeze(axis), moved)
+    return input._build_like(input._values.unsqueeze(axis), moved)
 
 
 @rule()
 def narrow(input: NestedTensor, dim: int, start: Any, length: int) -> NestedTensor:
     """Slice an axis."""
     check_plain(input, "narrow(self: jt, dim: any, start: any, length: any)")
-    return input._like(input._values.narrow(inner_axis(input, dim, "narrow"), start, length))
+    axis = normalize_inner_axis(input, dim, "narrow")
+    return input._build_like(input._values.narrow(axis, start, length))
 
 
 @rule()
@@ -192,12 +193,12 @@ def select(input: NestedTensor, dim: int, index: int) -> Tensor:
     """Select a row, or a position of an axis."""
     if input.axis(dim) == 0:
         return unbind(input)[index]
-    axis = inner_axis(input, dim, "select")
+    axis = normalize_inner_axis(input, dim, "select")
     if input._lengths is not None:
         raise ValueError("select(): not yet supported on dim != 0 for non-contiguous nested "
                          "tensor with holes")
     moved = input._ragged_idx - (axis < input._ragged_idx - 1)
-    return input._like(input._values.select(axis, index), moved)
+    return input._build_like(input._values.select(axis, index), moved)
 
 
 @rule()
@@ -246,8 +247,8 @@ def _index_axis(nt: NestedTensor, axis: int, key: Any) -> tuple[Any, int]:
         if key == slice(None):
             return nt, 1
         check_plain(nt, "slice_tensor(self: jt, dim: any?, start: any?, end: any?, step: any?)")
-        inner = inner_axis(nt, axis, "slice")
-        return nt._like(nt._values[(slice(None),) * inner + (key,)]), 1
+        inner = normalize_inner_axis(nt, axis, "slice")
+        return nt._build_like(nt._values[(slice(None),) * inner + (key,)]), 1
     if isinstance(key, int):
         return select(nt, axis, key), 0
     raise NotImplementedError("aten.index.Tensor")
@@ -263,8 +264,9 @@ def split(tensor: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTe
     signature = "split_tensor(self: jt, split_size: any, dim: any?)" if single else \
         "split_with_sizes_default(self: jt, split_sizes: any, dim: any?)"
     check_plain(tensor, signature)
-    axis = inner_axis(tensor, dim, "split" if single else "split_with_sizes")
-    return tuple(tensor._like(part) for part in ops.split(tensor._values, split_size, dim=axis))
+    axis = normalize_inner_axis(tensor, dim, "split" if single else "split_with_sizes")
+    parts = ops.split(tensor._values, split_size, dim=axis)
+    return tuple(map(tensor._build_like, parts))
 
 
 @rule()
@@ -272,8 +274,8 @@ def chunk(input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor,
     """Split an axis, or the batch, into parts."""
     check_plain(input, "chunk_default(self: jt, chunks: any, dim: any?)")
     if input.axis(dim) != 0:
-        axis = inner_axis(input, dim, "chunk")
-        return tuple(input._like(part) for part in input._values.chunk(chunks, axis))
+        axis = normalize_inner_axis(input, dim, "chunk")
+        return tuple(input._build_like(part) for part in input._values.chunk(chunks, axis))
     rows = input._offsets.diff().chunk(chunks)
     values = ops.split(input._values, [int(n.sum().item()) for n in rows])
     return tuple(NestedTensor(part, ops.cat([n.new_zeros(1), n.cumsum(0)]),
@@ -285,9 +287,9 @@ def chunk(input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor,
 def cat(tensors: Sequence[Any], dim: int = 0) -> NestedTensor:
     """Concatenate tensors of equal row lengths along an axis."""
     first = next(t for t in tensors if t.is_nested)
-    nested = [t if t.is_nested else first._like(t.expand_as(first._values)) for t in tensors]
-    axis = inner_axis(first, dim, "cat")
-    return nested[0]._like(ops.cat([t._values for t in nested], axis))
+    nested = [t if t.is_nested else first._build_like(t.expand_as(first._values)) for t in tensors]
+    axis = normalize_inner_axis(first, dim, "cat")
+    return nested[0]._build_like(ops.cat([t._values for t in nested], axis))
 
 
 @rule()
@@ -302,8 +304,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> NestedTensor:
         if not ragged_sizes_match(t, first._size):
             raise RuntimeError("stack(): expected all nested tensors to have the same nested "
                                "structure")
-    axis = inner_axis(first, dim, "stack", extra=1)
-    return first._like(ops.stack([t._values for t in tensors], axis))
+    axis = normalize_inner_axis(first, dim, "stack", extra=1)
+    return first._build_like(ops.stack([t._values for t in tensors], axis))
 
 
 # --------------------------------------------------------------------------------------- copies
@@ -316,7 +318,7 @@ def clone(input: NestedTensor, *, memory_format: Any = preserve_format) -> Neste
         if input._ragged_idx != 1:
             raise AssertionError("NJT with ragged_idx != 1 not supported for contiguous clone")
         return jagged_from_list(list(unbind(input)), None)[0]
-    return input._like(input._values.clone(memory_format=memory_format))
+    return input._build_like(input._values.clone(memory_format=memory_format))
 
 
 @rule()
@@ -340,20 +342,20 @@ def copy_(self: NestedTensor, src: NestedTensor, non_blocking: bool = False) -> 
     return self
 
 
-def _like_factory(name: str) -> None:
+def _register_like_factory(name: str) -> None:
     def make(input: NestedTensor, *args: Any, **named: Any) -> NestedTensor:
         named.pop("layout", None)
-        return input._like(getattr(ops, name)(input._values, *args, **named))
+        return input._build_like(getattr(ops, name)(input._values, *args, **named))
 
     rule(name)(make)
 
 
 for _name in ("empty_like", "ones_like", "zeros_like", "rand_like", "randn_like", "full_like",
               "randint_like"):
-    _like_factory(_name)
+    _register_like_factory(_name)
 
 
-def _new_factory(name: str) -> None:
+def _register_new_factory(name: str) -> None:
     def make(self: NestedTensor, size: Any = (), *rest: Any, **named: Any) -> Tensor:
         if size != () and size != []:
             raise RuntimeError("new_empty() not supported for NJT with shape != ()")
@@ -363,7 +365,7 @@ def _new_factory(name: str) -> None:
 
 
 for _name in ("new_empty", "new_zeros", "new_ones"):
-    _new_factory(_name)
+    _register_new_factory(_name)
 
 
 @rule()

@@ -70,7 +70,7 @@ class NestedTensor(RaggedTensor):
             values.requires_grad_()
         return result
 
-    def _like(self, values: Tensor, ragged_idx: int | None = None) -> Any:
+    def _build_like(self, values: Tensor, ragged_idx: int | None = None) -> Any:
         """Return the rows of `self` on other values, possibly with another ragged axis."""
         result = NestedTensor(
             values, self._offsets, lengths=self._lengths, _metadata_cache=self._metadata_cache,
@@ -82,13 +82,13 @@ class NestedTensor(RaggedTensor):
 
     def _operands(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Convert an elementwise function's arguments for use with the values of `self`."""
-        return [self._operand(name, v) if isinstance(v, Tensor) else _checked(name, v)
+        return [self._prepare_operand(name, v) if isinstance(v, Tensor) else _check_operand(name, v)
                 for v in values]
 
-    def _operand(self, name: str, x: Tensor) -> Tensor:
+    def _prepare_operand(self, name: str, x: Tensor) -> Tensor:
         if isinstance(x, NestedTensor):
             if x is not self and not ragged_sizes_match(self, x._size):
-                raise _mismatch(name, self, x)
+                raise _build_mismatch_error(name, self, x)
             return x._values
         if x.dim() > self.dim():
             raise NotImplementedError("NYI: broadcasting NT with T with larger dim")
@@ -98,7 +98,7 @@ class NestedTensor(RaggedTensor):
         if self.dim() >= short.dim() + 2:
             return short
         if x.dim() != self.dim() or x.shape[0] != self.shape[0]:
-            raise _mismatch(name, self, x)
+            raise _build_mismatch_error(name, self, x)
         return pack(self, x)
 
     # ---------------------------------------------------------------------------- properties
@@ -167,25 +167,25 @@ class NestedTensor(RaggedTensor):
         """The length of each row; None if rows have no gaps between them."""
         return self._lengths
 
-    def row_lengths(self) -> Tensor:
+    def measure_rows(self) -> Tensor:
         """Return the length of each row."""
         return self._offsets.diff() if self._lengths is None else self._lengths
 
-    def _extreme(self, name: str) -> int:
+    def _find_extreme(self, name: str) -> int:
         length = self._metadata_cache.get(name)
         if length is None:
-            rows = self.row_lengths()
+            rows = self.measure_rows()
             length = int((rows.max() if name == "max_seqlen" else rows.min()).item())
             self._metadata_cache[name] = length
         return length
 
     def _get_max_seqlen(self) -> int:
         """The longest row's length."""
-        return self._extreme("max_seqlen")
+        return self._find_extreme("max_seqlen")
 
     def _get_min_seqlen(self) -> int:
         """The shortest row's length."""
-        return self._extreme("min_seqlen")
+        return self._find_extreme("min_seqlen")
 
     _max_seqlen = property(_get_max_seqlen)
     _min_seqlen = property(_get_min_seqlen)
@@ -222,7 +222,7 @@ class NestedTensor(RaggedTensor):
         },)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        result = self._like(self._values.__deepcopy__(memo))
+        result = self._build_like(self._values.__deepcopy__(memo))
         memo[id(self)] = result
         return result
 
@@ -252,7 +252,7 @@ def ragged_sizes_match(nt: NestedTensor, size: Iterable[Any]) -> bool:
         for a, b in zip(sizes, expected, strict=True))
 
 
-def _mismatch(name: str, a: NestedTensor, b: Tensor) -> RuntimeError:
+def _build_mismatch_error(name: str, a: NestedTensor, b: Tensor) -> RuntimeError:
     plain = name.strip("_")
     shapes = [tuple(x._array.shape) for x in (a, b)]
     error = RuntimeError(f"cannot call binary pointwise function {plain}.Tensor with inputs of "
@@ -264,7 +264,7 @@ def _mismatch(name: str, a: NestedTensor, b: Tensor) -> RuntimeError:
     return error
 
 
-def _checked(name: str, x: Any) -> Any:
+def _check_operand(name: str, x: Any) -> Any:
     if isinstance(x, SymInt):
         raise RuntimeError(f"NestedTensor {name}.Tensor: invalid argument {x}")
     return x
@@ -302,8 +302,8 @@ def jagged_from_list(
     device: Device | str | None = None,
 ) -> tuple[NestedTensor, Tensor]:
     """Pack the tensors along the axis in which they differ; return the values and the offsets."""
-    ragged = _ragged_axis(tensors)
-    values = ops.cat(tensors, dim=ragged).to(**_settings(device, dtype))
+    ragged = _find_ragged_axis(tensors)
+    values = ops.cat(tensors, dim=ragged).to(**_collect_settings(device, dtype))
     rows = [t.shape[ragged] for t in tensors]
     if offsets is None:
         offsets = ops.tensor([0, *itertools.accumulate(rows)], device=values.device)
@@ -312,11 +312,11 @@ def jagged_from_list(
     return result, offsets
 
 
-def _settings(device: Any, dtype: Any) -> dict[str, Any]:
+def _collect_settings(device: Any, dtype: Any) -> dict[str, Any]:
     return {k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None}
 
 
-def _ragged_axis(tensors: list[Tensor]) -> int:
+def _find_ragged_axis(tensors: list[Tensor]) -> int:
     """Return the axis in which the tensors differ. Raises RuntimeError if they cannot be packed."""
     if not tensors:
         raise RuntimeError("Cannot construct a nested tensor from an empty tensor list")

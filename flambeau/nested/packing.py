@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .jagged_tensor import NestedTensor
 
 
-def row_positions(nt: NestedTensor) -> tuple[Tensor, Tensor]:
+def locate_rows(nt: NestedTensor) -> tuple[Tensor, Tensor]:
     """For each packed place, its row and how far into that row it lies."""
     lengths = nt._offsets.diff()
     row = ops.arange(lengths.shape[0]).repeat_interleave(lengths)
@@ -26,9 +26,9 @@ def pack(nt: NestedTensor, padded: Tensor) -> Tensor:
     """
     r = nt._ragged_idx
     if padded.shape[r] == 1:
-        row, _ = row_positions(nt)
+        row, _ = locate_rows(nt)
         return padded.squeeze(r).index_select(0, row).movedim(0, r - 1)
-    row, place = row_positions(nt)
+    row, place = locate_rows(nt)
     return padded.movedim(r, 1)[row, place].movedim(0, r - 1)
 
 
@@ -37,7 +37,7 @@ def pad(nt: NestedTensor, padding: Any, length: int | None = None) -> Tensor:
     r = nt._ragged_idx
     longest = nt._get_max_seqlen()
     values = nt._values.movedim(r - 1, 0)
-    row, place = row_positions(nt)
+    row, place = locate_rows(nt)
     width = longest if length is None else max(longest, length)
     shape = (nt._size[0], width, *values.shape[1:])
     filled = values.new_full(shape, padding).index_put((row, place), values)

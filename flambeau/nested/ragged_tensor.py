@@ -67,7 +67,7 @@ class RaggedTensor(Tensor):
         result._values = values
         return result
 
-    def _like(self, values: Tensor) -> Any:
+    def _build_like(self, values: Tensor) -> Any:
         """Return the rows of `self` on other values."""
         raise NotImplementedError
 
@@ -111,15 +111,15 @@ class RaggedTensor(Tensor):
     _stamp = property(lambda self: self._values._stamp)
     _counter = property(lambda self: self._values._counter)
     _version = property(lambda self: self._values._version)
-    data = property(lambda self: self._like(self._values.data))
-    real = property(lambda self: self._like(self._values.real))
-    imag = property(lambda self: self._like(self._values.imag))
+    data = property(lambda self: self._build_like(self._values.data))
+    real = property(lambda self: self._build_like(self._values.real))
+    imag = property(lambda self: self._build_like(self._values.imag))
 
     @property
     def grad(self) -> Any:
         """The gradient, nested like the tensor."""
         g = self._values.grad
-        return g if g is None or isinstance(g, RaggedTensor) else self._like(g)
+        return g if g is None or isinstance(g, RaggedTensor) else self._build_like(g)
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -174,7 +174,7 @@ def _is_operator(func: Any) -> bool:
 _OPERATOR_OF = {operator.function: operator for operator in OPERATORS.values()}
 
 
-def first_nested(values: Iterable[Any]) -> Any:
+def find_first_nested(values: Iterable[Any]) -> Any:
     """Return the first nested tensor among the values."""
     return next(v for v in values if isinstance(v, RaggedTensor))
 
@@ -182,7 +182,7 @@ def first_nested(values: Iterable[Any]) -> Any:
 def _call_on_values(name: str, func: Any, args: tuple, named: dict) -> tuple[Any, Any]:
     """Call the function on values; return the nested tensor that defines rows, and the result."""
     operands_and_settings = (*args, *named.values())
-    pattern = first_nested(operands_and_settings)
+    pattern = find_first_nested(operands_and_settings)
     operands = pattern._operands(name, operands_and_settings)
     result = func(*operands[:len(args)], **dict(zip(named, operands[len(args):], strict=True)))
     return pattern, result
@@ -192,8 +192,8 @@ def apply_elementwise(name: str, func: Any, args: tuple, named: dict) -> Any:
     """Call the function on the values; nest its results like the first nested argument."""
     pattern, result = _call_on_values(name, func, args, named)
     if isinstance(result, tuple):
-        return tuple(pattern._like(part) for part in result)
-    return pattern._like(result) if isinstance(result, Tensor) else result
+        return tuple(pattern._build_like(part) for part in result)
+    return pattern._build_like(result) if isinstance(result, Tensor) else result
 
 
 def _write(name: str, func: Any, args: tuple, named: dict) -> Any:
@@ -215,12 +215,12 @@ def shared(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _bare(x: Any) -> Any:
+def _unwrap(x: Any) -> Any:
     return x._values if isinstance(x, RaggedTensor) else x
 
 
-def _all_bare(xs: Any) -> Any:
-    return _bare(xs) if isinstance(xs, Tensor) or xs is None else tuple(map(_bare, xs))
+def _unwrap_all(xs: Any) -> Any:
+    return _unwrap(xs) if isinstance(xs, Tensor) or xs is None else tuple(map(_unwrap, xs))
 
 
 @shared
@@ -233,7 +233,7 @@ def requires_grad_(self: RaggedTensor, requires_grad: bool = True) -> RaggedTens
 @shared
 def detach(self: RaggedTensor) -> Any:
     """Return the same rows without history."""
-    return self._like(self._values.detach())
+    return self._build_like(self._values.detach())
 
 
 @shared
@@ -252,7 +252,7 @@ def retain_grad(self: RaggedTensor) -> None:
 @shared
 def register_hook(self: RaggedTensor, hook: Callable) -> Any:
     """Register a hook on the gradient; it receives the gradient as a nested tensor."""
-    return self._values.register_hook(lambda g: _bare(hook(self._like(g))))
+    return self._values.register_hook(lambda g: _unwrap(hook(self._build_like(g))))
 
 
 @shared
@@ -261,11 +261,11 @@ def backward(self: Any, gradient: Any = None, *args: Any, **named: Any) -> None:
     if isinstance(self, Tensor):
         if gradient is None and isinstance(self, RaggedTensor) and self._values.numel() != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        _bare(self).backward(_bare(gradient), *args, **named)
+        _unwrap(self).backward(_unwrap(gradient), *args, **named)
         return
     from ..autograd import backward
 
-    backward(_all_bare(self), _all_bare(gradient), *args, **named)
+    backward(_unwrap_all(self), _unwrap_all(gradient), *args, **named)
 
 
 @shared
@@ -274,8 +274,9 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **name
     from ..autograd import grad
 
     wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    gradients = grad(_all_bare(outputs), _all_bare(wanted), _all_bare(grad_outputs), *args, **named)
-    return tuple(x._like(g) if isinstance(x, RaggedTensor) and g is not None else g
+    gradients = grad(_unwrap_all(outputs), _unwrap_all(wanted), _unwrap_all(grad_outputs),
+                     *args, **named)
+    return tuple(x._build_like(g) if isinstance(x, RaggedTensor) and g is not None else g
                  for x, g in zip(wanted, gradients, strict=True))
 
 

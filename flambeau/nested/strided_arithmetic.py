@@ -14,7 +14,7 @@ _functional = PUBLIC["nn.functional"]
 _functional_attention = PUBLIC["torch"]["_native_multi_head_attention"]
 
 
-def _copying(name: str) -> None:
+def _register_copying(name: str) -> None:
     """`add` and `sub` take operands of different strides."""
     function = getattr(ops, name)
 
@@ -22,14 +22,14 @@ def _copying(name: str) -> None:
         a, b = (x.contiguous() if isinstance(x, StridedNestedTensor) else x
                 for x in (input, other))
         pattern: Any = a if isinstance(a, StridedNestedTensor) else b
-        y: Tensor = pattern._like(function(*pattern._operands(name, (a, b)), alpha=alpha))
+        y: Tensor = pattern._build_like(function(*pattern._operands(name, (a, b)), alpha=alpha))
         return y
 
     rule(name)(operate)
 
 
 for _name in ("add", "sub"):
-    _copying(_name)
+    _register_copying(_name)
 
 
 @rule()
@@ -90,7 +90,7 @@ def layer_norm(
                 f"The shape at dimension {i}of normalized_shape doesn't match the input")
     buffer = input._values.reshape(-1, *wanted)
     y = _functional["layer_norm"](buffer, wanted, weight, bias, eps)
-    return input._like(y.reshape(-1))
+    return input._build_like(y.reshape(-1))
 
 
 @rule()
@@ -125,7 +125,7 @@ def linear(input: Any, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return StridedNestedTensor(y.reshape(-1), [(*n[:-1], y.shape[-1]) for n in input._sizes])
 
 
-def _rows_of(x: Any) -> tuple[Tensor, ...]:
+def _list_rows(x: Any) -> tuple[Tensor, ...]:
     rows: tuple[Tensor, ...] = x.unbind()
     return rows
 
@@ -136,7 +136,7 @@ def bmm(input: Any, mat2: Any) -> Tensor:
     for i, x in enumerate((input, mat2)):
         if x.dim() != 3:
             raise RuntimeError(f"batch{i + 1} must be a 3D tensor")
-    a, b = _rows_of(input), _rows_of(mat2)
+    a, b = _list_rows(input), _list_rows(mat2)
     if len(a) != len(b):
         raise RuntimeError("Expected size for the 1st dimension of batch2 tensor to be: "
                            f"{len(a)} but got: {len(b)}.")
@@ -164,7 +164,7 @@ def matmul(input: Any, other: Any) -> Tensor:
             raise RuntimeError("matmul: For nested tensors, only inputs with >= 3 dims are "
                                f"currently supported. {'1st' if i == 0 else '2nd'} input has "
                                f"rank: {x.dim()}")
-    a, b = _rows_of(input), _rows_of(other)
+    a, b = _list_rows(input), _list_rows(other)
     if len(a) != len(b):
         raise RuntimeError("matmul: Expected size for the 1st dimension of 2nd input tensor to be: "
                            f"{len(a)} but got: {len(b)}.")

@@ -130,7 +130,7 @@ def squeeze(input: StridedNestedTensor, dim: Any = None) -> Tensor:
                         [(*s[:i], *s[i + 1:]) for s in input._row_strides])
 
 
-def _row_size(input: StridedNestedTensor, size: tuple, name: str, row: Shape) -> Shape:
+def _compute_row_size(input: StridedNestedTensor, size: tuple, name: str, row: Shape) -> Shape:
     """Return a row's size under `view` or `reshape`; -1 inherits the old length."""
     rest, known = list(size[1:]), len(row)
     free = [i for i, n in enumerate(rest) if n == -1]
@@ -160,16 +160,16 @@ def _check_view(input: StridedNestedTensor, size: tuple, name: str) -> None:
                            "batch dimension")
 
 
-def _flat(args: tuple) -> tuple:
+def _flatten_sizes(args: tuple) -> tuple:
     return tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
 
 
 @rule()
 def view(input: StridedNestedTensor, *sizes: Any) -> Tensor:
     """The rows, each of another shape, without a copy."""
-    wanted = _flat(sizes)
+    wanted = _flatten_sizes(sizes)
     _check_view(input, wanted, "view")
-    shapes = [_row_size(input, wanted, "view", n) for n in input._sizes]
+    shapes = [_compute_row_size(input, wanted, "view", n) for n in input._sizes]
     strides = [tuple(row.view(n).stride())
                for row, n in zip(input.rows(), shapes, strict=True)]
     return input.viewed(shapes, strides)
@@ -178,9 +178,9 @@ def view(input: StridedNestedTensor, *sizes: Any) -> Tensor:
 @rule()
 def reshape(input: StridedNestedTensor, *shape: Any) -> Tensor:
     """Reshape the rows, copying if needed."""
-    wanted = _flat(shape)
+    wanted = _flatten_sizes(shape)
     _check_view(input, wanted, "reshape")
-    shapes = [_row_size(input, wanted, "reshape", n) for n in input._sizes]
+    shapes = [_compute_row_size(input, wanted, "reshape", n) for n in input._sizes]
     if input.is_contiguous():
         return input.viewed(shapes, [contiguous_strides(n) for n in shapes])
     return strided_from_rows([row.reshape(n) for row, n in
@@ -206,7 +206,7 @@ def narrow(input: StridedNestedTensor, dim: int, start: int, length: int) -> Ten
     return input.viewed(input._sizes[rows], input._row_strides[rows], input._starts[rows])
 
 
-def _last_axis(input: StridedNestedTensor, dim: int, text: str, name: str) -> int:
+def _measure_last_axis(input: StridedNestedTensor, dim: int, text: str, name: str) -> int:
     """The common length of the last axis, along which PyTorch splits."""
     if input.axis(dim) != input.dim() - 1:
         raise RuntimeError(f"{text} for nested tensors is currently only supported for the last "
@@ -220,13 +220,13 @@ def _last_axis(input: StridedNestedTensor, dim: int, text: str, name: str) -> in
 @rule()
 def chunk(input: StridedNestedTensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Equal parts of the last axis."""
-    length = _last_axis(input, dim, "Chunk", "chunk")
+    length = _measure_last_axis(input, dim, "Chunk", "chunk")
     if chunks <= 0:
         raise RuntimeError("chunk expects `chunks` to be greater than 0, got: " f"{chunks}")
     if length % chunks:
         raise RuntimeError("Chunk for nested tensors is only supported for nested tensors with "
                            "trailing dimension divisible by chunks.")
-    return _parts(input, [length // chunks] * chunks)
+    return _split_rows(input, [length // chunks] * chunks)
 
 
 @rule("split_with_sizes", "split")
@@ -234,17 +234,17 @@ def split_with_sizes(
     input: StridedNestedTensor, split_sizes: Any, dim: int = 0
 ) -> tuple[Tensor, ...]:
     """Parts of the last axis."""
-    length = _last_axis(input, dim, "split_with_sizes", "split_with_sizes")
+    length = _measure_last_axis(input, dim, "split_with_sizes", "split_with_sizes")
     if isinstance(split_sizes, int):
         split_sizes = [min(split_sizes, length - i) for i in range(0, length, split_sizes)]
     if sum(split_sizes) != length:
         raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {length} "
                            "(input tensor's size at dimension -1), but got split_sizes="
                            f"{list(split_sizes)}")
-    return _parts(input, split_sizes)
+    return _split_rows(input, split_sizes)
 
 
-def _parts(input: StridedNestedTensor, lengths: Sequence[int]) -> tuple[Tensor, ...]:
+def _split_rows(input: StridedNestedTensor, lengths: Sequence[int]) -> tuple[Tensor, ...]:
     parts, before = [], 0
     for length in lengths:
         parts.append(input.viewed([(*n[:-1], length) for n in input._sizes], input._row_strides,
@@ -295,7 +295,7 @@ def clone(input: StridedNestedTensor, *, memory_format: Any = None) -> Tensor:
     _check_format("clone", memory_format)
     if memory_format is contiguous_format and not input.is_contiguous():
         return strided_from_rows(input.rows())
-    return input._like(input._values.clone())
+    return input._build_like(input._values.clone())
 
 
 @rule()
@@ -309,24 +309,24 @@ def to(self: StridedNestedTensor, *args: Any, **named: Any) -> Tensor:
     """Cast the elements; return the tensor itself if it has the dtype."""
     args = tuple(a._values if isinstance(a, StridedNestedTensor) else a for a in args)
     values = self._values.to(*args, **named)
-    return self if values is self._values else self._like(values)
+    return self if values is self._values else self._build_like(values)
 
 
-def _like_factory(name: str) -> None:
+def _register_like_factory(name: str) -> None:
     def make(input: StridedNestedTensor, *args: Any, **named: Any) -> Tensor:
         form = named.pop("memory_format", None)
         _check_format(name, form)
         values = getattr(ops, name)(input._values, *args, **named)
         if form is contiguous_format:
             return StridedNestedTensor(values[:input.numel()], input._sizes)
-        return input._like(values)
+        return input._build_like(values)
 
     rule(name)(make)
 
 
 for _name in ("empty_like", "ones_like", "zeros_like", "rand_like", "randn_like", "full_like",
               "randint_like"):
-    _like_factory(_name)
+    _register_like_factory(_name)
 
 
 @rule()

@@ -51,14 +51,14 @@ class StridedNestedTensor(RaggedTensor):
         result._sizes = sizes
         result._row_strides = [contiguous_strides(n) for n in sizes] if strides is None \
             else strides
-        result._starts = _dense_starts(sizes) if starts is None else starts
+        result._starts = _compute_dense_starts(sizes) if starts is None else starts
         return result
 
-    def _like(self, values: Tensor) -> Any:
+    def _build_like(self, values: Tensor) -> Any:
         """The rows of `self` on another buffer."""
         return StridedNestedTensor(values, self._sizes, self._row_strides, self._starts)
 
-    def viewed(
+    def view_rows(
         self, sizes: list[Shape], strides: list[Shape], starts: list[int] | None = None
     ) -> Any:
         """Other rows on the same buffer: a view of `self`."""
@@ -74,10 +74,10 @@ class StridedNestedTensor(RaggedTensor):
                         for v in operands if v.__class__ is not bool)
         if alone and not self.is_contiguous() and name not in ("clone", "to", "dropout", "type"):
             raise RuntimeError("NestedTensor must be contiguous to get buffer.")
-        return [self._operand(name.strip("_"), v, v is operands[0]) if isinstance(v, Tensor)
+        return [self._prepare_operand(name.strip("_"), v, v is operands[0]) if isinstance(v, Tensor)
                 else v for v in operands]
 
-    def _operand(self, name: str, x: Tensor, is_first: bool) -> Tensor:
+    def _prepare_operand(self, name: str, x: Tensor, is_first: bool) -> Tensor:
         if not isinstance(x, StridedNestedTensor):
             if x.dim() == 0:
                 return x
@@ -136,7 +136,7 @@ class StridedNestedTensor(RaggedTensor):
 
     def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
         """Whether the rows are row-major and consecutive."""
-        return self._starts == _dense_starts(self._sizes) and \
+        return self._starts == _compute_dense_starts(self._sizes) and \
             self._row_strides == [contiguous_strides(n) for n in self._sizes]
 
     def data_ptr(self) -> int:
@@ -170,7 +170,8 @@ class StridedNestedTensor(RaggedTensor):
     def rows(self) -> tuple[Tensor, ...]:
         """The rows, views of the buffer."""
         spans = [math.prod(n) for n in self._sizes]
-        if self._starts == _dense_starts(self._sizes) and sum(spans) == self._values.numel():
+        is_dense = self._starts == _compute_dense_starts(self._sizes)
+        if is_dense and sum(spans) == self._values.numel():
             parts = ops.split(self._values, spans) if spans else ()
             return tuple(
                 part.view(size) if strides == contiguous_strides(size)
@@ -182,7 +183,7 @@ class StridedNestedTensor(RaggedTensor):
             in zip(self._sizes, self._row_strides, self._starts, strict=True))
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
-        rows = ",\n".join(_indented(repr(row.detach())) for row in self.rows())
+        rows = ",\n".join(_indent(repr(row.detach())) for row in self.rows())
         note = ""
         if self.grad_fn is not None:
             note = f", grad_fn=<{self.grad_fn.name()}>"
@@ -201,16 +202,16 @@ class StridedNestedTensor(RaggedTensor):
                                  self._starts, self.requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        result = self._like(self._values.__deepcopy__(memo))
+        result = self._build_like(self._values.__deepcopy__(memo))
         memo[id(self)] = result
         return result
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join("  " + line for line in text.split("\n"))
 
 
-def _dense_starts(sizes: Sequence[Shape]) -> list[int]:
+def _compute_dense_starts(sizes: Sequence[Shape]) -> list[int]:
     return list(itertools.accumulate(map(math.prod, sizes), initial=0))[:-1]
 
 

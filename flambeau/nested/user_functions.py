@@ -18,7 +18,7 @@ def apply_on_values(cls: type[Function], args: tuple) -> Any:
     results: list[Any] = []  # the user's results, for their rows
 
     def run(_: Any, context: Any, values: tuple) -> Any:
-        rows = tuple(_rows(a, v) for a, v in zip(args, values, strict=True))
+        rows = tuple(_as_rows(a, v) for a, v in zip(args, values, strict=True))
         returned = cls._flambeau_run(context, rows)
         several = isinstance(returned, (tuple, list))
         results[:] = returned if several else [returned]
@@ -28,7 +28,7 @@ def apply_on_values(cls: type[Function], args: tuple) -> Any:
         return type(returned)(map(_values, results)) if several else _values(returned)
 
     def backward(context: Any, *gradients: Any) -> Any:
-        rows = [_rows(y, g) for y, g in zip(results, gradients, strict=True)]
+        rows = [_as_rows(y, g) for y, g in zip(results, gradients, strict=True)]
         custom = cls.backward if cls.backward is not Function.backward else cls.vjp
         with dispatching():  # a user's code on rows, in the middle of backward
             returned = custom(context, *rows)
@@ -40,19 +40,19 @@ def apply_on_values(cls: type[Function], args: tuple) -> Any:
     on_values: Any = type(cls.__name__, (cls,), members)
     _, returned = on_values._flambeau_apply(tuple(map(_values, args)))
     if isinstance(returned, (tuple, list)):
-        return type(returned)(_rows(y, v) for y, v in zip(results, returned, strict=True))
-    return _rows(results[0], returned)
+        return type(returned)(_as_rows(y, v) for y, v in zip(results, returned, strict=True))
+    return _as_rows(results[0], returned)
 
 
 def _values(x: Any) -> Any:
     return x._values if isinstance(x, RaggedTensor) else x
 
 
-def _rows(pattern: Any, values: Any) -> Any:
+def _as_rows(pattern: Any, values: Any) -> Any:
     """Return values as rows like a nested tensor's; anything else unchanged."""
     if not isinstance(pattern, RaggedTensor) or values is None:
         return values
-    return pattern if values is pattern._values else pattern._like(values)
+    return pattern if values is pattern._values else pattern._build_like(values)
 
 
 NESTED_APPLY[RaggedTensor] = apply_on_values

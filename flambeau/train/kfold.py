@@ -13,7 +13,7 @@ import numpy as np
 from ..ops.creation.random import manual_seed
 from ..tensor.tensor import Tensor
 from ..utils.data import Subset
-from .state.data import _dataset_of, is_arrays, is_loader
+from .state.data import _build_dataset, is_arrays, is_loader
 from .state.formatting import scalars, short
 
 
@@ -47,9 +47,9 @@ class KFold:
         if n < self.k:
             raise ValueError(f"KFold: {n} samples make no {self.k} folds")
         if groups is not None:
-            fold[:] = self._grouped(_flat(groups, n, "groups"))
+            fold[:] = self._assign_groups(_flatten(groups, n, "groups"))
         elif labels is not None:
-            order = self._by_class(_flat(labels, n, "labels"))
+            order = self._order_by_class(_flatten(labels, n, "labels"))
             fold[order] = np.arange(n) % self.k
         else:
             for number, part in enumerate(np.array_split(self._order(n), self.k)):
@@ -61,12 +61,12 @@ class KFold:
     def _order(self, n: int) -> np.ndarray:
         return np.random.default_rng(self.seed).permutation(n) if self.shuffle else np.arange(n)
 
-    def _by_class(self, labels: np.ndarray) -> np.ndarray:
+    def _order_by_class(self, labels: np.ndarray) -> np.ndarray:
         """Order samples by class: dealt out in turn, each fold gets its share of every class."""
         order = self._order(len(labels))
         return order[np.argsort(labels[order], kind="stable")]
 
-    def _grouped(self, groups: np.ndarray) -> np.ndarray:
+    def _assign_groups(self, groups: np.ndarray) -> np.ndarray:
         names, group_index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
         if len(names) < self.k:
             raise ValueError(f"KFold: {len(names)} groups make no {self.k} folds")
@@ -94,7 +94,7 @@ class Folds:
     @property
     def mean(self) -> dict[str, float]:
         """Means over the folds, by metric."""
-        return {name: sum(values) / len(values) for name, values in self._columns().items()}
+        return {name: sum(values) / len(values) for name, values in self._collect_columns().items()}
 
     @property
     def deviation(self) -> dict[str, float]:
@@ -102,10 +102,10 @@ class Folds:
         mean = self.mean
         return {
             name: math.sqrt(sum((v - mean[name]) ** 2 for v in values) / (len(values) - 1))
-            for name, values in self._columns().items()
+            for name, values in self._collect_columns().items()
         }
 
-    def _columns(self) -> dict[str, list[float]]:
+    def _collect_columns(self) -> dict[str, list[float]]:
         names = [name for name in self.last[0] if all(name in row for row in self.last)]
         return {name: [row[name] for row in self.last] for name in names}
 
@@ -154,7 +154,7 @@ def cross_validate(
         labels = data[-1]
     whole = data
     if is_arrays(data):
-        whole = _dataset_of(data if isinstance(data, tuple) else (data,), "cross_validate")
+        whole = _build_dataset(data if isinstance(data, tuple) else (data,), "cross_validate")
     splitter = k if isinstance(k, KFold) else KFold(k)
     folds = Folds([], [])
     parts = splitter.split(len(whole), labels=labels, groups=groups)
@@ -180,7 +180,7 @@ def _takes_one(make: Callable[..., Any]) -> bool:
     return form_of(make) != ""
 
 
-def _flat(values: Any, n: int, subject: str) -> np.ndarray:
+def _flatten(values: Any, n: int, subject: str) -> np.ndarray:
     array = values._array if isinstance(values, Tensor) else np.asarray(values)
     if array.shape[:1] != (n,) or array.size != n:
         raise ValueError(f"KFold: {n} samples, but {subject} of shape {array.shape}")

@@ -11,14 +11,14 @@ from ..nn import Module
 from ..optim import Optimizer
 from .events import scope
 from .checkpointing.run_state import collect_state, restore_accumulation, restore_objects
-from .loop.attach import listed
-from .training_step.validation import check_trainable, loss_named, optimizer_named
-from .state.data import check_paired, inputs, is_arrays, length_of, loader_of
+from .loop.attach import as_list
+from .training_step.validation import check_trainable, as_loss, as_optimizer
+from .state.data import check_paired, inputs, is_arrays, count_batches, as_loader
 from .state.data_limits import set_aside
-from .state.fit_data import training_loader, validation_loaders
+from .state.fit_data import build_training_loader, build_validation_loaders
 from .state.history import History
 from .training_step.model_loss import weigh_classes
-from .loop.evaluation import joined, looking, sweep
+from .loop.evaluation import joined, observe, sweep
 from .loop.loop import Loop
 from .state.epoch_numbers import Measures
 from .events.scope import Stage
@@ -91,8 +91,8 @@ class Trainer(Loop):
         schedules: list[tuple[Any, dict[str, Any]]] = []
         if isinstance(net, TrainableModule) and optimizer is None:
             optimizer, schedules = parse_optimizers(net.configure_optimizers())
-        self._optimizer: Any = optimizer_named(optimizer, net)
-        self._loss: Any = loss_named(loss)
+        self._optimizer: Any = as_optimizer(optimizer, net)
+        self._loss: Any = as_loss(loss)
         super().__init__()
         self.measures = Measures(metrics)
         self._own_step = False
@@ -112,7 +112,7 @@ class Trainer(Loop):
         self._valid_data: Any = None
         if isinstance(net, TrainableModule):
             attach_module(self, net)
-        for callback in listed(callbacks):
+        for callback in as_list(callbacks):
             self.use(callback)
         if schedules:
             from .callbacks.lr_schedule import Schedule
@@ -231,10 +231,10 @@ class Trainer(Loop):
             data, valid = set_aside(data, validation_split)
         if fast:
             limit, epochs = 1, 1
-        loader = training_loader(
+        loader = build_training_loader(
             data, batch_size, shuffle, limit, overfit, is_paired=not self._own_step)
         self.averaged = None
-        self._valid_data = validation_loaders(
+        self._valid_data = build_validation_loaders(
             valid, batch_size, limit, is_paired=self._looks_by_itself)
         if overfit is not None:
             self._valid_data = loader
@@ -242,26 +242,26 @@ class Trainer(Loop):
             check_trainable(self)
         if self.net is not None:
             self.net.train()
-        callbacks = listed(callbacks)
+        callbacks = as_list(callbacks)
         attached = [*callbacks, *(handle.function for handle in self.handlers.handles)]
         if validate_every is not None and self._valid_data is None:
             raise ValueError("validate_every needs validation data: valid=...")
-        from .callbacks.fit_options import callbacks_of_options
+        from .callbacks.fit_options import build_callbacks
 
-        callbacks += callbacks_of_options(attached, progress, max_steps, validate_every)
+        callbacks += build_callbacks(attached, progress, max_steps, validate_every)
         if resume is not None:
-            from .checkpointing.resume import resuming
+            from .checkpointing.resume import add_resume
 
             attached = [handle.function for handle in self.handlers.handles]
-            callbacks = resuming(resume, attached, callbacks)
-        from .training_step.gradient_checkpointing import recomputing
+            callbacks = add_resume(resume, attached, callbacks)
+        from .training_step.gradient_checkpointing import recompute_blocks
 
-        again = recomputing(self, gradient_checkpointing)
-        with self._weighing(class_weight), self._watching(), again:
+        again = recompute_blocks(self, gradient_checkpointing)
+        with self._apply_class_weights(class_weight), self._let_doctor_watch(), again:
             return self._run(loader, epochs, callbacks)
 
     @contextmanager
-    def _weighing(self, class_weight: Any) -> Iterator[None]:
+    def _apply_class_weights(self, class_weight: Any) -> Iterator[None]:
         """Apply class weights to the loss within this context."""
         if class_weight is None:
             yield
@@ -282,13 +282,13 @@ class Trainer(Loop):
         numbers: dict[str, Any] = {}
         left = (self.state.epochs or 0) - self.state.epoch + 1
         for name, part in several.items():
-            self.supervised.expect(left * (length_of(part) or 0))
+            self.supervised.expect(left * (count_batches(part) or 0))
             prefix = f"valid_{name}_" if name else "valid_"
-            numbers.update(self._sweep(scope.valid, part, self.state.epoch, prefix))
+            numbers.update(self._evaluate_stage(scope.valid, part, self.state.epoch, prefix))
         return numbers
 
     @contextmanager
-    def _watching(self) -> Iterator[None]:
+    def _let_doctor_watch(self) -> Iterator[None]:
         """Let the doctor, if requested, watch the first fit."""
         if self.doctor is None or self.doctor.session.ended:
             yield
@@ -309,7 +309,7 @@ class Trainer(Loop):
         self.supervised.kinds.load_state_dict({})
         self.supervised.look_kinds.load_state_dict({})
 
-    def parts_heard(self) -> None:
+    def update_parts(self) -> None:
         """Run the step in parts if its parts have listeners."""
         self.supervised.choose()
 
@@ -318,12 +318,12 @@ class Trainer(Loop):
         self.supervised.pending = 0
         self.supervised.attend()
 
-    def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
+    def _run_epoch(self, data: Any, position: dict[str, Any] | None) -> None:
         self._train(data, position)
         if self._valid_data is not None and self._stopping is None:
             self.validate()
 
-    def _trained(self) -> None:
+    def _finish_steps(self) -> None:
         if self._stopping is None:
             self.supervised.flush()
         if self._completed:
@@ -363,10 +363,10 @@ class Trainer(Loop):
 
     # ---- looking ----
 
-    def _sweep(self, stage: Stage, data: Any, n: int, prefix: str) -> dict[str, Any]:
+    def _evaluate_stage(self, stage: Stage, data: Any, n: int, prefix: str) -> dict[str, Any]:
         measures = self.measures.copy()
         self.supervised.attend()
-        with looking(self), self.scope(stage, n):
+        with observe(self), self.scope(stage, n):
             outside, self._sweeping = self._sweeping, measures
             try:
                 count = sweep(
@@ -388,8 +388,8 @@ class Trainer(Loop):
         """Return loss and metrics over data, in eval mode, by prefixed name."""
         if self._looks_by_itself:
             check_paired(data, "evaluate")
-        loader = loader_of(data, batch_size, who="evaluate")
-        return self._sweep(scope.test, loader, self._count("test"), prefix)
+        loader = as_loader(data, batch_size, who="evaluate")
+        return self._evaluate_stage(scope.test, loader, self._count("test"), prefix)
 
     def predict(
         self, data: Any, *, batch_size: int | None = None, labelled: bool | None = None
@@ -401,11 +401,11 @@ class Trainer(Loop):
         """
         if labelled is None:
             labelled = not is_arrays(data)
-        loader = loader_of(data, batch_size, who="predict")
+        loader = as_loader(data, batch_size, who="predict")
         self.supervised.attend()
         outputs: list[Any] = []
         several = isinstance(data, tuple) and len(data) > 1 and not labelled
-        with looking(self), self.scope(scope.predict, self._count("predict")):
+        with observe(self), self.scope(scope.predict, self._count("predict")):
             try:
                 sweep(
                     self, scope.predict, loader,
@@ -449,7 +449,7 @@ class Trainer(Loop):
         if self.net is None:
             raise ValueError("summary: the trainer has no net")
         if batch is None and self.state.batch is not None:
-            batch = self.supervised.inputs_of(self.state.batch)
+            batch = self.supervised.prepare_inputs(self.state.batch)
         return summarize(self.net, batch)
 
     # ---- saving ----
@@ -462,15 +462,15 @@ class Trainer(Loop):
         >>> trainer.save("runs/trainer.pt")
         >>> trainer.load("runs/trainer.pt")
         """
-        from .checkpointing.storage import location_of, write_state
+        from .checkpointing.storage import as_location, write_state
 
-        write_state(self.state_dict(), location_of(path))
+        write_state(self.state_dict(), as_location(path))
 
     def load(self, path: Any) -> None:
         """Read a file that `save` wrote; the next fit continues from there."""
-        from .checkpointing.storage import location_of, read_state
+        from .checkpointing.storage import as_location, read_state
 
-        self.load_state_dict(read_state(location_of(path)))
+        self.load_state_dict(read_state(as_location(path)))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of the net, of a loss with parameters or buffers, of optimizers and

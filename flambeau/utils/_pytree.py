@@ -128,7 +128,7 @@ class TreeSpec:
                 f"Node arity mismatch; expected {self.num_children}, but got {len(children)}."
             )
         if kind in STANDARD_DICT_TYPES:
-            children = [tree[key] for key in self._matching_keys(tree)]
+            children = [tree[key] for key in self._match_keys(tree)]
         elif context != self.context:
             raise ValueError(
                 f"Node context mismatch for custom node type {self.type!r}."
@@ -138,7 +138,7 @@ class TreeSpec:
         for child, subtree in zip(self._children, children, strict=True):
             child._collect(subtree, subtrees)
 
-    def _matching_keys(self, tree: dict[Any, Any]) -> list[Any]:
+    def _match_keys(self, tree: dict[Any, Any]) -> list[Any]:
         keys = self.context[1] if self.type is defaultdict else self.context
         missing, extra = set(keys) - set(tree), set(tree) - set(keys)
         if missing or extra:
@@ -344,7 +344,7 @@ def _defaultdict_flatten_with_keys(d: Any) -> tuple[list[tuple[KeyEntry, Any]], 
     return children, [d.default_factory, keys]
 
 
-def _sequence_flatten_with_keys(context: Callable[[Any], Any]) -> FlattenWithKeysFn:
+def _build_flatten_with_keys(context: Callable[[Any], Any]) -> FlattenWithKeysFn:
     return lambda x: ([(SequenceKey(k), value) for k, value in enumerate(x)], context(x))
 
 
@@ -356,9 +356,9 @@ def _namedtuple_flatten_with_keys(x: Any) -> tuple[list[tuple[KeyEntry, Any]], A
 def _register_builtins() -> None:
     built_in: dict[Any, tuple[FlattenFn, UnflattenFn, FlattenWithKeysFn, str]] = {
         tuple: (lambda x: (list(x), None), lambda values, _: tuple(values),
-                _sequence_flatten_with_keys(lambda _: None), "builtins.tuple"),
+                _build_flatten_with_keys(lambda _: None), "builtins.tuple"),
         list: (lambda x: (x, None), lambda values, _: list(values),
-               _sequence_flatten_with_keys(lambda _: None), "builtins.list"),
+               _build_flatten_with_keys(lambda _: None), "builtins.list"),
         dict: (_dict_flatten, _dict_unflatten, _dict_flatten_with_keys, "builtins.dict"),
         # All named tuple classes, keyed by the function that creates them.
         namedtuple: (lambda x: (list(x), type(x)), lambda values, kind: kind(*values),
@@ -372,7 +372,7 @@ def _register_builtins() -> None:
                       _defaultdict_flatten_with_keys, "collections.defaultdict"),
         deque: (lambda x: (list(x), x.maxlen),
                 lambda values, maxlen: deque(values, maxlen=maxlen),
-                _sequence_flatten_with_keys(lambda x: x.maxlen), "collections.deque"),
+                _build_flatten_with_keys(lambda x: x.maxlen), "collections.deque"),
     }
     for kind, (flatten, unflatten, with_keys, name) in built_in.items():
         SUPPORTED_NODES[kind] = NodeDef(kind, flatten, unflatten, with_keys, name)
@@ -469,11 +469,11 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf 
 
 def map_only(kind: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
     """Restrict a function to leaves of a type, or to those selected by a predicate."""
-    picks = _picks(kind)
+    picks = _match_kind(kind)
     return lambda func: lambda x: func(x) if picks(x) else x
 
 
-def _picks(kind: Any) -> Callable[[Any], bool]:
+def _match_kind(kind: Any) -> Callable[[Any], bool]:
     if callable(kind) and not isinstance(kind, type):
         return kind
     return lambda x: isinstance(x, kind)
@@ -596,10 +596,10 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
     version = DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL if protocol is None else protocol
     if version != DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL:
         raise ValueError(f"Unknown protocol {version}. Available protocols: [1]")
-    return json.dumps((version, _schema(treespec)))
+    return json.dumps((version, _to_schema(treespec)))
 
 
-def _schema(spec: TreeSpec) -> dict[str, Any]:
+def _to_schema(spec: TreeSpec) -> dict[str, Any]:
     if spec.type is None:
         return {"type": None, "context": None, "children_spec": []}
     if spec.type not in SUPPORTED_NODES:
@@ -614,7 +614,7 @@ def _schema(spec: TreeSpec) -> dict[str, Any]:
     return {
         "type": node.serialized_type_name,
         "context": json.dumps(spec.context) if dump is None else dump(spec.context),
-        "children_spec": [_schema(child) for child in spec.children_specs],
+        "children_spec": [_to_schema(child) for child in spec.children_specs],
     }
 
 
@@ -661,10 +661,10 @@ def treespec_loads(serialized: str) -> TreeSpec:
     version, schema = json.loads(serialized)
     if version != DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL:
         raise ValueError(f"Unknown protocol {version}. Available protocols: [1]")
-    return _from_schema(schema)
+    return _read_schema(schema)
 
 
-def _from_schema(schema: dict[str, Any]) -> TreeSpec:
+def _read_schema(schema: dict[str, Any]) -> TreeSpec:
     name = schema["type"]
     if name is None:
         return _LEAF
@@ -677,4 +677,4 @@ def _from_schema(schema: dict[str, Any]) -> TreeSpec:
     node, text = named[name], schema["context"]
     load = node.from_dumpable_context
     context = json.loads(text) if load is None else load(text)
-    return TreeSpec(node.type, context, [_from_schema(child) for child in schema["children_spec"]])
+    return TreeSpec(node.type, context, [_read_schema(child) for child in schema["children_spec"]])

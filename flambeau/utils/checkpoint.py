@@ -93,7 +93,7 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 
 @contextmanager
-def _random_state(state: Any) -> Iterator[None]:
+def _restore_random_state(state: Any) -> Iterator[None]:
     """Context that draws random numbers from `state` (None: no change) and restores the state."""
     if state is None:
         yield
@@ -115,7 +115,7 @@ class _Ticket:
     __slots__ = ("__weakref__",)
 
 
-def _description(x: Tensor) -> dict[str, Any]:
+def _describe(x: Tensor) -> dict[str, Any]:
     return {"shape": tuple(x.shape), "dtype": x.dtype, "device": x.device}
 
 
@@ -137,7 +137,7 @@ class _Region:
         ticket = _Ticket()
         self.tickets.append(weakref.ref(ticket))
         if self.check:
-            self.descriptions.append(_description(x))
+            self.descriptions.append(_describe(x))
         return ticket
 
     def unpack(self, ticket: _Ticket) -> Tensor:
@@ -182,12 +182,12 @@ class _Region:
                 "torch.utils.checkpoint: trying to save more tensors during recomputation than "
                 f"during the original forward pass, which saved {len(self.tickets)}."
             )
-        if self.check and self.descriptions[number] != _description(x):
+        if self.check and self.descriptions[number] != _describe(x):
             raise CheckpointError(
                 "torch.utils.checkpoint: Recomputed values for the following tensors have "
                 f"different metadata than during the forward pass.\n"
                 f"tensor at position {number}:\nsaved metadata: {self.descriptions[number]}\n"
-                f"recomputed metadata: {_description(x)}"
+                f"recomputed metadata: {_describe(x)}"
             )
         ticket = self.tickets[number]()
         retained = x.detach() if x.requires_grad else x  # its history would keep the second graph
@@ -207,14 +207,14 @@ def _call(
     state = default_generator.get_state() if preserve else None
     settings = autocast_settings()
 
-    def again() -> None:
-        with _random_state(state), with_autocast_settings(settings), inner:
+    def run_again() -> None:
+        with _restore_random_state(state), with_autocast_settings(settings), inner:
             function(*args, **kwargs)
 
     if not is_grad_enabled():
         with outer:
             return function(*args, **kwargs)
-    region = _Region(again, check, early_stop)
+    region = _Region(run_again, check, early_stop)
 
     def unpack(ticket: _Ticket) -> Tensor:
         try:
@@ -297,7 +297,7 @@ class CheckpointFunction(Function):
         for place, x in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[place] = x
         leaves = detach_variable(tuple(inputs))
-        with enable_grad(), _random_state(ctx.state):
+        with enable_grad(), _restore_random_state(ctx.state):
             outputs = ctx.run_function(*leaves)
         outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
         pairs = [

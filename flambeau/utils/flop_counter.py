@@ -110,13 +110,13 @@ class FlopCounterMode:
         self.flop_counts = defaultdict(lambda: defaultdict(int), {"Global": defaultdict(int)})
         self._places.clear()
         self._hooks = [
-            register_module_forward_pre_hook(self._entered),
-            register_module_forward_hook(self._left, always_call=True),
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
         ]
         chosen = [OPERATORS[name] for name in _COUNTS]
-        self._swaps = swaps_of(chosen, self._recorder)
+        self._swaps = swaps_of(chosen, self._build_recorder)
         product: Any = Tensor.__matmul__  # has a separate fast path
-        self._swaps.append(Swap(product, self._recorder(OPERATORS["matmul"])))
+        self._swaps.append(Swap(product, self._build_recorder(OPERATORS["matmul"])))
         self._swaps[-1].start()
         return self
 
@@ -153,11 +153,11 @@ class FlopCounterMode:
                          _share(sum(counts.values()), total)))
             rows += [(f"{indent} - {op}", _short(n, total), _share(n, total))
                      for op, n in counts.items()]
-        return _table([("Module", "FLOP", "% Total"), *(rows or [("Global", "0", "0%")])])
+        return _format_table([("Module", "FLOP", "% Total"), *(rows or [("Global", "0", "0%")])])
 
     # ------------------------------------------------------------------- while active
 
-    def _entered(self, module: Module, args: Any) -> None:
+    def _enter(self, module: Module, args: Any) -> None:
         name = type(module).__name__
         if self._stack:
             above, path = self._stack[-1]
@@ -165,11 +165,11 @@ class FlopCounterMode:
             name = f"{path}.{inner[0]}" if inner else name
         self._stack.append((module, name))
 
-    def _left(self, module: Module, args: Any, y: Any) -> None:
+    def _leave(self, module: Module, args: Any, y: Any) -> None:
         if self._stack and self._stack[-1][0] is module:
             self._stack.pop()
 
-    def _recorder(self, operator: Any) -> Callable:
+    def _build_recorder(self, operator: Any) -> Callable:
         count = _COUNTS[operator.name]
 
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -188,7 +188,7 @@ class FlopCounterMode:
         return record
 
     def _add(self, result: Count, y: Tensor) -> None:
-        node = _running()
+        node = _find_running_node()
         if node is None:
             places = tuple(name for _, name in self._stack)
             if y._node is not None:
@@ -204,7 +204,7 @@ class FlopCounterMode:
             self.flop_counts[place][getattr(aten, name)] += result[1]
 
 
-def _running() -> Any:
+def _find_running_node() -> Any:
     """Return the autograd node that backward is running, if called from backward."""
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -231,7 +231,7 @@ def _share(number: int, total: int) -> str:
     return f"{number / total:.2%}" if total else "0%"
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _format_table(rows: list[tuple[str, ...]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     lines = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w)
                        for i, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()

@@ -55,9 +55,9 @@ class _Saved:
 
     def __init__(self, result: Any) -> None:
         self.versions: list[tuple[Tensor, int]] = []
-        self.val = tree_map(self._detached, result)
+        self.val = tree_map(self._detach, result)
 
-    def _detached(self, x: Any) -> Any:
+    def _detach(self, x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
         result = x.detach()

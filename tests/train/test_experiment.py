@@ -14,7 +14,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.train import Loop, epoch
-from flambeau.train.reporting.experiment import Experiment, plain_config
+from flambeau.train.reporting.experiment import Experiment, as_plain_config
 from flambeau.train.reporting.provenance import code, environment
 
 
@@ -97,13 +97,13 @@ def test_configs_of_all_kinds():
         lr: float = 0.1
         sizes: tuple = (1, 2)
 
-    assert plain_config(Config()) == {"lr": 0.1, "sizes": [1, 2]}
-    assert plain_config(argparse.Namespace(a=1, b=None)) == {"a": 1, "b": None}
+    assert as_plain_config(Config()) == {"lr": 0.1, "sizes": [1, 2]}
+    assert as_plain_config(argparse.Namespace(a=1, b=None)) == {"a": 1, "b": None}
     odd = {"f": len, "t": torch.ones(2), "n": np.float32(0.5), "k": torch.nn.Linear, "s": {2, 1},
            "x": float("nan"), "none": None}
-    assert plain_config(odd) == {"f": "len", "t": [1.0, 1.0], "n": 0.5, "k": "Linear",
+    assert as_plain_config(odd) == {"f": "len", "t": [1.0, 1.0], "n": 0.5, "k": "Linear",
                                  "s": [1, 2], "x": "nan", "none": None}
-    json.dumps(plain_config({"object": object()}))
+    json.dumps(as_plain_config({"object": object()}))
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

@@ -19,7 +19,7 @@ from flambeau.train.loggers import (
     CSVLogger, JSONLogger, Logger, MLflowLogger, TensorBoardLogger, WandbLogger,
 )
 from flambeau.train.loggers.csv import Table
-from flambeau.train.state.formatting import duration, learning_rates, scalars, short, stage_of
+from flambeau.train.state.formatting import duration, read_learning_rates, scalars, short, stage_of
 
 
 def trainer(**options):
@@ -282,5 +282,5 @@ def test_numbers():
     net = torch.nn.Linear(2, 2)
     groups = [{"params": [net.weight], "lr": 0.5}, {"params": [net.bias], "lr": 0.25}]
     run = types.SimpleNamespace(optimizers={"optimizer": torch.optim.SGD(groups)})
-    assert learning_rates(run) == {"lr/0": 0.5, "lr/1": 0.25}
-    assert learning_rates(types.SimpleNamespace()) == {}
+    assert read_learning_rates(run) == {"lr/0": 0.5, "lr/1": 0.25}
+    assert read_learning_rates(types.SimpleNamespace()) == {}

@@ -36,8 +36,8 @@ def test_the_monitor_sees_the_peak_of_an_epoch(monkeypatch) -> None:
         return size[0] * 2**20
 
     for module in (memory, memory_monitor):
-        monkeypatch.setattr(module, "resident_bytes", resident)
-    monkeypatch.setattr(memory, "high_water_bytes", lambda: 900 * 2**20)  # of before
+        monkeypatch.setattr(module, "read_resident_bytes", resident)
+    monkeypatch.setattr(memory, "read_peak_bytes", lambda: 900 * 2**20)  # of before
 
     def step(batch):
         if batch == 2:
@@ -55,26 +55,26 @@ def test_the_monitor_sees_the_peak_of_an_epoch(monkeypatch) -> None:
 
 def test_a_peak_above_all_before_is_the_systems_own_number(monkeypatch) -> None:
     highest = [900 * 2**20]
-    monkeypatch.setattr(memory, "resident_bytes", lambda: 100 * 2**20)
-    monkeypatch.setattr(memory, "high_water_bytes", lambda: highest[0])
+    monkeypatch.setattr(memory, "read_resident_bytes", lambda: 100 * 2**20)
+    monkeypatch.setattr(memory, "read_peak_bytes", lambda: highest[0])
     with memory.PeakMemory(interval_s=30) as peak:
         highest[0] += 1  # between two looks
     assert peak.peak == 900 * 2**20 + 1
 
 
 def test_memory_of_the_process_is_what_an_array_adds() -> None:
-    before = memory.resident_bytes()
+    before = memory.read_resident_bytes()
     # 128 MB that no allocator had before, all of them written.
     array = np.frombuffer(mmap.mmap(-1, 128_000_000), np.uint8)
     array[:] = 1
-    assert memory.resident_bytes() - before > 0.9 * array.nbytes
-    assert memory.high_water_bytes() >= before + 0.9 * array.nbytes
+    assert memory.read_resident_bytes() - before > 0.9 * array.nbytes
+    assert memory.read_peak_bytes() >= before + 0.9 * array.nbytes
 
 
 def test_the_monitor_warns_once(monkeypatch) -> None:
     sizes = iter(range(0, 10**12, 2**24))
-    monkeypatch.setattr(memory_monitor, "resident_bytes", lambda: next(sizes))
-    monkeypatch.setattr(memory_monitor, "available_bytes", lambda: 2**20)
+    monkeypatch.setattr(memory_monitor, "read_resident_bytes", lambda: next(sizes))
+    monkeypatch.setattr(memory_monitor, "read_available_bytes", lambda: 2**20)
     with pytest.warns(UserWarning, match="MemoryMonitor") as caught:
         make(callbacks=[MemoryMonitor(leak_epochs=3)]).fit(X, Y, 8, progress=False)
     texts = [str(warning.message) for warning in caught]
@@ -97,7 +97,7 @@ def test_the_finder_leaves_everything_as_it_was() -> None:
 
 
 def test_the_finder_stops_before_memory_runs_out(monkeypatch) -> None:
-    monkeypatch.setattr(batch_size_finder, "available_bytes", lambda: 0)
+    monkeypatch.setattr(batch_size_finder, "read_available_bytes", lambda: 0)
     monkeypatch.setattr(BatchSizeFinder, "_try", lambda self, t, d, size: Trial(size, 1.0, 100))
     sizes = BatchSizeFinder().run(make(), (X, Y))
     assert len(sizes) == 1

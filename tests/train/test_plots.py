@@ -16,10 +16,10 @@ from flambeau.train import Loop, Trainer, epoch
 from flambeau.train.callbacks.lr_finder import LearningRateSweep
 from flambeau.train.metrics import MetricGroup
 from flambeau.train.reporting import learning_curves
-from flambeau.train.reporting.plot_panel import Panel, log_ticks, ticks
-from flambeau.train.reporting.learning_curves import Picture, PlotCurves, panels_of, plot
+from flambeau.train.reporting.plot_panel import Panel, log_ticks, choose_ticks
+from flambeau.train.reporting.learning_curves import Picture, PlotCurves, build_panels, plot
 from flambeau.train.state.history import History
-from flambeau.train.reporting.svg import HEIGHT, TOP, columns_of
+from flambeau.train.reporting.svg import HEIGHT, TOP, count_columns
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
@@ -38,7 +38,7 @@ def elements(picture, kind):
 
 
 def test_train_and_valid_share_a_panel():
-    panels = panels_of([*history(), {"epoch": 11, "test_loss": 0.25}])
+    panels = build_panels([*history(), {"epoch": 11, "test_loss": 0.25}])
     assert [(p.title, list(p.lines)) for p in panels] == [
         ("loss", ["train", "valid", "test"]), ("accuracy", ["train", "valid"]),
     ]
@@ -86,18 +86,18 @@ def test_nan_is_a_gap():
 
 
 def test_wide_ranges_are_logarithmic():
-    (panel,) = panels_of([{"epoch": i, "loss": 10.0**-i} for i in range(5)])
+    (panel,) = build_panels([{"epoch": i, "loss": 10.0**-i} for i in range(5)])
     assert panel.log_y
-    assert [text for _, text in panel.y_ticks()] == ["1e-4", "0.001", "0.01", "0.1", "1"]
+    assert [text for _, text in panel.place_y_ticks()] == ["1e-4", "0.001", "0.01", "0.1", "1"]
     assert panel.place(1, -1) is None
 
 
 def test_ticks():
-    assert [text for _, text in ticks(0.03, 0.97, 5, False)] == ["0.2", "0.4", "0.6", "0.8"]
-    assert [text for _, text in ticks(1, 3, 6, True)] == ["1", "2", "3"]
-    assert [text for _, text in ticks(1, 100, 6, True)] == ["20", "40", "60", "80", "100"]
+    assert [text for _, text in choose_ticks(0.03, 0.97, 5, False)] == ["0.2", "0.4", "0.6", "0.8"]
+    assert [text for _, text in choose_ticks(1, 3, 6, True)] == ["1", "2", "3"]
+    assert [text for _, text in choose_ticks(1, 100, 6, True)] == ["20", "40", "60", "80", "100"]
     assert [text for _, text in log_ticks(-0.1, 1.1)] == ["1", "2", "5", "10"]
-    assert [columns_of(n) for n in (1, 2, 3, 4, 5)] == [1, 2, 3, 2, 3]
+    assert [count_columns(n) for n in (1, 2, 3, 4, 5)] == [1, 2, 3, 2, 3]
 
 
 def test_names_are_escaped():

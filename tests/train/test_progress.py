@@ -13,7 +13,7 @@ import pytest
 import flambeau as torch
 from flambeau.train import Loop, Trainer, epoch
 from flambeau.train.reporting import progress
-from flambeau.train.reporting.progress_bars import LogLines, NotebookBar, TerminalBar, bar_for
+from flambeau.train.reporting.progress_bars import LogLines, NotebookBar, TerminalBar, choose_bar
 from flambeau.train.reporting.progress import Progress
 
 
@@ -77,7 +77,7 @@ def test_dear_drawing_is_done_seldom(monkeypatch):
             Dear.drawn += 1
             clock.now += 0.05
 
-    monkeypatch.setattr(progress, "bar_for", lambda kind, stream: Dear(io.StringIO()))
+    monkeypatch.setattr(progress, "choose_bar", lambda kind, stream: Dear(io.StringIO()))
     looped(clock, 0.01, Progress(), steps=2000)  # 20 s of steps
     assert Dear.drawn <= 6  # at most a hundredth: 0.05 s each in 20 s
 
@@ -112,14 +112,14 @@ def test_the_display_ends_when_the_run_fails():
 
 def test_what_fits(monkeypatch):
     stream = io.StringIO()
-    assert type(bar_for(None, stream)) is LogLines
+    assert type(choose_bar(None, stream)) is LogLines
     monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    assert type(bar_for(None, stream)) is TerminalBar
+    assert type(choose_bar(None, stream)) is TerminalBar
     monkeypatch.setenv("TERM", "dumb")
-    assert type(bar_for(None, stream)) is LogLines
+    assert type(choose_bar(None, stream)) is LogLines
     with pytest.raises(ValueError, match="must be one of log"):
-        bar_for("fancy", stream)
+        choose_bar("fancy", stream)
 
 
 def test_a_notebook_gets_a_bar_of_its_own(monkeypatch):
@@ -129,7 +129,7 @@ def test_a_notebook_gets_a_bar_of_its_own(monkeypatch):
     module = types.ModuleType("IPython")
     module.get_ipython = ZMQInteractiveShell
     monkeypatch.setitem(sys.modules, "IPython", module)
-    bar = bar_for(None, io.StringIO())
+    bar = choose_bar(None, io.StringIO())
     assert type(bar) is NotebookBar
     bar.start("epoch 1", 10)
     bar.update(5, "loss 1")

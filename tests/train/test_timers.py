@@ -12,7 +12,7 @@ import flambeau as torch
 from flambeau.train import Loop, Trainer, backward, epoch, forward, optim, run, step
 from flambeau.train.callbacks import time_limit
 from flambeau.train.reporting import timers
-from flambeau.train.callbacks.time_limit import TimeLimit, seconds_of
+from flambeau.train.callbacks.time_limit import TimeLimit, parse_seconds
 from flambeau.train.reporting.timers import HandlerProfile, Timers
 
 
@@ -157,13 +157,13 @@ def test_time_limit(clock, capsys):
 
 
 def test_limits_as_people_write_them():
-    assert seconds_of(datetime.timedelta(minutes=2)) == 120
-    assert seconds_of("90 s") == 90
-    assert seconds_of("1 day 2 hours") == 93600
-    assert seconds_of("10:30") == 630
+    assert parse_seconds(datetime.timedelta(minutes=2)) == 120
+    assert parse_seconds("90 s") == 90
+    assert parse_seconds("1 day 2 hours") == 93600
+    assert parse_seconds("10:30") == 630
     for bad in ("soon", "5", "1h later"):
         with pytest.raises(ValueError, match="1h30m"):
-            seconds_of(bad)
+            parse_seconds(bad)
     with pytest.raises(ValueError, match="must be positive"):
         TimeLimit(0)
 

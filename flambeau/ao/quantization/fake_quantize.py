@@ -99,7 +99,7 @@ class FakeQuantize(FakeQuantizeBase):
         """The observer's scale and zero point."""
         return self.activation_post_process.calculate_qparams()
 
-    def _scales(self) -> tuple[Tensor, Tensor]:
+    def _get_scales(self) -> tuple[Tensor, Tensor]:
         """What is rounded with after an observation."""
         result: tuple[Tensor, Tensor] = self.calculate_qparams()
         return result
@@ -108,7 +108,7 @@ class FakeQuantize(FakeQuantizeBase):
         """The rounded tensor."""
         if self.observer_enabled.item():
             self.activation_post_process(X.detach())
-            scale, zero_point = self._scales()
+            scale, zero_point = self._get_scales()
             if self.scale.shape != scale.shape:
                 self.scale, self.zero_point = scale.float(), zero_point.to(self.zero_point.dtype)
             else:
@@ -156,7 +156,7 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         self.register_buffer("observer_enabled", ops.tensor([1], dtype=int64))
         self.is_symmetric_quant = self.qscheme in (per_tensor_symmetric, per_channel_symmetric)
 
-    def _scales(self) -> tuple[Tensor, Tensor]:
+    def _get_scales(self) -> tuple[Tensor, Tensor]:
         watch = self.activation_post_process
         least, most = watch.quant_min, watch.quant_max
         lows = np.atleast_1d(values_of(watch.min_val))

@@ -63,7 +63,7 @@ def _check_trained_norm(conv: Any, norm: Any) -> None:
             "Only support fusing BatchNorm2d with tracking_running_stats set to True")
 
 
-def _parent(model: Any, path: str) -> tuple[Any, str]:
+def _find_parent(model: Any, path: str) -> tuple[Any, str]:
     *above, name = path.split(".")
     for part in above:
         model = model._modules[part]
@@ -71,7 +71,7 @@ def _parent(model: Any, path: str) -> tuple[Any, str]:
 
 
 def _fuse_known(model: Any, names: list[str], is_qat: bool) -> None:
-    places = [_parent(model, name) for name in names]
+    places = [_find_parent(model, name) for name in names]
     parts = [parent._modules[name] for parent, name in places]
     hooks = list(parts[0]._forward_pre_hooks.values()), list(parts[-1]._forward_hooks.values())
     for part in (parts[0], parts[-1]):

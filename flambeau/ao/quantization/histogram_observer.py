@@ -60,7 +60,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
             return x_orig
         new_low, new_high = ops.minimum(self.min_val, low), ops.maximum(self.max_val, high)
         update = ops.histc(x, self.bins, float(new_low), float(new_high))
-        self._take(update + self._brought_to(new_low, new_high), new_low, new_high)
+        self._take(update + self._widen_to(new_low, new_high), new_low, new_high)
         return x_orig
 
     def _take(self, histogram: Tensor, low: Tensor, high: Tensor) -> None:
@@ -68,7 +68,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         self.min_val.copy_(low)
         self.max_val.copy_(high)
 
-    def _brought_to(self, low: Tensor, high: Tensor) -> Tensor:
+    def _widen_to(self, low: Tensor, high: Tensor) -> Tensor:
         """The histogram so far over a wider range."""
         old_low, old_high = self.min_val, self.max_val
         if old_low == low and old_high == high:

@@ -69,7 +69,7 @@ class ObserverBase(Module):
         raise NotImplementedError
 
 
-def _integer_range(dtype: Any, reduce_range: bool, low: Any, high: Any) -> tuple[int, int]:
+def _choose_integer_range(dtype: Any, reduce_range: bool, low: Any, high: Any) -> tuple[int, int]:
     """Return the least and the greatest integer: the user's, or else the dtype's."""
     if low is not None and high is not None:
         assert low <= 0 <= high, "Used-specified quantization range must include 0."
@@ -110,7 +110,8 @@ class UniformQuantizationObserverBase(ObserverBase):
             "per_channel_affine, per_channel_symmetric and per_channel_float_qparams quantization "
             "scheme")
         self.has_customized_qrange = quant_min is not None and quant_max is not None
-        self.quant_min, self.quant_max = _integer_range(dtype, reduce_range, quant_min, quant_max)
+        self.quant_min, self.quant_max = _choose_integer_range(
+            dtype, reduce_range, quant_min, quant_max)
 
     def _check_range(self) -> None:
         """Raise NotImplementedError for quint8 with a reduced range and a symmetric scheme."""
@@ -139,7 +140,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         steps = float(self.quant_max - self.quant_min)
         if self.qscheme in (per_tensor_symmetric, per_channel_symmetric):
             scale = ops.maximum(ops.maximum(-low, high) / (steps / 2), self.eps)
-            return scale, ops.full(scale.shape, self._symmetric_zero_point())
+            return scale, ops.full(scale.shape, self._choose_symmetric_zero_point())
         if self.qscheme is per_channel_affine_float_qparams:
             scale = (self.max_val - self.min_val) / steps
             scale = ops.where(scale > self.eps, scale, ops.ones_like(scale))
@@ -148,7 +149,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         zero = self.quant_min - ops.round(low / scale).int()
         return scale, zero.clamp(self.quant_min, self.quant_max)
 
-    def _symmetric_zero_point(self) -> int:
+    def _choose_symmetric_zero_point(self) -> int:
         if self.dtype not in (quint8, uint8):
             return 0
         return (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128

@@ -144,16 +144,16 @@ def qconfig_equals(q1: Any, q2: Any) -> bool:
     """
     if q1 is None or q2 is None:
         return q1 is q2
-    return all(map(_factories_equal, q1, q2))
+    return all(map(_compare_factories, q1, q2))
 
 
-def _factories_equal(first: Any, second: Any) -> bool:
+def _compare_factories(first: Any, second: Any) -> bool:
     if not (isinstance(first, _PartialWrapper) and isinstance(second, _PartialWrapper)):
         return bool(first == second)
     left, right = dict(first.p.keywords), dict(second.p.keywords)
     inner = left.pop("observer", None), right.pop("observer", None)
     return (first.p.func == second.p.func and first.p.args == second.p.args and left == right
-            and _factories_equal(*inner))
+            and _compare_factories(*inner))
 
 
 def _activation_is_memoryless(qconfig: Any) -> bool:

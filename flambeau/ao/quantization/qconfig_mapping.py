@@ -161,16 +161,16 @@ def get_default_qat_qconfig_mapping(backend: str = "x86", version: int = 1) -> Q
 
 
 def _get_symmetric_qnnpack_qconfig_mapping() -> QConfigMapping:
-    return _with_qconfig(get_default_qconfig_mapping("qnnpack"),
+    return _set_qconfig(get_default_qconfig_mapping("qnnpack"),
                          default_symmetric_qnnpack_qconfig)
 
 
 def _get_symmetric_qnnpack_qat_qconfig_mapping() -> QConfigMapping:
-    return _with_qconfig(get_default_qat_qconfig_mapping("qnnpack"),
+    return _set_qconfig(get_default_qat_qconfig_mapping("qnnpack"),
                          default_symmetric_qnnpack_qat_qconfig)
 
 
-def _with_qconfig(mapping: QConfigMapping, qconfig: QConfig) -> QConfigMapping:
+def _set_qconfig(mapping: QConfigMapping, qconfig: QConfig) -> QConfigMapping:
     """Set another QConfig for all but operators with a known range; return the mapping."""
     mapping.set_global(qconfig)
     for kind in mapping.object_type_qconfigs:

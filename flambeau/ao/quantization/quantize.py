@@ -74,7 +74,7 @@ def check_qconfig(module: Any, qconfig: Any) -> None:
             "Per channel weight observer is not supported yet for ConvTranspose{n}d.")
 
 
-def _default_spec(dtype: Any) -> QConfig:
+def _choose_default_spec(dtype: Any) -> QConfig:
     if dtype is qint8:
         return default_dynamic_qconfig
     if dtype is float16:
@@ -109,9 +109,9 @@ qscheme=torch.per_tensor_affine)
     """
     if qconfig_spec is None:
         kinds = _TABLES_BY_DTYPE.get(dtype, _QUANTIZED_BY_DEFAULT)
-        qconfig_spec = dict.fromkeys(kinds, _default_spec(dtype))
+        qconfig_spec = dict.fromkeys(kinds, _choose_default_spec(dtype))
     elif isinstance(qconfig_spec, set):
-        qconfig_spec = dict.fromkeys(qconfig_spec, _default_spec(dtype))
+        qconfig_spec = dict.fromkeys(qconfig_spec, _choose_default_spec(dtype))
     if mapping is None:
         mapping = get_default_dynamic_quant_module_mappings()
     if not inplace:

@@ -47,7 +47,7 @@ def _preserve(model: Any, attributes: dict[str, Any]) -> Any:
     return model
 
 
-def _attributes_of(model: Any, names: list[str]) -> dict[str, Any]:
+def _collect_attributes(model: Any, names: list[str]) -> dict[str, Any]:
     return {name: getattr(model, name) for name in names if hasattr(model, name)}
 
 
@@ -59,7 +59,7 @@ def fuse_fx(model: Any, fuse_custom_config: Any = None, backend_config: Any = No
     <class 'flambeau.ao.nn.intrinsic.fused.LinearReLU'>
     """
     custom = _read(fuse_custom_config, FuseCustomConfig, "fuse_custom_config")
-    preserved = _attributes_of(model, custom.preserved_attributes)
+    preserved = _collect_attributes(model, custom.preserved_attributes)
     fused = fuse(symbolic_trace(model), False, _read_backend(backend_config))
     return _preserve(fused, preserved)
 
@@ -111,7 +111,7 @@ def _prepare(
     custom = _read(prepare_custom_config, PrepareCustomConfig, "prepare_custom_config")
     mapping = _read(qconfig_mapping, QConfigMapping, "qconfig_mapping")
     backend = _read_backend(backend_config)
-    preserved = _attributes_of(model, custom.preserved_attributes)
+    preserved = _collect_attributes(model, custom.preserved_attributes)
     prepared = trace_and_prepare(model, mapping, is_qat, custom, backend)
     return _preserve(prepared, preserved)
 
@@ -159,7 +159,7 @@ def _convert(
     custom = _read(convert_custom_config, ConvertCustomConfig, "convert_custom_config")
     mapping = _read(qconfig_mapping, QConfigMapping, "qconfig_mapping") \
         if qconfig_mapping else None
-    preserved = _attributes_of(model, custom.preserved_attributes)
+    preserved = _collect_attributes(model, custom.preserved_attributes)
     converted = convert(model, is_reference, custom, mapping, _read_backend(backend_config),
                         remove_qconfig, keep_weights, conversion)
     return _preserve(converted, preserved)

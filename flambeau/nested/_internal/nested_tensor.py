@@ -46,7 +46,7 @@ def nested_from_padded(
     known = {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen}
     pattern = NestedTensor(padded.new_empty(shape), offsets, _ragged_idx=ragged_idx,
                            _metadata_cache={k: v for k, v in known.items() if v is not None})
-    result: NestedTensor = pattern._like(pack(pattern, padded))
+    result: NestedTensor = pattern._build_like(pack(pattern, padded))
     return result
 
 

@@ -62,13 +62,13 @@ class Averaging:
 
     def on_run_end(self, run: Any) -> None:
         """Stop averaging. The averages remain."""
-        self._over()
+        self._stop_averaging()
 
     def on_run_error(self) -> None:
         """Stop averaging."""
-        self._over()
+        self._stop_averaging()
 
-    def _over(self) -> None:
+    def _stop_averaging(self) -> None:
         if self._handle is not None:
             self._handle.detach()
             self._handle = None
@@ -153,7 +153,7 @@ class SWA(Averaging):
 
     def on_run_end(self, run: Any) -> None:
         """Stop averaging; recompute the averaged net's batch normalization statistics."""
-        self._over()
+        self._stop_averaging()
         if self.average is not None and self.average.n_averaged > 0 and run.epoch_over:
             update_bn(run.state.data, self.net, run.device)
             self.net.eval()

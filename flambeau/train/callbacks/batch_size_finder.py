@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from ..reporting.memory import PeakMemory, available_bytes, psutil_for, resident_bytes
-from ..state.data import is_loader, length_of, loader_of
-from .lr_finder import untouched
+from ..reporting.memory import PeakMemory, read_available_bytes, import_psutil, read_resident_bytes
+from ..state.data import is_loader, count_batches, as_loader
+from .lr_finder import keep_untouched
 
 _MIB = 2**20
 
@@ -37,7 +37,7 @@ class BatchSizes(list[Trial]):
         fast = [trial for trial in self if trial.samples_per_s >= 0.9 * fastest]
         return fast[0].batch_size if fast else None
 
-    def _rows(self) -> list[tuple[str, str, str]]:
+    def _format_rows(self) -> list[tuple[str, str, str]]:
         return [
             (str(trial.batch_size), f"{trial.samples_per_s:,.0f}", f"{trial.step_bytes / _MIB:.1f}")
             for trial in self
@@ -45,14 +45,15 @@ class BatchSizes(list[Trial]):
 
     def __repr__(self) -> str:
         lines = [f"{'batch size':>10}  {'samples/s':>12}  {'MiB a step':>10}"]
-        lines += [f"{size:>10}  {speed:>12}  {memory:>10}" for size, speed, memory in self._rows()]
+        lines += [f"{size:>10}  {speed:>12}  {memory:>10}"
+                  for size, speed, memory in self._format_rows()]
         return "\n".join([*lines, f"suggested: {self.suggestion} (stopped: {self.stopped_by})"])
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in ("batch size", "samples/s", "MiB a step"))
         body = "".join(
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
-            for row in self._rows()
+            for row in self._format_rows()
         )
         words = escape(f"suggested: {self.suggestion} (stopped: {self.stopped_by})")
         return f"<table><tr>{head}</tr>{body}</table><p>{words}</p>"
@@ -80,7 +81,7 @@ class BatchSizeFinder:
         if not 1 <= low <= high:
             raise ValueError(f"BatchSizeFinder: expected 1 <= low <= high, got "
                              f"{low}, {high}")
-        psutil_for("BatchSizeFinder")
+        import_psutil("BatchSizeFinder")
         self.low, self.high, self.steps, self.share = low, high, steps, share
 
     def run(self, trainer: Any, data: Any) -> BatchSizes:
@@ -90,24 +91,24 @@ class BatchSizeFinder:
                 raise ValueError("BatchSizeFinder needs a dataset, arrays or a DataLoader: it "
                                  "makes batches of its own")
             data = data.dataset
-        samples = length_of(loader_of(data, 1, who="BatchSizeFinder")) or self.high
+        samples = count_batches(as_loader(data, 1, who="BatchSizeFinder")) or self.high
         supervised = trainer.supervised
         compiled, supervised.compiled = supervised.compiled, False
         supervised.renew()
         try:
-            with untouched(trainer, loader_of(data, self.low, who="BatchSizeFinder")):
-                return self._rise(trainer, data, min(self.high, samples))
+            with keep_untouched(trainer, as_loader(data, self.low, who="BatchSizeFinder")):
+                return self._try_larger(trainer, data, min(self.high, samples))
         finally:
             supervised.compiled = compiled
             supervised.renew()
 
-    def _rise(self, trainer: Any, data: Any, largest: int) -> BatchSizes:
+    def _try_larger(self, trainer: Any, data: Any, largest: int) -> BatchSizes:
         trials, size = BatchSizes(), self.low
         trials.stopped_by = f"{largest} samples are all there are" if largest < self.high else (
             f"high={self.high}")
         while size <= largest:
             trials.append(self._try(trainer, data, size))
-            if 2 * trials[-1].step_bytes > self.share * available_bytes():
+            if 2 * trials[-1].step_bytes > self.share * read_available_bytes():
                 trials.stopped_by = f"twice as many would take more than {self.share:.0%} of memory"
                 break
             best = max(trial.samples_per_s for trial in trials)
@@ -118,8 +119,8 @@ class BatchSizeFinder:
         return trials
 
     def _try(self, trainer: Any, data: Any, size: int) -> Trial:
-        batches = list(itertools.islice(_forever(loader_of(data, size)), self.steps + 1))
-        before, fastest = resident_bytes(), float("inf")
+        batches = list(itertools.islice(_cycle(as_loader(data, size)), self.steps + 1))
+        before, fastest = read_resident_bytes(), float("inf")
         with PeakMemory(0.001) as memory:
             for batch in batches:  # the first warms up caches, and counts like the others
                 trainer.measures.reset()
@@ -130,6 +131,6 @@ class BatchSizeFinder:
         return Trial(size, size / fastest, max(memory.peak - before, 0))
 
 
-def _forever(loader: Any) -> Iterator[Any]:
+def _cycle(loader: Any) -> Iterator[Any]:
     while True:
         yield from loader

@@ -54,13 +54,13 @@ class GradientClipping:
 
     def on_run_end(self, run: Any) -> None:
         """Gradients are as they were."""
-        self._over(run)
+        self._unregister(run)
 
     def on_run_error(self, run: Any) -> None:
         """Gradients are as they were."""
-        self._over(run)
+        self._unregister(run)
 
-    def _over(self, run: Any) -> None:
+    def _unregister(self, run: Any) -> None:
         while self._hooks:
             self._hooks.pop().remove()
         if self._before is not None:

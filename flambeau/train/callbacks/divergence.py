@@ -43,14 +43,14 @@ class TerminateOnNaN:
 
     def on_epoch_end(self, run: Any) -> None:
         """Look at the parameters."""
-        name = None if run.state.diverged else first_not_finite(run.net)
+        name = None if run.state.diverged else find_not_finite(run.net)
         if name is not None:
             self._end(run, f"the loss is finite, but the net is not: {name}")
 
     def _end(self, run: Any, problem: str) -> None:
         state = run.state
         state.diverged = True
-        causes = [self._batch(state.batch), _in_net(run.net)]
+        causes = [self._batch(state.batch), _locate_in_net(run.net)]
         where = f"epoch {state.epoch}, step {state.step}"
         text = "; ".join([f"{where}: {problem}", *filter(None, causes)])
         if self.raises:
@@ -60,39 +60,39 @@ class TerminateOnNaN:
 
     def _batch(self, batch: Any) -> str:
         bad = [tensor for tensor in leaves_of(Tensor, batch)
-               if tensor.is_floating_point() and not finite(tensor)]
+               if tensor.is_floating_point() and not is_finite(tensor)]
         return "the batch itself has numbers that are not finite" if bad else ""
 
 
-def _in_net(net: Any) -> str:
+def _locate_in_net(net: Any) -> str:
     if net is None:
         return ""
     named = list(net.named_parameters())
     for name, parameter in named:
-        if not finite(parameter):
-            return f"the first parameter with such numbers is {_described(name, parameter)}"
+        if not is_finite(parameter):
+            return f"the first parameter with such numbers is {_describe(name, parameter)}"
     for name, parameter in named:
-        if parameter.grad is not None and not finite(parameter.grad):
-            return f"the first gradient with such numbers is {_described(name, parameter.grad)}"
+        if parameter.grad is not None and not is_finite(parameter.grad):
+            return f"the first gradient with such numbers is {_describe(name, parameter.grad)}"
     return "the parameters are finite"
 
 
-def first_not_finite(net: Any) -> str | None:
+def find_not_finite(net: Any) -> str | None:
     """The first parameter or buffer with NaN or infinity, in words; None where all are finite."""
     if net is None:
         return None
     for name, tensor in (*net.named_parameters(), *net.named_buffers()):
-        if not finite(tensor):
-            return _described(name, tensor)
+        if not is_finite(tensor):
+            return _describe(name, tensor)
     return None
 
 
-def finite(tensor: Tensor) -> bool:
+def is_finite(tensor: Tensor) -> bool:
     """Whether all numbers of a tensor are finite."""
     tensor = tensor.detach()
     return not tensor.is_floating_point() or bool(ops.isfinite(tensor).all())
 
 
-def _described(name: str, tensor: Tensor) -> str:
+def _describe(name: str, tensor: Tensor) -> str:
     count = int((~ops.isfinite(tensor.detach())).sum())
     return f"'{name}' ({count} of {tensor.numel()} numbers)"

@@ -69,7 +69,7 @@ class EarlyStopping:
         if self._monitor.better(run, value, self.best):
             self.best, self.best_epoch, self.waited = value, run.state.epoch, 0
             if self.restore_best:
-                self.weights = {name: copied(net.state_dict()) for name, net in _nets(run)}
+                self.weights = {name: copied(net.state_dict()) for name, net in _collect_nets(run)}
             return
         self.waited += 1
         if self.waited >= self.patience:
@@ -84,7 +84,7 @@ class EarlyStopping:
         """Restore the best weights if training ended without interruption."""
         over = self.stopped or (run.state.epoch >= run.state.epochs and run.ending is None)
         weights = self.weights if over and self.weights is not None else {}
-        for name, net in _nets(run):
+        for name, net in _collect_nets(run):
             if name in weights:
                 net.load_state_dict(weights[name])
 
@@ -102,7 +102,7 @@ class EarlyStopping:
         vars(self).update(copied(saved))
 
 
-def _nets(run: Any) -> list[tuple[str, Any]]:
+def _collect_nets(run: Any) -> list[tuple[str, Any]]:
     """Return the net, and the averaged net used in evaluations if there is one."""
     nets = [(name, getattr(run, name, None)) for name in ("net", "averaged")]
     return [(name, net) for name, net in nets if net is not None]

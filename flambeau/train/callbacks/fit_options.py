@@ -9,7 +9,7 @@ from ..reporting.progress import Progress
 from .limits import StopAfterSteps, ValidateEvery
 
 
-def callbacks_of_options(
+def build_callbacks(
     attached: Sequence[Any], progress: bool | str | None, max_steps: int | None,
     validate_every: int | None,
 ) -> list[Any]:

@@ -10,7 +10,7 @@ from ..events.order import Band
 from ..events.suggestions import suggest
 
 
-def matching(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
+def match_parameters(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
     """The net's parameters by name that a pattern means: a module, a parameter, or "layer*".
 
     Raises ValueError for a pattern that means nothing, with the near names.
@@ -87,13 +87,13 @@ class Freeze(Holding):
 
     def on_run_start(self, run: Any) -> None:
         """Look whether there are such parameters."""
-        matching(run.net, self.names)
+        match_parameters(run.net, self.names)
 
     def on_epoch_start(self, run: Any) -> None:
         """Freeze, or thaws; a resumed run comes by here too."""
         n = run.state.epoch
         if self.start <= n and (self.until is None or n < self.until):
-            for name, parameter in matching(run.net, self.names).items():
+            for name, parameter in match_parameters(run.net, self.names).items():
                 self._hold(name, parameter)
         else:
             self._thaw()
@@ -128,14 +128,14 @@ class Unfreeze(Holding):
     def on_run_start(self, run: Any) -> None:
         """Look whether there are such parameters."""
         for names in self.schedule.values():
-            matching(run.net, names)
+            match_parameters(run.net, names)
 
     def on_epoch_start(self, run: Any) -> None:
         """Freeze what does not have its turn yet; a resumed run comes by here too."""
         trained: dict[str, Any] = {}
         for number, names in self.schedule.items():
             if number <= run.state.epoch:
-                trained.update(matching(run.net, names))
+                trained.update(match_parameters(run.net, names))
         for name, parameter in run.net.named_parameters():
             if name in trained and name in self._frozen:
                 self._frozen.pop(name).requires_grad_(True)

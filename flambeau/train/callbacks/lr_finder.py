@@ -10,12 +10,12 @@ from html import escape
 from typing import Any
 
 from ...optim.lr_scheduler.scheduler import set_value
-from ..state.data import is_loader, loader_of
+from ..state.data import is_loader, as_loader
 from ..events.handlers import Handlers
 from ..state.epoch_numbers import Measures
 from ..reporting.plot_panel import Panel
 from ..reporting.learning_curves import Picture
-from ..state.random_state import random_state, set_random_state
+from ..state.read_random_state import read_random_state, set_random_state
 from ..state.formatting import short
 from ..state.snapshot import copied
 from ..state.state import State
@@ -112,11 +112,11 @@ class LRFinder:
 
     def run(self, trainer: Any, data: Any, *, batch_size: int | None = None) -> LearningRateSweep:
         """Return the losses by rate. `data`: as in `fit`; repeated if too short."""
-        loader = loader_of(data, batch_size, None if is_loader(data) else True, who="LRFinder")
-        with untouched(trainer, loader):
-            return self._rise(trainer, _forever(loader))
+        loader = as_loader(data, batch_size, None if is_loader(data) else True, who="LRFinder")
+        with keep_untouched(trainer, loader):
+            return self._raise_rate(trainer, _cycle(loader))
 
-    def _rise(self, trainer: Any, batches: Iterator[Any]) -> LearningRateSweep:
+    def _raise_rate(self, trainer: Any, batches: Iterator[Any]) -> LearningRateSweep:
         result, average, lowest = LearningRateSweep(), 0.0, math.inf
         groups = [g for optimizer in trainer.optimizers.values() for g in optimizer.param_groups]
         shares = [float(group["lr"]) / float(groups[0]["lr"] or 1) for group in groups]
@@ -124,7 +124,7 @@ class LRFinder:
             rate = self.low * (self.high / self.low) ** (i / (self.steps - 1))
             for group, share in zip(groups, shares, strict=True):
                 set_value(group, "lr", rate * share)
-            loss = _loss(trainer, next(batches))
+            loss = _run_step(trainer, next(batches))
             average = self.smooth * average + (1 - self.smooth) * loss
             smoothed = average / (1 - self.smooth ** (i + 1))
             if not math.isfinite(loss) or smoothed > self.diverges * lowest:
@@ -137,9 +137,9 @@ class LRFinder:
 
 
 @contextmanager
-def untouched(trainer: Any, loader: Any) -> Iterator[None]:
+def keep_untouched(trainer: Any, loader: Any) -> Iterator[None]:
     """A context for training without handlers, which restores the trainer's state afterwards."""
-    before, random = copied(trainer.state_dict()), random_state(loader)
+    before, random = copied(trainer.state_dict()), read_random_state(loader)
     grads = [(parameter, parameter.grad) for parameter in trainer.net.parameters()]
     training = [(module, module.training) for module in trainer.net.modules()]
     stored = trainer.measures, trainer.state, trainer.handlers
@@ -162,7 +162,7 @@ def untouched(trainer: Any, loader: Any) -> Iterator[None]:
         set_random_state(random, loader)
 
 
-def _loss(trainer: Any, batch: Any) -> float:
+def _run_step(trainer: Any, batch: Any) -> float:
     """Run a step and return its loss, or the sum of what it returned."""
     trainer.measures.reset()
     trainer.state.batch = batch
@@ -172,7 +172,7 @@ def _loss(trainer: Any, batch: Any) -> float:
     return float(numbers.get("loss", sum(numbers.values())))
 
 
-def _forever(loader: Any) -> Iterator[Any]:
+def _cycle(loader: Any) -> Iterator[Any]:
     while True:
         empty = True
         for batch in loader:

@@ -87,7 +87,7 @@ class Schedule:
             when = "step" if each else "epoch"
         moment = _EACH[when] if isinstance(when, str) else when
         self._by_epoch = all(item.scope == "epoch" for item in moment)
-        self._handle = run.attach(moment, self._step, self.band)
+        self._handle = run.attach(moment, self._step_scheduler, self.band)
 
     def _build_scheduler(self, run: Any) -> Any:
         """Return a new scheduler; in a resumed run, keep the loaded optimizer's state."""
@@ -113,7 +113,7 @@ class Schedule:
         self._loaded = None
         return result
 
-    def _step(self, run: Any) -> None:
+    def _step_scheduler(self, run: Any) -> None:
         if self._by_epoch and not run.epoch_over:
             return
         if not isinstance(self.scheduler, ReduceLROnPlateau):
@@ -126,13 +126,13 @@ class Schedule:
 
     def on_run_end(self) -> None:
         """The run is over."""
-        self._over()
+        self._stop_stepping()
 
     def on_run_error(self) -> None:
         """The run is over."""
-        self._over()
+        self._stop_stepping()
 
-    def _over(self) -> None:
+    def _stop_stepping(self) -> None:
         if self._handle is not None:
             self._handle.detach()
             self._handle = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...native.foundation.user_frames import warn
 from ..events.order import Band
-from ..reporting.memory import PeakMemory, available_bytes, psutil_for, resident_bytes
+from ..reporting.memory import PeakMemory, read_available_bytes, import_psutil, read_resident_bytes
 
 _MIB = 2**20
 
@@ -30,7 +30,7 @@ class MemoryMonitor:
     band = Band.METRICS
 
     def __init__(self, *, warn_below_mb: float = 500, leak_epochs: int = 5) -> None:
-        psutil_for("MemoryMonitor")
+        import_psutil("MemoryMonitor")
         self.warn_below_mb, self.leak_epochs = warn_below_mb, leak_epochs
         self._peak = PeakMemory(0.05)
         self._sizes: list[int] = []
@@ -42,9 +42,9 @@ class MemoryMonitor:
 
     def on_epoch_end(self, run: Any) -> None:
         """Log, and warn."""
-        peak, size = self._peak.stop(), resident_bytes()
+        peak, size = self._peak.stop(), read_resident_bytes()
         run.log(memory_mb=size / _MIB, memory_peak_mb=peak / _MIB)
-        left = available_bytes() / _MIB
+        left = read_available_bytes() / _MIB
         if left < self.warn_below_mb:
             self._warn("left", f"{left:.0f} MiB of memory are left, the process has "
                                f"{size / _MIB:.0f}: a smaller batch or gradient_checkpointing "

@@ -17,7 +17,7 @@ _PART = re.compile(
 )
 
 
-def seconds_of(limit: float | str | datetime.timedelta) -> float:
+def parse_seconds(limit: float | str | datetime.timedelta) -> float:
     """Return a time in seconds. `limit` is a number, a timedelta, or "1h30m", "90 s", "2:30:00".
 
     >>> [seconds_of(limit) for limit in (5, "1h30m", "2:30:00", "1.5h")]
@@ -53,7 +53,7 @@ class TimeLimit:
     band = Band.CONTROL
 
     def __init__(self, limit: float | str | datetime.timedelta) -> None:
-        self.seconds = seconds_of(limit)
+        self.seconds = parse_seconds(limit)
         if self.seconds <= 0:
             raise ValueError(f"a time limit must be positive, not {limit!r}")
         self._deadline = 0.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor
-from .storage import Location, duplicate, free_space, write_state
+from .storage import Location, duplicate, describe_free_space, write_state
 
 
 class Writer:
@@ -33,12 +33,13 @@ class Writer:
         and reports its failure."""
         self.wait()
         if not self.background:
-            self._work(state, paths, label, obsolete)
+            self._write_files(state, paths, label, obsolete)
             self.tell()
             return
         # No daemon: a program that exits waits for its last write.
         self._thread = threading.Thread(
-            target=self._work, args=(state, paths, label, obsolete), name="flambeau checkpoint"
+            target=self._write_files, args=(state, paths, label, obsolete),
+            name="flambeau checkpoint",
         )
         self._thread.start()
 
@@ -67,12 +68,12 @@ class Writer:
             older = f"That of {self._written.get(path, 'an earlier run')} is still there, whole"
         warn(
             f"the checkpoint {path.as_posix()} of {label} was not written: "
-            f"{error.strerror or error} ({free_space(path.parent)}). {older}. The run continues "
+            f"{error.strerror or error} ({describe_free_space(path.parent)}). {older}. The run continues "
             "and tries again at the next",
             UserWarning,
         )
 
-    def _work(
+    def _write_files(
         self, state: Any, paths: Sequence[Location], label: str, obsolete: Sequence[Location]
     ) -> None:
         path, self.wrote = paths[0], False
@@ -86,13 +87,13 @@ class Writer:
             for path in obsolete:
                 path.unlink(missing_ok=True)
         except BaseException as error:
-            if not isinstance(error, OSError) and (place := _unpicklable(state)):
+            if not isinstance(error, OSError) and (place := _find_unpicklable(state)):
                 error.add_note(f"while writing {path.as_posix()}: the state's {place} cannot be "
                                "pickled")
             self.failed = path, label, error
 
 
-def _unpicklable(tree: Any, place: str = "") -> str:
+def _find_unpicklable(tree: Any, place: str = "") -> str:
     """Return the path of the first entry of a state that cannot be pickled, or ""."""
     parts: Iterable[tuple[Any, Any]]
     if isinstance(tree, dict):
@@ -107,4 +108,4 @@ def _unpicklable(tree: Any, place: str = "") -> str:
         except Exception:
             return place
         return ""
-    return next(filter(None, (_unpicklable(v, f"{place}[{k!r}]") for k, v in parts)), "")
+    return next(filter(None, (_find_unpicklable(v, f"{place}[{k!r}]") for k, v in parts)), "")

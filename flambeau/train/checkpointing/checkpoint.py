@@ -10,12 +10,12 @@ from ..events.order import Band
 from ..events.handlers import Handle
 from ..state.monitored_metric import Monitor
 from ..reporting.learning_curves import PlotCurves
-from ..reporting.provenance import rounding
+from ..reporting.provenance import describe_rounding
 from ..events.scope import step
 from ..state.ranks import writes_files
 from ..state.snapshot import copied
 from .background_writer import Writer
-from .storage import Location, is_remote, location_of
+from .storage import Location, is_remote, as_location
 
 
 class Checkpoint:
@@ -62,7 +62,7 @@ class Checkpoint:
             raise ValueError(f"Checkpoint: best={best} of what? monitor='valid_loss', for instance")
         if minutes is not None and minutes <= 0:
             raise ValueError(f"Checkpoint: minutes must be positive, not {minutes}")
-        self.folder, self.name, self.monitor, self.count = location_of(folder), name, monitor, best
+        self.folder, self.name, self.monitor, self.count = as_location(folder), name, monitor, best
         self.epochs, self.steps, self.minutes = epochs, steps, minutes
         if plot and is_remote(self.folder):
             raise ValueError("Checkpoint: plot=True needs a local folder: PlotCurves")
@@ -99,24 +99,24 @@ class Checkpoint:
             self.entries = []
         self._saved = run.state.step if run.state.resumed else -1
         if self.steps is not None:
-            self._handles.append(run.attach(step.end(every=self.steps), self._now, self.band))
+            self._handles.append(run.attach(step.end(every=self.steps), self._save_now, self.band))
         if self.minutes is not None:
             self._next = time.monotonic() + 60 * self.minutes
-            self._handles.append(run.attach(step.end, self._when_due, self.band))
+            self._handles.append(run.attach(step.end, self._save_when_due, self.band))
 
-    def _now(self, run: Any) -> None:
+    def _save_now(self, run: Any) -> None:
         if self._saved != run.state.step:
             self.save(run)
 
-    def _when_due(self, run: Any) -> None:
+    def _save_when_due(self, run: Any) -> None:
         if time.monotonic() >= self._next:
-            self._now(run)
+            self._save_now(run)
 
     def on_epoch_end(self, run: Any) -> None:
         """Save this epoch if it is due or among the best."""
         if run.state.diverged:
             return
-        names = self._ranked(run) if self._monitor is not None else []
+        names = self._rank(run) if self._monitor is not None else []
         due = self.epochs is not None and run.state.epoch % self.epochs == 0
         if names or due:
             self.save(run, names)
@@ -133,7 +133,7 @@ class Checkpoint:
             if self.curves is not None:
                 self.curves.on_run_end(run)
         finally:
-            self._over()
+            self._finish()
 
     def on_run_error(self, run: Any) -> None:
         """Wait for the write in progress. The state of a failed step is not saved."""
@@ -141,9 +141,9 @@ class Checkpoint:
             if self.curves is not None:
                 self.curves.on_run_error(run)
         finally:
-            self._over()
+            self._finish()
 
-    def _over(self) -> None:
+    def _finish(self) -> None:
         while self._handles:
             self._handles.pop().detach()
         self._writer.wait()
@@ -161,9 +161,9 @@ class Checkpoint:
         self._before, ranking, self._ranking = self.entries, self._ranking, None
         if ranking is not None:
             self.entries = ranking
-        obsolete = [self.folder / _file_of(item["epoch"]) for item in self._before
+        obsolete = [self.folder / _name_file(item["epoch"]) for item in self._before
                 if self.count > 1 and item not in self.entries]
-        saved = {**copied(run.state_dict()), "rounding": rounding()}
+        saved = {**copied(run.state_dict()), "rounding": describe_rounding()}
         if writes_files():
             self._writer.write(saved, paths, label, obsolete)
         self._next = time.monotonic() + 60 * (self.minutes or 0)
@@ -174,7 +174,7 @@ class Checkpoint:
         if not self._writer.wrote:
             self.entries, self._writer.wrote = self._before, True
 
-    def _ranked(self, run: Any) -> list[str]:
+    def _rank(self, run: Any) -> list[str]:
         """Return the names for this epoch if it is among the best."""
         monitor = self._monitor
         assert monitor is not None
@@ -190,7 +190,7 @@ class Checkpoint:
         if all(item["epoch"] != epoch for item in retained):
             return []
         self._ranking = retained
-        names = [_file_of(epoch)] if self.count > 1 else []
+        names = [_name_file(epoch)] if self.count > 1 else []
         return [*names, "best.pt"] if retained[0]["epoch"] == epoch else names
 
     def state_dict(self) -> dict[str, Any]:
@@ -202,5 +202,5 @@ class Checkpoint:
         self.entries = [dict(item) for item in saved["kept"]]
 
 
-def _file_of(epoch: int) -> str:
+def _name_file(epoch: int) -> str:
     return f"best-epoch-{epoch:04}.pt"

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..events.order import Band
 from .checkpoint import Checkpoint
-from ..reporting.provenance import rounding
-from .storage import Location, location_of, read_state, unfinished
+from ..reporting.provenance import describe_rounding
+from .storage import Location, as_location, read_state, find_unfinished
 
 
 class Resume:
@@ -38,7 +38,7 @@ class Resume:
     def __init__(
         self, path: str | os.PathLike[str], *, weights_only: bool = True, quiet: bool = False
     ) -> None:
-        self.path, self.weights_only, self.quiet = location_of(path), weights_only, quiet
+        self.path, self.weights_only, self.quiet = as_location(path), weights_only, quiet
 
     @property
     def is_file(self) -> bool:
@@ -48,10 +48,10 @@ class Resume:
     def on_run_start(self, run: Any) -> None:
         """Load the checkpoint, unless the run already has a state loaded by hand."""
         run.exact(True)
-        self._tidy()
+        self._remove_partial_files()
         if run.state.resumed:
             return
-        path, state = self._newest()
+        path, state = self._find_newest()
         if state is None:
             return
         try:
@@ -61,7 +61,7 @@ class Resume:
             raise
         self._say(f"going on from {path.as_posix()}: epoch {run.state.epoch}, "
                   f"step {run.state.step}")
-        now, then = rounding(), state.get("rounding", {})
+        now, then = describe_rounding(), state.get("rounding", {})
         other = [f"{key} {then[key]}, now {now[key]}" for key in now
                  if then.get(key, now[key]) != now[key]]
         if other:
@@ -91,7 +91,7 @@ class Resume:
         last = self.path / "last.pt"
         return [last, *(p for p in result if p != last)] if last in result else result
 
-    def _newest(self) -> tuple[Location, dict[str, Any] | None]:
+    def _find_newest(self) -> tuple[Location, dict[str, Any] | None]:
         wrong: list[str] = []
         for path in self.candidates():
             try:
@@ -115,9 +115,9 @@ class Resume:
             raise RuntimeError(f"{self.path}: no checkpoint can be read: {'; '.join(wrong)}")
         return self.path, None
 
-    def _tidy(self) -> None:
+    def _remove_partial_files(self) -> None:
         """Report and remove partial files of a process killed during a write."""
-        for path in unfinished(self.path.parent if self.is_file else self.path):
+        for path in find_unfinished(self.path.parent if self.is_file else self.path):
             name = path.name[1:].partition(".pt.")[0] + ".pt"
             path.unlink(missing_ok=True)
             self._say(f"the last process ended while it wrote {name}: the unfinished file is "
@@ -128,7 +128,7 @@ class Resume:
             print(f"resume: {text}", file=sys.stderr)
 
 
-def resuming(path: Any, attached: list[Any], callbacks: list[Any]) -> list[Any]:
+def add_resume(path: Any, attached: list[Any], callbacks: list[Any]) -> list[Any]:
     """Return the callbacks of `fit(resume=path)`: Resume first, then Checkpoint."""
     single = path if isinstance(path, Resume) else Resume(path)
     folder = single.path.parent if single.is_file else single.path

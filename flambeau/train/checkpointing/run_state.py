@@ -17,9 +17,9 @@ def collect_state(trainer: Trainer, position: dict[str, Any]) -> dict[str, Any]:
     supervised = trainer.supervised
     parts: dict[str, Any] = {
         "run": position,
-        "optimizers": _states(trainer.optimizers),
-        "tracked": _states(trainer.tracked),
-        **_states(_stateful_modules(trainer)),
+        "optimizers": _collect_states(trainer.optimizers),
+        "tracked": _collect_states(trainer.tracked),
+        **_collect_states(_find_stateful_modules(trainer)),
     }
     if supervised.scaler is not None:
         parts["scaler"] = supervised.scaler.state_dict()
@@ -28,7 +28,7 @@ def collect_state(trainer: Trainer, position: dict[str, Any]) -> dict[str, Any]:
     if supervised.look_kinds.known:
         parts["look_kinds"] = supervised.look_kinds.state_dict()
     if supervised.pending:
-        parts["accumulated"] = _accumulation(trainer)
+        parts["accumulated"] = _collect_accumulation(trainer)
     return parts
 
 
@@ -37,7 +37,7 @@ def restore_objects(trainer: Trainer, saved: Mapping[str, Any]) -> None:
 
     Raises KeyError if the run's optimizers or tracked objects differ from the state's.
     """
-    for name, module in _stateful_modules(trainer).items():
+    for name, module in _find_stateful_modules(trainer).items():
         module.load_state_dict(saved[name])
     for group in ("optimizers", "tracked"):
         stored: Mapping[str, Any] = getattr(trainer, group)
@@ -60,24 +60,24 @@ def restore_accumulation(trainer: Trainer, saved: Mapping[str, Any]) -> None:
     """Restore the gradients of batches whose update is still to come; clear all others."""
     accumulated = saved.get("accumulated", {"batches": 0, "gradients": {}})
     trainer.supervised.pending = accumulated["batches"]
-    for where, module in _stateful_modules(trainer).items():
+    for where, module in _find_stateful_modules(trainer).items():
         gradients = accumulated["gradients"].get(where, {})
         for name, parameter in module.named_parameters():
             gradient = gradients.get(name)
             parameter.grad = None if gradient is None else gradient.clone()
 
 
-def _accumulation(trainer: Trainer) -> dict[str, Any]:
+def _collect_accumulation(trainer: Trainer) -> dict[str, Any]:
     """The gradients of the batches since the last update."""
     gradients = {
         where: {name: parameter.grad.clone() for name, parameter in module.named_parameters()
                 if parameter.grad is not None}
-        for where, module in _stateful_modules(trainer).items()
+        for where, module in _find_stateful_modules(trainer).items()
     }
     return {"batches": trainer.supervised.pending, "gradients": gradients}
 
 
-def _stateful_modules(trainer: Trainer) -> dict[str, Module]:
+def _find_stateful_modules(trainer: Trainer) -> dict[str, Module]:
     """The net, and a loss that has parameters or buffers."""
     modules = {} if trainer.net is None else {"net": trainer.net}
     if isinstance(trainer.loss, Module) and trainer.loss.state_dict():
@@ -85,5 +85,5 @@ def _stateful_modules(trainer: Trainer) -> dict[str, Module]:
     return modules
 
 
-def _states(objects: Mapping[str, Any]) -> dict[str, Any]:
+def _collect_states(objects: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.state_dict() for name, value in objects.items()}

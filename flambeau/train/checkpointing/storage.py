@@ -13,7 +13,7 @@ from ...serialization import load, save
 Location = Any  # a Path, or a UPath with the same methods
 
 
-def location_of(path: Any) -> Location:
+def as_location(path: Any) -> Location:
     """Return a Path, or a UPath for a URL. Raises ImportError that names the missing package."""
     if isinstance(path, Path) or hasattr(path, "fs"):
         return path
@@ -70,14 +70,14 @@ def duplicate(source: Location, target: Location) -> None:
         beside.unlink(missing_ok=True)
 
 
-def unfinished(folder: Location) -> list[Location]:
+def find_unfinished(folder: Location) -> list[Location]:
     """Return the unfinished files of a process that was killed while writing."""
     if is_remote(folder) or not folder.is_dir():
         return []
     return sorted(folder.glob(".*.pt.*.tmp"))
 
 
-def free_space(folder: Location) -> str:
+def describe_free_space(folder: Location) -> str:
     """Describe the free space."""
     if is_remote(folder):
         return "it is remote"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .order import Band, band_of
+from .order import Band, as_band
 from .scope import Scope, run
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ def callback(
     """
 
     def mark(function: F) -> F:
-        marks = {"scope": scope, "band": band_of(band), "name": name, "monitor": monitor}
+        marks = {"scope": scope, "band": as_band(band), "name": name, "monitor": monitor}
         for key, value in marks.items():
             setattr(function, key, value)
         return function

@@ -46,11 +46,11 @@ class Event:
         after: int | None = None,
         event_filter: Predicate | None = None,
     ) -> Event:
-        predicate = both(predicate, event_filter)
-        count_filter = counting(predicate, every, once, before, after)
+        predicate = join_predicates(predicate, event_filter)
+        count_filter = build_predicate(predicate, every, once, before, after)
         filtered = Event(self.name, self.scope)
         filtered.source = self.source
-        filtered.predicate = both(self.predicate, count_filter)
+        filtered.predicate = join_predicates(self.predicate, count_filter)
         supplied = {"every": every, "once": once, "before": before, "after": after}
         filtered.arguments = (
             *self.arguments,
@@ -86,14 +86,14 @@ class Events(tuple[Event, ...]):
         return " | ".join(map(repr, self))
 
 
-def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
+def join_predicates(first: Predicate | None, second: Predicate | None) -> Predicate | None:
     """A predicate that holds where both hold."""
     if first is None or second is None:
         return first or second
     return lambda run, n: first(run, n) and second(run, n)
 
 
-def counting(
+def build_predicate(
     predicate: Predicate | None, every: Any, once: Any, before: Any, after: Any
 ) -> Predicate | None:
     """The predicate of the arguments of Event.__call__."""

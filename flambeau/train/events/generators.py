@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from .event import Event, Events, Predicate
-from .other_libraries import event_named
+from .other_libraries import find_event
 
 if TYPE_CHECKING:
     from .handlers import Entry, Handle, Handlers
@@ -91,7 +91,7 @@ class Task:
     def _wait(self, wanted: Any) -> None:
         if isinstance(wanted, str):
             try:
-                wanted = event_named(wanted)
+                wanted = find_event(wanted)
             except ValueError as error:
                 self.throw(error)
         if not isinstance(wanted, (Event, Events)):

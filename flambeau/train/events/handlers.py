@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from .order import Band, band_of
+from .order import Band, as_band
 from .direct_handlers import Direct
 from .event import Event, Events
 from .generators import Task, is_generator_callback
-from .other_libraries import event_named
+from .other_libraries import find_event
 from .scope import PARTS, SCOPES, Scope
 from .handler_arguments import bind, form_of
 
@@ -129,12 +129,12 @@ class Handlers:
             raise TypeError(f"{function.__name__} is a class: attach {function.__name__}(...)")
         if inspect.iscoroutinefunction(function):
             raise TypeError("a handler cannot be a coroutine: it must return when called")
-        events = self._events(where, is_generator_callback(function), function)
-        level = band_of(getattr(function, "band", Band.USER) if band is None else band)
+        events = self._resolve_events(where, is_generator_callback(function), function)
+        level = as_band(getattr(function, "band", Band.USER) if band is None else band)
         if handle is None:
-            handle = self.new_handle(function)
+            handle = self.add_handle(function)
         for event in events:
-            entry = self._entry(event, function, level, number, handle)
+            entry = self._build_entry(event, function, level, number, handle)
             handle.entries.append(entry)
             self.listen(event.scope, 1)
             self._insert(entry)
@@ -146,7 +146,7 @@ class Handlers:
         self.live[scope] = self.live.get(scope, 0) + change
         if scope in PARTS:
             self.live[INSIDE] += change
-            self.run.parts_heard()
+            self.run.update_parts()
 
     def _join(self, entry: Entry) -> None:
         """Start a generator callback at once if its scope is already open."""
@@ -156,15 +156,15 @@ class Handlers:
                     entry.call(frame.n)
                     break
 
-    def new_handle(self, function: Any) -> Handle:
+    def add_handle(self, function: Any) -> Handle:
         """Return a handle without events for a callback, ordered after the existing ones."""
         handle = Handle(self, function)
         self.handles.append(handle)
         return handle
 
-    def _events(self, where: Any, generates: bool, function: Any) -> Events | Event:
+    def _resolve_events(self, where: Any, generates: bool, function: Any) -> Events | Event:
         if isinstance(where, str):
-            where = event_named(where)
+            where = find_event(where)
         if isinstance(where, Scope):
             if not generates:
                 raise TypeError(
@@ -182,7 +182,7 @@ class Handlers:
             )
         return where
 
-    def _entry(
+    def _build_entry(
         self, event: Event, function: Any, band: Band, number: str | None, handle: Handle
     ) -> Entry:
         call = bind(function, self.run, number)
@@ -190,7 +190,7 @@ class Handlers:
         if is_generator_callback(function):
             entry.call = lambda n: self._begin(call(n), handle, entry)
         if event.predicate is not None:
-            entry.call = _filtered(entry.call, event.predicate, self.run)
+            entry.call = _filter_call(entry.call, event.predicate, self.run)
         elif entry.call is call and form_of(function) == "run":
             entry.of_run = function
         return entry
@@ -206,7 +206,7 @@ class Handlers:
         name = entry.event.name
         leaving = name.endswith((".end", ".error"))
         entries = [*self.plans.get(name, ()), entry]
-        entries.sort(key=_leaving if leaving else _entering)
+        entries.sort(key=_call_on_leave if leaving else _call_on_enter)
         self.plans[name] = tuple(entries)
         self.renew(name)
 
@@ -267,7 +267,7 @@ class Handlers:
         else:
             waiting = [task for task in frame.tasks if task.until_end]
             plan: list[Any] = [*self.plans.get(scope.end.name, ()), *waiting]
-            for entry in sorted(plan, key=_leaving):
+            for entry in sorted(plan, key=_call_on_leave):
                 if entry.attached:
                     entry.call(n)
             while frame.tasks:
@@ -335,15 +335,15 @@ def _ignore(n: int) -> None:
     """Replace a detached entry in a list being iterated."""
 
 
-def _entering(entry: Any) -> Any:
+def _call_on_enter(entry: Any) -> Any:
     return entry.entering
 
 
-def _leaving(entry: Any) -> Any:
+def _call_on_leave(entry: Any) -> Any:
     return entry.leaving
 
 
-def _filtered(call: Callable[[int], Any], predicate: Any, run: Any) -> Callable[[int], None]:
+def _filter_call(call: Callable[[int], Any], predicate: Any, run: Any) -> Callable[[int], None]:
     def filtered(n: int) -> None:
         if predicate(run, n):
             call(n)

@@ -28,7 +28,7 @@ class Band(enum.IntEnum):
 OUTER, CHECKPOINT, IO, CONTROL, USER, METRICS = Band
 
 
-def band_of(value: Any) -> Band:
+def as_band(value: Any) -> Band:
     """A Band from a Band, its number or its name."""
     if isinstance(value, str):
         names = [band.name.lower() for band in Band]

@@ -10,11 +10,11 @@ from .event import Event, Events
 from .suggestions import suggest
 
 
-def _training(run: Any, n: int) -> bool:
+def _is_training(run: Any, n: int) -> bool:
     return run.state.training
 
 
-def _evaluating(run: Any, n: int) -> bool:
+def _is_evaluating(run: Any, n: int) -> bool:
     return not run.state.training
 
 
@@ -60,7 +60,7 @@ TNT: dict[str, Event | Events] = {
     "on_start": scope.run.start | scope.test.start,
     "on_start_epoch": scope.epoch.start,
     "on_sample": scope.step.start | scope.valid.step.start | scope.test.step.start,
-    "on_forward": scope.backward.end(_training) | scope.forward.end(_evaluating),
+    "on_forward": scope.backward.end(_is_training) | scope.forward.end(_is_evaluating),
     "on_forward_criterion": scope.forward.end,
     "on_backward": scope.backward.end,
     "on_update": scope.step.end,
@@ -146,7 +146,7 @@ class Elsewhere:
         self.__get__(instance, type(instance))
 
 
-def event_named(name: str) -> Event | Events:
+def find_event(name: str) -> Event | Events:
     """The event of a name: "epoch.end", or ignite's "EPOCH_COMPLETED".
 
     Raises ValueError, with suggestions, for an unknown name.

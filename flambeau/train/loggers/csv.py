@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .logger import Logger, should_log, resumes
+from .logger import Logger, should_log, is_resuming
 
 
 class Table:
@@ -92,7 +92,7 @@ class CSVLogger(Logger):
 
     def open(self, run: Any) -> None:
         """Start the files; a resumed run keeps the lines up to where it resumes."""
-        again = resumes(run)
+        again = is_resuming(run)
         earlier = self._epochs.read() if again else []
         self._epochs.open([row for row in earlier if should_log(run, row)])
         if self.every is not None:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .logger import Logger, finite, should_log, resumes
+from .logger import Logger, as_json_number, should_log, is_resuming
 
 
 class JSONLogger(Logger):
@@ -34,13 +34,13 @@ class JSONLogger(Logger):
     def open(self, run: Any) -> None:
         """Start the file; a resumed run keeps the lines up to where it resumes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lines = self._earlier(run) if resumes(run) and self.path.exists() else []
+        lines = self._read_earlier(run) if is_resuming(run) and self.path.exists() else []
         fresh = self.path.with_name(self.path.name + ".new")
         fresh.write_text("".join(lines))
         os.replace(fresh, self.path)
         self._file = open(self.path, "a")  # noqa: SIM115  (open as long as the run)
 
-    def _earlier(self, run: Any) -> list[str]:
+    def _read_earlier(self, run: Any) -> list[str]:
         lines = []
         for line in self.path.read_text().splitlines(keepends=True):
             try:
@@ -53,7 +53,7 @@ class JSONLogger(Logger):
 
     def _write(self, kind: str, epoch: int, step: int, numbers: dict[str, float]) -> None:
         row = {"kind": kind, "epoch": epoch, "step": step, "time": round(time.time(), 3)}
-        row.update({name: finite(value) for name, value in numbers.items()})
+        row.update({name: as_json_number(value) for name, value in numbers.items()})
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 from ..events.order import Band
-from ..state.formatting import of_epoch, of_step
+from ..state.formatting import read_epoch_numbers, read_step_numbers
 from ..state.ranks import writes_files
 from ..events.scope import epoch, step
 
@@ -38,9 +38,9 @@ class Logger:
             while True:
                 event = yield moments
                 if event is epoch.end:
-                    self.write_epoch(run.state.epoch, run.state.step, of_epoch(run))
+                    self.write_epoch(run.state.epoch, run.state.step, read_epoch_numbers(run))
                 else:
-                    self.write_step(run.state.epoch, run.state.step, of_step(run))
+                    self.write_step(run.state.epoch, run.state.step, read_step_numbers(run))
         except Exception as error:
             self.failed(error)
             raise
@@ -63,7 +63,7 @@ class Logger:
         """Close files and connections, however the run ended."""
 
 
-def resumes(run: Any) -> bool:
+def is_resuming(run: Any) -> bool:
     """Whether the starting run continues an earlier one."""
     return run.state.step > 0 or bool(run.history)
 
@@ -75,6 +75,6 @@ def should_log(run: Any, row: dict[str, Any]) -> bool:
     return int(row["epoch"]) in {entry["epoch"] for entry in run.history}
 
 
-def finite(value: float) -> float | str:
+def as_json_number(value: float) -> float | str:
     """Return a number as JSON; NaN and infinities as strings."""
     return value if math.isfinite(value) else str(value)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..state.formatting import scalars, stage_of
-from .logger import Logger, resumes
+from .logger import Logger, is_resuming
 
 if TYPE_CHECKING:
     from ...utils.tensorboard import SummaryWriter
@@ -67,7 +67,7 @@ class TensorBoardLogger(Logger):
     def open(self, run: Any) -> None:
         """Start the log, or continue it."""
         self._run = run
-        self._resumed = resumes(run)
+        self._resumed = is_resuming(run)
         if self._resumed:  # the event that hides comes before the first step
             for stage in ("train", "valid", *(["steps"] if self.every else [])):
                 if os.path.isdir(os.path.join(self.log_dir, stage)):

@@ -14,16 +14,16 @@ from ..state.persisted_state import Persistence
 from ..events.scope import run as run_scope
 
 
-def listed(callbacks: Any) -> list[Any]:
+def as_list(callbacks: Any) -> list[Any]:
     """Return callbacks as a list. Raises TypeError for a single callback."""
     if callbacks is None or callable(callbacks) or not isinstance(callbacks, Iterable):
-        raise TypeError(f"callbacks must be a list of callbacks, got {_shown(callbacks)}: [...]")
+        raise TypeError(f"callbacks must be a list of callbacks, got {_show(callbacks)}: [...]")
     if isinstance(callbacks, types.GeneratorType):
         raise TypeError("callbacks must be a list of callbacks, got a generator")
     return list(callbacks)
 
 
-def _shown(callback: Any) -> str:
+def _show(callback: Any) -> str:
     return getattr(callback, "__qualname__", type(callback).__qualname__)
 
 
@@ -40,7 +40,7 @@ def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
         raise TypeError(
             f"give the generator function {result} itself, not what {result}(...) returns"
         )
-    handle = handlers.new_handle(callback)
+    handle = handlers.add_handle(callback)
     try:
         name = persistence.declare(callback, handle)
         if name is not None:
@@ -64,7 +64,7 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
     methods = [name for name in dir(callback) if name.startswith("on_")]
     methods = [name for name in methods if callable(getattr(callback, name, None))]
     if not methods:
-        if (elsewhere := _belongs(callback)) is not None:
+        if (elsewhere := _explain_where_it_belongs(callback)) is not None:
             raise TypeError(f"{handle.title} is {elsewhere}")
         if callable(callback):
             raise TypeError(
@@ -83,7 +83,7 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
         handlers.attach(event, method, band, number=number, handle=handle)
 
 
-def _belongs(target: Any) -> str | None:
+def _explain_where_it_belongs(target: Any) -> str | None:
     """Say what an object is that is no callback, and where it belongs."""
     if all(hasattr(target, name) for name in ("update", "compute", "reset")):
         return "a metric: Trainer(..., metrics=[...]) takes it"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def looking(trainer: Trainer) -> Iterator[None]:
+def observe(trainer: Trainer) -> Iterator[None]:
     """No gradients, every module in eval mode; afterwards each in the mode that it had."""
     modules = [] if trainer.net is None else [(m, m.training) for m in trainer.net.modules()]
     state, retained = trainer.state, trainer.state.training

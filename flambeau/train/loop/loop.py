@@ -11,13 +11,13 @@ from itertools import count
 from typing import Any, TypeVar
 
 from ..events import scope as scopes
-from .attach import listed
+from .attach import as_list
 from .run import Run
-from ..state.data import length_of, skipped
+from ..state.data import count_batches, skipped
 from ..state.history import History
 from ..events.handlers import Frame, Handle
 from ..state.numpy_packing import packed, unpacked
-from ..state.random_state import plain, random_state, set_random_state
+from ..state.read_random_state import plain, read_random_state, set_random_state
 from ..events.handler_arguments import step_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,7 +51,7 @@ class Loop(Run):
         self._running = self._stepping = False
         if step is not None:
             self.step(step)
-        for callback in listed(callbacks):
+        for callback in as_list(callbacks):
             self.use(callback)
 
     def step(self, function: F) -> F:
@@ -72,7 +72,7 @@ class Loop(Run):
         if self._body is None:
             raise RuntimeError("the loop has no step: pass it as Loop(step) or decorate it with "
                                "@loop.step")
-        if length_of(data) == 0:
+        if count_batches(data) == 0:
             raise ValueError("run: there are no batches")
         return self._run(data, epochs, callbacks)
 
@@ -84,15 +84,15 @@ class Loop(Run):
         if self._position is None:
             self._forget()
         state = self.state
-        state.data, state.batches, state.epochs = data, length_of(data), epochs
+        state.data, state.batches, state.epochs = data, count_batches(data), epochs
         handles: list[Handle] = []
         state.resumed = self._position is not None
         self._running, self._stopping = True, None
         self.handlers.live["run"] += 1  # so that generators may join a running run
         try:
-            handles.extend(map(self.use, listed(callbacks)))
+            handles.extend(map(self.use, as_list(callbacks)))
             with self.scope(scopes.run, 1):
-                self._epochs(data, epochs)
+                self._run_epochs(data, epochs)
         finally:
             self._running = False
             self.handlers.live["run"] -= 1
@@ -109,7 +109,7 @@ class Loop(Run):
         self._counts.clear()
         self.persistence.forget()
 
-    def _epochs(self, data: Any, epochs: int) -> None:
+    def _run_epochs(self, data: Any, epochs: int) -> None:
         state = self.state
         while not self.stopping:
             position, self._position = self._position, None
@@ -127,7 +127,7 @@ class Loop(Run):
             state.resumed = position is not None
             try:
                 with self.scope(scopes.epoch, state.epoch):
-                    self._epoch(data, position)
+                    self._run_epoch(data, position)
                     complete = self._stopping is None
                     if not self.stopping:
                         self._stage = "done"
@@ -143,7 +143,7 @@ class Loop(Run):
     def _begin_epoch(self) -> None:
         """Hook for subclasses: reset what accumulates over an epoch. Does nothing here."""
 
-    def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
+    def _run_epoch(self, data: Any, position: dict[str, Any] | None) -> None:
         self._train(data, position)
 
     def _train(self, data: Any, position: dict[str, Any] | None) -> None:
@@ -152,48 +152,48 @@ class Loop(Run):
             set_random_state(position["random"], data)
             return
         with self.scope(scopes.train, state.epoch):
-            iterator = self._iterator(data, position)
+            iterator = self._iterate_batches(data, position)
             state.resumed = False
             if self._stopping is None:
-                self._steps(iterator)
+                self._run_steps(iterator)
             if not self._completed and self._stopping is None:
                 raise ValueError(
                     f"epoch {state.epoch}: there were no batches"
                     + (": an iterator can be consumed only once; pass a list or a loader"
                        if iterator is data else "")
                 )
-            self._trained()
+            self._finish_steps()
             if self._stopping is None:
-                self._stage, self._boundary = "valid", random_state(data)
+                self._stage, self._boundary = "valid", read_random_state(data)
         if self._stopping is not None and self._stopping.name == "train":
             self._stopping = None
 
-    def _trained(self) -> None:
+    def _finish_steps(self) -> None:
         """Hook for subclasses: called after the epoch's last step. Does nothing here."""
 
-    def _iterator(self, data: Any, position: dict[str, Any] | None) -> Iterator[Any]:
+    def _iterate_batches(self, data: Any, position: dict[str, Any] | None) -> Iterator[Any]:
         """Return the epoch's batches, or those after a position, in the order drawn originally."""
         iterator: Iterator[Any]
         if position is None or position["order"] is None:
             if position is not None:
                 set_random_state(position["random"], data)
-            self._order = random_state(data)
+            self._order = read_random_state(data)
             iterator = iter(data)
         else:
-            if position["batches"] != length_of(data):
+            if position["batches"] != count_batches(data):
                 raise ValueError(
                     f"resuming in an epoch of {position['batches']} batches, but the data has "
-                    f"{length_of(data)}: it must be the same to resume in the middle of an epoch"
+                    f"{count_batches(data)}: it must be the same to resume in the middle of an epoch"
                 )
             self._order = position["order"]
             set_random_state(self._order, data)
             iterator = skipped(data, position["batch_number"])
             set_random_state(position["random"], data)
         if self.handlers.live["fetch"]:
-            return _fetching(self, iterator)
+            return _fetch_each(self, iterator)
         return iterator
 
-    def _steps(self, iterator: Iterator[Any]) -> None:
+    def _run_steps(self, iterator: Iterator[Any]) -> None:
         """The inner loop. A scope without listeners costs a dict lookup; one frame serves all
         steps; listeners are looked up each time, since they may change. Entering and leaving the
         scope is inlined, since the calls would cost as much as the handlers."""
@@ -235,7 +235,7 @@ class Loop(Run):
                 break
         self._stepping = False
 
-    def parts_heard(self) -> None:
+    def update_parts(self) -> None:
         """Called when the listeners of a step's parts (forward, backward, optim) change."""
 
     # ---- saving ----
@@ -253,7 +253,7 @@ class Loop(Run):
             "epoch": state.epoch, "step": state.step - begun, "batch_number": self._completed,
             "batches": state.batches, "stage": self._stage,
             "order": None if order is None else plain(order),
-            "random": plain(random_state(state.data) if random is None else random),
+            "random": plain(read_random_state(state.data) if random is None else random),
             "metrics": packed(state.metrics), "counts": dict(self._counts),
             "history": [(number, packed(logs)) for number, logs in self._rows],
             "persistence": packed(self.persistence.state_dict()),
@@ -276,7 +276,7 @@ class Loop(Run):
         state.resumed = state.resumed or self._running
 
 
-def _fetching(run: Loop, iterator: Iterator[Any]) -> Iterator[Any]:
+def _fetch_each(run: Loop, iterator: Iterator[Any]) -> Iterator[Any]:
     """Iterate with a fetch scope around each step of the iterator."""
     end = object()
     while True:

@@ -10,7 +10,7 @@ from .average import EpochMetric, Mean, RunningAverage, Select
 from .calibration import Brier, CalibrationError, LogLoss
 from .confusion import ConfusionMatrix
 from .correlation import Pearson, Spearman
-from .foreign import Foreign, scikit
+from .foreign import Foreign, wrap_scikit
 from .group import MetricGroup
 from .image_quality import PSNR, SSIM
 from .metric import Metric, MetricProtocol, batch_size

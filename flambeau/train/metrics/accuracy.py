@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.user_frames import warn
-from .labels import Labels, class_axis
-from .metric import Metric, Value, array_of
+from .labels import Labels, find_class_axis
+from .metric import Metric, Value, as_array
 
 
 class Accuracy(Metric):
@@ -51,7 +51,7 @@ class Accuracy(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of scores or labels and its targets."""
-        scores, wanted = array_of(output), array_of(target)
+        scores, wanted = as_array(output), as_array(target)
         shape = scores.shape
         # Fast path for the usual case.
         if self._plain and len(shape) == 2 and shape[:1] == wanted.shape and shape[1] > 1:
@@ -75,7 +75,7 @@ class Accuracy(Metric):
                 f"{self.name}: all scores lie between 0 and 1 and the threshold is 0, so each "
                 "counts as a 1; for probabilities pass Accuracy(threshold=0.5)",
             )
-        return self.correct / self.total if self.total else self._undefined()
+        return self.correct / self.total if self.total else self._get_undefined()
 
     def _watch(self, scores: np.ndarray) -> None:
         """Note the range of binary scores: probabilities compared with 0 are a mistake."""
@@ -115,8 +115,8 @@ class TopK(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of scores and its targets."""
-        scores, wanted = array_of(output), array_of(target)
-        axis = class_axis(scores, wanted)
+        scores, wanted = as_array(output), as_array(target)
+        axis = find_class_axis(scores, wanted)
         if axis is None:
             raise ValueError(
                 f"TopK: outputs of shape {scores.shape} do not fit targets of shape "
@@ -139,4 +139,4 @@ class TopK(Metric):
 
     def compute(self) -> Value:
         """The share, from 0 to 1; NaN before the first batch."""
-        return self.correct / self.total if self.total else self._undefined()
+        return self.correct / self.total if self.total else self._get_undefined()

@@ -14,11 +14,11 @@ from typing import Any
 from .accuracy import Accuracy, TopK
 from .agreement import CohenKappa, MatthewsCorrelation
 from .auroc import AUROC
-from .average import Mean, named
+from .average import Mean, name_of_function
 from .calibration import Brier, CalibrationError, LogLoss
 from .confusion import ConfusionMatrix
 from .correlation import Pearson, Spearman
-from .foreign import Foreign, has, is_scikit, scikit
+from .foreign import Foreign, has, is_scikit, wrap_scikit
 from .image_quality import PSNR, SSIM
 from .metric import MetricProtocol
 from .perplexity import Perplexity
@@ -73,7 +73,7 @@ def adapt(metrics: Any) -> dict[str, MetricProtocol]:
     ['accuracy', 'l1_loss']
     """
     result: dict[str, MetricProtocol] = {}
-    for name, metric_like in _items(metrics):
+    for name, metric_like in _iterate_items(metrics):
         metric = _adapt_metric(metric_like, name)
         if metric.name in result:
             raise ValueError(
@@ -84,7 +84,7 @@ def adapt(metrics: Any) -> dict[str, MetricProtocol]:
     return result
 
 
-def _items(metrics: Any) -> Iterable[tuple[str | None, Any]]:
+def _iterate_items(metrics: Any) -> Iterable[tuple[str | None, Any]]:
     if metrics is None:
         return
     if isinstance(metrics, Mapping):
@@ -113,7 +113,7 @@ def _is_pair(item: Any) -> bool:
 def _adapt_metric(candidate: Any, name: str | None = None) -> MetricProtocol:
     """A metric from its name, class, object or function; `name` overrides its own."""
     if isinstance(candidate, str):
-        return _by_name(candidate, name or candidate)
+        return _find_by_name(candidate, name or candidate)
     if inspect.isclass(candidate) and has(candidate, "compute"):
         candidate = candidate()
     if all(has(candidate, attribute) for attribute in (*_METHODS, "name")):
@@ -131,11 +131,11 @@ def _adapt_metric(candidate: Any, name: str | None = None) -> MetricProtocol:
             f"(output, target), not {type(candidate).__name__}: {candidate!r}"
         )
     if is_scikit(candidate):
-        return scikit(candidate, name=name)
-    return Mean(_truth_last(candidate), name=name or named(candidate, "metric"))
+        return wrap_scikit(candidate, name=name)
+    return Mean(_put_truth_last(candidate), name=name or name_of_function(candidate, "metric"))
 
 
-def _truth_last(function: Any) -> Any:
+def _put_truth_last(function: Any) -> Any:
     """A function of (output, target); one of (y_true, y_pred), as Keras has them, turned round."""
     try:
         order = list(inspect.signature(function).parameters)[:2]
@@ -145,7 +145,7 @@ def _truth_last(function: Any) -> Any:
         if order == ["y_true", "y_pred"] else function
 
 
-def _by_name(word: str, name: str) -> MetricProtocol:
+def _find_by_name(word: str, name: str) -> MetricProtocol:
     make = NAMED.get(word)
     if make is not None:
         return make(name=name)

@@ -59,7 +59,7 @@ class CohenKappa(_OfConfusion):
         """Kappa; NaN before the first batch, and if there is only one class."""
         total = self.counts.sum()
         if not total:
-            return self._undefined()
+            return self._get_undefined()
         expected = np.outer(self.counts.sum(1), self.counts.sum(0)) / total
         place = np.arange(len(self.counts))
         distance = np.abs(place[:, None] - place)
@@ -87,7 +87,7 @@ class MatthewsCorrelation(_OfConfusion):
         """From -1 to 1; 0 where all predictions or all targets are of one class."""
         total = float(self.counts.sum())
         if not total:
-            return self._undefined()
+            return self._get_undefined()
         wanted, predicted = self.counts.sum(1, dtype=float), self.counts.sum(0, dtype=float)
         covariance = float(np.trace(self.counts) * total - wanted.dot(predicted))
         scale = (total**2 - predicted.dot(predicted)) * (total**2 - wanted.dot(wanted))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...native.foundation.user_frames import warn
 from .labels import check_task
-from .metric import Metric, Value, array_of, wide
+from .metric import Metric, Value, as_array, widen
 
 
 def ranks(scores: np.ndarray) -> np.ndarray:
@@ -23,7 +23,7 @@ def ranks(scores: np.ndarray) -> np.ndarray:
     return result
 
 
-def area(scores: np.ndarray, positive: np.ndarray) -> float:
+def compute_area(scores: np.ndarray, positive: np.ndarray) -> float:
     """The area for one class; NaN if there are only positives or only negatives."""
     positives = int(np.count_nonzero(positive))
     negatives = len(positive) - positives
@@ -70,7 +70,7 @@ class AUROC(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Keep a copy of a batch's scores and targets."""
-        scores, wanted = array_of(output), array_of(target)
+        scores, wanted = as_array(output), as_array(target)
         if scores.shape[:1] != wanted.shape[:1] or scores.ndim not in (1, 2) or wanted.ndim > 2:
             raise ValueError(
                 f"AUROC: outputs of shape {scores.shape} do not fit targets of shape "
@@ -82,23 +82,24 @@ class AUROC(Metric):
     def compute(self) -> Value:
         """The area, from 0 to 1."""
         if not self.scores:
-            return self._undefined()
+            return self._get_undefined()
         scores, targets = np.concatenate(self.scores), np.concatenate(self.targets)
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         if targets.ndim == 2 and targets.shape[1] == 1:
             targets = targets[:, 0]
         if scores.ndim == 1:
-            return self._warn_of_nan(area(scores, targets == 1))
+            return self._warn_of_nan(compute_area(scores, targets == 1))
         if targets.ndim == 2:
-            return self._averaged(scores, targets == 1)
-        scores = probabilities(scores)
+            return self._average(scores, targets == 1)
+        scores = as_probabilities(scores)
         if scores.shape[1] == 2:
-            return self._warn_of_nan(area(scores[:, 1], targets == 1))
-        return self._averaged(scores, targets[:, None] == np.arange(scores.shape[1]))
+            return self._warn_of_nan(compute_area(scores[:, 1], targets == 1))
+        return self._average(scores, targets[:, None] == np.arange(scores.shape[1]))
 
-    def _averaged(self, scores: np.ndarray, positive: np.ndarray) -> Value:
-        areas = np.array([area(scores[:, i], positive[:, i]) for i in range(scores.shape[1])])
+    def _average(self, scores: np.ndarray, positive: np.ndarray) -> Value:
+        areas = np.array([
+            compute_area(scores[:, i], positive[:, i]) for i in range(scores.shape[1])])
         if self.average == "none":
             return areas
         there = ~np.isnan(areas)
@@ -118,9 +119,9 @@ class AUROC(Metric):
         return value
 
 
-def probabilities(scores: np.ndarray) -> np.ndarray:
+def as_probabilities(scores: np.ndarray) -> np.ndarray:
     """Return rows that add up to 1: unchanged if they already do, their softmax otherwise."""
-    scores = wide(scores)
+    scores = widen(scores)
     if (scores >= 0).all() and np.allclose(scores.sum(1), 1, atol=1e-3):
         return scores
     powers = np.exp(scores - scores.max(1, keepdims=True))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...tensor.capture_marks import values_of
 from ...tensor.tensor import Tensor
-from .metric import Metric, Value, array_of, batch_size
+from .metric import Metric, Value, as_array, batch_size
 
 Function = Callable[[Any, Any], Any]
 
@@ -35,7 +35,7 @@ def number(value: Any, who: str) -> float:
     return float(value)
 
 
-def named(function: Any, default: str) -> str:
+def name_of_function(function: Any, default: str) -> str:
     """The name of a function."""
     inner = getattr(function, "func", function)  # a functools.partial
     name = getattr(inner, "__name__", None) or type(inner).__name__
@@ -67,7 +67,7 @@ class Mean(Metric):
         higher_is_better: bool | None = None,
     ) -> None:
         self.function = function
-        self.name = name or ("mean" if function is None else named(function, "mean"))
+        self.name = name or ("mean" if function is None else name_of_function(function, "mean"))
         self.higher_is_better = higher_is_better
         self._weigh = weight
         self.reset()
@@ -93,7 +93,7 @@ class Mean(Metric):
 
     def compute(self) -> Value:
         """The weighted mean; NaN before the first batch."""
-        return self.sum / self.weight if self.weight else self._undefined()
+        return self.sum / self.weight if self.weight else self._get_undefined()
 
 
 class RunningAverage(Metric):
@@ -127,7 +127,7 @@ class RunningAverage(Metric):
         self.source = source
         self.momentum = momentum
         self.window = window
-        inner = source.name if isinstance(source, Metric) else named(source, "average")
+        inner = source.name if isinstance(source, Metric) else name_of_function(source, "average")
         self.name = name or ("running_average" if source is None else f"running_{inner}")
         self.higher_is_better = getattr(source, "higher_is_better", None)
         self.reset()
@@ -140,7 +140,8 @@ class RunningAverage(Metric):
 
     def update(self, output: Any, target: Any = None) -> None:
         """Add a batch; or, without a source, a value."""
-        self._take(number(output if self.source is None else self._of(output, target), self.name))
+        value = output if self.source is None else self._evaluate(output, target)
+        self._take(number(value, self.name))
 
     def _take(self, value: float) -> None:
         self.count += 1
@@ -153,11 +154,11 @@ class RunningAverage(Metric):
 
     def __call__(self, output: Any, target: Any = None) -> Value:
         """Add a batch, and return the value of that batch alone."""
-        value = number(output if self.source is None else self._of(output, target), self.name)
+        value = number(output if self.source is None else self._evaluate(output, target), self.name)
         self._take(value)
         return value
 
-    def _of(self, output: Any, target: Any) -> Any:
+    def _evaluate(self, output: Any, target: Any) -> Any:
         source = self.source
         if isinstance(source, Metric):
             source.reset()
@@ -178,7 +179,7 @@ class RunningAverage(Metric):
     def compute(self) -> Value:
         """The average now; NaN before the first batch."""
         if not self.count:
-            return self._undefined()
+            return self._get_undefined()
         return sum(self.recent) / len(self.recent) if self.recent else self.value
 
 
@@ -205,7 +206,7 @@ class EpochMetric(Metric):
         higher_is_better: bool | None = None,
     ) -> None:
         self.function = function
-        self.name = name or named(function, "epoch_metric")
+        self.name = name or name_of_function(function, "epoch_metric")
         self.higher_is_better = higher_is_better
         self.reset()
 
@@ -217,13 +218,13 @@ class EpochMetric(Metric):
     def update(self, output: Any, target: Any) -> None:
         """Keep a copy of a batch."""
         # A copy: the network may use the memory again in its next step.
-        self.outputs.append(np.atleast_1d(array_of(output).copy()))
-        self.targets.append(np.atleast_1d(array_of(target).copy()))
+        self.outputs.append(np.atleast_1d(as_array(output).copy()))
+        self.targets.append(np.atleast_1d(as_array(target).copy()))
 
     def compute(self) -> Value:
         """The function's value over everything; NaN before the first batch."""
         if not self.outputs:
-            return self._undefined()
+            return self._get_undefined()
         value = self.function(np.concatenate(self.outputs), np.concatenate(self.targets))
         array = np.asarray(value)
         return float(array) if array.ndim == 0 else array

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from .auroc import probabilities
-from .metric import Metric, Value, array_of, wide
+from .auroc import as_probabilities
+from .metric import Metric, Value, as_array, widen
 
 
-def class_probabilities(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
+def as_class_probabilities(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities (n, classes) and labels (n,) of a batch.
 
     Scores (n,) or (n, 1) are binary. Scores that are not probabilities are logits.
     """
-    scores, labels = wide(array_of(output)), array_of(target)
+    scores, labels = widen(as_array(output)), as_array(target)
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -29,7 +29,7 @@ def class_probabilities(who: str, output: Any, target: Any) -> tuple[np.ndarray,
         if not ((scores >= 0) & (scores <= 1)).all():
             scores = 1 / (1 + np.exp(-scores))
         return np.stack([1 - scores, scores], 1), labels.astype(np.int64)
-    return probabilities(scores), labels.astype(np.int64)
+    return as_probabilities(scores), labels.astype(np.int64)
 
 
 class _Mean(Metric):
@@ -48,13 +48,13 @@ class _Mean(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of probabilities or logits, and labels."""
-        shares, labels = class_probabilities(type(self).__name__, output, target)
+        shares, labels = as_class_probabilities(type(self).__name__, output, target)
         self.total += float(self._measure(shares, labels).sum())
         self.count += len(labels)
 
     def compute(self) -> Value:
         """The mean; NaN before the first batch."""
-        return self.total / self.count if self.count else self._undefined()
+        return self.total / self.count if self.count else self._get_undefined()
 
     def _measure(self, shares: np.ndarray, labels: np.ndarray) -> np.ndarray:
         raise NotImplementedError
@@ -126,7 +126,7 @@ class CalibrationError(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of probabilities or logits, and labels."""
-        shares, labels = class_probabilities("CalibrationError", output, target)
+        shares, labels = as_class_probabilities("CalibrationError", output, target)
         confidence = shares.max(1)
         place = np.minimum((confidence * self.bins).astype(np.int64), self.bins - 1)
         self.confidence += np.bincount(place, confidence, self.bins)

@@ -12,9 +12,9 @@ from .metric import Metric, Value, added
 NORMALIZED = (None, "true", "pred", "all")
 
 
-def confusion(predicted: np.ndarray, wanted: np.ndarray, classes: int) -> np.ndarray:
+def count_confusion(predicted: np.ndarray, wanted: np.ndarray, classes: int) -> np.ndarray:
     """Count into a matrix (classes, classes): rows are target classes, columns predicted ones."""
-    predicted, wanted = _as_integers(predicted), _as_integers(wanted)
+    predicted, wanted = _convert_to_integers(predicted), _convert_to_integers(wanted)
     if predicted.size:
         lowest = min(int(predicted.min()), int(wanted.min()))
         highest = max(int(predicted.max()), int(wanted.max()))
@@ -30,7 +30,7 @@ def confusion(predicted: np.ndarray, wanted: np.ndarray, classes: int) -> np.nda
     return counts.reshape(classes, classes)
 
 
-def _as_integers(labels: np.ndarray) -> np.ndarray:
+def _convert_to_integers(labels: np.ndarray) -> np.ndarray:
     return labels if labels.dtype == np.int64 else labels.astype(np.int64)
 
 
@@ -80,7 +80,7 @@ class ConfusionMatrix(Metric):
         _, predicted, wanted, classes = self._labels.read(output, target)
         if self.num_classes is not None:
             classes = self.num_classes
-        self.counts = added(self.counts, confusion(predicted, wanted, classes))
+        self.counts = added(self.counts, count_confusion(predicted, wanted, classes))
 
     def compute(self) -> Value:
         """The matrix: counts, or shares in float64 (0 where nothing was counted)."""

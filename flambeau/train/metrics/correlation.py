@@ -43,7 +43,7 @@ class _Correlation(Metric):
     def compute(self) -> Value:
         """The correlation, from -1 to 1; NaN before the first batch, and for constant values."""
         if not self.outputs:
-            return self._undefined()
+            return self._get_undefined()
         return self._correlate(np.concatenate(self.outputs), np.concatenate(self.targets))
 
     def _correlate(self, output: np.ndarray, target: np.ndarray) -> float:

@@ -18,10 +18,10 @@ import numpy as np
 from ...tensor.capture_marks import values_of
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves
-from .auroc import probabilities
-from .average import EpochMetric, named
-from .labels import class_axis
-from .metric import Metric, array_of, saved
+from .auroc import as_probabilities
+from .average import EpochMetric, name_of_function
+from .labels import find_class_axis
+from .metric import Metric, as_array, saved
 
 # scikit-learn's names for parameters of probabilities, and functions that use other names.
 _SCORES = ("y_score", "y_scores", "y_proba", "y_prob", "pred_decision")
@@ -53,11 +53,11 @@ class Foreign(Metric):
 
     def __init__(self, metric: Any, *, name: str | None = None) -> None:
         self.metric = metric
-        self.name = name or snake(type(metric).__name__)
+        self.name = name or to_snake_case(type(metric).__name__)
         better = has(metric, "higher_is_better")
         self.higher_is_better = metric.higher_is_better if better else None
-        self._paired = _arguments(metric.update) == 1
-        self._torch = _real_torch(metric)
+        self._paired = _count_arguments(metric.update) == 1
+        self._torch = _find_real_torch(metric)
 
     def twin(self) -> Foreign:
         """Return an empty copy of the metric."""
@@ -72,7 +72,7 @@ class Foreign(Metric):
     def update(self, output: Any, target: Any) -> None:
         """Add a batch."""
         if self._torch is not None:
-            output, target = _converted(self._torch, output), _converted(self._torch, target)
+            output, target = _convert(self._torch, output), _convert(self._torch, target)
         if self._paired:
             self.metric.update((output, target))
         else:
@@ -87,7 +87,7 @@ class Foreign(Metric):
         if self._paired or not has(self.metric, "forward"):
             raise NotImplementedError(f"{self.name}: the value of one batch")
         if self._torch is not None:
-            output, target = _converted(self._torch, output), _converted(self._torch, target)
+            output, target = _convert(self._torch, output), _convert(self._torch, target)
         return plain(self.metric.forward(output, target))
 
     def state_dict(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Foreign(Metric):
         """Restore a state returned by `state_dict`."""
         inner, values = self.metric, state["metric"]
         if self._torch is not None:
-            values = _converted(self._torch, values)
+            values = _convert(self._torch, values)
         if has(inner, "metric_state"):
             inner.reset()
             for name, value in values.items():
@@ -134,7 +134,7 @@ def has(target: Any, name: str) -> bool:
     return inspect.getattr_static(target, name, _MISSING) is not _MISSING
 
 
-def scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
+def wrap_scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
     """Return a scikit-learn function as a metric, called at the end of the epoch.
 
     The name of its second parameter selects its input: for `y_pred`, labels (scores (n, classes)
@@ -148,12 +148,12 @@ def scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
     >>> metric.compute()
     0.5
     """
-    title = named(function, "scikit")
+    title = name_of_function(function, "scikit")
     order = list(inspect.signature(function).parameters)
     scored = title in _SCORED or order[1] in _SCORES
 
     def at_end(output: np.ndarray, target: np.ndarray) -> Any:
-        guess = _scores(output, target) if scored else _labels(output, target)
+        guess = _as_scores(output, target) if scored else _as_labels(output, target)
         return function(target, guess)
 
     better = None
@@ -171,10 +171,10 @@ def is_scikit(function: Any) -> bool:
     return (getattr(function, "__module__", None) or "").partition(".")[0] == "sklearn"
 
 
-def _labels(output: np.ndarray, target: np.ndarray) -> np.ndarray:
+def _as_labels(output: np.ndarray, target: np.ndarray) -> np.ndarray:
     if target.dtype.kind not in "iub":
         return output.reshape(target.shape) if output.size == target.size else output
-    axis = class_axis(output, target)
+    axis = find_class_axis(output, target)
     if axis is not None and output.shape[axis] > 1:
         return output.argmax(axis)
     if output.dtype.kind in "iub":
@@ -182,11 +182,11 @@ def _labels(output: np.ndarray, target: np.ndarray) -> np.ndarray:
     return (output.reshape(target.shape) > 0).astype(np.int64)
 
 
-def _scores(output: np.ndarray, target: np.ndarray) -> np.ndarray:
+def _as_scores(output: np.ndarray, target: np.ndarray) -> np.ndarray:
     if output.ndim == 2 and target.ndim == 1:
         if output.shape[1] == 1:
             return output[:, 0]
-        rows = probabilities(output)
+        rows = as_probabilities(output)
         return rows[:, 1] if rows.shape[1] == 2 else rows
     return output
 
@@ -206,7 +206,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def snake(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """Convert a name to snake case: MulticlassF1Score -> multiclass_f1_score."""
     letters = []
     for i, letter in enumerate(name):
@@ -216,7 +216,7 @@ def snake(name: str) -> str:
     return "".join(letters)
 
 
-def _arguments(function: Callable) -> int:
+def _count_arguments(function: Callable) -> int:
     """Return how many positional arguments a function needs; 2 if unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -227,7 +227,7 @@ def _arguments(function: Callable) -> int:
     return sum(p.default is p.empty for p in parameters if p.kind < p.VAR_POSITIONAL)
 
 
-def _real_torch(metric: Any) -> Any:
+def _find_real_torch(metric: Any) -> Any:
     """Return the installed PyTorch if the object is one of its modules, else None."""
     torch = sys.modules.get("torch")
     if torch is None or getattr(torch, "Tensor", Tensor) is Tensor:
@@ -236,11 +236,11 @@ def _real_torch(metric: Any) -> Any:
     return torch if base_packages & {"torch", "torchmetrics", "torcheval", "ignite"} else None
 
 
-def _converted(torch: Any, value: Any) -> Any:
+def _convert(torch: Any, value: Any) -> Any:
     """Convert flambeau's tensors and NumPy arrays, also inside containers, to PyTorch's tensors."""
     def convert(x: Any) -> Any:
         if isinstance(x, (Tensor, np.ndarray)):
-            return torch.from_numpy(np.array(array_of(x)))
+            return torch.from_numpy(np.array(as_array(x)))
         return torch.tensor(x) if isinstance(x, (int, float)) else x
 
     return map_leaves(convert, value)

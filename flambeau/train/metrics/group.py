@@ -82,7 +82,7 @@ class MetricGroup:
     def twin(self) -> MetricGroup:
         """A group of metrics of the same kinds, with nothing in them."""
         group = MetricGroup()
-        group.metrics = {name: _twin(metric) for name, metric in self.metrics.items()}
+        group.metrics = {name: _copy_empty(metric) for name, metric in self.metrics.items()}
         group._updates = [metric.update for metric in group.metrics.values()]
         return group
 
@@ -109,7 +109,7 @@ class MetricGroup:
         return self
 
 
-def _twin(metric: Any) -> Any:
+def _copy_empty(metric: Any) -> Any:
     make = getattr(metric, "twin", None)
     if make is not None:
         return make()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .metric import Metric, Value, array_of, wide
+from .metric import Metric, Value, as_array, widen
 
 
 class _ImageMetric(Metric):
@@ -28,7 +28,7 @@ class _ImageMetric(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of images."""
-        a, b = wide(array_of(output)), wide(array_of(target))
+        a, b = widen(as_array(output)), widen(as_array(target))
         if a.shape != b.shape or a.ndim != 4:
             raise ValueError(
                 f"{type(self).__name__}: outputs of shape {a.shape} and targets of shape "
@@ -39,7 +39,7 @@ class _ImageMetric(Metric):
 
     def compute(self) -> Value:
         """Return the mean over images; NaN before the first batch."""
-        return self.total / self.count if self.count else self._undefined()
+        return self.total / self.count if self.count else self._get_undefined()
 
     def _measure(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         raise NotImplementedError
@@ -83,16 +83,16 @@ class SSIM(_ImageMetric):
             raise ValueError(f"SSIM: images must be at least {self.window} wide and high")
         pixels = self.window**2
         unbiased = pixels / (pixels - 1)
-        mean_a, mean_b = self._means(a), self._means(b)
-        variance_a = unbiased * (self._means(a * a) - mean_a**2)
-        variance_b = unbiased * (self._means(b * b) - mean_b**2)
-        covariance = unbiased * (self._means(a * b) - mean_a * mean_b)
+        mean_a, mean_b = self._average_windows(a), self._average_windows(b)
+        variance_a = unbiased * (self._average_windows(a * a) - mean_a**2)
+        variance_b = unbiased * (self._average_windows(b * b) - mean_b**2)
+        covariance = unbiased * (self._average_windows(a * b) - mean_a * mean_b)
         c1, c2 = (0.01 * self.data_range) ** 2, (0.03 * self.data_range) ** 2
         numerator = (2 * mean_a * mean_b + c1) * (2 * covariance + c2)
         denominator = (mean_a**2 + mean_b**2 + c1) * (variance_a + variance_b + c2)
         return (numerator / denominator).mean((1, 2, 3))
 
-    def _means(self, images: np.ndarray) -> np.ndarray:
+    def _average_windows(self, images: np.ndarray) -> np.ndarray:
         """Return the mean of each window inside the image: first along columns, then along rows."""
         for axis in (2, 3):
             windows = np.lib.stride_tricks.sliding_window_view(images, self.window, axis=axis)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from .metric import array_of
+from .metric import as_array
 
 TASKS = ("multiclass", "binary", "multilabel")
 
 
-def class_axis(output: np.ndarray, target: np.ndarray) -> int | None:
+def find_class_axis(output: np.ndarray, target: np.ndarray) -> int | None:
     """The axis of `output` that holds scores of classes: 1 as in PyTorch's losses, or the last."""
     if output.ndim != target.ndim + 1 or output.ndim < 2:
         return None
@@ -52,16 +52,16 @@ class Labels:
 
         Labels are flat for multi-class and binary, (n, labels) for multi-label.
         """
-        scores, wanted = array_of(output), array_of(target)
-        task = self.task or self._task(scores, wanted)
+        scores, wanted = as_array(output), as_array(target)
+        task = self.task or self._determine_task(scores, wanted)
         if task == "multiclass":
-            predicted, wanted, classes = self._classes(scores, wanted)
+            predicted, wanted, classes = self._as_classes(scores, wanted)
         else:
-            predicted, wanted = self._thresholded(scores, wanted, task)
+            predicted, wanted = self._threshold(scores, wanted, task)
             classes = 2
         if task == "multilabel":
             # (n, labels, ...) -> (samples, labels)
-            predicted, wanted = _rows(predicted), _rows(wanted)
+            predicted, wanted = _as_rows(predicted), _as_rows(wanted)
         else:
             predicted, wanted = predicted.ravel(), wanted.ravel()
         if self.ignore_index is not None and task != "multilabel":
@@ -69,15 +69,15 @@ class Labels:
             predicted, wanted = predicted[retained], wanted[retained]
         return task, predicted, wanted, classes
 
-    def _task(self, scores: np.ndarray, wanted: np.ndarray) -> str:
-        if class_axis(scores, wanted) is not None and scores.shape[1] != 1:
+    def _determine_task(self, scores: np.ndarray, wanted: np.ndarray) -> str:
+        if find_class_axis(scores, wanted) is not None and scores.shape[1] != 1:
             return "multiclass"
         same = scores.shape == wanted.shape
         if same and scores.dtype.kind in "iu":
             return "multiclass"
         if same and scores.dtype.kind == "b":
             return "binary"
-        if _singleton(scores) == _singleton(wanted) and scores.dtype.kind not in "iu":
+        if _drop_singleton(scores) == _drop_singleton(wanted) and scores.dtype.kind not in "iu":
             if scores.ndim < 2 or scores.shape[1] == 1:
                 return "binary"
             raise ValueError(
@@ -85,34 +85,34 @@ class Labels:
                 "task='multilabel' (each column a label of its own), task='multiclass' (targets "
                 "are one-hot or probabilities) or task='binary' (each element a decision)"
             )
-        raise self._mismatch(scores, wanted)
+        raise self._describe_mismatch(scores, wanted)
 
-    def _mismatch(self, scores: np.ndarray, wanted: np.ndarray) -> ValueError:
+    def _describe_mismatch(self, scores: np.ndarray, wanted: np.ndarray) -> ValueError:
         return ValueError(
             f"{self.who}: outputs of shape {scores.shape} ({scores.dtype}) do not fit targets of "
             f"shape {wanted.shape} ({wanted.dtype}); expected scores (n, classes, ...) with "
             "targets (n, ...), or both of one shape"
         )
 
-    def _classes(
+    def _as_classes(
         self, scores: np.ndarray, wanted: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        axis = class_axis(scores, wanted)
+        axis = find_class_axis(scores, wanted)
         soft = scores.shape == wanted.shape and scores.dtype.kind not in "iub"
         if axis is None and soft and scores.ndim >= 2:  # the targets are one-hot or probabilities
             return scores.argmax(1), wanted.argmax(1), scores.shape[1]
         if axis is not None:
             return scores.argmax(axis), wanted, scores.shape[axis]
         if scores.shape != wanted.shape or scores.dtype.kind not in "iub":
-            raise self._mismatch(scores, wanted)
+            raise self._describe_mismatch(scores, wanted)
         return scores, wanted, 0
 
-    def _thresholded(
+    def _threshold(
         self, scores: np.ndarray, wanted: np.ndarray, task: str
     ) -> tuple[np.ndarray, np.ndarray]:
         if scores.shape != wanted.shape:
-            if _singleton(scores) != _singleton(wanted) or task == "multilabel":
-                raise self._mismatch(scores, wanted)
+            if _drop_singleton(scores) != _drop_singleton(wanted) or task == "multilabel":
+                raise self._describe_mismatch(scores, wanted)
             scores = scores.reshape(wanted.shape)  # (n, 1, ...) -> (n, ...)
         if wanted.dtype.kind == "f":
             self._check_decisions(wanted)
@@ -129,13 +129,13 @@ class Labels:
             )
 
 
-def _singleton(array: np.ndarray) -> tuple[int, ...]:
+def _drop_singleton(array: np.ndarray) -> tuple[int, ...]:
     """The shape without an axis 1 of length 1."""
     shape = array.shape
     return shape[:1] + shape[2:] if len(shape) > 1 and shape[1] == 1 else shape
 
 
-def _rows(labels: np.ndarray) -> np.ndarray:
+def _as_rows(labels: np.ndarray) -> np.ndarray:
     if labels.ndim < 2:
         return labels.reshape(1, -1)
     return np.moveaxis(labels, 1, -1).reshape(-1, labels.shape[1])

@@ -51,7 +51,7 @@ class MetricProtocol(Protocol):
         """Add what another one has seen, as of another process; returns itself."""
 
 
-def array_of(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
     """The NumPy array in a tensor, without a copy and without autograd; numbers and lists too."""
     if value.__class__ is Tensor or isinstance(value, Tensor):
         return values_of(value)
@@ -65,7 +65,7 @@ def array_of(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def wide(array: np.ndarray) -> np.ndarray:
+def widen(array: np.ndarray) -> np.ndarray:
     """As float64, in which sums over an epoch keep their digits."""
     return array if array.dtype == np.float64 else array.astype(np.float64)
 
@@ -156,7 +156,7 @@ class Metric:
             setattr(self, name, added(getattr(self, name), getattr(other, name)))
         return self
 
-    def _undefined(self) -> Value:
+    def _get_undefined(self) -> Value:
         """The value before any batch."""
         return float("nan")
 
@@ -193,7 +193,7 @@ def saved(state: Any) -> Any:
 def loaded(state: Any) -> Any:
     """The state again, with copies of the tensors as arrays."""
     if isinstance(state, (Tensor, np.ndarray)):
-        return array_of(state).copy()
+        return as_array(state).copy()
     return [loaded(item) for item in state] if isinstance(state, list) else state
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .labels import class_axis
-from .metric import Metric, Value, array_of
+from .labels import find_class_axis
+from .metric import Metric, Value, as_array
 
 _MAX_EXPONENT = math.log(sys.float_info.max)
 
@@ -41,8 +41,8 @@ class Perplexity(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of logits and its targets."""
-        logits, wanted = array_of(output), array_of(target)
-        axis = class_axis(logits, wanted)
+        logits, wanted = as_array(output), as_array(target)
+        axis = find_class_axis(logits, wanted)
         if axis is None:
             raise ValueError(
                 f"Perplexity: logits of shape {logits.shape} do not fit targets of shape "
@@ -65,6 +65,6 @@ class Perplexity(Metric):
     def compute(self) -> Value:
         """Return the perplexity: NaN before the first token, inf if float64 overflows."""
         if not self.count:
-            return self._undefined()
+            return self._get_undefined()
         mean = self.loss / self.count
         return math.exp(mean) if mean < _MAX_EXPONENT else math.inf

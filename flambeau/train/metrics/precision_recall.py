@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .confusion import confusion
+from .confusion import count_confusion
 from .labels import Labels
 from .metric import Metric, Value, added
 
@@ -57,7 +57,7 @@ class _ByClass(Metric):
             predicted, wanted = predicted.astype(bool), wanted.astype(bool)
             counts = (predicted & wanted).sum(0), predicted.sum(0), wanted.sum(0)
         else:
-            matrix = confusion(predicted, wanted, classes)
+            matrix = count_confusion(predicted, wanted, classes)
             counts = np.diagonal(matrix), matrix.sum(0), matrix.sum(1)
         self.binary = task == "binary" or self.binary
         self.hits = added(self.hits, counts[0])
@@ -74,10 +74,11 @@ class _ByClass(Metric):
         """The averaged ratio, or for "none" that of each class; NaN before the first batch."""
         average = self.average or ("binary" if self.binary else "macro")
         if not len(self.hits):
-            return self._undefined()
+            return self._get_undefined()
         if average == "micro":
-            return float(self._ratio(self.hits.sum(), self.predicted.sum(), self.actual.sum()))
-        ratios = self._ratio(self.hits, self.predicted, self.actual)
+            totals = (counts.sum() for counts in (self.hits, self.predicted, self.actual))
+            return float(self._compute_ratio(*totals))
+        ratios = self._compute_ratio(self.hits, self.predicted, self.actual)
         if average == "none":
             return ratios
         if average == "binary":
@@ -91,11 +92,11 @@ class _ByClass(Metric):
         total = weight.sum()
         return float((ratios * weight).sum() / total) if total else 0.0
 
-    def _ratio(self, hits: Any, predicted: Any, actual: Any) -> np.ndarray:
-        raise NotImplementedError(f"{type(self).__name__}._ratio")
+    def _compute_ratio(self, hits: Any, predicted: Any, actual: Any) -> np.ndarray:
+        raise NotImplementedError(f"{type(self).__name__}._compute_ratio")
 
 
-def _divided(a: Any, b: Any) -> np.ndarray:
+def _divide(a: Any, b: Any) -> np.ndarray:
     """a / b, and 0 where b is 0 (then a is 0 too)."""
     return np.asarray(a, np.float64) / np.maximum(b, 1e-300)
 
@@ -111,8 +112,8 @@ class Precision(_ByClass):
 
     title = "precision"
 
-    def _ratio(self, hits: Any, predicted: Any, actual: Any) -> np.ndarray:
-        return _divided(hits, predicted)
+    def _compute_ratio(self, hits: Any, predicted: Any, actual: Any) -> np.ndarray:
+        return _divide(hits, predicted)
 
 
 class Recall(_ByClass):
@@ -126,8 +127,8 @@ class Recall(_ByClass):
 
     title = "recall"
 
-    def _ratio(self, hits: Any, predicted: Any, actual: Any) -> np.ndarray:
-        return _divided(hits, actual)
+    def _compute_ratio(self, hits: Any, predicted: Any, actual: Any) -> np.ndarray:
+        return _divide(hits, actual)
 
 
 class F1(_ByClass):
@@ -147,6 +148,6 @@ class F1(_ByClass):
             raise ValueError(f"F1: beta must be positive, not {beta}")
         self.beta = beta
 
-    def _ratio(self, hits: Any, predicted: Any, actual: Any) -> np.ndarray:
+    def _compute_ratio(self, hits: Any, predicted: Any, actual: Any) -> np.ndarray:
         square = self.beta**2
-        return _divided((1 + square) * hits, square * actual + predicted)
+        return _divide((1 + square) * hits, square * actual + predicted)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .metric import Metric, Value, array_of, wide
+from .metric import Metric, Value, as_array, widen
 
 
 def average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
@@ -50,7 +50,7 @@ class AveragePrecision(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of scores and targets."""
-        scores, targets = wide(array_of(output)), array_of(target)
+        scores, targets = widen(as_array(output)), as_array(target)
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         if scores.ndim == 1 and targets.ndim == 2 and targets.shape[1] == 1:
@@ -66,7 +66,7 @@ class AveragePrecision(Metric):
     def compute(self) -> Value:
         """From 0 to 1; NaN before the first batch."""
         if not self.scores:
-            return self._undefined()
+            return self._get_undefined()
         scores, targets = np.concatenate(self.scores), np.concatenate(self.targets)
         if scores.ndim == 1:
             return average_precision(scores, targets == 1)
@@ -105,7 +105,7 @@ class NDCG(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of queries."""
-        scores, relevance = wide(array_of(output)), wide(array_of(target))
+        scores, relevance = widen(as_array(output)), widen(as_array(target))
         if scores.shape != relevance.shape or scores.ndim != 2:
             raise ValueError(
                 f"NDCG: outputs of shape {scores.shape} and targets of shape {relevance.shape}; "
@@ -116,15 +116,15 @@ class NDCG(Metric):
             discount[self.k :] = 0
         for row, gains in zip(scores, relevance, strict=True):
             best = float(np.sort(gains)[::-1].dot(discount))
-            self.total += _gain(row, gains, discount) / best if best else 0.0
+            self.total += _sum_gains(row, gains, discount) / best if best else 0.0
             self.count += 1
 
     def compute(self) -> Value:
         """The mean over queries, from 0 to 1; NaN before the first batch."""
-        return self.total / self.count if self.count else self._undefined()
+        return self.total / self.count if self.count else self._get_undefined()
 
 
-def _gain(scores: np.ndarray, gains: np.ndarray, discount: np.ndarray) -> float:
+def _sum_gains(scores: np.ndarray, gains: np.ndarray, discount: np.ndarray) -> float:
     """The discounted gain of a query; documents of equal score share their discounts."""
     _, group, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
     means = np.bincount(group, gains) / sizes

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .metric import Metric, Value, array_of, wide
+from .metric import Metric, Value, as_array, widen
 
 
 def paired(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
-    a, b = array_of(output), array_of(target)
+    a, b = as_array(output), as_array(target)
     if a.shape != b.shape:
         # Broadcasting (n, 1) with (n,) to (n, n) is the classic silent mistake.
         if a.size == b.size and a.ndim == b.ndim + 1 and a.shape[-1] == 1:
@@ -21,7 +21,7 @@ def paired(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(
                 f"{who}: outputs of shape {a.shape} do not fit targets of shape {b.shape}"
             )
-    return wide(a), wide(b)
+    return widen(a), widen(b)
 
 
 class MSE(Metric):
@@ -56,7 +56,7 @@ class MSE(Metric):
     def compute(self) -> Value:
         """The mean; NaN before the first batch."""
         if not self.count:
-            return self._undefined()
+            return self._get_undefined()
         mean = self.error / self.count
         return mean if self.squared else mean**0.5
 
@@ -90,7 +90,7 @@ class MAE(Metric):
 
     def compute(self) -> Value:
         """The mean; NaN before the first batch."""
-        return self.error / self.count if self.count else self._undefined()
+        return self.error / self.count if self.count else self._get_undefined()
 
 
 class R2(Metric):
@@ -152,7 +152,7 @@ class R2(Metric):
         """Return R2: NaN for fewer than two samples; for constant targets, as in scikit-learn, 0
         (or 1 if the residual is 0)."""
         if self.count < 2:
-            return self._undefined()
+            return self._get_undefined()
         flat = self.spread == 0
         ratio = self.residual / np.where(flat, 1.0, self.spread)
         result = np.where(flat, np.where(self.residual == 0, 1.0, 0.0), 1.0 - ratio)

@@ -31,4 +31,4 @@ class MeanIoU(_OfConfusion):
         both = np.diag(self.counts).astype(float)
         either = self.counts.sum(0) + self.counts.sum(1) - both
         there = either > 0
-        return float((both[there] / either[there]).mean()) if there.any() else self._undefined()
+        return float((both[there] / either[there]).mean()) if there.any() else self._get_undefined()

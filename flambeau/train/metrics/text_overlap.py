@@ -17,7 +17,7 @@ from .metric import Metric, Value
 Tokens = Sequence[str]
 
 
-def _grams(tokens: Tokens, length: int) -> Counter[tuple[str, ...]]:
+def _count_grams(tokens: Tokens, length: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(tokens[i:] for i in range(length)), strict=False))
 
 
@@ -49,29 +49,29 @@ class BLEU(Metric):
     def update(self, output: Sequence[Any], target: Sequence[Any]) -> None:
         """Add candidates and their references: a text each, or a list of texts each."""
         for candidate, references in zip(output, target, strict=True):
-            words = self._tokens(candidate)
+            words = self._tokenize(candidate)
             several = [references] if isinstance(references, str) else references
             if several and not isinstance(references, str) and not _are_texts(several):
                 several = [references]  # one reference, as tokens
-            tokens = [self._tokens(reference) for reference in several]
+            tokens = [self._tokenize(reference) for reference in several]
             nearest = min((abs(len(t) - len(words)), len(t)) for t in tokens)[1]
             self.lengths += (len(words), nearest)
             for i in range(self.n):
-                counts = _grams(words, i + 1)
+                counts = _count_grams(words, i + 1)
                 reference_counts: Counter[tuple[str, ...]] = Counter()
                 for reference in tokens:
-                    reference_counts |= _grams(reference, i + 1)
+                    reference_counts |= _count_grams(reference, i + 1)
                 self.matches[i] += (counts & reference_counts).total()
                 self.possible[i] += max(len(words) - i, 0)
 
-    def _tokens(self, text: Any) -> Tokens:
+    def _tokenize(self, text: Any) -> Tokens:
         return self.tokenize(text) if isinstance(text, str) else list(text)
 
     def compute(self) -> Value:
         """The score; NaN before the first text, 0 where some length of n-gram never matches."""
         length, nearest = map(int, self.lengths)
         if not nearest:
-            return self._undefined()
+            return self._get_undefined()
         if not self.matches.all():
             return 0.0
         precision = float(np.log(self.matches / self.possible).mean())
@@ -110,14 +110,16 @@ class ROUGE(Metric):
     def update(self, output: Sequence[Any], target: Sequence[Any]) -> None:
         """Add candidates and a reference for each."""
         for candidate, reference in zip(output, target, strict=True):
-            self.total += self._score(_words(candidate), _words(reference))
+            self.total += self._score(_split_words(candidate), _split_words(reference))
             self.count += 1
 
     def _score(self, candidate: Tokens, reference: Tokens) -> float:
         if self.kind == "rougeL":
-            common, sizes = _longest_common(candidate, reference), (len(candidate), len(reference))
+            common = _measure_longest_common(candidate, reference)
+            sizes = len(candidate), len(reference)
         else:
-            a, b = _grams(candidate, int(self.kind[5:])), _grams(reference, int(self.kind[5:]))
+            length = int(self.kind[5:])
+            a, b = _count_grams(candidate, length), _count_grams(reference, length)
             common, sizes = (a & b).total(), (a.total(), b.total())
         if not common:
             return 0.0
@@ -126,14 +128,14 @@ class ROUGE(Metric):
 
     def compute(self) -> Value:
         """The mean, from 0 to 1; NaN before the first text."""
-        return self.total / self.count if self.count else self._undefined()
+        return self.total / self.count if self.count else self._get_undefined()
 
 
-def _words(text: Any) -> Tokens:
+def _split_words(text: Any) -> Tokens:
     return re.findall(r"[a-z0-9]+", text.lower()) if isinstance(text, str) else list(text)
 
 
-def _longest_common(a: Tokens, b: Tokens) -> int:
+def _measure_longest_common(a: Tokens, b: Tokens) -> int:
     """The length of the longest common subsequence."""
     row = [0] * (len(b) + 1)
     for word in a:

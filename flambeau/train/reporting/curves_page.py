@@ -8,33 +8,34 @@ from html import escape
 
 from ..state.formatting import short
 from .plot_panel import Panel
-from .svg import color_of, place_in, svg
+from .svg import choose_color, place_in, render_svg
 
 
 def page(panels: list[Panel], title: str) -> str:
     """The whole page."""
-    return _PAGE.format(title=escape(title), style=_STYLE, body=fragment(panels, title))
+    return _PAGE.format(title=escape(title), style=_STYLE, body=render_fragment(panels, title))
 
 
-def notebook_part(panels: list[Panel], title: str) -> str:
+def render_notebook_part(panels: list[Panel], title: str) -> str:
     """The same for the output of a notebook's cell."""
-    return f"<style>{_STYLE}</style>{fragment(panels, title)}"
+    return f"<style>{_STYLE}</style>{render_fragment(panels, title)}"
 
 
-def fragment(panels: list[Panel], title: str) -> str:
+def render_fragment(panels: list[Panel], title: str) -> str:
     """Title, panels and the table of last and best values."""
-    figures = "\n".join(
-        f"<figure data-points='{escape(json.dumps(_points(panel)), quote=True)}'>{svg([panel])}"
-        "</figure>"
-        for panel in panels
-    )
+    figures = "\n".join(map(_render_figure, panels))
     return (
         f"<div class='flambeau-curves'><h1>{escape(title)}</h1><div class='panels'>{figures}</div>"
-        f"{_table(panels)}<div class='values' hidden></div><script>{_SCRIPT}</script></div>"
+        f"{_render_table(panels)}<div class='values' hidden></div><script>{_SCRIPT}</script></div>"
     )
 
 
-def _points(panel: Panel) -> list[list[object]]:
+def _render_figure(panel: Panel) -> str:
+    points = escape(json.dumps(_list_points(panel)), quote=True)
+    return f"<figure data-points='{points}'>{render_svg([panel])}</figure>"
+
+
+def _list_points(panel: Panel) -> list[list[object]]:
     """[x of the picture, what x is, [[label, color, y of the picture, value], ...]] by x."""
     at = place_in(panel)
     result: dict[float, list[object]] = {}
@@ -47,11 +48,11 @@ def _points(panel: Panel) -> list[list[object]]:
             row = result.setdefault(
                 x, [round(across, 1), f"{panel.x_label} {short(x)}", []]
             )
-            row[2].append([label, color_of(label, index), round(down, 1), f"{y:.6g}"])  # type: ignore[attr-defined]
+            row[2].append([label, choose_color(label, index), round(down, 1), f"{y:.6g}"])  # type: ignore[attr-defined]
     return [result[x] for x in sorted(result)]
 
 
-def _table(panels: list[Panel]) -> str:
+def _render_table(panels: list[Panel]) -> str:
     rows = []
     for panel in panels:
         for label, points in panel.lines.items():

@@ -53,9 +53,9 @@ class Experiment:
     ) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.config = plain_config(config)
+        self.config = as_plain_config(config)
         self._keep_config()
-        self.seed = self._seeded(seed)
+        self.seed = self._choose_seed(seed)
         self._began = time.time()
         self._note_start()
 
@@ -93,27 +93,27 @@ class Experiment:
     def on_run_start(self, run: Any) -> None:
         """Record that the run has started."""
         self._began = time.time()
-        self._status("running", run)
+        self._write_status("running", run)
 
     def on_epoch_end(self, run: Any) -> None:
         """Record the run's progress and metrics."""
-        self._status("running", run)
+        self._write_status("running", run)
 
     def on_run_end(self, run: Any) -> None:
         """Record that the run is done."""
-        self._status("stopped" if run.stopping else "finished", run)
+        self._write_status("stopped" if run.stopping else "finished", run)
 
     def on_run_error(self, run: Any) -> None:
         """Record the error that ended the run."""
-        self._status("failed", run, repr(run.state.error or sys.exc_info()[1]))
+        self._write_status("failed", run, repr(run.state.error or sys.exc_info()[1]))
 
-    def _status(self, word: str, run: Any, error: str | None = None) -> None:
+    def _write_status(self, word: str, run: Any, error: str | None = None) -> None:
         state = run.state
-        numbers = {name: _tidy(value) for name, value in scalars(state.metrics).items()}
+        numbers = {name: _round_for_table(value) for name, value in scalars(state.metrics).items()}
         write_json(self / "status.json", {
             "status": word, **({} if error is None else {"error": error}), "epoch": state.epoch,
             "step": state.step, "seconds": round(time.time() - self._began, 3),
-            "time": _now(), "numbers": numbers,
+            "time": _format_now(), "numbers": numbers,
         })
 
     # ---- files ----
@@ -130,7 +130,7 @@ class Experiment:
         else:
             write_json(path, self.config)
 
-    def _seeded(self, seed: int | None) -> int:
+    def _choose_seed(self, seed: int | None) -> int:
         if seed is None:
             return int(initial_seed())
         manual_seed(seed)
@@ -144,7 +144,7 @@ class Experiment:
             about["diff"] = self._keep("code", ".diff", difference)
         details = json.dumps(environment(), indent=2)
         line = {
-            "time": _now(), "command": sys.argv, "folder": os.getcwd(), "pid": os.getpid(),
+            "time": _format_now(), "command": sys.argv, "folder": os.getcwd(), "pid": os.getpid(),
             "seed": self.seed, "code": about,
             "environment": self._keep("environment", ".json", details.encode()),
         }
@@ -159,26 +159,26 @@ class Experiment:
         return name
 
 
-def plain_config(config: Any) -> Any:
+def as_plain_config(config: Any) -> Any:
     """Convert a config (dict, dataclass, argparse namespace) to JSON values."""
     if config is None:
         return {}
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
         config = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     if isinstance(config, Mapping):
-        return {str(key): plain_config(value) if value is not None else None
+        return {str(key): as_plain_config(value) if value is not None else None
                 for key, value in config.items()}
     if isinstance(config, (list, tuple, set, frozenset)):
         items = sorted(config, key=repr) if isinstance(config, (set, frozenset)) else config
-        return [plain_config(item) if item is not None else None for item in items]
+        return [as_plain_config(item) if item is not None else None for item in items]
     if isinstance(config, (Tensor, np.ndarray, np.generic)):
         return config.tolist()
     if isinstance(config, float):
-        return _tidy(config)
+        return _round_for_table(config)
     if isinstance(config, (str, int, bool)):
         return config
     if type(config).__name__ in ("Namespace", "SimpleNamespace"):
-        return plain_config(vars(config))
+        return as_plain_config(vars(config))
     return config.__qualname__ if hasattr(config, "__qualname__") else repr(config)
 
 
@@ -205,9 +205,9 @@ def write_json(path: Path, content: Any) -> None:
     os.replace(fresh, path)
 
 
-def _tidy(value: float) -> float | str:
+def _round_for_table(value: float) -> float | str:
     return value if np.isfinite(value) else str(value)
 
 
-def _now() -> str:
+def _format_now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..events.order import Band
-from ..state.monitored_metric import higher_by_name
+from ..state.monitored_metric import guess_higher_is_better
 from ..state.formatting import STAGES, scalars, short, stage_of
-from .curves_page import notebook_part, page
+from .curves_page import render_notebook_part, page
 from .plot_panel import Panel, Points
-from .svg import FAINT, GRID, INK, color_of, columns_of, svg
+from .svg import FAINT, GRID, INK, choose_color, count_columns, render_svg
 
 
 class Picture:
@@ -27,18 +27,18 @@ class Picture:
         self.panels = panels
         self.title = title
 
-    def svg(self) -> str:
+    def render_svg(self) -> str:
         """The picture as an SVG document."""
-        return svg(self.panels)
+        return render_svg(self.panels)
 
-    _repr_svg_ = svg
+    _repr_svg_ = render_svg
 
     def html(self) -> str:
         """A page with the picture and a table of the best and the last values, needing nothing."""
         return page(self.panels, self.title)
 
     def _repr_html_(self) -> str:
-        return notebook_part(self.panels, self.title)
+        return render_notebook_part(self.panels, self.title)
 
     def figure(self) -> Any:
         """The picture as a matplotlib figure. Raises ImportError without matplotlib."""
@@ -49,7 +49,7 @@ class Picture:
                 "a PNG needs matplotlib, which is not installed: pip install matplotlib; "
                 ".svg and .html need no package"
             ) from error
-        columns = columns_of(len(self.panels))
+        columns = count_columns(len(self.panels))
         rows = -(-len(self.panels) // columns)
         figure = Figure(figsize=(4.6 * columns, 3.0 * rows), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -91,13 +91,13 @@ def plot(run: Any, path: str | os.PathLike[str] | None = None) -> Picture:
     if not history:
         raise ValueError("no epoch has finished yet")
     epochs = f"{len(history)} epoch{'s' if len(history) > 1 else ''}"
-    picture = Picture(panels_of(history), f"Learning curves, {epochs}")
+    picture = Picture(build_panels(history), f"Learning curves, {epochs}")
     if path is not None:
         picture.save(path)
     return picture
 
 
-def panels_of(history: list[dict[str, Any]]) -> list[Panel]:
+def build_panels(history: list[dict[str, Any]]) -> list[Panel]:
     """A panel for each metric of a history, the loss first, with a line for each stage."""
     result: dict[str, dict[str, Points]] = {}
     for row in history:
@@ -109,23 +109,23 @@ def panels_of(history: list[dict[str, Any]]) -> list[Panel]:
         ordered = {stage: lines[stage] for stage in STAGES if stage in lines}
         if metric.startswith("lr"):  # a setting of training, not a result of it
             ordered = {"lr": ordered["train"]} if "train" in ordered else ordered
-        panel = Panel(metric, ordered, log_y=_spans(ordered))
+        panel = Panel(metric, ordered, log_y=_has_wide_range(ordered))
         judged = "valid" if "valid" in ordered else next(iter(ordered))
-        best = _best(metric, ordered[judged])
+        best = _find_best(metric, ordered[judged])
         if best is not None:
             panel.best[judged] = best
         panels.append(panel)
     return panels
 
 
-def _spans(lines: dict[str, Points]) -> bool:
+def _has_wide_range(lines: dict[str, Points]) -> bool:
     """Whether values span more than two powers of ten, so a linear axis would hide most."""
     values = [y for points in lines.values() for _, y in points if y == y]
     return bool(values) and min(values) > 0 and max(values) > 100 * min(values)
 
 
-def _best(metric: str, points: Points) -> tuple[float, float] | None:
-    higher = higher_by_name(metric)
+def _find_best(metric: str, points: Points) -> tuple[float, float] | None:
+    higher = guess_higher_is_better(metric)
     there = [point for point in points if point[1] == point[1]]
     if not there or len(points) < 2 or higher is None:
         return None
@@ -136,7 +136,7 @@ def _draw(panel: Panel, axis: Any) -> None:
     """A panel on matplotlib's axes."""
     for index, (label, points) in enumerate(panel.lines.items()):
         xs, ys = [x for x, _ in points], [y for _, y in points]
-        color = color_of(label, index)
+        color = choose_color(label, index)
         axis.plot(xs, ys, color=color, linewidth=1.6, marker="o" if len(xs) <= 60 else "",
                   markersize=2.5)
         if label in panel.best:
@@ -148,7 +148,7 @@ def _draw(panel: Panel, axis: Any) -> None:
     axis.set_xscale("log" if panel.log_x else "linear")
     axis.set_yscale("log" if panel.log_y else "linear")
     if panel.whole_x and not panel.log_x:
-        axis.set_xticks([place for place, _ in panel.x_ticks()])
+        axis.set_xticks([place for place, _ in panel.place_x_ticks()])
     axis.set_xlabel(panel.x_label, color=INK)
     axis.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", color=INK)
     axis.grid(axis="y", color=GRID)
@@ -168,7 +168,7 @@ def _name_lines(panel: Panel, axis: Any) -> None:
         there = [(x, y) for x, y in panel.lines[label] if panel.place(x, y)]
         if there:
             height = float(to_axis.transform(there[-1])[1])
-            names.append([height, f"{label} {short(there[-1][1])}", color_of(label, index)])
+            names.append([height, f"{label} {short(there[-1][1])}", choose_color(label, index)])
     names.sort(key=lambda name: name[0])
     for below, above in zip(names, names[1:], strict=False):
         above[0] = max(above[0], below[0] + 0.085)
@@ -226,7 +226,7 @@ class PlotCurves:
 
     def _save(self, history: list[dict[str, Any]]) -> None:
         rows = {row["epoch"]: row for row in history}  # an epoch may be there in both
-        if not rows or not panels_of([*rows.values()]):
+        if not rows or not build_panels([*rows.values()]):
             return
         began = time.perf_counter()
         picture = plot([*rows.values()])

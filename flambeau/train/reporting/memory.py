@@ -11,7 +11,7 @@ from typing import Any, Self
 _CGROUP = Path("/sys/fs/cgroup")  # holds a container's limit, which psutil ignores
 
 
-def psutil_for(who: str) -> Any:
+def import_psutil(who: str) -> Any:
     """Import psutil for the feature `who`. Raises ImportError that says what to install."""
     try:
         import psutil
@@ -21,25 +21,25 @@ def psutil_for(who: str) -> Any:
     return psutil
 
 
-def resident_bytes() -> int:
+def read_resident_bytes() -> int:
     """Return the physical memory that this process uses."""
-    return int(psutil_for("memory").Process().memory_info().rss)
+    return int(import_psutil("memory").Process().memory_info().rss)
 
 
-def high_water_bytes() -> int:
+def read_peak_bytes() -> int:
     """Return the peak physical memory since the process began, as counted by the system."""
     if sys.platform == "win32":
-        return int(psutil_for("memory").Process().memory_info().peak_wset)
+        return int(import_psutil("memory").Process().memory_info().peak_wset)
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def available_bytes() -> int:
+def read_available_bytes() -> int:
     """Return how much this process can allocate before the machine swaps or the container's limit
     kills it."""
-    available = int(psutil_for("memory").virtual_memory().available)
+    available = int(import_psutil("memory").virtual_memory().available)
     try:
         limit = int((_CGROUP / "memory.max").read_text())
         used = int((_CGROUP / "memory.current").read_text())
@@ -56,7 +56,7 @@ class PeakMemory:
     """
 
     def __init__(self, interval_s: float = 0.002) -> None:
-        psutil_for("PeakMemory")
+        import_psutil("PeakMemory")
         self.interval_s = interval_s
         self.peak = self._highest_before = 0
         self._stop = threading.Event()
@@ -64,7 +64,7 @@ class PeakMemory:
 
     def start(self) -> Self:
         """Start sampling."""
-        self.peak, self._highest_before = resident_bytes(), high_water_bytes()
+        self.peak, self._highest_before = read_resident_bytes(), read_peak_bytes()
         self._stop.clear()
         self._thread = threading.Thread(target=self._look, name="flambeau memory", daemon=True)
         self._thread.start()
@@ -76,14 +76,14 @@ class PeakMemory:
             self._stop.set()
             self._thread.join()
             self._thread = None
-            highest = high_water_bytes()
+            highest = read_peak_bytes()
             if highest > self._highest_before:
                 self.peak = max(self.peak, highest)
         return self.look()
 
     def look(self) -> int:
         """Sample once and return the peak so far."""
-        self.peak = max(self.peak, resident_bytes())
+        self.peak = max(self.peak, read_resident_bytes())
         return self.peak
 
     def _look(self) -> None:

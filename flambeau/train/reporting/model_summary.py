@@ -41,14 +41,14 @@ class ModelSummary:
         self.multiply_adds = sum(layer.multiply_adds for layer in layers)
         self.output_bytes = sum(layer.output_bytes for layer in layers)
 
-    def _cells(self) -> list[tuple[str, ...]]:
+    def _format_cells(self) -> list[tuple[str, ...]]:
         return [
             (f"{layer.name} ({layer.kind})", layer.shape, f"{layer.parameters:,}",
              f"{layer.multiply_adds:,}" if layer.multiply_adds else "")
             for layer in self.layers
         ]
 
-    def _totals(self) -> str:
+    def _format_totals(self) -> str:
         frozen = self.parameters - self.trainable
         words = [f"{self.parameters:,} parameters"]
         if frozen:
@@ -60,22 +60,22 @@ class ModelSummary:
         return "; ".join(words)
 
     def __repr__(self) -> str:
-        cells = [_TITLES, *self._cells()]
+        cells = [_TITLES, *self._format_cells()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = []
         for row in cells:
             left = [c.ljust(w) for c, w in zip(row[:2], widths[:2], strict=True)]
             right = [c.rjust(w) for c, w in zip(row[2:], widths[2:], strict=True)]
             lines.append("  ".join([*left, *right]).rstrip())
-        return "\n".join([*lines, self._totals()])
+        return "\n".join([*lines, self._format_totals()])
 
     def _repr_html_(self) -> str:
         def row(cells: Iterable[str], tag: str) -> str:
             return f"<tr>{''.join(f'<{tag}>{escape(c)}</{tag}>' for c in cells)}</tr>"
 
-        body = "".join(row(cells, "td") for cells in self._cells())
+        body = "".join(row(cells, "td") for cells in self._format_cells())
         return (f"<table><thead>{row(_TITLES, 'th')}</thead><tbody>{body}</tbody></table>"
-                f"<p>{escape(self._totals())}</p>")
+                f"<p>{escape(self._format_totals())}</p>")
 
 
 def summarize(net: Module, batch: Any = None) -> ModelSummary:
@@ -108,16 +108,17 @@ def summarize(net: Module, batch: Any = None) -> ModelSummary:
             for module, mode in training:
                 module.training = mode
             set_rng_state(random)
-    return ModelSummary(net, list(_layers(net, outputs, counts)))
+    return ModelSummary(net, list(_iterate_layers(net, outputs, counts)))
 
 
-def _layers(net: Module, outputs: dict[str, Any], counts: dict[str, int]) -> Iterable[Layer]:
+def _iterate_layers(net: Module, outputs: dict[str, Any], counts: dict[str, int]
+                    ) -> Iterable[Layer]:
     root = type(net).__name__
     for name, module in net.named_modules():
         parameters = list(module.parameters(recurse=False))
         if next(module.children(), None) is not None and not parameters:
             continue
-        tensor = _first_tensor(outputs.get(name))
+        tensor = _find_tensor(outputs.get(name))
         yield Layer(
             name or root, type(module).__name__, "" if tensor is None else str(tuple(tensor.shape)),
             sum(p.numel() for p in parameters),
@@ -133,6 +134,6 @@ def _call(net: Module, batch: Any) -> Any:
     return net(*batch) if isinstance(batch, (tuple, list)) else net(batch)
 
 
-def _first_tensor(output: Any) -> Tensor | None:
+def _find_tensor(output: Any) -> Tensor | None:
     leaf = first_leaf(output)
     return leaf if isinstance(leaf, Tensor) else None

@@ -57,15 +57,17 @@ class Panel:
         room = 0.06 * (high - low) or max(abs(high) * 0.05, 1e-12)
         return left, right, low - room, high + room
 
-    def x_ticks(self, count: int = 6) -> list[tuple[float, str]]:
+    def place_x_ticks(self, count: int = 6) -> list[tuple[float, str]]:
         """Return the ticks of x: positions in linear coordinates and labels."""
         left, right, _, _ = self.limits()
-        return log_ticks(left, right) if self.log_x else ticks(left, right, count, self.whole_x)
+        if self.log_x:
+            return log_ticks(left, right)
+        return choose_ticks(left, right, count, self.whole_x)
 
-    def y_ticks(self, count: int = 5) -> list[tuple[float, str]]:
+    def place_y_ticks(self, count: int = 5) -> list[tuple[float, str]]:
         """Return the ticks of y: positions in linear coordinates and labels."""
         _, _, low, high = self.limits()
-        return log_ticks(low, high) if self.log_y else ticks(low, high, count, False)
+        return log_ticks(low, high) if self.log_y else choose_ticks(low, high, count, False)
 
 
 def step_of(span: float, count: int, whole: bool) -> float:
@@ -76,7 +78,7 @@ def step_of(span: float, count: int, whole: bool) -> float:
     return max(1.0, round(step)) if whole else step
 
 
-def ticks(low: float, high: float, count: int, whole: bool) -> list[tuple[float, str]]:
+def choose_ticks(low: float, high: float, count: int, whole: bool) -> list[tuple[float, str]]:
     """Round numbers from `low` to `high`."""
     step = step_of(high - low, count, whole)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))

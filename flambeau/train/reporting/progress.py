@@ -6,7 +6,7 @@ import time
 from typing import Any, TextIO
 
 from ..events.order import Band
-from .progress_bars import LogLines, bar_for, check_kind
+from .progress_bars import LogLines, choose_bar, check_kind
 from ..state.formatting import duration, scalars, short, stage_of
 
 
@@ -50,12 +50,12 @@ class Progress:
     def on_run_start(self, run: Any) -> None:
         """Make the bar."""
         self._run = run
-        self._bar = bar_for(self.kind, self.stream)
+        self._bar = choose_bar(self.kind, self.stream)
 
     def on_epoch_start(self, run: Any) -> None:
         """A bar for the epoch's training."""
         self._epoch_began = time.perf_counter()
-        self._start(self._title(), run.state.batches, run.state.batch_number)
+        self._start(self._format_title(), run.state.batches, run.state.batch_number)
 
     def on_train_batch_end(self) -> None:
         """Count; looks at the clock only when it is due."""
@@ -67,7 +67,7 @@ class Progress:
         """A bar for the epoch's validation."""
         self._finish()
         data = getattr(run, "_valid_data", None)
-        self._start(f"{self._title()} valid", _length(data), 0)
+        self._start(f"{self._format_title()} valid", _length(data), 0)
 
     def on_valid_batch_end(self) -> None:
         """Count."""
@@ -79,9 +79,9 @@ class Progress:
         """The epoch's line."""
         self._finish()
         took = duration(time.perf_counter() - self._epoch_began)
-        words = _words(scalars(run.state.metrics))
+        words = _format_numbers(scalars(run.state.metrics))
         if self._bar is not None:
-            self._bar.line("  ".join(part for part in (self._title(), took, words) if part))
+            self._bar.line("  ".join(part for part in (self._format_title(), took, words) if part))
 
     def on_run_end(self) -> None:
         """End the display."""
@@ -93,7 +93,7 @@ class Progress:
 
     # ---- the bar ----
 
-    def _title(self) -> str:
+    def _format_title(self) -> str:
         state = self._run.state
         epochs = str(state.epochs) if state.epochs else "?"
         return f"epoch {str(state.epoch).rjust(len(epochs))}/{epochs}"
@@ -130,7 +130,7 @@ class Progress:
         if self._total:
             parts.append(f"ETA {duration(max(self._total - self._done, 0) / rate)}")
         if self.metrics and self._run.state.training:
-            parts.append(_words(running(self._run)))
+            parts.append(_format_numbers(read_running_numbers(self._run)))
         self._bar.update(self._done, "  ".join(part for part in parts if part))
 
     def _finish(self) -> None:
@@ -145,7 +145,7 @@ class Progress:
             self._bar = None
 
 
-def running(run: Any) -> dict[str, float]:
+def read_running_numbers(run: Any) -> dict[str, float]:
     """The epoch's numbers so far: the mean loss, if the trainer accumulates it, and metrics."""
     measures = getattr(run, "measures", None)
     numbers: dict[str, float] = {}
@@ -157,7 +157,7 @@ def running(run: Any) -> dict[str, float]:
     return numbers
 
 
-def _words(numbers: dict[str, float]) -> str:
+def _format_numbers(numbers: dict[str, float]) -> str:
     # Training's numbers first, then those of validation, in the same order.
     ordered = sorted(numbers, key=lambda name: stage_of(name)[0] != "train")
     return "  ".join(f"{name} {short(numbers[name])}" for name in ordered)

@@ -48,11 +48,11 @@ class TerminalBar(LogLines):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._tqdm = self._class()
+        self._tqdm = self._import_bar_class()
         self._bar: Any = None
 
     @staticmethod
-    def _class() -> Any:
+    def _import_bar_class() -> Any:
         from tqdm import tqdm
 
         return tqdm
@@ -88,10 +88,10 @@ class NotebookBar(TerminalBar):
     _FORMAT = "{l_bar}{bar}{n_fmt}/{total_fmt}{postfix}"
 
     @staticmethod
-    def _class() -> Any:
+    def _import_bar_class() -> Any:
         from tqdm.notebook import IProgress, tqdm
 
-        return TerminalBar._class() if IProgress is None else tqdm
+        return TerminalBar._import_bar_class() if IProgress is None else tqdm
 
 
 KINDS: dict[str, type[LogLines]] = {
@@ -105,18 +105,18 @@ def check_kind(kind: str | None) -> None:
         raise ValueError(f"progress must be one of {', '.join(KINDS)} or None, not {kind!r}")
 
 
-def bar_for(kind: str | None, stream: TextIO | None = None) -> LogLines:
+def choose_bar(kind: str | None, stream: TextIO | None = None) -> LogLines:
     """Return the bar called `kind`; None chooses: a widget in a notebook, a bar in a terminal, else
     lines. `stream` defaults to stderr.
     """
     stream = sys.stderr if stream is None else stream
     check_kind(kind)
     if kind is None:
-        kind = "notebook" if in_notebook() else "terminal" if _is_terminal(stream) else "log"
+        kind = "notebook" if is_in_notebook() else "terminal" if _is_terminal(stream) else "log"
     return KINDS[kind](stream)
 
 
-def in_notebook() -> bool:
+def is_in_notebook() -> bool:
     """Whether the program runs in a notebook kernel."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"

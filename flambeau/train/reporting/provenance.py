@@ -25,16 +25,16 @@ def code(folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
     `folder` is by default that of the running script. Outside a repository, or without git, the
     commit is None.
     """
-    folder = _program() if folder is None else folder
-    commit = _git(folder, "rev-parse", "HEAD")
+    folder = _find_program() if folder is None else folder
+    commit = _run_git(folder, "rev-parse", "HEAD")
     if commit is None:
         return {"commit": None}, b""
-    branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD") or b""
-    status = _git(folder, "status", "--porcelain", "--untracked-files=normal") or b""
-    difference = _git(folder, "diff", "--binary", "HEAD") or b""
-    untracked = [line[3:] for line in _text(status).splitlines() if line.startswith("??")]
+    branch = _run_git(folder, "rev-parse", "--abbrev-ref", "HEAD") or b""
+    status = _run_git(folder, "status", "--porcelain", "--untracked-files=normal") or b""
+    difference = _run_git(folder, "diff", "--binary", "HEAD") or b""
+    untracked = [line[3:] for line in _decode(status).splitlines() if line.startswith("??")]
     about: dict[str, Any] = {
-        "commit": _text(commit).strip(), "branch": _text(branch).strip(),
+        "commit": _decode(commit).strip(), "branch": _decode(branch).strip(),
         "changed": bool(status.strip()), "untracked": untracked[:200],
     }
     if len(difference) > LONGEST:
@@ -43,13 +43,13 @@ def code(folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
     return about, difference
 
 
-def _program() -> Path:
+def _find_program() -> Path:
     """Return the folder of the running script, or the current folder."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     return Path(script).resolve().parent if script else Path.cwd()
 
 
-def _git(folder: Path, *words: str) -> bytes | None:
+def _run_git(folder: Path, *words: str) -> bytes | None:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *words], capture_output=True, timeout=20, check=False
@@ -59,7 +59,7 @@ def _git(folder: Path, *words: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def _text(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
@@ -72,7 +72,7 @@ def environment() -> dict[str, Any]:
     }
     return {
         "python": sys.version, "executable": sys.executable, "platform": platform.platform(),
-        "host": platform.node(), "processor": processor(), "cores": os.cpu_count(),
+        "host": platform.node(), "processor": read_processor_name(), "cores": os.cpu_count(),
         "memory_gib": memory(),
         "settings": {key: value for key, value in sorted(os.environ.items())
                      if key.startswith(_SETTINGS)},
@@ -80,13 +80,14 @@ def environment() -> dict[str, Any]:
     }
 
 
-def rounding() -> dict[str, Any]:
+def describe_rounding() -> dict[str, Any]:
     """Return the factors other than the program that affect the last bits of results."""
-    return {"numpy": np.__version__, "processor": processor(), "threads": get_num_threads()}
+    return {"numpy": np.__version__, "processor": read_processor_name(),
+            "threads": get_num_threads()}
 
 
 @functools.cache
-def processor() -> str:
+def read_processor_name() -> str:
     """Return the system's name for the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

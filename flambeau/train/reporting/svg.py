@@ -18,19 +18,19 @@ _LONG_NAME = 13  # letters that fit beside the axes at the default size
 FONT = "font-family='system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif'"
 
 
-def color_of(label: str, index: int) -> str:
+def choose_color(label: str, index: int) -> str:
     """Return a stage's color, or the next free color."""
     return COLORS.get(label, SPARE[index % len(SPARE)])
 
 
-def columns_of(count: int) -> int:
+def count_columns(count: int) -> int:
     """Return the number of columns for `count` panels: at most three; two for four panels."""
     return 2 if count == 4 else max(1, min(3, count))
 
 
-def svg(panels: list[Panel]) -> str:
+def render_svg(panels: list[Panel]) -> str:
     """Return panels arranged in a grid, as SVG."""
-    columns = columns_of(len(panels))
+    columns = count_columns(len(panels))
     rows = -(-len(panels) // columns)
     width, height = columns * WIDTH, rows * HEIGHT
     parts = [
@@ -41,7 +41,7 @@ def svg(panels: list[Panel]) -> str:
     for i, panel in enumerate(panels):
         row, column = divmod(i, columns)
         parts.append(f"<g transform='translate({column * WIDTH},{row * HEIGHT})'>")
-        parts.extend(_panel(panel))
+        parts.extend(_render_panel(panel))
         parts.append("</g>")
     return "\n".join([*parts, "</svg>"])
 
@@ -57,12 +57,12 @@ def place_in(panel: Panel) -> At:
     return at
 
 
-def _panel(panel: Panel) -> list[str]:
+def _render_panel(panel: Panel) -> list[str]:
     at = place_in(panel)
-    parts = _axes(panel, at)
+    parts = _draw_axes(panel, at)
     names = []
     for index, label in enumerate(panel.lines):
-        color = color_of(label, index)
+        color = choose_color(label, index)
         pieces = panel.pieces(label)
         count = sum(map(len, pieces))
         for piece in pieces:
@@ -73,20 +73,20 @@ def _panel(panel: Panel) -> list[str]:
                 "stroke-linejoin='round' stroke-linecap='round'/>"
             )
         if count <= 60:
-            parts += _dots(panel, label, color, at)
-        parts += _best(panel, label, color, at)
+            parts += _draw_dots(panel, label, color, at)
+        parts += _mark_best(panel, label, color, at)
         if pieces:
             value = next(y for x, y in reversed(panel.lines[label]) if panel.place(x, y))
             names.append([at(*pieces[-1][-1])[1], f"{label} {short(value)}", color])
     return parts + _names(names)
 
 
-def _axes(panel: Panel, at: At) -> list[str]:
+def _draw_axes(panel: Panel, at: At) -> list[str]:
     left, right, low, high = panel.limits()
     (x0, y0), (x1, _) = at(left, low), at(right, high)
     parts = [f"<text x='{x0 - LEFT + 12:.1f}' y='22' font-size='14' font-weight='600' "
              f"fill='{INK}'>{escape(panel.title)}</text>"]
-    for place, text in panel.y_ticks():
+    for place, text in panel.place_y_ticks():
         y = at(left, place)[1]
         parts.append(
             f"<line x1='{x0:.1f}' x2='{x1:.1f}' y1='{y:.1f}' y2='{y:.1f}' stroke='{GRID}'/>"
@@ -95,7 +95,7 @@ def _axes(panel: Panel, at: At) -> list[str]:
     parts.append(
         f"<line x1='{x0:.1f}' x2='{x1:.1f}' y1='{y0:.1f}' y2='{y0:.1f}' stroke='{FAINT}'/>"
     )
-    for place, text in panel.x_ticks():
+    for place, text in panel.place_x_ticks():
         x = at(place, low)[0]
         parts.append(
             f"<line x1='{x:.1f}' x2='{x:.1f}' y1='{y0:.1f}' y2='{y0 + 4:.1f}' stroke='{FAINT}'/>"
@@ -108,7 +108,7 @@ def _axes(panel: Panel, at: At) -> list[str]:
     return parts
 
 
-def _dots(panel: Panel, label: str, color: str, at: At) -> list[str]:
+def _draw_dots(panel: Panel, label: str, color: str, at: At) -> list[str]:
     """Draw a dot for each point that shows its value on hover."""
     dots = []
     for x, y in panel.lines[label]:
@@ -121,7 +121,7 @@ def _dots(panel: Panel, label: str, color: str, at: At) -> list[str]:
     return dots
 
 
-def _best(panel: Panel, label: str, color: str, at: At) -> list[str]:
+def _mark_best(panel: Panel, label: str, color: str, at: At) -> list[str]:
     """Mark the best point with a ring, and with its value if it is not the last point."""
     best = panel.best.get(label)
     place = None if best is None else panel.place(*best)

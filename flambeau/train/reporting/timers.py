@@ -70,7 +70,7 @@ class Timers:
         self.rows = {scope.name: Row(scope.name) for scope in self.scopes}
         handles = []
         for scope in self.scopes:
-            begin, end = _measured(self.rows[scope.name])
+            begin, end = _build_timers(self.rows[scope.name])
             handles.append(run.attach(scope.start, begin, self.band))
             handles.append(run.attach(scope.end | scope.error, end, self.band))
         began = time.perf_counter()
@@ -90,7 +90,7 @@ class Timers:
         )
 
 
-def _measured(row: Row) -> tuple[Callable[[], None], Callable[[], None]]:
+def _build_timers(row: Row) -> tuple[Callable[[], None], Callable[[], None]]:
     clock, add = time.perf_counter, row.add
 
     def begin() -> None:
@@ -161,7 +161,7 @@ class HandlerProfile:
         """Measure an entry; a generator callback is measured through its generator."""
         if entry.function is self or entry.task is not None:
             return
-        title = title_of(entry.function)
+        title = describe_handler(entry.function)
         row = self.rows.setdefault((entry.event.name, title), Row(title))
         call, clock = entry.call, time.perf_counter
 
@@ -197,7 +197,7 @@ class Watched:
     def __init__(self, generator: Any, row: Row) -> None:
         self._generator, self._row = generator, row
 
-    def _timed(self, method: Callable[..., Any], *arguments: Any) -> Any:
+    def _time_call(self, method: Callable[..., Any], *arguments: Any) -> Any:
         began = time.perf_counter()
         try:
             return method(*arguments)
@@ -206,18 +206,18 @@ class Watched:
 
     def send(self, value: Any) -> Any:
         """Go on to the next `yield`."""
-        return self._timed(self._generator.send, value)
+        return self._time_call(self._generator.send, value)
 
     def throw(self, error: BaseException) -> Any:
         """Raise at its `yield`."""
-        return self._timed(self._generator.throw, error)
+        return self._time_call(self._generator.throw, error)
 
     def close(self) -> None:
         """End it."""
-        self._timed(self._generator.close)
+        self._time_call(self._generator.close)
 
 
-def title_of(function: Any) -> str:
+def describe_handler(function: Any) -> str:
     """A handler's name: a function's own, a method with its class, a callback's class."""
     inner = getattr(function, "func", function)  # a functools.partial
     name = getattr(inner, "__qualname__", None) or type(inner).__qualname__

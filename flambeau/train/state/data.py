@@ -18,7 +18,7 @@ from ...utils.data.iterator import _SingleProcessDataLoaderIter
 BATCH_SIZE = 32
 
 
-def loader_of(
+def as_loader(
     data: Any, batch_size: int | None = None, shuffle: bool | None = None, who: str = "fit"
 ) -> Any:
     """Return an iterable of batches: a loader (or a list of batches) itself, else a DataLoader.
@@ -28,15 +28,15 @@ def loader_of(
     of different lengths, data without a batch, and a `batch_size` beside a loader.
     """
     if is_arrays(data):
-        data = _dataset_of(data if isinstance(data, tuple) else (data,), who)
+        data = _build_dataset(data if isinstance(data, tuple) else (data,), who)
     if is_loader(data):
         if batch_size is not None or shuffle is not None:
             raise ValueError(
                 f"{who}: batch_size and shuffle apply to datasets and arrays only; a loader has "
                 "its own"
             )
-        if length_of(data) == 0:
-            raise ValueError(f"{who}: the loader is empty: {_why_empty(data)}")
+        if count_batches(data) == 0:
+            raise ValueError(f"{who}: the loader is empty: {_explain_empty(data)}")
         return data
     indexed = hasattr(data, "__getitem__") and not isinstance(data, (Mapping, str))
     if not indexed and not isinstance(data, IterableDataset):
@@ -74,15 +74,15 @@ def is_loader(data: Any) -> bool:
     )
 
 
-def _dataset_of(arrays: tuple[Any, ...], who: str) -> TensorDataset:
-    tensors = [tensor_of(array) for array in leaves(arrays)]
+def _build_dataset(arrays: tuple[Any, ...], who: str) -> TensorDataset:
+    tensors = [as_tensor(array) for array in leaves(arrays)]
     lengths = [len(tensor) for tensor in tensors]
     if len(set(lengths)) != 1:
         raise ValueError(f"{who}: the arrays have different lengths: {lengths}")
     return TensorDataset(*tensors)
 
 
-def tensor_of(array: Any) -> Tensor:
+def as_tensor(array: Any) -> Tensor:
     """Return an array as a tensor; float64, NumPy's default, becomes the default dtype."""
     if isinstance(array, Tensor):
         return array
@@ -90,7 +90,7 @@ def tensor_of(array: Any) -> Tensor:
     return tensor.to(get_default_dtype()) if array.dtype == np.float64 else tensor
 
 
-def length_of(data: Any) -> int | None:
+def count_batches(data: Any) -> int | None:
     """Return the number of batches; None if unknown."""
     try:
         return len(data)
@@ -98,9 +98,9 @@ def length_of(data: Any) -> int | None:
         return None
 
 
-def _why_empty(data: Any) -> str:
+def _explain_empty(data: Any) -> str:
     dataset = getattr(data, "dataset", None)
-    samples = length_of(dataset)
+    samples = count_batches(dataset)
     if not samples:
         return "it has no samples"
     return (
@@ -136,8 +136,8 @@ def split(batch: Any) -> tuple[Any, Any]:
         if len(batch) > 2:
             return tuple(batch[:-1]), batch[-1]
     raise ValueError(
-        f"a batch is (input, target), got {_shown(batch)}; for other batches write a step of "
-        "your own: @trainer.step, @trainer.eval_step"
+        f"a batch is (input, target), got {_describe_batch(batch)}; for other batches write a step "
+        "of your own: @trainer.step, @trainer.eval_step"
     )
 
 
@@ -150,7 +150,7 @@ def inputs(batch: Any, labelled: bool) -> Any:
     return split(batch)[0] if labelled else tuple(batch)
 
 
-def _shown(batch: Any) -> str:
+def _describe_batch(batch: Any) -> str:
     if isinstance(batch, Tensor):
         return f"a tensor of shape {tuple(batch.shape)}"
     if isinstance(batch, (tuple, list)):

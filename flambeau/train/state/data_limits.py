@@ -9,7 +9,7 @@ from typing import Any
 
 from ...tensor.tree import first_leaf, map_leaves
 from ...utils.data import Subset
-from .data import is_arrays, length_of
+from .data import is_arrays, count_batches
 
 
 class FirstBatches:
@@ -39,7 +39,7 @@ def limit_batches(data: Any, limit: float | None) -> Any:
     if limit is None:
         return data
     if isinstance(limit, float) and 0 < limit <= 1:
-        length = length_of(data)
+        length = count_batches(data)
         if length is None:
             raise ValueError(f"limit={limit} is a fraction, but the data has no length: pass a "
                              "number of batches")
@@ -66,7 +66,7 @@ def set_aside(data: Any, share: float) -> tuple[Any, Any]:
         raise ValueError(f"validation_split must be between 0 and 1, got {share!r}")
     if is_arrays(data):
         arrays = data if isinstance(data, tuple) else (data,)
-        cut = _cut(_samples(arrays[0]), share)
+        cut = _cut(_count_samples(arrays[0]), share)
         first = tuple(_slice(part, slice(None, cut)) for part in arrays)
         rest = tuple(_slice(part, slice(cut, None)) for part in arrays)
         return first, rest
@@ -83,7 +83,7 @@ def _cut(samples: int, share: float) -> int:
     return cut
 
 
-def _samples(part: Any) -> int:
+def _count_samples(part: Any) -> int:
     return len(first_leaf(part))
 
 

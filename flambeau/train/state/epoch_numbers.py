@@ -84,9 +84,9 @@ class Measures:
     def results(self, prefix: str = "") -> dict[str, Any]:
         """Means and metrics by prefixed name, over the batches of all processes."""
         states = gathered(self.state_dict)
-        return (self if states is None else self._merged(states))._results(prefix)
+        return (self if states is None else self._merge(states))._compute_results(prefix)
 
-    def _merged(self, states: list[dict[str, Any]]) -> Measures:
+    def _merge(self, states: list[dict[str, Any]]) -> Measures:
         """What processes with these states have measured together."""
         total = self.copy()
         for state in states:
@@ -100,7 +100,7 @@ class Measures:
             total.group.merge(part.group)
         return total
 
-    def _results(self, prefix: str) -> dict[str, Any]:
+    def _compute_results(self, prefix: str) -> dict[str, Any]:
         means = {prefix + name: total / self.weights[name] for name, total in self.sums.items()}
         if self.loss_weight:
             means[prefix + "loss"] = self.loss_sum / self.loss_weight

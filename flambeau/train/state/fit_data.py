@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .data import check_paired, is_loader, loader_of
+from .data import check_paired, is_loader, as_loader
 from .data_limits import limit_batches, repeat_first_batches
 
 
-def training_loader(
+def build_training_loader(
     data: Any, batch_size: int | None, shuffle: bool | None, limit: float | None,
     overfit: int | None, is_paired: bool,
 ) -> Any:
@@ -25,22 +25,22 @@ def training_loader(
         shuffle = overfit is None
     if is_paired:
         check_paired(data, "fit")
-    loader = loader_of(data, batch_size, shuffle)
+    loader = as_loader(data, batch_size, shuffle)
     if overfit is not None:
         return repeat_first_batches(loader, overfit)
     return limit_batches(loader, limit)
 
 
-def validation_loaders(
+def build_validation_loaders(
     valid: Any, batch_size: int | None, limit: float | None, is_paired: bool
 ) -> Any:
     """The batches to evaluate on: a loader, a dict of loaders by name, or None without data."""
     if valid is None:
         return None
     if isinstance(valid, Mapping):
-        return {name: validation_loaders(part, batch_size, limit, is_paired)
+        return {name: build_validation_loaders(part, batch_size, limit, is_paired)
                 for name, part in valid.items()}
     if is_paired:
         check_paired(valid, "valid")
     size = None if is_loader(valid) else batch_size
-    return limit_batches(loader_of(valid, size, who="valid"), limit)
+    return limit_batches(as_loader(valid, size, who="valid"), limit)

@@ -31,7 +31,7 @@ def stage_of(name: str) -> tuple[str, str]:
     return "train", name
 
 
-def array_in(value: Any) -> np.ndarray | None:
+def find_array(value: Any) -> np.ndarray | None:
     """A number, an array or a tensor as an array of numbers; None for anything else."""
     if isinstance(value, Tensor):
         value = values_of(value)
@@ -51,7 +51,7 @@ def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
         if value.__class__ is float:
             result[name] = value
             continue
-        array = array_in(value)
+        array = find_array(value)
         if array is None:
             continue
         if array.size == 1:
@@ -61,7 +61,7 @@ def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
     return result
 
 
-def learning_rates(run: Any) -> dict[str, float]:
+def read_learning_rates(run: Any) -> dict[str, float]:
     """`lr` of the run's optimizers; `lr/0`, `lr/1`, ... where groups have several."""
     stored = getattr(run, "optimizers", None) or {}
     rates = {
@@ -76,15 +76,15 @@ def learning_rates(run: Any) -> dict[str, float]:
     return rates
 
 
-def of_step(run: Any) -> dict[str, float]:
+def read_step_numbers(run: Any) -> dict[str, float]:
     """The numbers after a step: the batch's loss, and the learning rate."""
     loss = getattr(run.state, "loss", None)
-    return {**({} if loss is None else scalars({"loss": loss})), **learning_rates(run)}
+    return {**({} if loss is None else scalars({"loss": loss})), **read_learning_rates(run)}
 
 
-def of_epoch(run: Any) -> dict[str, float]:
+def read_epoch_numbers(run: Any) -> dict[str, float]:
     """The numbers at the end of an epoch: its logs, and the learning rate."""
-    return {**learning_rates(run), **scalars(run.state.metrics)}
+    return {**read_learning_rates(run), **scalars(run.state.metrics)}
 
 
 def short(value: float) -> str:

@@ -34,7 +34,7 @@ class History(list[dict[str, Any]]):
         frame = pandas.DataFrame([dict(row) for row in self])
         return frame.set_index("epoch") if "epoch" in frame else frame
 
-    def _cells(self) -> list[list[str]]:
+    def _format_cells(self) -> list[list[str]]:
         """The header, then a row of texts for each epoch."""
         rows = [scalars(row) for row in self]
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -44,13 +44,13 @@ class History(list[dict[str, Any]]):
     def __repr__(self) -> str:
         if not self:
             return "[]"
-        cells = self._cells()
+        cells = self._format_cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
-        header, *rows = self._cells() if self else [[]]
+        header, *rows = self._format_cells() if self else [[]]
         head = "".join(f"<th>{escape(name)}</th>" for name in header)
         body = "".join(
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows

@@ -13,7 +13,7 @@ _LOWER = ("loss", "error", "mse", "rmse", "mae", "perplexity", "nll", "entropy")
 _HIGHER = ("accuracy", "acc", "f1", "precision", "recall", "auroc", "auc", "score", "r2", "top")
 
 
-def higher_by_name(name: str) -> bool | None:
+def guess_higher_is_better(name: str) -> bool | None:
     """Whether higher is better, by a metric's name; None if the name does not tell.
 
     >>> higher_by_name("valid_loss"), higher_by_name("accuracy"), higher_by_name("size")
@@ -34,7 +34,7 @@ def higher_is_better(run: Any, name: str) -> bool | None:
             declared = getattr(metrics[known], "higher_is_better", None)
             if declared is not None:
                 return bool(declared)
-    return higher_by_name(name)
+    return guess_higher_is_better(name)
 
 
 class Monitor:

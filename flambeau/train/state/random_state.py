@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor.random.generator import Generator, default_generator
 
 
-def generators(data: Any) -> list[Generator]:
+def find_generators(data: Any) -> list[Generator]:
     """Return the distinct generators of a loader and its samplers."""
     batch_sampler = getattr(data, "batch_sampler", None)
     places = (data, getattr(data, "sampler", None), batch_sampler,
@@ -19,13 +19,13 @@ def generators(data: Any) -> list[Generator]:
     return list({id(g): g for g in result if isinstance(g, Generator)}.values())
 
 
-def random_state(data: Any = None) -> dict[str, Any]:
+def read_random_state(data: Any = None) -> dict[str, Any]:
     """All random states, those of the loader's own generators included."""
     return {
         "default": default_generator.get_state(),
         "python": random.getstate(),
         "numpy": np.random.get_state(),
-        "loader": [generator.get_state() for generator in generators(data)],
+        "loader": [generator.get_state() for generator in find_generators(data)],
     }
 
 
@@ -36,11 +36,11 @@ def plain(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any], data: Any = None) -> None:
-    """Restore what `random_state` returned."""
+    """Restore what `read_random_state` returned."""
     default_generator.set_state(state["default"])
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, np.asarray(keys, np.uint32), *rest))
-    for generator, saved in zip(generators(data), state["loader"], strict=False):
+    for generator, saved in zip(find_generators(data), state["loader"], strict=False):
         generator.set_state(saved)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .step_function import Step
-from .batch_kinds import kind_of
+from .batch_kinds import describe_kind
 
 _SELDOM = 8  # batches of another kind than the first that are not worth a program
 
@@ -29,7 +29,7 @@ class Frequent:
         self._is_cached: dict[str, bool] = {}  # whether an earlier process cached a rare kind
 
     def __call__(self, *batch: Any) -> Any:
-        kind, seen = kind_of(batch), self._seen
+        kind, seen = describe_kind(batch), self._seen
         seen[kind] = seen.get(kind, 0) + 1
         if kind == next(iter(seen)):
             return self.first(*batch)

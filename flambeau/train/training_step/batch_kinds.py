@@ -28,7 +28,7 @@ class Kinds:
         self.compiled = set(saved.get("compiled", ()))
 
 
-def kind_of(batch: Any) -> str:
+def describe_kind(batch: Any) -> str:
     """Structure, shapes and dtypes of a batch, in words that a checkpoint can hold."""
     return describe(_describe_part, batch)
 

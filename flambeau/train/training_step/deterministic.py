@@ -18,8 +18,8 @@ from ...nn import Module
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from .step_function import Step, try_compile
-from .batch_kinds import Kinds, kind_of
-from ..state.random_state import random_state, set_random_state
+from .batch_kinds import Kinds, describe_kind
+from ..state.read_random_state import read_random_state, set_random_state
 
 _AGAIN = 3  # how often an invalidated program is rebuilt
 
@@ -46,11 +46,11 @@ class ExactStep:
         if not isinstance(self._compiled, Compiled):
             return self.step(*batch)
         result = self._compiled.attempt(*batch)
-        return result if result is not MISS else self._first(batch)
+        return result if result is not MISS else self._run_first(batch)
 
-    def _first(self, batch: tuple[Any, ...]) -> Any:
+    def _run_first(self, batch: tuple[Any, ...]) -> Any:
         """Run a step that has no program yet."""
-        kinds, kind = self.kinds, kind_of(batch)
+        kinds, kind = self.kinds, describe_kind(batch)
         if kind not in kinds.known:
             if len(kinds.known) >= MAX_SPECIALIZATIONS:
                 return self.step(*batch)
@@ -69,13 +69,13 @@ class ExactStep:
 
         A step that creates optimizer state runs eagerly: the next step has a different program.
         """
-        before, shape = Before(self.modules, self.optimizers), shape_of(self.optimizers)
+        before, shape = Before(self.modules, self.optimizers), describe_structure(self.optimizers)
         try:
             outcome = self._compiled(*batch)
         except BaseException:
             before.put_back()
             raise
-        if shape_of(self.optimizers) != shape:
+        if describe_structure(self.optimizers) != shape:
             return outcome
         try:
             for _ in range(MAX_RECORDED_CALLS + 1):
@@ -110,7 +110,7 @@ class Before:
         ]
         stored = {id(t): t for t in tensors if t.requires_grad}.values()
         self.grads = [(t, t.grad, None if t.grad is None else t.grad.clone()) for t in stored]
-        self.random = random_state()
+        self.random = read_random_state()
 
     def put_back(self) -> None:
         """Restore everything in place, at the addresses that programs use."""
@@ -128,7 +128,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float)) or value is None
 
 
-def shape_of(optimizers: tuple[Any, ...]) -> list[Any]:
+def describe_structure(optimizers: tuple[Any, ...]) -> list[Any]:
     """Return the structure of the optimizers' state, without values."""
     return [
         (id(parameter), sorted((key, type(value).__name__) for key, value in state.items()))

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Body = Callable[[Any], Any]
 
 
-def whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general: Body) -> Body:
+def build_whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general: Body
+                     ) -> Body:
     """A step that is one call: the result of `attempt`, or of `make` if that is `missed`."""
     state, metered = trainer.state, trainer.measures.metrics
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..trainer import Trainer
 
 
-def blocks_of(net: Module, wanted: Any) -> list[Module]:
+def find_blocks(net: Module, wanted: Any) -> list[Module]:
     """Return the blocks to recompute: True for the layers of every ModuleList, or, without any, of
     every outermost Sequential; a class, or names.
 
@@ -30,7 +30,7 @@ def blocks_of(net: Module, wanted: Any) -> list[Module]:
     if wanted is True:
         lists = [module for module in named.values() if isinstance(module, ModuleList)]
         actual = [block for stack in lists for block in stack.children()]
-        actual = actual or _layers_of_sequentials(net)
+        actual = actual or _find_sequential_layers(net)
     elif isinstance(wanted, type):
         actual = [module for module in named.values() if isinstance(module, wanted)]
     elif isinstance(wanted, Iterable):
@@ -53,14 +53,14 @@ def blocks_of(net: Module, wanted: Any) -> list[Module]:
     return actual
 
 
-def _layers_of_sequentials(module: Module) -> list[Module]:
+def _find_sequential_layers(module: Module) -> list[Module]:
     if isinstance(module, Sequential):
         return list(module.children())
-    return [layer for child in module.children() for layer in _layers_of_sequentials(child)]
+    return [layer for child in module.children() for layer in _find_sequential_layers(child)]
 
 
 @contextmanager
-def recomputing(trainer: Trainer, wanted: Any) -> Iterator[None]:
+def recompute_blocks(trainer: Trainer, wanted: Any) -> Iterator[None]:
     """Have these blocks of the trainer's net computed again in each backward pass meanwhile.
 
     Steps run operator by operator: a compiled step shares memory between its operators already.
@@ -68,11 +68,11 @@ def recomputing(trainer: Trainer, wanted: Any) -> Iterator[None]:
     if not wanted:
         yield
         return
-    blocks = blocks_of(trainer.net, wanted)
+    blocks = find_blocks(trainer.net, wanted)
     supervised = trainer.supervised
     compiled, supervised.compiled = supervised.compiled, False
     for block in blocks:
-        block.__dict__["forward"] = _computed_again(block.forward)
+        block.__dict__["forward"] = _wrap_in_checkpoint(block.forward)
     supervised.renew()
     try:
         yield
@@ -83,7 +83,7 @@ def recomputing(trainer: Trainer, wanted: Any) -> Iterator[None]:
         supervised.renew()
 
 
-def _computed_again(forward: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_in_checkpoint(forward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(forward)
     def run(*arguments: Any, **named: Any) -> Any:
         if not is_grad_enabled():

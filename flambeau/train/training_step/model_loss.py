@@ -29,7 +29,7 @@ def find_loss(output: Any) -> Tensor | None:
     return loss
 
 
-def output_loss(output: Any, target: Any) -> Tensor:
+def find_output_loss(output: Any, target: Any) -> Tensor:
     """What trains a net without a loss function. Raises ValueError for an output without a loss."""
     loss = find_loss(output)
     if loss is None:
@@ -40,7 +40,7 @@ def output_loss(output: Any, target: Any) -> Tensor:
     return loss
 
 
-def predictions_in(output: Any) -> Any:
+def find_predictions(output: Any) -> Any:
     """What metrics compare with the target: the logits of an output that has a loss as well."""
     if isinstance(output, Mapping):
         return output.get("logits", output)

@@ -25,11 +25,11 @@ from .adaptive import Frequent
 from ..events.handlers import INSIDE
 from .batch_kinds import Kinds
 from .evaluation_step import Look
-from .model_loss import find_loss, output_loss, predictions_in, split_mapping, weigh_samples
+from .model_loss import find_loss, find_output_loss, find_predictions, split_mapping, weigh_samples
 from ..state.epoch_numbers import Outcome
 from ..metrics.metric import batch_size
-from .fast_path import Body, whole_body
-from .user_hooks import DOCTOR, watched
+from .fast_path import Body, build_whole_body
+from .user_hooks import DOCTOR, find_observer
 
 if TYPE_CHECKING:
     from ..trainer import Trainer
@@ -50,7 +50,7 @@ class Supervised:
         _check_settings(accumulate, clip_norm, clip_value)
         self.trainer, self.accumulate, self.weighted = trainer, accumulate, weighted
         self.clip_norm, self.clip_value = clip_norm, clip_value
-        self.fast = precision_of(precision)
+        self.fast = as_autocast_dtype(precision)
         self.scaler = GradScaler("cpu") if self.fast is dtypes.float16 else None
         self.listen()
         self.pending = 0  # batches whose gradients no update has used yet
@@ -73,9 +73,9 @@ class Supervised:
 
     def step(self, batch: Any) -> tuple[Any, Any, Any]:
         """Train on a batch: an update, or part of one when accumulating."""
-        x, y = self._parts(batch)
+        x, y = self._split_batch(batch)
         if self.scaler is not None or self._live[INSIDE]:
-            loss, y_pred = self._stages(x, y)
+            loss, y_pred = self._run_stages(x, y)
         elif self.accumulate == 1:
             loss, y_pred = self._make(x, y)
         else:
@@ -87,18 +87,18 @@ class Supervised:
         size = state.size = batch_size(y_pred, y)
         measures.loss_sum += loss.item() * size
         measures.loss_weight += size
-        measures.group.update(predictions_in(y_pred), y[0] if self.weighted else y)
+        measures.group.update(find_predictions(y_pred), y[0] if self.weighted else y)
         return loss, y_pred, y
 
-    def _quick(self) -> Body:
+    def _build_quick_step(self) -> Body:
         """Return the step for the usual batch, with its dependencies bound in advance."""
         trainer, whole = self.trainer, self._whole
         attempt = getattr(whole, "attempt", None)
         if attempt is not None:
             from ...compiler.runtime.guarded_call import MISS  # the compiler is imported by now
 
-            return whole_body(trainer, attempt, MISS, self._make, self.step)
-        return whole_body(trainer, whole, None, self._make, self.step)
+            return build_whole_body(trainer, attempt, MISS, self._make, self.step)
+        return build_whole_body(trainer, whole, None, self._make, self.step)
 
     def _make(self, *batch: Any) -> Any:
         """Run the whole step, compiled or not, after checking for hooks added since the last call.
@@ -111,16 +111,17 @@ class Supervised:
         """Give the trainer the fast step if nothing needs the general step."""
         plain = self.accumulate == 1 and self.scaler is None and self.trainer.device is None
         plain = plain and not self.weighted and self.trainer.loss is not None
-        self.trainer.take(self._quick() if plain and not self._live[INSIDE] else self.step)
+        is_quick = plain and not self._live[INSIDE]
+        self.trainer.take(self._build_quick_step() if is_quick else self.step)
 
     def _choose_criterion(self) -> Any:
         """Return the trainer's loss, or the loss in the net's output."""
         loss = self.trainer.loss
         if loss is None:
-            return output_loss
+            return find_output_loss
         return weigh_samples(loss) if self.weighted else loss
 
-    def _parts(self, batch: Any) -> tuple[Any, Any]:
+    def _split_batch(self, batch: Any) -> tuple[Any, Any]:
         pair = (type(batch) is list or type(batch) is tuple) and len(batch) == 2
         x: Any
         if isinstance(batch, Mapping):
@@ -133,9 +134,9 @@ class Supervised:
         device = self.trainer.device
         return (x, y) if device is None else (moved(x, device), moved(y, device))
 
-    def inputs_of(self, batch: Any) -> Any:
+    def prepare_inputs(self, batch: Any) -> Any:
         """Return a batch's inputs in the form the net takes."""
-        return self._parts(batch)[0]
+        return self._split_batch(batch)[0]
 
     def renew(self) -> None:
         """Rebuild the step after the net, the loss or an optimizer was replaced."""
@@ -169,12 +170,12 @@ class Supervised:
         self._whole = step
         if hasattr(step, "attempt"):
             first = None
-            if not getattr(step, "ready", True) and seconds * self._left() > _LONG:
+            if not getattr(step, "ready", True) and seconds * self._count_remaining() > _LONG:
                 first = try_compile(self._plain, mode="now")
             self._whole = Frequent(step, self._plain, first)
         self.choose()
 
-    def _left(self) -> int:
+    def _count_remaining(self) -> int:
         """Return how many training batches remain, as far as known."""
         state = self.trainer.state
         epochs = max((state.epochs or 0) - state.epoch + 1, 0)
@@ -186,7 +187,7 @@ class Supervised:
         if not self.compiled:
             return
         self._handles = HANDLES.count
-        who = watched((self.trainer.net, self.trainer.loss), self._optimizers)
+        who = find_observer((self.trainer.net, self.trainer.loss), self._optimizers)
         if who is not None and who != DOCTOR and not self.hooked:
             warn_uncompiled(f"{who} has a hook, which runs inside the step")
         if self.hooked is not (who is not None):
@@ -201,7 +202,7 @@ class Supervised:
         check_loss(loss)
         return y_pred, loss
 
-    def _stages(self, x: Any, y: Any) -> tuple[Any, Any]:
+    def _run_stages(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Run the step with its parts as scopes, for handlers of those scopes."""
         trainer, n = self.trainer, self.trainer.state.step
         if self.compiled:
@@ -247,7 +248,7 @@ class Supervised:
         """At the epoch's end, update with the mean of the gradients accumulated so far."""
         if not self.pending:
             return
-        for parameter in _parameters_of(self._optimizers):
+        for parameter in _collect_parameters(self._optimizers):
             if parameter.grad is not None:
                 parameter.grad.mul_(self.accumulate / self.pending)
         self._update(self.trainer.state.step)
@@ -256,17 +257,17 @@ class Supervised:
 
     def look(self, batch: Any) -> Outcome:
         """Evaluate a batch."""
-        x, y = self._parts(batch)
+        x, y = self._split_batch(batch)
         trainer, state, look = self.trainer, self.trainer.state, self._look()
         with trainer.scope(scope.forward, state.step):
             function = look.plain if self._live["forward"] else look.look
             state.loss, state.y_pred = function(x, y)
             state.y = y
-        return Outcome(state.loss, predictions_in(state.y_pred), y[0] if self.weighted else y)
+        return Outcome(state.loss, find_predictions(state.y_pred), y[0] if self.weighted else y)
 
     def _judge(self) -> Any:
         """Return the loss of evaluations; without a `loss`, one that may return None."""
-        return self.criterion if self.trainer.loss is not None else _loss_or_none
+        return self.criterion if self.trainer.loss is not None else _find_loss_or_none
 
     def expect(self, batches: int) -> None:
         """Announce the number of evaluation batches to come."""
@@ -299,18 +300,18 @@ def _check_settings(
             raise ValueError(f"{name} must be positive, got {limit!r}")
 
 
-def _parameters_of(optimizers: Iterable[Any]) -> Iterable[Any]:
+def _collect_parameters(optimizers: Iterable[Any]) -> Iterable[Any]:
     """Return all parameters of some optimizers, each once."""
     by_id = {id(parameter): parameter for optimizer in optimizers
              for group in optimizer.param_groups for parameter in group["params"]}
     return by_id.values()
 
 
-def _loss_or_none(output: Any, target: Any) -> Any:
+def _find_loss_or_none(output: Any, target: Any) -> Any:
     return find_loss(output)
 
 
-def precision_of(precision: Any) -> Any:
+def as_autocast_dtype(precision: Any) -> Any:
     """Return the autocast dtype; None for float32, which needs no autocast."""
     names = {"float32": None, "bfloat16": dtypes.bfloat16, "float16": dtypes.float16, None: None,
              "fp32": None, "bf16": dtypes.bfloat16, "fp16": dtypes.float16}

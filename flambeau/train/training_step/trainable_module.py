@@ -102,7 +102,7 @@ class TrainableModule(Module):
         if step.collected is None:
             self.trainer.log(**{name: float(value)})
         else:
-            step.collected[_without_stage(name)] = detached(value)
+            step.collected[_strip_stage(name)] = detached(value)
 
     def log_dict(self, values: Mapping[str, Any], **display: Any) -> None:
         """Add several numbers."""
@@ -144,22 +144,22 @@ class ModuleStep:
         supervised = self.trainer.supervised
         settings = supervised.compiled, are_deterministic_algorithms_enabled()
         if self._step is None or settings != self._settings:
-            self._step, self._settings = self._step_in_one_piece(settings[1]), settings
+            self._step, self._settings = self._build_single_step(settings[1]), settings
         first, last = not supervised.pending, supervised.pending + 1 == supervised.accumulate
         if supervised.accumulate > 1:
             supervised.pending = 0 if last else supervised.pending + 1
-        arguments = self._arguments("training_step", batch, index)
+        arguments = self._build_arguments("training_step", batch, index)
         step = self._step
-        return self._collecting(lambda: step(arguments, first, last))
+        return self._collect_numbers(lambda: step(arguments, first, last))
 
     def evaluate(self, batch: Any) -> Any:
         """Evaluate a batch of validation or test data."""
         index, self._looked = self._looked, self._looked + 1
         evaluation = self._evaluation
-        arguments = self._arguments(evaluation.__name__, batch, index)
-        return self._collecting(lambda: evaluation(*arguments))
+        arguments = self._build_arguments(evaluation.__name__, batch, index)
+        return self._collect_numbers(lambda: evaluation(*arguments))
 
-    def _arguments(self, method: str, batch: Any, index: int) -> tuple[Any, ...]:
+    def _build_arguments(self, method: str, batch: Any, index: int) -> tuple[Any, ...]:
         """Return a step's arguments. An index that its code never reads is always 0, so one program
         serves all batches."""
         if self.trainer.device is not None:
@@ -167,7 +167,7 @@ class ModuleStep:
         takes = self._takes_index[method]
         return (batch,) if takes is None else (batch, index if takes else 0)
 
-    def _collecting(self, call: Callable[[], Any]) -> Any:
+    def _collect_numbers(self, call: Callable[[], Any]) -> Any:
         self.collected = {}
         try:
             output = call()
@@ -180,11 +180,11 @@ class ModuleStep:
             return {**logged, **output}
         return logged if output is None else {**logged, "loss": output}
 
-    def _step_in_one_piece(self, exact: bool) -> Step:
+    def _build_single_step(self, exact: bool) -> Step:
         trainer, supervised = self.trainer, self.trainer.supervised
         if supervised.scaler is not None:
             raise NotImplementedError("TrainableModule with precision='float16'")
-        step = module_step_of(
+        step = build_module_step(
             self.module, tuple(trainer.optimizers.values()),
             build_clip(self.module, supervised.clip_norm, supervised.clip_value),
             supervised.region, supervised.accumulate,
@@ -202,7 +202,7 @@ class ModuleStep:
         self._step = step
 
 
-def module_step_of(
+def build_module_step(
     module: TrainableModule, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
     region: Region, count: int,
 ) -> Step:
@@ -267,17 +267,17 @@ def _schedule_of(scheduler: Any) -> tuple[Any, dict[str, Any]]:
     if "interval" in options:
         translated["when"] = options["interval"]
     if "monitor" in options:
-        translated["monitor"] = _full_name(options["monitor"])
+        translated["monitor"] = _build_full_name(options["monitor"])
     return scheduler, translated
 
 
-def _full_name(name: str) -> str:
+def _build_full_name(name: str) -> str:
     return name.replace("val_", "valid_", 1) if name.startswith("val_") else name
 
 
-def _without_stage(name: str) -> str:
+def _strip_stage(name: str) -> str:
     """A number's name without the stage that the trainer puts in front of it."""
-    return stage_of(_full_name(name).removeprefix("train_"))[1]
+    return stage_of(_build_full_name(name).removeprefix("train_"))[1]
 
 
 def _reads_index(function: Callable[..., Any]) -> bool | None:

@@ -17,7 +17,7 @@ DOCTOR = "the doctor"  # requests eager steps itself, so no warning is needed
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
-def watched(parts: Iterable[Any], optimizers: Iterable[Any] = ()) -> str | None:
+def find_observer(parts: Iterable[Any], optimizers: Iterable[Any] = ()) -> str | None:
     """Return what must observe the step's parts: the doctor, or a module, parameter or optimizer
     with a hook; else None. flambeau's own hooks (such as weight norm) do not count."""
     doctor = sys.modules.get("flambeau.doctor")
@@ -27,18 +27,18 @@ def watched(parts: Iterable[Any], optimizers: Iterable[Any] = ()) -> str | None:
         if not isinstance(part, Module):
             continue
         for name, module in part.named_modules():
-            if _hooked(module, _OF_MODULES):
+            if _has_hooks(module, _OF_MODULES):
                 return f"module '{name}'" if name else type(part).__name__
         for name, parameter in part.named_parameters():
-            if _hooked(parameter, _OF_TENSORS):
+            if _has_hooks(parameter, _OF_TENSORS):
                 return f"parameter '{name}'"
     for optimizer in optimizers:
-        if _hooked(optimizer, _OF_OPTIMIZERS):
+        if _has_hooks(optimizer, _OF_OPTIMIZERS):
             return type(optimizer).__name__
     return None
 
 
-def _hooked(target: Any, names: tuple[str, ...]) -> bool:
+def _has_hooks(target: Any, names: tuple[str, ...]) -> bool:
     attributes = vars(target)
     return any(
         not (getattr(hook, "__module__", None) or "").startswith(_PACKAGE)

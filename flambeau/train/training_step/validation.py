@@ -21,7 +21,7 @@ _SHORT = {
 _LOSSES = ("_loss", "cross_entropy", "cross_entropy_with_logits", "kl_div")  # ends of their names
 
 
-def optimizer_named(optimizer: Any, net: Any) -> Any:
+def as_optimizer(optimizer: Any, net: Any) -> Any:
     """An optimizer, or a dict of them; for a name, that optimizer of the net's parameters."""
     if isinstance(optimizer, str):
         known: dict[str, Any] = {name.lower(): kind for name, kind in vars(optim).items()
@@ -49,7 +49,7 @@ def optimizer_named(optimizer: Any, net: Any) -> Any:
     )
 
 
-def loss_named(loss: Any) -> Any:
+def as_loss(loss: Any) -> Any:
     """A function (y_pred, y); for a name, that of nn.functional."""
     if isinstance(loss, str):
         known = [name for name in dir(functional) if name.endswith(_LOSSES)]

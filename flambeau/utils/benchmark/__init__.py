@@ -51,7 +51,7 @@ class Timer:
 
     def timeit(self, number: int = 1000000) -> Measurement:
         """Time one block of `number` runs after a warm-up."""
-        return self._blocks(number, lambda: [self._run(number)])
+        return self._time_blocks(number, lambda: [self._run(number)])
 
     def blocked_autorange(
         self, callback: Any = None, min_run_time: float = 0.2
@@ -67,7 +67,7 @@ class Timer:
                 result.append(self._run(number))
             return result
 
-        return self._blocks(number, blocks)
+        return self._time_blocks(number, blocks)
 
     def adaptive_autorange(
         self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0,
@@ -89,6 +89,6 @@ class Timer:
         finally:
             thread_pool.set_threads(before)
 
-    def _blocks(self, number: int, run: Callable[[], list[float]]) -> Measurement:
+    def _time_blocks(self, number: int, run: Callable[[], list[float]]) -> Measurement:
         self._run(max(number // 100, 2))
         return Measurement(number, run(), self._task)

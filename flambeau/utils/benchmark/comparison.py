@@ -83,10 +83,10 @@ class _Table:
         self.results, self.colors, self.trims = results, colors, trims
         self.warns = warns and any(result.has_warnings for result in results)
         self.unit, self.scale = select_unit(min(result.median for result in results))
-        self.rows = list(dict.fromkeys(_row_of(result) for result in results))
+        self.rows = list(dict.fromkeys(_find_row(result) for result in results))
         self.rows.sort(key=lambda row: (row[0], row[1] or ""))
         self.columns = list(dict.fromkeys(result.description for result in results))
-        self.cells = {(_row_of(result), result.description): result for result in results}
+        self.cells = {(_find_row(result), result.description): result for result in results}
         self.has_environments = len({result.env for result in results}) > 1
 
     def render(self) -> str:
@@ -158,7 +158,7 @@ class _Table:
         return f"{_BAD}{text}{_END}" if value >= best * 2 else text
 
 
-def _row_of(result: Measurement) -> tuple[int, str | None, str]:
+def _find_row(result: Measurement) -> tuple[int, str | None, str]:
     return result.num_threads, result.env, result.as_row_name
 
 

@@ -92,7 +92,7 @@ class Measurement:
     @property
     def iqr(self) -> float:
         """Interquartile range of `times`."""
-        low, high = self._quartiles()
+        low, high = self._compute_quartiles()
         return high - low
 
     @property
@@ -134,7 +134,7 @@ class Measurement:
             times.setdefault(measurement.task_spec, []).extend(measurement.times)
         return [Measurement(1, values, task) for task, values in times.items()]
 
-    def _quartiles(self) -> tuple[float, float]:
+    def _compute_quartiles(self) -> tuple[float, float]:
         if len(self.raw_times) < 2:
             return self.median, self.median
         low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
@@ -146,7 +146,7 @@ class Measurement:
         lines = [object.__repr__(self), self.task_spec.summarize(),
                  f"  {'Median: ' if n > 1 else ''}{self.median / scale:.2f} {unit}"]
         if n >= 4:
-            low, high = self._quartiles()
+            low, high = self._compute_quartiles()
             lines.append(f"  IQR:    {self.iqr / scale:.2f} {unit} ({low / scale:.2f} to "
                          f"{high / scale:.2f})")
         lines.append(f"  {n} measurement{'s' if n > 1 else ''}, {self.number_per_run} runs "

@@ -22,7 +22,7 @@ _RULE = "-" * 80
 _ROWS = 15
 
 
-def _heading(text: str) -> None:
+def _print_heading(text: str) -> None:
     print(f"{_RULE}\n  {text}\n{_RULE}")
 
 
@@ -45,12 +45,12 @@ def main() -> None:
     by_operator = profiler.profile()
     with by_operator:
         _run(supplied.scriptfile)
-    _heading("Environment Summary")
+    _print_heading("Environment Summary")
     print(f"flambeau {torch.__version__}, Python {platform.python_version()}, "
           f"NumPy {np.__version__}, {torch.get_num_threads()} threads")
-    _heading("cProfile output")
+    _print_heading("cProfile output")
     pstats.Stats(by_function).strip_dirs().sort_stats("tottime").print_stats(_ROWS)
-    _heading("autograd profiler output (CPU mode)")
+    _print_heading("autograd profiler output (CPU mode)")
     print(f"        top {_ROWS} events sorted by cpu_time_total\n")
     print(by_operator.events().table(sort_by="cpu_time_total", row_limit=_ROWS))
 

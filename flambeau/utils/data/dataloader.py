@@ -14,13 +14,13 @@ from ...native.foundation.user_frames import warn
 from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import _DatasetKind
 from ._utils.worker import get_worker_info
-from .dataset import Dataset, IterableDataset, length_of
+from .dataset import Dataset, IterableDataset, measure_length
 from .iterator import (
     _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter,
     _SingleProcessDataLoaderIter,
 )
-from .pipe_loading import is_pipe, loadable
+from .pipe_loading import is_pipe, prepare_for_loading
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
@@ -94,7 +94,7 @@ class DataLoader(Generic[_T_co]):
         in_order: bool = True,
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
-        self.dataset = loadable(dataset, shuffle)
+        self.dataset = prepare_for_loading(dataset, shuffle)
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
@@ -151,7 +151,7 @@ class DataLoader(Generic[_T_co]):
                     "multiprocessing_context can only be used with multi-process loading "
                     f"(num_workers > 0), but got num_workers={self.num_workers}"
                 )
-            context = _context_of(context)
+            context = _find_context(context)
         self._flambeau_multiprocessing_context = context
 
     def __setattr__(self, attr: str, val: Any) -> None:
@@ -187,7 +187,7 @@ class DataLoader(Generic[_T_co]):
     def __len__(self) -> int:
         if self._dataset_kind == _DatasetKind.Map:
             return len(self._index_sampler)
-        length = self._flambeau_announced_length = length_of(self.dataset)
+        length = self._flambeau_announced_length = measure_length(self.dataset)
         if self.batch_size is None:
             return length
         return (math.floor if self.drop_last else math.ceil)(length / self.batch_size)
@@ -268,7 +268,7 @@ def _check_batches(
         )
 
 
-def _context_of(context: Any) -> Any:
+def _find_context(context: Any) -> Any:
     if isinstance(context, str):
         methods = multiprocessing.get_all_start_methods()
         if context not in methods:

@@ -46,7 +46,7 @@ class Dataset(Generic[_T_co]):
         return ConcatDataset([self, other])
 
 
-def length_of(dataset: Iterable[Any] | Dataset[Any]) -> int:
+def measure_length(dataset: Iterable[Any] | Dataset[Any]) -> int:
     """Return the dataset's length. Raises TypeError if it has none."""
     return len(dataset)  # type: ignore[arg-type]  # may raise
 
@@ -130,7 +130,7 @@ class StackDataset(Dataset[Any]):
             )
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
-        lengths = [length_of(dataset) for dataset in args or kwargs.values()]
+        lengths = [measure_length(dataset) for dataset in args or kwargs.values()]
         if any(length != lengths[0] for length in lengths):
             raise ValueError(f"Size mismatch between datasets: lengths {lengths}")
         self._length = lengths[0]
@@ -279,7 +279,7 @@ class Subset(Dataset[_T_co]):
         return len(self.indices)
 
 
-def _lengths_from_fractions(total: int, fractions: Sequence[float]) -> list[int]:
+def _compute_lengths(total: int, fractions: Sequence[float]) -> list[int]:
     for i, fraction in enumerate(fractions):
         if fraction < 0 or fraction > 1:
             raise ValueError(f"Fraction at index {i} is not between 0 and 1: {fraction}")
@@ -307,9 +307,9 @@ def random_split(
     >>> [len(part) for part in random_split(range(10), [0.5, 0.25, 0.25])]
     [6, 2, 2]
     """
-    total = length_of(dataset)
+    total = measure_length(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
-        lengths = _lengths_from_fractions(total, lengths)
+        lengths = _compute_lengths(total, lengths)
     if sum(lengths) != total:
         raise noted(
             ValueError("Sum of input lengths does not equal the length of the input dataset!"),

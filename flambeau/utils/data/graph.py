@@ -23,7 +23,7 @@ def _stub_unpickler() -> str:
     return "STUB"
 
 
-def _connections(state: Any) -> Any:
+def _find_connections(state: Any) -> Any:
     """Return what of a pipe's state can hold pipes: pipes and collections."""
     kinds = (*_CLASSES, Collection)
     if isinstance(state, dict):
@@ -48,7 +48,7 @@ def _list_connected_datapipes(pipe: Any, only_datapipe: bool, cache: set[int]) -
         for kind in _CLASSES:
             kind.set_reduce_ex_hook(reduce)
             if only_datapipe:
-                kind.set_getstate_hook(_connections)
+                kind.set_getstate_hook(_find_connections)
         try:
             pickle.Pickler(io.BytesIO()).dump(pipe)
         except (pickle.PickleError, AttributeError, TypeError):

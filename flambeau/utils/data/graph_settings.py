@@ -18,14 +18,14 @@ __all__ = [
 
 def get_all_graph_pipes(graph: DataPipeGraph) -> list[Any]:
     """Return the pipes of a graph, each once, from its end."""
-    return list(_pipes_by_id(graph, {}).values())
+    return list(_index_pipes(graph, {}).values())
 
 
-def _pipes_by_id(graph: DataPipeGraph, pipes: dict[int, Any]) -> dict[int, Any]:
+def _index_pipes(graph: DataPipeGraph, pipes: dict[int, Any]) -> dict[int, Any]:
     for key, (pipe, sources) in graph.items():
         if key not in pipes:
             pipes[key] = pipe
-            _pipes_by_id(sources, pipes)
+            _index_pipes(sources, pipes)
     return pipes
 
 

@@ -18,7 +18,7 @@ from ._utils.worker import (
     _OUT_OF_MEMORY, _RESUME, WorkerSettings, _IterableDatasetStopIteration, _worker_loop,
 )
 from .datapipes.datapipe import IterDataPipe
-from .pipe_loading import SharedSeed, is_pipe, seed_stream, shard, worker_start
+from .pipe_loading import SharedSeed, is_pipe, seed_stream, shard, build_worker_start
 from .sampler import draw_seed
 from .workers.batch_message import Unreadable
 from .workers.worker_pool import WorkerPool
@@ -133,7 +133,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         settings = WorkerSettings(
             self._dataset_kind, self._dataset, loader._auto_collation, loader.collate_fn,
             loader.drop_last, self._base_seed,
-            worker_start(start) if is_pipe(self._dataset) else start, self._num_workers,
+            build_worker_start(start) if is_pipe(self._dataset) else start, self._num_workers,
             seed_stream, self._shared_seed,
         )
         self._flambeau_pool = WorkerPool(_worker_loop, settings, loader.multiprocessing_context)

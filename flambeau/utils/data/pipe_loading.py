@@ -23,7 +23,7 @@ def is_pipe(dataset: Any) -> bool:
     return isinstance(dataset, (IterDataPipe, MapDataPipe))
 
 
-def loadable(dataset: Any, shuffle: bool | None) -> Any:
+def prepare_for_loading(dataset: Any, shuffle: bool | None) -> Any:
     """Return a dataset as a loader keeps it: a pipe is wrapped, and a stream's shufflers set."""
     if isinstance(dataset, IterDataPipe):
         return _IterDataPipeSerializationWrapper(apply_shuffle_settings(dataset, shuffle))
@@ -82,6 +82,6 @@ def _start_worker(
         init_fn(worker)
 
 
-def worker_start(init_fn: Callable[[int], None] | None) -> Callable[[int], None]:
+def build_worker_start(init_fn: Callable[[int], None] | None) -> Callable[[int], None]:
     """Return the function that a worker of a pipe starts with: it takes its part."""
     return functools.partial(_start_worker, init_fn, *_process_part())

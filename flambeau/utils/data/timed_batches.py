@@ -13,7 +13,7 @@ from ...ops.interception import operator_timing
 from .iterator import _BaseDataLoaderIter
 
 
-def _timed_batches(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
+def _time_batches(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
     def name(iterator: _BaseDataLoaderIter) -> str:
         return f"enumerate(DataLoader)#{type(iterator).__name__}.__next__"
 
@@ -21,4 +21,4 @@ def _timed_batches(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
     yield _BaseDataLoaderIter.__next__, timed
 
 
-operator_timing.TIMED.append(_timed_batches)
+operator_timing.TIMED.append(_time_batches)

@@ -35,14 +35,14 @@ def write(
     os.makedirs(directory, exist_ok=True)
     make_mat(points, directory)
     if metadata is not None:
-        make_tsv([_one_line(row) for row in metadata], directory, metadata_header=header)
+        make_tsv([_join_lines(row) for row in metadata], directory, metadata_header=header)
     if pictures is not None:
         make_sprite(pictures, directory)
     append_pbtxt(metadata, pictures, log_dir, folder, step, tag)
 
 
-def _one_line(row: Any) -> Any:
+def _join_lines(row: Any) -> Any:
     """Return a label without tabs and line breaks, which would start another column or row."""
     if isinstance(row, (list, tuple)):
-        return [_one_line(cell) for cell in row]
+        return [_join_lines(cell) for cell in row]
     return " ".join(str(row).split())

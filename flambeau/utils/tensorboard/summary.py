@@ -17,14 +17,14 @@ from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
 _SCALAR_CLASS, _TENSOR_CLASS = 1, 2  # tensorboard's DataClass, field 4 of SummaryMetadata
 
 
-def named(tag: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def create_summary(tag: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Create a tensorboardX summary with the exact `tag`: keeps spaces and brackets."""
     summary = function(tag, *arguments, **options)
     summary.value[0].tag = tag
     return summary
 
 
-def _metadata(plugin: str, data_class: int) -> Any:
+def _build_metadata(plugin: str, data_class: int) -> Any:
     """Return the metadata that selects a plugin. Adds data_class, which tensorboardX lacks."""
     metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=plugin))
     metadata.MergeFromString(bytes([4 << 3, data_class]))
@@ -50,7 +50,7 @@ def scalar(
         if double_precision
         else _tensor(empty, "DT_FLOAT", float_val=[single])
     )
-    metadata = _metadata("scalars", _SCALAR_CLASS)
+    metadata = _build_metadata("scalars", _SCALAR_CLASS)
     return Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=metadata)])
 
 
@@ -59,16 +59,16 @@ def tensor(tag: str, array: np.ndarray) -> Any:
     double = array.dtype == np.float64
     content = array.astype("<f8" if double else "<f4").tobytes()
     body = _tensor(array, "DT_DOUBLE" if double else "DT_FLOAT", tensor_content=content)
-    metadata = _metadata("tensor", _TENSOR_CLASS)
+    metadata = _build_metadata("tensor", _TENSOR_CLASS)
     return Summary(value=[Summary.Value(tag=tag, tensor=body, metadata=metadata)])
 
 
-def _default_edges() -> np.ndarray:
+def _build_default_edges() -> np.ndarray:
     upward = 1e-12 * 1.1 ** np.arange(int(np.log(1e32) / np.log(1.1)) + 1)
     return np.r_[-upward[::-1], 0, upward]
 
 
-TENSORFLOW_EDGES = _default_edges()
+TENSORFLOW_EDGES = _build_default_edges()
 
 
 def histogram(
@@ -80,7 +80,7 @@ def histogram(
     if not values.size:
         raise ValueError(f"add_histogram: {tag!r} has no finite element.")
     edges = TENSORFLOW_EDGES if isinstance(bins, str) and bins == "tensorflow" else bins
-    return named(tag, base.histogram, values, edges, max_bins)
+    return create_summary(tag, base.histogram, values, edges, max_bins)
 
 
 def image(tag: str, pixels: np.ndarray, formats: str) -> Any:
@@ -90,10 +90,10 @@ def image(tag: str, pixels: np.ndarray, formats: str) -> Any:
             f"dataformats={formats!r} names {len(formats)} axes, but the image has shape "
             f"{pixels.shape}"
         )
-    return named(tag, base.image, as_bytes(pixels), dataformats=formats)
+    return create_summary(tag, base.image, convert_to_bytes(pixels), dataformats=formats)
 
 
-def as_bytes(pixels: np.ndarray) -> np.ndarray:
+def convert_to_bytes(pixels: np.ndarray) -> np.ndarray:
     """Return uint8 unchanged; scale other values from [0, 1], clipped."""
     if pixels.dtype == np.uint8:
         return pixels
@@ -101,7 +101,7 @@ def as_bytes(pixels: np.ndarray) -> np.ndarray:
     return scaled.clip(0, 255).astype(np.uint8)
 
 
-def animation(tag: str, frames: np.ndarray, fps: float) -> Any:
+def encode_gif(tag: str, frames: np.ndarray, fps: float) -> Any:
     """Encode frames (time, height, width, channels) as a GIF, with Pillow."""
     from PIL import Image
 
@@ -158,26 +158,27 @@ def hparams(
         ):
             raise TypeError(f"parameter: hparam_domain_discrete[{name}] should be a list of same "
                             f"type as hparam_dict[{name}].")
-    plain = {name: _plain(name, value) for name, value in hparam_dict.items() if value is not None}
+    plain = {name: _as_plain(name, value)
+             for name, value in hparam_dict.items() if value is not None}
     experiment, start, end = base.hparams(plain, metric_dict)
     if discrete:
         data = experiment.value[0].metadata.plugin_data
         content = HParamsPluginData.FromString(data.content)
         for info in content.experiment.hparam_infos:
             values = discrete.get(info.name, ())
-            info.domain_discrete.extend(_plain(info.name, value) for value in values)
+            info.domain_discrete.extend(_as_plain(info.name, value) for value in values)
         data.content = content.SerializeToString()
     return experiment, start, end
 
 
-def _plain(name: str, value: Any) -> float | str:
+def _as_plain(name: str, value: Any) -> float | str:
     """Return a hyperparameter as a float or str. PyTorch's writer stores bools as numbers too."""
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, int, float)):
         return float(value)
     if getattr(value, "size", 0) == 1 or callable(getattr(value, "item", None)):
-        return _plain(name, value.item())
+        return _as_plain(name, value.item())
     error = ValueError("value should be one of int, float, str, bool, or torch.Tensor")
     error.add_note(f"{name!r} is of type {type(value).__name__}.")
     raise error

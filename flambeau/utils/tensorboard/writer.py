@@ -21,7 +21,7 @@ from . import embedding, summary
 from .event_file import FileWriter
 
 
-def array_of(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
     """Return a tensor, array, number or list as a NumPy array."""
     return values_of(value) if isinstance(value, Tensor) else np.asarray(value)
 
@@ -34,7 +34,7 @@ def number(value: Any) -> float:
         raise NotImplementedError(
             "add_scalar: got a str, but caffe2's blob names are not supported; pass the number"
         )
-    array = array_of(value)
+    array = as_array(value)
     if array.size != 1:
         raise AssertionError(f"scalar should be 0D, but has shape {array.shape}")
     return float(array.item())
@@ -130,7 +130,7 @@ class SummaryWriter:
         self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None
     ) -> None:
         """Add an array of numbers."""
-        self._add(summary.tensor(tag, array_of(tensor)), global_step, walltime)
+        self._add(summary.tensor(tag, as_array(tensor)), global_step, walltime)
 
     def add_histogram(
         self,
@@ -142,7 +142,7 @@ class SummaryWriter:
         max_bins: int | None = None,
     ) -> None:
         """Add a histogram of `values`. `bins` are as in numpy.histogram."""
-        value = summary.histogram(tag, array_of(values), bins, max_bins)
+        value = summary.histogram(tag, as_array(values), bins, max_bins)
         self._add(value, global_step, walltime)
 
     def add_histogram_raw(
@@ -151,7 +151,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a precomputed histogram. The limits are the upper ends of the buckets."""
-        limits, counts = array_of(bucket_limits), array_of(bucket_counts)
+        limits, counts = as_array(bucket_limits), as_array(bucket_counts)
         if len(limits) != len(counts):
             raise ValueError(
                 f"len(bucket_limits) != len(bucket_counts): {len(limits)} and {len(counts)}"
@@ -171,7 +171,7 @@ class SummaryWriter:
         dataformats: str = "CHW",
     ) -> None:
         """Add an image: uint8, or floats from 0 to 1."""
-        self._add(summary.image(tag, array_of(img_tensor), dataformats), global_step, walltime)
+        self._add(summary.image(tag, as_array(img_tensor), dataformats), global_step, walltime)
 
     def add_images(
         self,
@@ -182,7 +182,7 @@ class SummaryWriter:
         dataformats: str = "NCHW",
     ) -> None:
         """Add a batch of images as one grid."""
-        self._add(summary.image(tag, array_of(img_tensor), dataformats), global_step, walltime)
+        self._add(summary.image(tag, as_array(img_tensor), dataformats), global_step, walltime)
 
     def add_figure(
         self,
@@ -202,7 +202,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add videos (n, time, c, h, w), side by side, as a GIF: uint8, or floats from 0 to 1."""
-        frames = summary.as_bytes(array_of(vid_tensor))
+        frames = summary.convert_to_bytes(as_array(vid_tensor))
         if frames.ndim != 5:
             raise ValueError(f"vid_tensor is (n, time, c, h, w), but has shape {frames.shape}")
         rows = np.concatenate(list(frames), axis=3)  # (time, c, h, n * w)
@@ -215,8 +215,8 @@ class SummaryWriter:
         labels: Sequence[str] | None = None,
     ) -> None:
         """Add an image with labeled boxes (n, 4): x and y of two corners."""
-        image = summary.as_bytes(array_of(img_tensor))
-        boxes = array_of(box_tensor)
+        image = summary.convert_to_bytes(as_array(img_tensor))
+        boxes = as_array(box_tensor)
         if isinstance(labels, str):
             labels = [labels]
         value = summary.named(
@@ -230,7 +230,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a point cloud or mesh: vertices (n, points, 3), colors from 0 to 255, and faces."""
-        parts = [None if part is None else array_of(part) for part in (vertices, colors, faces)]
+        parts = [None if part is None else as_array(part) for part in (vertices, colors, faces)]
         self._add(base.mesh(tag, *parts, config_dict), global_step, walltime)
 
     def add_audio(
@@ -242,7 +242,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add audio, (1, length) with values from -1 to 1."""
-        self._add(summary.audio(tag, array_of(snd_tensor), sample_rate), global_step, walltime)
+        self._add(summary.audio(tag, as_array(snd_tensor), sample_rate), global_step, walltime)
 
     def add_text(
         self,
@@ -265,9 +265,9 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a precision-recall curve of binary labels and probabilities."""
-        weight = None if weights is None else array_of(weights).ravel()
+        weight = None if weights is None else as_array(weights).ravel()
         value = summary.named(
-            tag, base.pr_curve, array_of(labels).ravel(), array_of(predictions).ravel(),
+            tag, base.pr_curve, as_array(labels).ravel(), as_array(predictions).ravel(),
             num_thresholds, weight,
         )
         self._add(value, global_step, walltime)
@@ -279,7 +279,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a precomputed precision-recall curve."""
-        rows = [array_of(row)[:num_thresholds] for row in (
+        rows = [as_array(row)[:num_thresholds] for row in (
             true_positive_counts, false_positive_counts, true_negative_counts,
             false_negative_counts, precision, recall,
         )]
@@ -332,9 +332,9 @@ class SummaryWriter:
         metadata_header: Sequence[str] | None = None,
     ) -> None:
         """Add points (n, dimensions) for the projector, with a label and an image of each."""
-        pictures = None if label_img is None else array_of(label_img)
+        pictures = None if label_img is None else as_array(label_img)
         step = 0 if global_step is None else global_step
-        embedding.write(self.log_dir, array_of(mat), metadata, pictures, step, tag, metadata_header)
+        embedding.write(self.log_dir, as_array(mat), metadata, pictures, step, tag, metadata_header)
 
     def add_graph(self, model: Any, input_to_model: Any = None, **options: Any) -> NoReturn:
         """Raise NotImplementedError: there is no TorchScript graph to draw."""

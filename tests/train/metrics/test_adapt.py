@@ -12,7 +12,7 @@ import pytest
 import flambeau as torch
 from flambeau.train import Trainer
 from flambeau.train.metrics import MSE, Accuracy, EpochMetric, Mean, MetricGroup, adapt
-from flambeau.train.metrics.foreign import snake
+from flambeau.train.metrics.foreign import to_snake_case
 
 
 def l1(y_pred, y):
@@ -117,7 +117,7 @@ def test_foreign_objects(kind):
     assert metric.compute() == 0.0
     with pytest.raises(NotImplementedError, match="merge"):
         metric.merge(again)
-    assert snake("MulticlassF1Score") == "multiclass_f1_score"
+    assert to_snake_case("MulticlassF1Score") == "multiclass_f1_score"
 
 
 @pytest.fixture

@@ -129,18 +129,18 @@ class _Table:
                                  f"{cls._FLOAT_MODULE.__name__}")
         if not getattr(mod, "qconfig", None):
             raise AssertionError("Input float module must have a valid qconfig")
-        result = cls(**cls._settings(mod), qconfig=mod.qconfig)
+        result = cls(**cls._collect_settings(mod), qconfig=mod.qconfig)
         result.weight = mod.weight
         return result
 
     def to_float(self: Any) -> Any:
         """Return the float embedding with the trained rows."""
-        result = self._FLOAT_MODULE(**self._settings(self))
+        result = self._FLOAT_MODULE(**self._collect_settings(self))
         result.weight, result.training = self.weight, self.training
         return result
 
     @classmethod
-    def _settings(cls: Any, mod: Any) -> dict[str, Any]:
+    def _collect_settings(cls: Any, mod: Any) -> dict[str, Any]:
         return {name: getattr(mod, name) for name in cls._SETTINGS}
 
 

@@ -197,7 +197,7 @@ class BackendPatternConfig:
     def _set_pattern_complex_format(self, pattern: Any) -> BackendPatternConfig:
         return self._set_pattern("_pattern_complex_format", "pattern", pattern)
 
-    def reversed_pattern(self) -> Any:
+    def reverse_pattern(self) -> Any:
         """The pattern in matching order, from the last operator back: (c, (b, a))."""
         if self._pattern_complex_format is not None:
             return self._pattern_complex_format
@@ -258,7 +258,7 @@ class BackendConfig:
 
     def set_backend_pattern_config(self, config: BackendPatternConfig) -> BackendConfig:
         """Add or replace a pattern's configuration."""
-        self._pattern_complex_format_to_config[config.reversed_pattern()] = config
+        self._pattern_complex_format_to_config[config.reverse_pattern()] = config
         return self
 
     def set_backend_pattern_configs(self, configs: list[BackendPatternConfig]) -> BackendConfig:

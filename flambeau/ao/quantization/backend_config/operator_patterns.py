@@ -25,30 +25,31 @@ _Configs = list[BackendPatternConfig]
 _DTypes = list[DTypeConfig]
 
 
-def _plain(pattern: Any, dtypes: _DTypes, **values: Any) -> BackendPatternConfig:
+def _describe_plain(pattern: Any, dtypes: _DTypes, **values: Any) -> BackendPatternConfig:
     config = BackendPatternConfig(pattern).set_dtype_configs(dtypes)
     for name, value in values.items():
         config._set(name, value)
     return config
 
 
-def _weighted(function: Any, dtypes: _DTypes, weight: int = 1) -> BackendPatternConfig:
+def _describe_weighted(function: Any, dtypes: _DTypes, weight: int = 1) -> BackendPatternConfig:
     """A function that takes a weight and a bias."""
-    return _plain(function, dtypes, _input_type_to_index={"weight": weight, "bias": weight + 1})
+    return _describe_plain(function, dtypes,
+                           _input_type_to_index={"weight": weight, "bias": weight + 1})
 
 
-def _fuses(pattern: Any, fused: Any, dtypes: _DTypes) -> BackendPatternConfig:
-    return _plain(pattern, dtypes, fuser_method=_fuse, fused_module=fused)
+def _describe_fusion(pattern: Any, fused: Any, dtypes: _DTypes) -> BackendPatternConfig:
+    return _describe_plain(pattern, dtypes, fuser_method=_fuse, fused_module=fused)
 
 
 def _fuse(is_qat: bool, *parts: Any) -> Any:
     return fuse_sequence(list(parts), is_qat)
 
 
-def _with_root(
+def _describe_with_root(
     kind: Any, root: Any, twin: Any, dtypes: _DTypes, qat_module: Any = None
 ) -> BackendPatternConfig:
-    return _plain(kind, dtypes, root_module=root, reference_quantized_module=twin,
+    return _describe_plain(kind, dtypes, root_module=root, reference_quantized_module=twin,
                   qat_module=qat_module)
 
 
@@ -58,12 +59,13 @@ def describe_linear(dtypes: _DTypes) -> _Configs:
     pairs = ((root, qat.Linear), (intrinsic.LinearReLU, fused_qat.LinearReLU),
              (intrinsic.LinearBn1d, fused_qat.LinearBn1d))
     return [
-        *(_with_root(kind, root, twin, dtypes, trained) for kind, trained in pairs),
-        *(_with_root(trained, root, twin, dtypes) for _, trained in pairs),
-        _weighted(F.linear, dtypes),
-        *(_fuses((root, relu), intrinsic.LinearReLU, dtypes) for relu in (modules.ReLU, F.relu)),
-        *(_plain((F.linear, relu), dtypes) for relu in (modules.ReLU, F.relu)),
-        _fuses((root, modules.BatchNorm1d), intrinsic.LinearBn1d, dtypes),
+        *(_describe_with_root(kind, root, twin, dtypes, trained) for kind, trained in pairs),
+        *(_describe_with_root(trained, root, twin, dtypes) for _, trained in pairs),
+        _describe_weighted(F.linear, dtypes),
+        *(_describe_fusion((root, relu), intrinsic.LinearReLU, dtypes)
+          for relu in (modules.ReLU, F.relu)),
+        *(_describe_plain((F.linear, relu), dtypes) for relu in (modules.ReLU, F.relu)),
+        _describe_fusion((root, modules.BatchNorm1d), intrinsic.LinearBn1d, dtypes),
     ]
 
 
@@ -81,22 +83,22 @@ def _describe_rank(rank: int, dtypes: _DTypes) -> Iterable[BackendPatternConfig]
     pairs = ((root, pick(qat, "Conv")), *((pick(intrinsic, name), pick(fused_qat, name))
                                           for name in ("ConvReLU", "ConvBn", "ConvBnReLU")))
     for kind, trained in pairs[:2]:
-        yield _with_root(kind, root, twin, dtypes, trained)
+        yield _describe_with_root(kind, root, twin, dtypes, trained)
     for kind, trained in pairs[2:]:
-        yield _plain(kind, dtypes, qat_module=trained)
+        yield _describe_plain(kind, dtypes, qat_module=trained)
     for _, trained in pairs:
-        yield _with_root(trained, root, twin, dtypes)
-    yield _weighted(function, dtypes)
+        yield _describe_with_root(trained, root, twin, dtypes)
+    yield _describe_weighted(function, dtypes)
     for relu in relus:
-        yield _fuses((root, relu), pick(intrinsic, "ConvReLU"), dtypes)
-        yield _plain((function, relu), dtypes)
-        yield _fuses((root, norm, relu), pick(intrinsic, "ConvBnReLU"), dtypes)
-    yield _fuses((root, norm), pick(intrinsic, "ConvBn"), dtypes)
+        yield _describe_fusion((root, relu), pick(intrinsic, "ConvReLU"), dtypes)
+        yield _describe_plain((function, relu), dtypes)
+        yield _describe_fusion((root, norm, relu), pick(intrinsic, "ConvBnReLU"), dtypes)
+    yield _describe_fusion((root, norm), pick(intrinsic, "ConvBn"), dtypes)
     transposed, its_twin = pick(modules, "ConvTranspose"), pick(reference, "ConvTranspose")
-    yield _with_root(transposed, transposed, its_twin, dtypes)
-    yield _plain((transposed, norm), dtypes, fuser_method=_fuse, root_module=transposed,
+    yield _describe_with_root(transposed, transposed, its_twin, dtypes)
+    yield _describe_plain((transposed, norm), dtypes, fuser_method=_fuse, root_module=transposed,
                  reference_quantized_module=its_twin)
-    yield _weighted(pick(F, "conv_transpose"), dtypes)
+    yield _describe_weighted(pick(F, "conv_transpose"), dtypes)
 
 
 def describe_binary(dtypes: _DTypes) -> _Configs:
@@ -105,14 +107,14 @@ def describe_binary(dtypes: _DTypes) -> _Configs:
     result = []
     for function in (operator.add, ops.add, operator.mul, ops.mul):
         patterns = [(function, relu) for relu in (modules.ReLU, F.relu, ops.relu)]
-        result += [_plain(pattern, dtypes, _num_tensor_args_to_observation_type=by_tensors)
+        result += [_describe_plain(pattern, dtypes, _num_tensor_args_to_observation_type=by_tensors)
                    for pattern in (*patterns, function)]
-    return [*result, _plain(ops.matmul, dtypes)]
+    return [*result, _describe_plain(ops.matmul, dtypes)]
 
 
 def describe_cat(dtypes: _DTypes) -> _Configs:
     """Concatenation."""
-    return [_plain(ops.cat, dtypes, observation_type=_SHARES)]
+    return [_describe_plain(ops.cat, dtypes, observation_type=_SHARES)]
 
 
 def describe_default(dtypes: _DTypes) -> _Configs:
@@ -121,13 +123,14 @@ def describe_default(dtypes: _DTypes) -> _Configs:
         modules.ELU, modules.LeakyReLU, modules.Hardswish, modules.InstanceNorm1d,
         modules.InstanceNorm2d, modules.InstanceNorm3d, modules.Dropout, modules.PReLU,
         F.elu, F.hardswish, F.leaky_relu, F.dropout)
-    return [*(_plain(kind, dtypes) for kind in plain),
-            _weighted(F.group_norm, dtypes, 2), _weighted(F.instance_norm, dtypes, 3)]
+    return [*(_describe_plain(kind, dtypes) for kind in plain),
+            _describe_weighted(F.group_norm, dtypes, 2),
+            _describe_weighted(F.instance_norm, dtypes, 3)]
 
 
 def describe_layer_norm(dtypes: _DTypes) -> _Configs:
     """Layer normalization, whose weights stay in floating point."""
-    return [_plain(modules.LayerNorm, dtypes), _weighted(F.layer_norm, dtypes, 2)]
+    return [_describe_plain(modules.LayerNorm, dtypes), _describe_weighted(F.layer_norm, dtypes, 2)]
 
 
 def describe_known_ranges(dtypes: _DTypes) -> _Configs:
@@ -141,7 +144,7 @@ def describe_known_ranges(dtypes: _DTypes) -> _Configs:
                          modules.Sigmoid, ops.sigmoid, "sigmoid", "sigmoid_", modules.Softmax),
                         zero_to_one),
         **dict.fromkeys((modules.Tanh, ops.tanh, "tanh", "tanh_"), around_zero)}
-    return [_plain(kind, _constrain(dtypes, bounds)) for kind, bounds in kinds.items()]
+    return [_describe_plain(kind, _constrain(dtypes, bounds)) for kind, bounds in kinds.items()]
 
 
 def _constrain(dtypes: _DTypes, bounds: DTypeWithConstraints) -> _DTypes:
@@ -181,12 +184,13 @@ SHARING_METHODS = (
 def describe_sharing(dtypes: _DTypes) -> _Configs:
     """Operators on the integers whose results keep the input's scale."""
     kinds = (*SHARING_MODULES, *SHARING_FUNCTIONS, *SHARING_METHODS)
-    return [_plain(kind, dtypes, observation_type=_SHARES) for kind in kinds]
+    return [_describe_plain(kind, dtypes, observation_type=_SHARES) for kind in kinds]
 
 
 def describe_shapes(dtypes: _DTypes) -> _Configs:
     """Operators that read a tensor's shape."""
-    return [_plain(kind, dtypes, observation_type=ObservationType.INPUT_OUTPUT_NOT_OBSERVED)
+    unobserved = ObservationType.INPUT_OUTPUT_NOT_OBSERVED
+    return [_describe_plain(kind, dtypes, observation_type=unobserved)
             for kind in ("shape", "size")]
 
 
@@ -195,16 +199,16 @@ def describe_batch_norms(dtypes: _DTypes) -> _Configs:
     result = []
     for norm, fused in ((modules.BatchNorm2d, intrinsic.BNReLU2d),
                         (modules.BatchNorm3d, intrinsic.BNReLU3d)):
-        result += [_fuses((norm, relu), fused, dtypes) for relu in (modules.ReLU, F.relu)]
-        result += [_plain(norm, dtypes), _plain(fused, dtypes)]
+        result += [_describe_fusion((norm, relu), fused, dtypes) for relu in (modules.ReLU, F.relu)]
+        result += [_describe_plain(norm, dtypes), _describe_plain(fused, dtypes)]
     return result
 
 
 def describe_recurrent(dtypes: _DTypes) -> _Configs:
     """Recurrent layers and cells."""
     names = ("GRUCell", "LSTMCell", "RNNCell", "LSTM", "GRU")
-    return [_with_root(getattr(modules, name), getattr(modules, name), getattr(reference, name),
-                       dtypes) for name in names]
+    return [_describe_with_root(getattr(modules, name), getattr(modules, name),
+                                getattr(reference, name), dtypes) for name in names]
 
 
 def describe_tables(dtypes: _DTypes) -> _Configs:
@@ -212,6 +216,6 @@ def describe_tables(dtypes: _DTypes) -> _Configs:
     result = []
     for name in ("Embedding", "EmbeddingBag"):
         root, trained, twin = (getattr(home, name) for home in (modules, qat, reference))
-        result += [_with_root(root, root, twin, dtypes, trained),
-                   _with_root(trained, root, twin, dtypes)]
+        result += [_describe_with_root(root, root, twin, dtypes, trained),
+                   _describe_with_root(trained, root, twin, dtypes)]
     return result

@@ -82,7 +82,7 @@ def choose_qparams(
     return scale.to(float64), zero.to(int64)
 
 
-def _along(v: Tensor, x: Tensor, axis: int) -> Tensor:
+def _broadcast_along(v: Tensor, x: Tensor, axis: int) -> Tensor:
     shape = [1] * x.dim()
     shape[axis] = -1
     return v.reshape(shape)
@@ -96,8 +96,8 @@ def quantize_per_channel(
 ) -> Tensor:
     """quantize_per_tensor for each index along an axis."""
     x = _check(input, quant_min, quant_max)
-    return _encode(x, _along(scales, x, axis).to(float32), _along(zero_points, x, axis),
-                   quant_min, quant_max, dtype)
+    scale = _broadcast_along(scales, x, axis).to(float32)
+    return _encode(x, scale, _broadcast_along(zero_points, x, axis), quant_min, quant_max, dtype)
 
 
 @_declare("dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, int axis, "
@@ -110,8 +110,8 @@ def dequantize_per_channel(
     assert input.dtype == dtype, f"Expecting input to have dtype {dtype}, but got: {input.dtype}"
     x = input.to(float32)
     if zero_points is not None:
-        x = x - _along(zero_points, x, axis)
-    return (x * _along(scales, x, axis)).to(out_dtype or float32)
+        x = x - _broadcast_along(zero_points, x, axis)
+    return (x * _broadcast_along(scales, x, axis)).to(out_dtype or float32)
 
 
 @_declare("_choose_qparams_per_token_asymmetric_impl(Tensor input, ScalarType dtype) "

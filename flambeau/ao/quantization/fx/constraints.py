@@ -25,7 +25,7 @@ def is_argument(node: Node, arg: Any, name: str, index: int | None) -> bool:
     return at_index or node.kwargs.get(name) is arg
 
 
-def dtype_and_mode(observer: Any) -> tuple[Any, bool]:
+def read_dtype_and_mode(observer: Any) -> tuple[Any, bool]:
     """Return an observer's dtype, and whether it is dynamic."""
     if observer is None:
         return None, False
@@ -36,32 +36,32 @@ def is_supported(
     config: DTypeConfig, root: Node, arguments: Any, result: Any, qconfig: Any
 ) -> bool:
     """Whether inputs, weight, bias and result have a config's dtypes."""
-    return all(_fits_argument(config, root, arg, expected, qconfig)
-               for arg, expected in arguments) and _fits_result(config, result, qconfig)
+    return all(_accepts_argument(config, root, arg, expected, qconfig)
+               for arg, expected in arguments) and _accepts_result(config, result, qconfig)
 
 
-def _fits_argument(
+def _accepts_argument(
     config: DTypeConfig, root: Node, arg: Any, expected: Any, qconfig: Any
 ) -> bool:
     if isinstance(arg, (list, tuple)):
-        return all(_fits_argument(config, root, part, expected, qconfig) for part in arg)
+        return all(_accepts_argument(config, root, part, expected, qconfig) for part in arg)
     if not isinstance(arg, Node):
         return True
     if is_argument(root, arg, "weight", expected.weight_index):
-        dtype, _ = dtype_and_mode(expected.weight and expected.weight())
+        dtype, _ = read_dtype_and_mode(expected.weight and expected.weight())
         return config.weight_dtype is None or (dtype is config.weight_dtype and satisfies(
             qconfig, config.weight_dtype_with_constraints, "weight"))
     if is_argument(root, arg, "bias", expected.bias_index):
-        dtype, _ = dtype_and_mode(expected.bias and expected.bias())
+        dtype, _ = read_dtype_and_mode(expected.bias and expected.bias())
         return config.bias_dtype is None or dtype is config.bias_dtype
-    dtype, is_dynamic = dtype_and_mode(expected.input and expected.input())
+    dtype, is_dynamic = read_dtype_and_mode(expected.input and expected.input())
     return config.input_dtype is None or (
         dtype is config.input_dtype and bool(config.is_dynamic) == is_dynamic
         and satisfies(qconfig, config.input_dtype_with_constraints, "activation"))
 
 
-def _fits_result(config: DTypeConfig, expected: Any, qconfig: Any) -> bool:
-    dtype, is_dynamic = dtype_and_mode(expected.output and expected.output())
+def _accepts_result(config: DTypeConfig, expected: Any, qconfig: Any) -> bool:
+    dtype, is_dynamic = read_dtype_and_mode(expected.output and expected.output())
     if is_dynamic:  # only the input is rounded
         dtype = float32
     return config.output_dtype is None or (dtype is config.output_dtype and satisfies(
@@ -78,15 +78,16 @@ def satisfies(qconfig: Any, bounds: DTypeWithConstraints, name: str) -> bool:
     if outer is None or outer.dtype != bounds.dtype:
         return True
     observer = getattr(outer, "activation_post_process", outer)
-    problem = _range_problem(observer, bounds, name, qconfig) \
+    problem = _describe_range_problem(observer, bounds, name, qconfig) \
         or _scale_problem(observer, bounds, name, qconfig) \
-        or _fixed_problem(outer, observer, bounds, qconfig)
+        or _describe_fixed_problem(outer, observer, bounds, qconfig)
     if problem:
         warn(problem, UserWarning)
     return not problem
 
 
-def _range_problem(observer: Any, bounds: DTypeWithConstraints, name: str, qconfig: Any) -> str:
+def _describe_range_problem(observer: Any, bounds: DTypeWithConstraints, name: str,
+                            qconfig: Any) -> str:
     low, high = bounds.quant_min_lower_bound, bounds.quant_max_upper_bound
     if low is None or high is None:
         return ""
@@ -112,7 +113,7 @@ def _scale_problem(observer: Any, bounds: DTypeWithConstraints, name: str, qconf
             f"scale value ({least}), ignoring {qconfig}")
 
 
-def _fixed_problem(
+def _describe_fixed_problem(
     outer: Any, observer: Any, bounds: DTypeWithConstraints, qconfig: Any
 ) -> str:
     scale, zero_point = bounds.scale_exact_match, bounds.zero_point_exact_match

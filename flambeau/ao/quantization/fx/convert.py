@@ -25,7 +25,7 @@ from ..utils import activation_is_statically_quantized, is_per_channel, weight_i
 from .constraints import has_supported_dtypes, is_argument
 from .custom_config import ConvertCustomConfig
 from .fuse import set_module
-from .lowering import evaluate, lower, producers_of
+from .lowering import evaluate, lower, find_producers
 from .prepare import ObservedAttributes, is_prepared_standalone
 from .qconfig_mapping_utils import (
     adapt_to_fusion, adapt_to_qat, compare_mappings, resolve_qconfigs,
@@ -37,7 +37,7 @@ def is_dequantize(node: Any) -> bool:
     return isinstance(node, Node) and node.op == "call_method" and node.target == "dequantize"
 
 
-def free_name(model: Any, prefix: str) -> str:
+def find_free_name(model: Any, prefix: str) -> str:
     """The first of prefix0, prefix1 and so on that is no attribute."""
     prefix, index = prefix.replace(".", "_"), 0
     while hasattr(model, f"{prefix}{index}"):
@@ -59,7 +59,7 @@ def convert(
         raise AssertionError("incoming model must be produced by prepare_fx")
     backend = get_native_backend_config() if backend is None else backend
     if mapping is not None:
-        attributes = _with_mapping(model, attributes, copy.deepcopy(mapping), backend)
+        attributes = _apply_mapping(model, attributes, copy.deepcopy(mapping), backend)
     (conversion or Conversion)(model, attributes, is_reference, custom, backend).run()
     model.graph.eliminate_dead_code()
     model = GraphModule(model, model.graph)
@@ -75,7 +75,7 @@ def convert(
     return model
 
 
-def _with_mapping(
+def _apply_mapping(
     model: Any, attributes: ObservedAttributes, mapping: QConfigMapping, backend: BackendConfig
 ) -> ObservedAttributes:
     """The attributes with the QConfigs of another mapping, which may be None for some nodes."""
@@ -155,7 +155,7 @@ class Conversion:
             index = None if config is None else config._input_type_to_index.get("weight")
             for arg in (*node.args, *node.kwargs.values()):
                 if isinstance(arg, Node) and is_argument(node, arg, "weight", index):
-                    producers = producers_of(arg)
+                    producers = find_producers(arg)
                     if producers is not None:
                         evaluate(self.model, producers)
 
@@ -216,7 +216,7 @@ class Conversion:
             return self.graph.call_function(ops.quantize_per_tensor_dynamic, (x, dtype, True))
         if dtype is float16:
             return self.graph.call_method("to", (x, dtype))
-        path = self._path_of(node)
+        path = self._find_path(node)
         scale, zero_point = observer.calculate_qparams()
         if is_per_channel(observer.qscheme):
             return self.graph.call_function(ops.quantize_per_channel, (
@@ -228,12 +228,12 @@ class Conversion:
 
     def _store(self, prefix: str, value: Any) -> Node:
         """A buffer of the model with a value, as a node."""
-        name = free_name(self.model, prefix)
+        name = find_free_name(self.model, prefix)
         own = value.detach().clone() if isinstance(value, Tensor) else ops.tensor(value)
         self.model.register_buffer(name, own)
         return self.graph.create_node("get_attr", name)
 
-    def _path_of(self, node: Node) -> str:
+    def _find_path(self, node: Node) -> str:
         """The module that the observed value is of, or that takes it."""
         observed: Any = node.args[0]
         qconfigs = self.attributes.node_name_to_qconfig

@@ -47,7 +47,7 @@ def _write(value: Any) -> Any:
     return None if value is None else value.to_dict()
 
 
-def _by_type_name(mapping: dict[QuantType, dict[type, type]]) -> dict[str, dict[type, type]]:
+def _index_by_type_name(mapping: dict[QuantType, dict[type, type]]) -> dict[str, dict[type, type]]:
     return {_get_quant_type_to_str(kind): dict(classes) for kind, classes in mapping.items()}
 
 
@@ -174,7 +174,7 @@ class PrepareCustomConfig(_CustomConfig):
             if rows:
                 result[key] = rows
         if self.float_to_observed_mapping:
-            result[FLOAT_TO_OBSERVED_DICT_KEY] = _by_type_name(
+            result[FLOAT_TO_OBSERVED_DICT_KEY] = _index_by_type_name(
                 self.float_to_observed_mapping)
         for attribute, key in self._LISTS.items():
             if getattr(self, attribute):
@@ -215,7 +215,7 @@ class ConvertCustomConfig(_CustomConfig):
         """Return all settings as a dictionary."""
         result: dict[str, Any] = {}
         if self.observed_to_quantized_mapping:
-            result[OBSERVED_TO_QUANTIZED_DICT_KEY] = _by_type_name(
+            result[OBSERVED_TO_QUANTIZED_DICT_KEY] = _index_by_type_name(
                 self.observed_to_quantized_mapping)
         if self.preserved_attributes:
             result[PRESERVED_ATTRIBUTES_DICT_KEY] = self.preserved_attributes

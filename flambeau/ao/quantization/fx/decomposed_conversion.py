@@ -34,7 +34,7 @@ class DecomposedConversion(Conversion):
             settings: tuple[Any, ...] = (scale, zero_point, *span, integers)
             pair = operators.quantize_per_tensor.tensor, operators.dequantize_per_tensor.tensor
         elif is_per_channel(observer.qscheme):
-            path, (scale, zero_point) = self._path_of(node), observer.calculate_qparams()
+            path, (scale, zero_point) = self._find_path(node), observer.calculate_qparams()
             settings = (self._store(f"{path}_scale_", scale),
                         self._store(f"{path}_zero_point_", zero_point), int(observer.ch_axis),
                         *span, integers)

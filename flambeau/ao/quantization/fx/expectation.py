@@ -12,9 +12,9 @@ from ....tensor.dtypes import float16, float32, quint8
 from ..backend_config import BackendConfig
 from ..observer import PlaceholderObserver
 from ..qconfig import _is_reuse_input_qconfig
-from .constraints import dtype_and_mode, is_argument, is_supported
+from .constraints import read_dtype_and_mode, is_argument, is_supported
 from .custom_config import PrepareCustomConfig
-from .match_utils import Match, has_no_tensors, nodes_of
+from .match_utils import Match, has_no_tensors, list_nodes
 from .utils import NodeInfo
 
 _FLOAT = PlaceholderObserver.with_args(dtype=float32)
@@ -43,7 +43,7 @@ class Expectation:
     reuses: bool = False  # its QConfig sets reuse_input_qconfig
     is_standalone: bool = False
 
-    def of_argument(self, node: Node, arg: Node) -> Callable[[], Any] | None:
+    def find_for_argument(self, node: Node, arg: Node) -> Callable[[], Any] | None:
         """Return the observer's constructor for an argument of the node."""
         if is_argument(node, arg, "weight", self.weight_index):
             return None if node.target in _FLOAT_WEIGHTS else self.weight
@@ -67,10 +67,10 @@ class Expectations:
         self.expected = {node: Expectation() for node in self.graph.nodes}
         described: set[Node] = set()
         for name, match in self.matches.items():
-            for node in nodes_of(match.bound):
+            for node in list_nodes(match.bound):
                 qconfig = self.qconfigs.get(name)
                 if node not in described and qconfig is not None:
-                    self.expected[node] = self._expectation(node, qconfig, match)
+                    self.expected[node] = self._build_expectation(node, qconfig, match)
                 described.add(node)
         inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
         for index in custom.input_quantized_indexes:
@@ -84,16 +84,16 @@ class Expectations:
         self._exempt_integers()
         for match in self.matches.values():
             if not self.is_supported(match):
-                for node in nodes_of(match.bound):
+                for node in list_nodes(match.bound):
                     empty = has_no_tensors(node, self.modules)
                     self.expected[node] = Expectation(None, None) if empty else Expectation()
         return self.expected
 
-    def _expectation(self, node: Node, qconfig: Any, match: Match) -> Expectation:
+    def _build_expectation(self, node: Node, qconfig: Any, match: Match) -> Expectation:
         if has_no_tensors(node, self.modules):
             return Expectation(None, None)
         activation, weight = qconfig.activation(), qconfig.weight() if qconfig.weight else None
-        dtype, is_dynamic = dtype_and_mode(activation)
+        dtype, is_dynamic = read_dtype_and_mode(activation)
         is_half = dtype is float16 and getattr(weight, "dtype", None) is float16 \
             and not is_dynamic
         config = self.backend._pattern_complex_format_to_config.get(node.target) \

@@ -32,7 +32,7 @@ def fuse(model: Any, is_qat: bool, backend: BackendConfig | None = None) -> Any:
         for pattern, config in configs.items():
             if _is_match(modules, last, pattern):
                 bound = bind(pattern, last)
-                fused.update(_covered(bound, pattern))
+                fused.update(_list_covered(bound, pattern))
                 _fuse_match(model, modules, bound, pattern, config, is_qat)
                 break
     return GraphModule(model, model.graph)
@@ -46,14 +46,14 @@ def _fuse_match(
     root, last = root_of(bound, config), bound[0]
     if root.op != "call_module":
         raise AssertionError("Expecting module node to be a call_module Node")
-    parts = _modules_of(bound, pattern, modules, modules[str(root.target)].training)
+    parts = _collect_modules(bound, pattern, modules, modules[str(root.target)].training)
     assert config.fuser_method is not None
     reverse = config._pattern_complex_format is None
     arguments = list(_flatten(parts))[::-1] if reverse else parts
     set_module(model, str(root.target), config.fuser_method(is_qat, *arguments))
     if config._extra_inputs_getter is not None:
         root.args = (*root.args, *config._extra_inputs_getter(bound))
-    wanted = _covered(bound, pattern)
+    wanted = _list_covered(bound, pattern)
     last.replace_all_uses_with(root)
     if root.args and any(isinstance(arg, Node) and arg > root for arg in root.args):
         last.append(root)
@@ -62,17 +62,17 @@ def _fuse_match(
             model.graph.erase_node(node)
 
 
-def _covered(bound: Any, pattern: Any) -> list[Node]:
+def _list_covered(bound: Any, pattern: Any) -> list[Node]:
     """The nodes to remove, from the last one back; nodes that match any value stay."""
     if isinstance(pattern, tuple):
-        return [node for b, p in zip(bound, pattern, strict=True) for node in _covered(b, p)]
+        return [node for b, p in zip(bound, pattern, strict=True) for node in _list_covered(b, p)]
     return [] if pattern is MatchAllNode or not isinstance(bound, Node) else [bound]
 
 
-def _modules_of(bound: Any, pattern: Any, modules: dict[str, Any], training: bool) -> Any:
+def _collect_modules(bound: Any, pattern: Any, modules: dict[str, Any], training: bool) -> Any:
     """Return the modules of a bound pattern, with a new one for each functional ReLU."""
     if isinstance(pattern, tuple):
-        return tuple(_modules_of(b, p, modules, training)
+        return tuple(_collect_modules(b, p, modules, training)
                      for b, p in zip(bound, pattern, strict=True))
     if pattern is MatchAllNode or not isinstance(bound, Node):
         return MatchAllNode

@@ -82,7 +82,7 @@ def _is_dequantize(node: Any) -> bool:
     return _is_call(node, "call_method", "dequantize")
 
 
-def producers_of(node: Node) -> list[Node] | None:
+def find_producers(node: Node) -> list[Node] | None:
     """Return the nodes that a value depends on, in execution order; None if one is an input."""
     seen, frontier = {node}, [node]
     while frontier:
@@ -136,7 +136,7 @@ class _Lowering:
 
     # -------------------------------------------------------------- what patterns have in common
 
-    def _module(self, node: Any) -> Any:
+    def _find_module(self, node: Any) -> Any:
         is_module = isinstance(node, Node) and node.op == "call_module"
         return self.modules[str(node.target)] if is_module else None
 
@@ -144,19 +144,19 @@ class _Lowering:
         """Whether a node calls one of these functions, methods or module classes."""
         if not isinstance(node, Node) or not node.op.startswith("call_"):
             return False
-        key = type(self._module(node)) if node.op == "call_module" else node.target
+        key = type(self._find_module(node)) if node.op == "call_module" else node.target
         return key in kinds
 
     def _is_skipped(self, node: Node) -> bool:
         return node.name in self.qconfigs and self.qconfigs[node.name] is None
 
-    def _before(self, quantize: Node, kinds: Any, with_relu: bool = True) -> Any:
+    def _find_before(self, quantize: Node, kinds: Any, with_relu: bool = True) -> Any:
         """The node of one of these kinds that feeds a quantize, and the ReLU in between, if any."""
         if not _is_call(quantize, "call_function", ops.quantize_per_tensor):
             return None, None
         node, relu = quantize.args[0], None
         is_relu = _is_call(node, "call_function", F.relu, ops.relu) \
-            or type(self._module(node)) is nn_modules.ReLU
+            or type(self._find_module(node)) is nn_modules.ReLU
         if is_relu and with_relu:
             node, relu = node.args[0], node  # type: ignore[union-attr]
         if not self._is_kind(node, kinds) or self._is_skipped(node):  # type: ignore[arg-type]
@@ -188,12 +188,12 @@ class _Lowering:
     def lower_module(self, quantize: Node) -> None:
         """Lower linear layers and convolutions between a dequantize and a quantize."""
         kinds = {**_STATIC, **_FUSED, **_TWO_INPUTS}
-        node, relu = self._before(quantize, kinds, False)
+        node, relu = self._find_before(quantize, kinds, False)
         if node is None:
-            node, relu = self._before(quantize, kinds)
+            node, relu = self._find_before(quantize, kinds)
         if node is None or relu is not None:
             return
-        module = self._module(node)
+        module = self._find_module(node)
         kind = type(module)
         wanted = 2 if kind in _TWO_INPUTS else 1
         inputs = node.args[:wanted]
@@ -209,7 +209,7 @@ class _Lowering:
 
     def lower_dynamic_module(self, node: Node) -> None:
         """Lower layers that quantize their input dynamically, and embeddings."""
-        module = self._module(node)
+        module = self._find_module(node)
         kind = type(module)
         if kind in _TABLES:
             self._swap(node, _TABLES[kind].from_reference(module))
@@ -229,7 +229,7 @@ class _Lowering:
 
     def lower_function(self, quantize: Node) -> None:
         """Lower F.linear and convolutions of quantized tensors, packing their weights."""
-        node, relu = self._before(quantize, _WEIGHTED)
+        node, relu = self._find_before(quantize, _WEIGHTED)
         if node is None or not all(map(_is_dequantize, node.args[:2])):
             return
         x, weight, *others = node.args
@@ -273,7 +273,7 @@ class _Lowering:
         """Lower F.linear with dynamically quantized inputs."""
         node: Any = last
         relu = last if _is_call(last, "call_function", F.relu) \
-            or type(self._module(last)) is nn_modules.ReLU else None
+            or type(self._find_module(last)) is nn_modules.ReLU else None
         if relu is not None:
             node = relu.args[0]
         if not _is_call(node, "call_function", F.linear) or self._is_skipped(node) \
@@ -299,7 +299,7 @@ class _Lowering:
 
     def lower_binary(self, quantize: Node) -> None:
         """Lower sums and products of two quantized tensors, or of one and a number."""
-        node, relu = self._before(quantize, _BINARY)
+        node, relu = self._find_before(quantize, _BINARY)
         if node is None or len(node.args) < 2:
             return
         count = sum(map(_is_dequantize, node.args[:2]))
@@ -339,9 +339,10 @@ class _Lowering:
         group = [first] if isinstance(first, Node) else list(first)
         if not all(map(_is_dequantize, group)):
             return
-        twin = _SCALED_MODULES.get(type(self._module(node)))
+        twin = _SCALED_MODULES.get(type(self._find_module(node)))
         if twin is not None and not is_half:
-            self._swap(node, twin.from_reference(self._module(node), *self._parameters(quantize)))
+            reference = self._find_module(node)
+            self._swap(node, twin.from_reference(reference, *self._parameters(quantize)))
         self._take_integers(node, group)
         parameters = quantize.args[1:3]
         quantize.replace_all_uses_with(node)
@@ -369,7 +370,7 @@ def _pack_weights(model: Any, scopes: dict[str, Any], keep_weights: bool) -> Any
     """Replace weights that functions take by packed weights stored on the model."""
     originals: dict[str, Any] = {}
     for node in list(model.graph.nodes):
-        producers = producers_of(node) if _is_call(node, "call_function", *_PACKERS) else None
+        producers = find_producers(node) if _is_call(node, "call_function", *_PACKERS) else None
         if producers is None:
             continue
         owner = scopes[next(iter(node.users)).name][0]
@@ -379,7 +380,7 @@ def _pack_weights(model: Any, scopes: dict[str, Any], keep_weights: bool) -> Any
         name = f"{prefix}{index}"
         setattr(model, name, evaluate(model, producers))
         if keep_weights:
-            originals[name.lower()] = _originals(model, producers)
+            originals[name.lower()] = _find_originals(model, producers)
         with model.graph.inserting_before(node):
             packed = model.graph.create_node("get_attr", name)
         node.replace_all_uses_with(packed)
@@ -394,7 +395,7 @@ def _pack_weights(model: Any, scopes: dict[str, Any], keep_weights: bool) -> Any
     return result
 
 
-def _originals(model: Any, producers: list[Node]) -> list[Any]:
+def _find_originals(model: Any, producers: list[Node]) -> list[Any]:
     """The weight and the bias that were packed."""
     values = [model.get_parameter(str(node.target)) for node in producers
               if node.op == "get_attr" and str(node.target) in dict(model.named_parameters())]

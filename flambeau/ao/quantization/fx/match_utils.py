@@ -57,7 +57,7 @@ def bind(pattern: Any, node: Any) -> Any:
     return (node, *map(bind, rest, node.args))
 
 
-def nodes_of(bound: Any) -> list[Node]:
+def list_nodes(bound: Any) -> list[Node]:
     """All nodes of a bound pattern."""
     return leaves_of(Node, bound)
 
@@ -101,7 +101,7 @@ def find_matches(
                 bound = bind(pattern, node)
                 match = Match(node, bound, pattern, root_of(bound, config), config)
                 match.shares = _shares_observer(match, modules)
-                for part in nodes_of(bound):
+                for part in list_nodes(bound):
                     result[part.name] = match
                 break
     for node in graph.nodes:

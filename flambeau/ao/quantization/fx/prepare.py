@@ -19,11 +19,11 @@ from ..qconfig_mapping import QConfigMapping
 from ..quantize import convert as swap_modules
 from ..quantize import propagate_qconfig_
 from ..utils import get_quant_type
-from .constraints import dtype_and_mode
+from .constraints import read_dtype_and_mode
 from .custom_config import PrepareCustomConfig, StandaloneModuleConfigEntry
 from .expectation import Expectation, Expectations
 from .fuse import fuse, set_module
-from .match_utils import Match, find_matches, nodes_of
+from .match_utils import Match, find_matches, list_nodes
 from .qconfig_mapping_utils import adapt_to_fusion, adapt_to_qat, flatten, resolve_qconfigs
 from .tracer import QuantizationTracer
 
@@ -141,7 +141,7 @@ class _Preparation:
         return isinstance(node, Node) and node.op == "call_module" \
             and _is_activation_post_process(self.modules[str(node.target)])
 
-    def _result_dtype(self, node: Node) -> Any:
+    def _find_result_dtype(self, node: Node) -> Any:
         """The dtype in which a value is observed."""
         observed = node.args[0] if self._is_observer_node(node) else node
         expected = self.expected.get(observed, _FLOATS)  # type: ignore[arg-type]
@@ -152,7 +152,7 @@ class _Preparation:
         if match is None or self.qconfigs.get(node.name) is None \
                 or not self.expectations.is_supported(match):
             return
-        self.attributes.observed_node_names.update(n.name for n in nodes_of(match.bound))
+        self.attributes.observed_node_names.update(n.name for n in list_nodes(match.bound))
         if node is match.root:
             node.args = tuple(self._observe_input(node, arg, match, index)
                               for index, arg in enumerate(node.args))
@@ -173,13 +173,13 @@ class _Preparation:
         expected = self.expected[node]
         if match.is_standalone:
             return self._observe_standalone_input(node, arg, match, index)
-        factory = expected.of_argument(node, arg)
+        factory = expected.find_for_argument(node, arg)
         observer = None if factory is None else factory()
-        dtype, is_dynamic = dtype_and_mode(observer)
+        dtype, is_dynamic = read_dtype_and_mode(observer)
         if is_dynamic:
             needed = bool(node.args) and arg is node.args[0]
         else:
-            before = self._result_dtype(arg)
+            before = self._find_result_dtype(arg)
             needed = not expected.reuses and _is_observed(dtype) and before != dtype \
                 and (before is float32 or _is_observed(before))
         return self._observed(arg, observer, dtype) if needed else arg
@@ -187,9 +187,9 @@ class _Preparation:
     def _observe_standalone_input(
         self, node: Node, arg: Node, match: Match, index: int | None
     ) -> Node:
-        quantized = self._standalone_entry(str(node.target)).prepare_custom_config
+        quantized = self._find_standalone_entry(str(node.target)).prepare_custom_config
         wanted = quantized is not None and index in quantized.input_quantized_indexes
-        if not wanted or self._result_dtype(arg) is quint8:
+        if not wanted or self._find_result_dtype(arg) is quint8:
             return arg
         return self._observed(arg, match.qconfig.activation(), quint8)
 
@@ -205,7 +205,7 @@ class _Preparation:
     def _observe_output(self, node: Node) -> None:
         expected = self.expected[node]
         observer = None if expected.output is None else expected.output()
-        dtype, is_dynamic = dtype_and_mode(observer)
+        dtype, is_dynamic = read_dtype_and_mode(observer)
         if is_dynamic or expected.is_standalone or not _is_observed(dtype) or dtype is float32:
             return
         behind = self._insert(node, observer)
@@ -221,13 +221,13 @@ class _Preparation:
         """False if the input is an input of the model that is already quantized."""
         first = node.args[0] if node.args else None
         return not (isinstance(first, Node) and first.op == "placeholder"
-                    and self._result_dtype(node) in (quint8, uint8))
+                    and self._find_result_dtype(node) in (quint8, uint8))
 
     def _share_observer(self, node: Node) -> bool:
         """Make all inputs and the result share the first input's observer, if there is one."""
         first = next((a for a in node.args if isinstance(a, (Node, list, tuple))), None)
         group = list(first) if isinstance(first, (list, tuple)) else [first]
-        origins = [self._observer_above(part) for part in group]
+        origins = [self._find_observer_above(part) for part in group]
         if None in origins:
             return False
         shared = self.modules[str(origins[0].target)]  # type: ignore[union-attr]
@@ -236,7 +236,7 @@ class _Preparation:
             self.modules[str(origin.target)] = shared  # type: ignore[union-attr]
         return True
 
-    def _observer_above(self, node: Any) -> Node | None:
+    def _find_observer_above(self, node: Any) -> Node | None:
         """The observer that a value comes from, skipping unobserved nodes."""
         while isinstance(node, Node) and not self._is_observer_node(node):
             if node.op == "placeholder":
@@ -258,7 +258,7 @@ class _Preparation:
         if expected is None or expected.input is None:
             return value
         observer = expected.input()
-        if observer.dtype in (float32, self._result_dtype(value)):
+        if observer.dtype in (float32, self._find_result_dtype(value)):
             return value
         return self._insert(value, observer)
 
@@ -270,7 +270,7 @@ class _Preparation:
                 or type(module) in self.custom.standalone_module_classes
                 or is_prepared_standalone(module))
 
-    def _standalone_entry(self, path: str) -> StandaloneModuleConfigEntry:
+    def _find_standalone_entry(self, path: str) -> StandaloneModuleConfigEntry:
         by_class = self.custom.standalone_module_classes.get(
             type(self.originals.get(path, self.modules[path])))
         return self.custom.standalone_module_names.get(path) or by_class \
@@ -283,7 +283,7 @@ class _Preparation:
             path = str(match.last.target)
             if not match.is_standalone or path in self.originals:
                 continue
-            entry, module = self._standalone_entry(path), self.modules[path]
+            entry, module = self._find_standalone_entry(path), self.modules[path]
             self.originals[path] = module
             prepared = trace_and_prepare(
                 module, entry.qconfig_mapping or QConfigMapping().set_global(match.qconfig),

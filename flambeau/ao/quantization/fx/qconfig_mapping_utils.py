@@ -70,7 +70,7 @@ def _maybe_adjust_qconfig_for_module_name_object_type_order(
     return mapping.module_name_object_type_order_qconfigs.get((path, kind, index), fallback)
 
 
-def _by_path(mapping: QConfigMapping, path: str, kind: Any, fallback: Any) -> Any:
+def _find_by_path(mapping: QConfigMapping, path: str, kind: Any, fallback: Any) -> Any:
     """Of a module's path; of a pattern of paths; of a class; or else."""
     by_class = _get_object_type_qconfig(mapping, kind, fallback)
     by_pattern = _get_module_name_regex_qconfig(mapping, path, by_class)
@@ -84,7 +84,7 @@ def resolve_qconfigs(
     result: dict[str, Any] = {}
     uses: Counter[tuple[str, Any]] = Counter()
 
-    def by_order(path: str, kind: Any, fallback: Any) -> Any:
+    def find_by_order(path: str, kind: Any, fallback: Any) -> Any:
         index = uses[path, kind]
         uses[path, kind] += 1
         return _maybe_adjust_qconfig_for_module_name_object_type_order(
@@ -95,19 +95,19 @@ def resolve_qconfigs(
         path, kind = scopes.get(node.name, ("", None))
         if node.op == "get_attr":
             owner = node.target.rpartition(".")[0]
-            qconfig = _by_path(mapping, owner, type(modules[owner]), mapping.global_qconfig)
+            qconfig = _find_by_path(mapping, owner, type(modules[owner]), mapping.global_qconfig)
         elif node.op == "call_function":
             own = _get_object_type_qconfig(mapping, node.target, mapping.global_qconfig)
-            qconfig = by_order(path, node.target, _by_path(mapping, path, kind, own))
+            qconfig = find_by_order(path, node.target, _find_by_path(mapping, path, kind, own))
         elif node.op == "call_method":
-            own = _by_path(mapping, path, node.target, mapping.global_qconfig)
-            qconfig = _by_path(mapping, path, kind, own)
+            own = _find_by_path(mapping, path, node.target, mapping.global_qconfig)
+            qconfig = _find_by_path(mapping, path, kind, own)
         elif node.op == "call_module":
             module = modules[node.target]
             if _is_activation_post_process(module):
                 continue
-            own = _by_path(mapping, node.target, type(module), mapping.global_qconfig)
-            qconfig = by_order(path.rpartition(".")[0], kind, own)
+            own = _find_by_path(mapping, node.target, type(module), mapping.global_qconfig)
+            qconfig = find_by_order(path.rpartition(".")[0], kind, own)
             check_qconfig(module, qconfig)
             module.qconfig = qconfig
         result[node.name] = qconfig

@@ -17,7 +17,7 @@ from flambeau.tensor.capture_marks import may_write_arrays
 from flambeau.tensor.dtypes import FROM_NUMPY, float64
 from flambeau.tensor.tensor import wrap
 
-from ..workers.arena import shared_batch
+from ..workers.arena import allocate_shared_batch
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
@@ -30,7 +30,7 @@ def _holds_text(array: np.ndarray) -> bool:
     return np_str_obj_array_pattern.search(array.dtype.str) is not None
 
 
-def _like_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+def _fill_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     """Return `items` in a copy of the example mapping, or in a dict if that fails."""
     try:
         if isinstance(example, MutableMapping):
@@ -43,7 +43,7 @@ def _like_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
         return items
 
 
-def _like_sequence(example: Sequence[Any], items: list[Any]) -> Any:
+def _fill_sequence(example: Sequence[Any], items: list[Any]) -> Any:
     """Return `items` in a sequence of the example's type. Tuples and failures become lists."""
     try:
         if isinstance(example, MutableSequence):
@@ -71,11 +71,11 @@ def default_convert(data: Any) -> Any:
             return data
         return ops.as_tensor(data)
     if isinstance(data, Mapping):
-        return _like_mapping(data, {key: default_convert(data[key]) for key in data})
+        return _fill_mapping(data, {key: default_convert(data[key]) for key in data})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return cls(*(default_convert(part) for part in data))
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _like_sequence(data, [default_convert(part) for part in data])
+        return _fill_sequence(data, [default_convert(part) for part in data])
     return data
 
 
@@ -109,14 +109,14 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
             key: collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map)
             for key in example
         }
-        return _like_mapping(example, joined)
+        return _fill_mapping(example, joined)
     if not isinstance(example, Sequence):
         raise _refuse(cls)
     named = isinstance(example, tuple) and hasattr(example, "_fields")
     if not named and len({*map(len, batch)}) != 1:
         raise RuntimeError("each element in list of batch should be of equal size")
     parts = _collate_parts(zip(*batch, strict=False), collate_fn_map)
-    return cls(*parts) if named else _like_sequence(example, parts)
+    return cls(*parts) if named else _fill_sequence(example, parts)
 
 
 def _collate_parts(columns: Iterable[Any], collate_fn_map: CollateMap | None) -> list[Any]:
@@ -126,7 +126,7 @@ def _collate_parts(columns: Iterable[Any], collate_fn_map: CollateMap | None) ->
 def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """Stack tensors along a new first dimension."""
     if {*map(type, batch)} == {Tensor} and not _require_grad(batch) and may_write_arrays():
-        joined = _stacked([*map(_ARRAY, batch)])
+        joined = _stack([*map(_ARRAY, batch)])
         if joined is not None:  # same result, without autograd's overhead per tensor
             return wrap(joined)
     return ops.stack(batch, 0)
@@ -148,13 +148,13 @@ def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = No
         raise _refuse(first.dtype)
     plain = collate_fn_map is not None and collate_fn_map.get(Tensor) is collate_tensor_fn
     if plain and first.dtype in FROM_NUMPY:
-        joined = _stacked(batch)
+        joined = _stack(batch)
         if joined is not None:
             return wrap(joined)
     return collate([ops.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
 
 
-def _stacked(arrays: Any) -> np.ndarray | None:
+def _stack(arrays: Any) -> np.ndarray | None:
     """Stack arrays, in shared memory in a worker. Return None if dtypes or shapes differ."""
     first = arrays[0]
     if {*map(type, arrays)} != {np.ndarray}:
@@ -170,7 +170,7 @@ def _stacked(arrays: Any) -> np.ndarray | None:
         return joined if joined.shape == shape else None
     if any(map(ne, map(_SHAPE, arrays), repeat(first.shape))):
         return None
-    shared = shared_batch(shape, first.dtype)
+    shared = allocate_shared_batch(shape, first.dtype)
     joined = np.empty(shape, first.dtype) if shared is None else shared
     for i, array in enumerate(arrays):
         joined[i] = array

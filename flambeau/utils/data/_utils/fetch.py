@@ -67,7 +67,7 @@ class _MapDatasetFetcher(_Fetcher):
         if not self.auto_collation:
             return self.collate_fn(dataset[indices])
         if self.collate_fn is collate.default_collate:
-            rows = _rows(dataset, indices)
+            rows = _gather_rows(dataset, indices)
             if rows is not None:
                 return rows
         if getattr(dataset, "__getitems__", None):
@@ -76,15 +76,15 @@ class _MapDatasetFetcher(_Fetcher):
         try:
             return self.collate_fn(samples)
         except (RuntimeError, TypeError) as error:
-            noted(error, _uneven(samples, indices))
+            noted(error, _describe_uneven(samples, indices))
             raise
 
 
-def _uneven(samples: list[Any], indices: Any) -> str | None:
+def _describe_uneven(samples: list[Any], indices: Any) -> str | None:
     """Describe two samples that cannot be batched together, or return None."""
-    first = describe(_kind, samples[0])
+    first = describe(_describe_kind, samples[0])
     for index, sample in zip(indices, samples, strict=True):
-        kind = describe(_kind, sample)
+        kind = describe(_describe_kind, sample)
         if kind != first:
             advice = "return a sample for each index" if sample is None else \
                 "pad them in a collate_fn of your own"
@@ -92,7 +92,7 @@ def _uneven(samples: list[Any], indices: Any) -> str | None:
     return None
 
 
-def _kind(sample: Any) -> str:
+def _describe_kind(sample: Any) -> str:
     """Describe the type of a sample's element, with the shape of a tensor."""
     if isinstance(sample, Tensor):
         return f"a tensor {tuple(sample.shape)}"
@@ -101,7 +101,7 @@ def _kind(sample: Any) -> str:
     return "None" if sample is None else type(sample).__name__
 
 
-def _rows(dataset: Any, indices: Any) -> list[Tensor] | None:
+def _gather_rows(dataset: Any, indices: Any) -> list[Tensor] | None:
     """Return a plain TensorDataset's batch with one gather per tensor, or None if not applicable.
 
     Taking rows one by one and stacking them gives equal tensors, several times slower.

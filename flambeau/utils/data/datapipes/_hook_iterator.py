@@ -26,7 +26,7 @@ class _SnapshotState(Enum):
     Iterating = 2
 
 
-def described_arguments(pipe: Any) -> str:
+def describe_arguments(pipe: Any) -> str:
     """Return `name=value` of the attributes named like the constructor's parameters."""
     parameters = inspect.signature(type(pipe)).parameters
     return ", ".join(
@@ -35,8 +35,8 @@ def described_arguments(pipe: Any) -> str:
     )
 
 
-def _described(pipe: Any) -> str:
-    return f"{type(pipe).__name__}({described_arguments(pipe)})"
+def _describe(pipe: Any) -> str:
+    return f"{type(pipe).__name__}({describe_arguments(pipe)})"
 
 
 def _check_iterator_valid(pipe: Any, iterator_id: int) -> None:
@@ -47,12 +47,12 @@ def _check_iterator_valid(pipe: Any, iterator_id: int) -> None:
         if not pipe._check_valid_iterator_id(iterator_id):
             raise RuntimeError(
                 "This iterator has been invalidated, because a new iterator has been created from "
-                f"one of the ChildDataPipes of {_described(pipe.main_datapipe)}." + _FEEDBACK
+                f"one of the ChildDataPipes of {_describe(pipe.main_datapipe)}." + _FEEDBACK
             )
     elif pipe._valid_iterator_id != iterator_id:
         raise RuntimeError(
             "This iterator has been invalidated because another iterator has been created from "
-            f"the same IterDataPipe: {_described(pipe)}\nThis may be caused by multiple references "
+            f"the same IterDataPipe: {_describe(pipe)}\nThis may be caused by multiple references "
             "to the same IterDataPipe. We recommend using `.fork()` if that is necessary."
             + _FEEDBACK
         )
@@ -73,10 +73,10 @@ def _begin(pipe: Any) -> int:
     return pipe._valid_iterator_id
 
 
-def _profiled(pipe: Any, enabled: bool) -> contextlib.AbstractContextManager[Any]:
+def _profile(pipe: Any, enabled: bool) -> contextlib.AbstractContextManager[Any]:
     if not enabled:
         return contextlib.nullcontext()
-    name = _described(pipe).replace("IterDataPipe", "").replace("MapDataPipe", "")
+    name = _describe(pipe).replace("IterDataPipe", "").replace("MapDataPipe", "")
     return profiler.record_function(name)
 
 
@@ -92,7 +92,7 @@ class _CountingIterator:
         return self
 
     def __next__(self) -> Any:
-        with _profiled(self.datapipe, self._profiles):
+        with _profile(self.datapipe, self._profiles):
             _check_iterator_valid(self.datapipe, self.iterator_id)
             sample = next(self.iterator)
             if self._counts:
@@ -111,7 +111,7 @@ def _take_fast_forward(pipe: Any) -> Iterator[Any] | None:
 
 def _name_pipe(error: Exception, pipe: Any) -> None:
     """Add the pipe that raised an error to the error's message."""
-    text = f"thrown by __iter__ of {type(pipe).__name__}({described_arguments(pipe)})"
+    text = f"thrown by __iter__ of {type(pipe).__name__}({describe_arguments(pipe)})"
     if not error.args or not isinstance(error.args[0], str):
         error.args = (f"\nThis exception is {text}",)
     elif not any(part in error.args[0] for part in (
@@ -134,7 +134,7 @@ def _hook_generator(function: Callable[..., Any]) -> Callable[..., Any]:
         request = None
         try:
             while True:
-                with _profiled(pipe, profiles):
+                with _profile(pipe, profiles):
                     _check_iterator_valid(pipe, iterator_id)
                     sample = samples.send(request)
                 pipe._number_of_samples_yielded += 1
@@ -151,7 +151,7 @@ def _hook_generator(function: Callable[..., Any]) -> Callable[..., Any]:
 def _hook_next(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def step(*args: Any, **kwargs: Any) -> Any:
-        with _profiled(args[0], profiler._is_profiler_enabled):
+        with _profile(args[0], profiler._is_profiler_enabled):
             sample = function(*args, **kwargs)
         args[0]._number_of_samples_yielded += 1
         return sample

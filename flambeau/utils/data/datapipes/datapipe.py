@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeVar
 
-from ..dataset import Dataset, IterableDataset, length_of
+from ..dataset import Dataset, IterableDataset, measure_length
 from ._hook_iterator import _SnapshotState
 from ._typing import _DataPipeMeta, _IterDataPipeMeta
 from .utils.common import import_dill
@@ -237,8 +237,8 @@ class _MapDataPipeSerializationWrapper(_DataPipeSerializationWrapper, MapDataPip
         return self._datapipe[index]
 
 
-def checked_length(pipe: Any, source: Any) -> int:
+def check_length(pipe: Any, source: Any) -> int:
     """Return the source's length. Raises TypeError, which names the pipe, if it has none."""
     if hasattr(type(source), "__len__"):
-        return length_of(source)
+        return measure_length(source)
     raise TypeError(f"{type(pipe).__name__} instance doesn't have valid length")

@@ -21,7 +21,7 @@ INLINE_BYTES = 2048  # smaller buffers are copied into the message, which is che
 _MOST_FREE = 8  # free regions to keep; beyond that one is returned to the system
 
 
-def _capacity(nbytes: int) -> int:
+def _round_capacity(nbytes: int) -> int:
     """Round `nbytes` up to whole pages and to eighths of a power of two (at most 12.5% more).
 
     Batches of slightly different sizes, such as padded text, can then share regions.
@@ -58,11 +58,12 @@ class Arena:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
         """Return an array in the arena, or None if the system has no memory for it."""
         nbytes = math.prod(shape) * dtype.itemsize
-        region = self._allocate(_capacity(nbytes))
+        region = self._allocate(_round_capacity(nbytes))
         if region is None:
             return None
         region.users += 1
-        handle = SharedRegion(region.mapping, nbytes, self.descriptor, region.offset, self._unused)
+        handle = SharedRegion(region.mapping, nbytes, self.descriptor, region.offset,
+                              self._mark_unused)
         return np.ndarray(shape, dtype, np.asarray(handle))
 
     def _allocate(self, capacity: int) -> _Region | None:
@@ -101,7 +102,7 @@ class Arena:
         for offset in offsets:
             self._let_go(self._regions[offset])
 
-    def _unused(self, handle: SharedRegion) -> None:
+    def _mark_unused(self, handle: SharedRegion) -> None:
         region = self._regions.get(handle.offset)
         if region is not None:
             self._let_go(region)
@@ -134,7 +135,7 @@ def collate_into(arena: Arena) -> None:
     _of_this_process[:] = [arena]
 
 
-def shared_batch(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
+def allocate_shared_batch(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
     """Return shared memory for a batch, or None outside workers and for small batches."""
     if not _of_this_process or math.prod(shape) * dtype.itemsize <= INLINE_BYTES:
         return None
@@ -177,9 +178,9 @@ class ArenaView:
         os.close(self.descriptor)
 
 
-def _forked() -> None:
+def _forget_after_fork() -> None:
     ArenaView.forks += 1
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_forked)
+    os.register_at_fork(before=_forget_after_fork)

@@ -54,13 +54,13 @@ class BatchPickler(ForkingPickler):
             self._file.seek(0)
             self._file.truncate()
             self.dump(data)
-            return self._framed(epoch, task, self._file.getbuffer())
+            return self._frame(epoch, task, self._file.getbuffer())
         finally:
             self.clear_memo()
             self._regions, self._arrays, self._owners = [], [], {}
 
-    def _framed(self, epoch: int, task: int, pickled: memoryview) -> list[bytes | memoryview]:
-        in_arena = len(pickled) > _LARGEST_PICKLE and self._copied(pickled) is not None
+    def _frame(self, epoch: int, task: int, pickled: memoryview) -> list[bytes | memoryview]:
+        in_arena = len(pickled) > _LARGEST_PICKLE and self._copy(pickled) is not None
         for offset, _, _ in self._regions:
             self._arena.sent(offset)
         dropped, self._arena.dropped = self._arena.dropped, []
@@ -72,16 +72,16 @@ class BatchPickler(ForkingPickler):
             return [head]
         return [head, bytes(pickled)]
 
-    def _copied(self, data: Any) -> np.ndarray | None:
+    def _copy(self, data: Any) -> np.ndarray | None:
         """Copy the bytes to a new region. Return None if there is no room."""
         source = np.frombuffer(data, np.uint8)
         target = self._arena.empty(source.shape, source.dtype)
         if target is not None:
             target[...] = source
-            self._listed(target)
+            self._list_region(target)
         return target
 
-    def _listed(self, array: np.ndarray) -> None:
+    def _list_region(self, array: np.ndarray) -> None:
         """Add the array's region to the message's list."""
         offset = self._arena.offset_of(array)
         assert offset is not None
@@ -93,7 +93,7 @@ class BatchPickler(ForkingPickler):
         if buffer is _IN_ARENA:  # a tensor's buffer: its region is listed
             return False
         raw = buffer.raw()
-        return raw.nbytes <= INLINE_BYTES or self._copied(raw) is None
+        return raw.nbytes <= INLINE_BYTES or self._copy(raw) is None
 
     def _reduce_tensor(self, tensor: Tensor) -> Any:
         array: Any = tensor._array
@@ -117,14 +117,14 @@ class BatchPickler(ForkingPickler):
     def _buffer_of(self, owner: np.ndarray) -> Any:
         """Return the pickle's buffer for a memory, which several tensors may share."""
         if id(owner) not in self._owners:
-            self._owners[id(owner)] = self._in_arena(owner), owner
+            self._owners[id(owner)] = self._place_in_arena(owner), owner
         stand_in = self._owners[id(owner)][0]
         if not isinstance(stand_in, np.ndarray):
             return stand_in
-        self._listed(stand_in)
+        self._list_region(stand_in)
         return _IN_ARENA
 
-    def _in_arena(self, owner: np.ndarray) -> Any:
+    def _place_in_arena(self, owner: np.ndarray) -> Any:
         """Return the memory if it is in the arena, else a copy there, else its bytes."""
         if self._arena.offset_of(owner) is not None:
             return owner

@@ -48,7 +48,7 @@ class Frames:
         return messages
 
 
-def framed(parts: Sequence[bytes | memoryview]) -> bytes:
+def add_length(parts: Sequence[bytes | memoryview]) -> bytes:
     """Return a message prefixed with its length."""
     return b"".join([_LENGTH.pack(sum(map(len, parts))), *parts])
 
@@ -69,7 +69,7 @@ class ParentChannel:
 
     def send(self, message: bytes) -> None:
         """Send a message, or as much of it as the socket accepts."""
-        data = framed([message])
+        data = add_length([message])
         if not self.outbox:
             try:
                 sent = self.socket.send(data)
@@ -145,4 +145,4 @@ class WorkerChannel:
 
     def send(self, parts: Sequence[bytes | memoryview]) -> None:
         """Send a message. Raises BrokenPipeError or ConnectionResetError if the parent is gone."""
-        self._socket.sendall(framed(parts))
+        self._socket.sendall(add_length(parts))

@@ -148,11 +148,11 @@ class WorkerPool:
 
     def watch(self, worker: int) -> None:
         """Treat this worker's exit as an error from now on."""
-        self._poll.register(self._sentinel_of(worker), select.POLLIN)
+        self._poll.register(self._find_sentinel(worker), select.POLLIN)
 
     def dismiss(self, worker: int, end: bool) -> None:
         """Allow the worker to exit; with `end`, make it."""
-        self._poll.unregister(self._sentinel_of(worker))
+        self._poll.unregister(self._find_sentinel(worker))
         if end:
             channel = self._channels[worker]
             if not channel.ended:
@@ -160,7 +160,7 @@ class WorkerPool:
             del self._worker_of[channel.fileno()]
             channel.close()
 
-    def _sentinel_of(self, worker: int) -> int:
+    def _find_sentinel(self, worker: int) -> int:
         pidfd = self._pidfds[worker]
         sentinel: int = self.processes[worker].sentinel if pidfd is None else pidfd
         return sentinel
@@ -168,12 +168,11 @@ class WorkerPool:
     def _raise(self, workers: list[int]) -> None:
         """Raise RuntimeError for workers that exited unexpectedly, with the first one's cause."""
         for worker in workers:
-            self._poll.unregister(self._sentinel_of(worker))  # report once
+            self._poll.unregister(self._find_sentinel(worker))  # report once
             self.processes[worker].join(_GRACE_S)
         pids = ", ".join(str(self.processes[worker].pid) for worker in workers)
-        raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly") from _cause(
-            self.processes[workers[0]]
-        )
+        cause = _describe_end(self.processes[workers[0]])
+        raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly") from cause
 
     def close(self) -> None:
         """Stop all workers: idle ones at once, the others after their current batch.
@@ -197,7 +196,7 @@ class WorkerPool:
                     os.close(pidfd)
             self._arrived.clear()
 
-    def forked(self) -> None:
+    def forget_workers(self) -> None:
         """Drop the workers in a forked child, which must not keep them alive."""
         for channel in self._channels:
             channel.close()
@@ -211,14 +210,14 @@ class _Descriptor:
         self._descriptor = descriptor
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _same, (reduction.DupFd(self._descriptor),)
+        return _return_descriptor, (reduction.DupFd(self._descriptor),)
 
 
-def _same(descriptor: Any) -> Any:
+def _return_descriptor(descriptor: Any) -> Any:
     return descriptor
 
 
-def _cause(process: Any) -> RuntimeError:
+def _describe_end(process: Any) -> RuntimeError:
     """Describe how a worker ended."""
     code, start = process.exitcode, f"DataLoader worker (pid {process.pid}) "
     if code is None or code >= 0:
@@ -255,11 +254,11 @@ def _warn_of_pickling() -> None:
     )
 
 
-def _forked() -> None:
+def _forget_after_fork() -> None:
     for pool in list(_OPEN):
-        pool.forked()
+        pool.forget_workers()
     _OPEN.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_forget_after_fork)

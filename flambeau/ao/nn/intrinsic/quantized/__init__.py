@@ -87,7 +87,7 @@ class LinearLeakyReLU(quantized.Linear):
         return "QuantizedLinearLeakyReLU"
 
     @classmethod
-    def _settings(cls, mod: Any) -> tuple[Any, ...]:
+    def _collect_settings(cls, mod: Any) -> tuple[Any, ...]:
         return (mod[1].negative_slope,)
 
 

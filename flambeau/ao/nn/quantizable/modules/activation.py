@@ -114,8 +114,8 @@ class MultiheadAttention(modules.MultiheadAttention):
         length, batch, size = query.size()
         assert size == self.embed_dim, f"embed_dim mismatch: {self.embed_dim} != {size}"
         q, k, v = self._project(query, key, value)
-        mask = _bool_mask("attn_mask", attn_mask)
-        padding = _bool_mask("key_padding_mask", key_padding_mask)
+        mask = _convert_mask("attn_mask", attn_mask)
+        padding = _convert_mask("key_padding_mask", key_padding_mask)
         if mask is not None:
             mask = _check_mask(mask, batch * self.num_heads, length, key.size(0))
         assert padding is None or padding.shape == key.shape[1::-1], (
@@ -168,7 +168,7 @@ class MultiheadAttention(modules.MultiheadAttention):
         return ops.bmm(weights, v), weights
 
 
-def _bool_mask(name: str, mask: Tensor | None) -> Tensor | None:
+def _convert_mask(name: str, mask: Tensor | None) -> Tensor | None:
     """The mask; one of bytes, which is deprecated, as booleans."""
     if mask is None or mask.dtype is not uint8:
         return mask

@@ -241,7 +241,7 @@ class LSTM(Module):
         if self.batch_first:
             x = x.transpose(0, 1)
         h_layers, c_layers = [], []
-        states = self._initial_states(x, hidden)
+        states = self._create_initial_states(x, hidden)
         for layer, state in zip(self.layers, states, strict=True):
             x, (h, c) = layer(x, state)
             h_layers.append(h)
@@ -251,7 +251,7 @@ class LSTM(Module):
         h, c = (t.reshape(-1, t.shape[-2], t.shape[-1]) for t in (h, c))
         return (x.transpose(0, 1) if self.batch_first else x), (h, c)
 
-    def _initial_states(self, x: Tensor, hidden: Any) -> Any:
+    def _create_initial_states(self, x: Tensor, hidden: Any) -> Any:
         """Return the initial states of each layer."""
         directions, batch = 1 + self.bidirectional, x.size(1)
         if hidden is None:

@@ -13,7 +13,7 @@ from .....tensor.dtypes import quint8
 from .observed import FromReference
 
 
-def observed_parameters(mod: Any) -> tuple[float, int]:
+def compute_observed_parameters(mod: Any) -> tuple[float, int]:
     """Return the scale and the zero point that a float module's observer computes."""
     scale, zero_point = mod.activation_post_process.calculate_qparams()
     return float(scale), int(zero_point)
@@ -66,7 +66,7 @@ class Hardswish(FromReference, modules.Hardswish):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Hardswish:
         """Convert an observed Hardswish."""
-        return cls(*observed_parameters(mod))
+        return cls(*compute_observed_parameters(mod))
 
 
 class ELU(FromReference, modules.ELU):
@@ -86,7 +86,7 @@ class ELU(FromReference, modules.ELU):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> ELU:
         """Convert an observed ELU."""
-        return cls(*observed_parameters(mod), mod.alpha)
+        return cls(*compute_observed_parameters(mod), mod.alpha)
 
 
 class LeakyReLU(FromReference, modules.LeakyReLU):
@@ -114,7 +114,7 @@ class LeakyReLU(FromReference, modules.LeakyReLU):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> LeakyReLU:
         """Convert an observed LeakyReLU."""
-        return cls(*observed_parameters(mod), mod.negative_slope, mod.inplace)
+        return cls(*compute_observed_parameters(mod), mod.negative_slope, mod.inplace)
 
 
 class Sigmoid(FromReference, modules.Sigmoid):
@@ -131,7 +131,7 @@ class Sigmoid(FromReference, modules.Sigmoid):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Sigmoid:
         """Convert an observed Sigmoid."""
-        return cls(*observed_parameters(mod))
+        return cls(*compute_observed_parameters(mod))
 
 
 class Softmax(FromReference, modules.Softmax):
@@ -152,7 +152,7 @@ class Softmax(FromReference, modules.Softmax):
     @staticmethod
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> Softmax:
         """Convert an observed Softmax."""
-        return Softmax(mod.dim, *observed_parameters(mod))
+        return Softmax(mod.dim, *compute_observed_parameters(mod))
 
 
 class PReLU(FromReference, Module):
@@ -181,7 +181,7 @@ class PReLU(FromReference, Module):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> PReLU:
         """Convert an observed PReLU."""
-        result = cls(*observed_parameters(mod), mod.num_parameters)
+        result = cls(*compute_observed_parameters(mod), mod.num_parameters)
         observer = mod.qconfig.weight()
         observer(mod.weight.detach())
         scale, zero_point = observer.calculate_qparams()

@@ -10,11 +10,11 @@ from .....nn import modules as float_modules
 from .....ops.quantized.packed_conv import ConvPackedParams
 from .....tensor import Tensor
 from .....tensor.dtypes import qint8
-from .observed import inner_module, quantized_parts
+from .observed import find_inner_module, quantize_parts
 from .scaled_output import ScaledOutput
 
 
-def per_axis(value: Any, rank: int) -> tuple[int, ...]:
+def repeat_per_axis(value: Any, rank: int) -> tuple[int, ...]:
     """A number for each axis, of one or several."""
     return (value,) * rank if isinstance(value, int) else tuple(value)
 
@@ -44,8 +44,8 @@ class _ConvNd(ScaledOutput):
                              "convolution")
         rank = self._RANK
         self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size, self.stride = per_axis(kernel_size, rank), per_axis(stride, rank)
-        self.padding, self.dilation = per_axis(padding, rank), per_axis(dilation, rank)
+        self.kernel_size, self.stride, self.padding, self.dilation = (
+            repeat_per_axis(value, rank) for value in (kernel_size, stride, padding, dilation))
         self.groups, self.padding_mode = groups, padding_mode
         channels = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = [channels[0], channels[1] // groups, *self.kernel_size]
@@ -115,24 +115,24 @@ class _ConvNd(ScaledOutput):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The quantized convolution of a float one, or of a fused one, that was observed."""
-        return cls._pack(*quantized_parts(mod))
+        return cls._pack(*quantize_parts(mod))
 
     @classmethod
     def from_reference(cls, ref_qconv: Any, output_scale: Any, output_zero_point: Any) -> Any:
         """The quantized convolution of a reference one, or of one that is fused."""
-        inner = inner_module(ref_qconv)
+        inner = find_inner_module(ref_qconv)
         return cls._pack(inner, inner.get_quantized_weight(), inner.bias, float(output_scale),
                          int(output_zero_point))
 
     @classmethod
     def _pack(cls, mod: Any, weight: Tensor, bias: Any, scale: float, zero_point: int) -> Any:
-        result = cls._of_geometry(mod, bias is not None)
+        result = cls._from_geometry(mod, bias is not None)
         result.set_weight_bias(weight, bias)
         result.scale, result.zero_point = scale, zero_point
         return result
 
     @classmethod
-    def _of_geometry(cls, mod: Any, bias: bool) -> Any:
+    def _from_geometry(cls, mod: Any, bias: bool) -> Any:
         """One with the sizes of a float module."""
         return cls(mod.in_channels, mod.out_channels, mod.kernel_size, mod.stride, mod.padding,
                    mod.dilation, mod.groups, bias, mod.padding_mode)

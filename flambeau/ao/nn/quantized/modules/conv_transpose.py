@@ -7,7 +7,7 @@ from typing import Any
 from .....nn import modules as float_modules
 from .....ops.quantized.packed_conv import ConvPackedParams
 from .....tensor import Tensor
-from .conv import _ConvNd, per_axis
+from .conv import _ConvNd, repeat_per_axis
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -24,7 +24,7 @@ class _ConvTransposeNd(_ConvNd):
         if padding_mode != "zeros":
             raise ValueError(
                 f'Only "zeros" padding mode is supported for {type(self).__name__}')
-        self.output_padding = per_axis(output_padding, self._RANK)
+        self.output_padding = repeat_per_axis(output_padding, self._RANK)
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation,
                          groups, bias, padding_mode, device, dtype)
 
@@ -38,7 +38,7 @@ class _ConvTransposeNd(_ConvNd):
         return f"QuantizedConvTranspose{self._RANK}d"
 
     @classmethod
-    def _of_geometry(cls, mod: Any, bias: bool) -> Any:
+    def _from_geometry(cls, mod: Any, bias: bool) -> Any:
         return cls(mod.in_channels, mod.out_channels, mod.kernel_size, mod.stride, mod.padding,
                    mod.output_padding, mod.groups, bias, mod.dilation, mod.padding_mode)
 

@@ -52,7 +52,7 @@ class Embedding(Module):
         """Return the table."""
         return self._table
 
-    def _rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+    def _look_up_rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return the distinct rows that are looked up, in float32, and their positions."""
         chosen, places = indices.reshape(-1).unique(return_inverse=True)
         array: Any = self._table._array
@@ -63,7 +63,7 @@ class Embedding(Module):
 
     def forward(self, indices: Tensor) -> Tensor:
         """Return the vectors as float32."""
-        rows, places = self._rows(indices)
+        rows, places = self._look_up_rows(indices)
         return F.embedding(places, rows)
 
     def _get_name(self) -> str:
@@ -88,7 +88,7 @@ class Embedding(Module):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
 
     @classmethod
-    def _table_of(cls, mod: Any) -> Tensor:
+    def _quantize_table(cls, mod: Any) -> Tensor:
         assert hasattr(mod, "qconfig"), "Embedding input float module must have qconfig defined"
         observer = mod.qconfig.weight()
         _check_table(observer.dtype)
@@ -98,15 +98,15 @@ class Embedding(Module):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Convert a float Embedding."""
-        return cls._of_table(mod, cls._table_of(mod))
+        return cls._from_table(mod, cls._quantize_table(mod))
 
     @classmethod
     def from_reference(cls, ref_embedding: Any) -> Any:
         """Convert a reference module."""
-        return cls._of_table(ref_embedding, ref_embedding.get_quantized_weight())
+        return cls._from_table(ref_embedding, ref_embedding.get_quantized_weight())
 
     @classmethod
-    def _of_table(cls, mod: Any, table: Tensor) -> Any:
+    def _from_table(cls, mod: Any, table: Tensor) -> Any:
         return cls(mod.num_embeddings, mod.embedding_dim, mod.padding_idx, _weight=table,
                    dtype=table.dtype)
 
@@ -133,7 +133,7 @@ class EmbeddingBag(Embedding):
         per_sample_weights: Tensor | None = None, compressed_indices_mapping: Any = None,
     ) -> Tensor:
         """Return the reduction of each bag."""
-        rows, places = self._rows(indices)
+        rows, places = self._look_up_rows(indices)
         return F.embedding_bag(places, rows, offsets, mode=self.mode,
                                per_sample_weights=per_sample_weights,
                                include_last_offset=self.include_last_offset)
@@ -142,6 +142,6 @@ class EmbeddingBag(Embedding):
         return "QuantizedEmbeddingBag"
 
     @classmethod
-    def _of_table(cls, mod: Any, table: Tensor) -> Any:
+    def _from_table(cls, mod: Any, table: Tensor) -> Any:
         return cls(mod.num_embeddings, mod.embedding_dim, mode=mod.mode, _weight=table,
                    include_last_offset=mod.include_last_offset, dtype=table.dtype)

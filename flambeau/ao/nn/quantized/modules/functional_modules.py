@@ -36,7 +36,7 @@ class FloatFunctional(Module):
 
     def add(self, x: Any, y: Any) -> Tensor:
         """The sum of two tensors."""
-        return self._finish(ops.add(_plain(x), _plain(y)))
+        return self._finish(ops.add(_unwrap(x), _unwrap(y)))
 
     def add_scalar(self, x: Any, y: float) -> Tensor:
         """The sum of a tensor and a number."""
@@ -44,7 +44,7 @@ class FloatFunctional(Module):
 
     def mul(self, x: Any, y: Any) -> Tensor:
         """The product of two tensors."""
-        return self._finish(ops.mul(_plain(x), _plain(y)))
+        return self._finish(ops.mul(_unwrap(x), _unwrap(y)))
 
     def mul_scalar(self, x: Any, y: float) -> Tensor:
         """The product of a tensor and a number."""
@@ -52,18 +52,18 @@ class FloatFunctional(Module):
 
     def cat(self, x: Sequence[Any], dim: int = 0) -> Tensor:
         """Concatenate tensors."""
-        return self._finish(ops.cat([_plain(t) for t in x], dim))
+        return self._finish(ops.cat([_unwrap(t) for t in x], dim))
 
     def add_relu(self, x: Any, y: Any) -> Tensor:
         """The sum of two tensors, then relu."""
-        return self._finish(F.relu(ops.add(_plain(x), _plain(y))))
+        return self._finish(F.relu(ops.add(_unwrap(x), _unwrap(y))))
 
     def matmul(self, x: Any, y: Any) -> Tensor:
         """The product of two matrices."""
-        return self._finish(ops.matmul(_plain(x), _plain(y)))
+        return self._finish(ops.matmul(_unwrap(x), _unwrap(y)))
 
 
-def _plain(x: Any) -> Any:
+def _unwrap(x: Any) -> Any:
     return x.dequantize() if isinstance(x, Tensor) and x.is_quantized else x
 
 

@@ -10,9 +10,9 @@ from .....nn.module import Module
 from .....ops.quantized import packed_linear
 from .....tensor import Tensor
 from .....tensor.dtypes import float16, qint8
-from .observed import inner_module, quantized_parts
+from .observed import find_inner_module, quantize_parts
 from .scaled_output import ScaledOutput
-from .weights import module_text
+from .weights import format_module
 
 
 class LinearPackedParams(Module):
@@ -108,7 +108,7 @@ class Linear(ScaledOutput):
                 f"scale={self.scale}, zero_point={self.zero_point}, qscheme={scheme.qscheme()}")
 
     def __repr__(self) -> str:
-        return module_text(self, (LinearPackedParams,))
+        return format_module(self, (LinearPackedParams,))
 
     def forward(self, x: Any) -> Tensor:
         """Return the quint8 result for a quint8 tensor."""
@@ -145,13 +145,13 @@ class Linear(ScaledOutput):
         supported = ", ".join(kind.__name__ for kind in cls._FLOAT_MODULE)
         assert type(mod) in cls._FLOAT_MODULE or hasattr(mod, "weight_fake_quant"), (
             f"nnq.{cls.__name__}.from_float only works for {supported}, but got: {type(mod)}")
-        inner, weight, bias, scale, zero_point = quantized_parts(mod)
+        inner, weight, bias, scale, zero_point = quantize_parts(mod)
         return cls._pack(mod, inner, weight, bias, scale, zero_point)
 
     @classmethod
     def from_reference(cls, ref_qlinear: Any, output_scale: Any, output_zero_point: Any) -> Any:
         """Convert a reference layer, or one fused with an activation."""
-        inner = inner_module(ref_qlinear)
+        inner = find_inner_module(ref_qlinear)
         return cls._pack(ref_qlinear, inner, inner.get_quantized_weight(), inner.bias,
                          float(output_scale), int(output_zero_point))
 
@@ -159,12 +159,12 @@ class Linear(ScaledOutput):
     def _pack(
         cls, mod: Any, inner: Any, weight: Tensor, bias: Any, scale: float, zero_point: int
     ) -> Any:
-        result = cls(inner.in_features, inner.out_features, *cls._settings(mod))
+        result = cls(inner.in_features, inner.out_features, *cls._collect_settings(mod))
         result.set_weight_bias(weight, bias)
         result.scale, result.zero_point = scale, zero_point
         return result
 
     @classmethod
-    def _settings(cls, mod: Any) -> tuple[Any, ...]:
+    def _collect_settings(cls, mod: Any) -> tuple[Any, ...]:
         """Return the constructor arguments besides sizes, from the converted module."""
         return ()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..... import ops
 from .....nn import modules
 from .....ops.quantized import arithmetic
 from .....tensor import Tensor
-from .activation import observed_parameters
+from .activation import compute_observed_parameters
 from .observed import FromReference
 
 
@@ -53,7 +52,7 @@ class _BatchNorm(FromReference, modules.batchnorm._BatchNorm):
         result = cls(norm.num_features, norm.eps)
         result.weight, result.bias = norm.weight, norm.bias
         result.running_mean, result.running_var = norm.running_mean, norm.running_var
-        scale, zero_point = observed_parameters(mod)
+        scale, zero_point = compute_observed_parameters(mod)
         result.scale, result.zero_point = ops.tensor(scale), ops.tensor(zero_point)
         return result
 
@@ -74,16 +73,8 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _ObservedNorm(FromReference):
-    """Base class: the output scale, and conversion from float norms.
+    """Base class of norms that compute the statistics of their input: the output's parameters."""
 
-    `_norm`: the function. `_settings`: its attributes before the weight. `_sizes`, `_options`: the
-    constructor's arguments before the weight, and after eps.
-    """
-
-    _norm: Callable[..., Tensor]
-    _settings: tuple[str, ...] = ()
-    _sizes: tuple[str, ...]
-    _options: tuple[str, ...]
     scale: Tensor
     zero_point: Tensor
 
@@ -91,33 +82,12 @@ class _ObservedNorm(FromReference):
         self.weight, self.bias = weight, bias
         _take_scale(self, scale, zero_point)
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the quantized result."""
-        module: Any = self
-        return self._norm(input, *_attributes(self, self._settings), module.weight, module.bias,
-                          module.eps, float(self.scale), int(self.zero_point))
-
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}"
-
-    @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """Convert an observed float norm."""
-        make: Any = cls
-        return make(*_attributes(mod, cls._sizes), mod.weight, mod.bias, *observed_parameters(mod),
-                    mod.eps, *_attributes(mod, cls._options))
-
-
-def _attributes(module: Any, names: tuple[str, ...]) -> list[Any]:
-    return [getattr(module, name) for name in names]
 
 
 class LayerNorm(_ObservedNorm, modules.LayerNorm):
     """Layer normalization of quantized tensors."""
-
-    _norm = staticmethod(arithmetic.layer_norm)
-    _settings = _sizes = ("normalized_shape",)
-    _options = ("elementwise_affine",)
 
     def __init__(
         self, normalized_shape: Any, weight: Any, bias: Any, scale: Any, zero_point: Any,
@@ -126,14 +96,21 @@ class LayerNorm(_ObservedNorm, modules.LayerNorm):
         super().__init__(normalized_shape, eps, elementwise_affine, device=device, dtype=dtype)
         self._set_parameters(weight, bias, scale, zero_point)
 
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the quantized result."""
+        result: Tensor = arithmetic.layer_norm(
+            input, self.normalized_shape, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
+        return result
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """Convert an observed float norm."""
+        return cls(mod.normalized_shape, mod.weight, mod.bias, *compute_observed_parameters(mod), mod.eps,
+                   mod.elementwise_affine)
+
 
 class GroupNorm(_ObservedNorm, modules.GroupNorm):
     """Group normalization of quantized tensors."""
-
-    _norm = staticmethod(arithmetic.group_norm)
-    _settings = ("num_groups",)
-    _sizes = ("num_groups", "num_channels")
-    _options = ("affine",)
 
     def __init__(
         self, num_groups: int, num_channels: int, weight: Any, bias: Any, scale: Any,
@@ -143,14 +120,23 @@ class GroupNorm(_ObservedNorm, modules.GroupNorm):
         super().__init__(num_groups, num_channels, eps, affine, device, dtype)
         self._set_parameters(weight, bias, scale, zero_point)
 
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the quantized result."""
+        result: Tensor = arithmetic.group_norm(
+            input, self.num_groups, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
+        return result
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """Convert an observed float norm."""
+        return cls(mod.num_groups, mod.num_channels, mod.weight, mod.bias, *compute_observed_parameters(mod), mod.eps,
+                   mod.affine)
+
 
 class _InstanceNorm(_ObservedNorm, modules.instancenorm._InstanceNorm):
     """Base class of instance normalization of quantized tensors."""
 
     _RANK = 2
-    _norm = staticmethod(arithmetic.instance_norm)
-    _sizes = ("num_features",)
-    _options = ("momentum", "affine")
 
     def __init__(
         self, num_features: int, weight: Any, bias: Any, scale: Any, zero_point: Any,
@@ -159,6 +145,18 @@ class _InstanceNorm(_ObservedNorm, modules.instancenorm._InstanceNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
         self._set_parameters(weight, bias, scale, zero_point)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the quantized result."""
+        result: Tensor = arithmetic.instance_norm(
+            input, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
+        return result
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """Convert an observed float norm."""
+        return cls(mod.num_features, mod.weight, mod.bias, *compute_observed_parameters(mod), mod.eps,
+                   mod.momentum, mod.affine)
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -9,27 +9,27 @@ from .....tensor.dtypes import float32
 from .weights import quantize_weight
 
 
-def quantized_parts(mod: Any) -> tuple[Any, Tensor, Tensor | None, float, int]:
+def quantize_parts(mod: Any) -> tuple[Any, Tensor, Tensor | None, float, int]:
     """Return the inner float module, its quantized weights, its bias, and the output's parameters.
 
     `mod` may be fused with a ReLU (a Sequential), or be a QAT module, whose weights use the scale
     from training.
     """
     assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
-    inner = inner_module(mod)
+    inner = find_inner_module(mod)
     weight, bias = inner.fold_norm() if hasattr(inner, "fold_norm") else (inner.weight, inner.bias)
     observer = getattr(inner, "weight_fake_quant", None)
     if observer is None:
         observer = mod.qconfig.weight()
     observer(weight.detach())
-    scale, zero_point = _output_parameters(mod)
+    scale, zero_point = _compute_output_parameters(mod)
     assert observer.dtype.name == "qint8", (
         f"Weight observer must have a dtype of qint8, got {observer.dtype}")
     packed = quantize_weight(weight.float(), observer)
     return inner, packed, bias, float(scale), int(zero_point)
 
 
-def inner_module(mod: Any) -> Any:
+def find_inner_module(mod: Any) -> Any:
     """Return the module with weights of a fused module, or the module itself."""
     return mod[0] if hasattr(mod, "_modules") and "0" in mod._modules else mod
 
@@ -48,7 +48,7 @@ class FromReference:
         return result
 
 
-def _output_parameters(mod: Any) -> tuple[Any, Any]:
+def _compute_output_parameters(mod: Any) -> tuple[Any, Any]:
     """Return the observed results' scale and zero point, or (1, 0) without an observer."""
     observed = getattr(mod, "activation_post_process", None)
     if observed is None or observed.dtype is float32:

@@ -29,10 +29,10 @@ def quantize_weight(weight: Tensor, observer: Any) -> Tensor:
             weight, scale.float(), zero_point.float(), observer.ch_axis, observer.dtype)
     else:
         raise ValueError(f"Unexpected qscheme {scheme}")
-    return _clamped(result, observer)
+    return _clamp(result, observer)
 
 
-def _clamped(weight: Any, observer: Any) -> Tensor:
+def _clamp(weight: Any, observer: Any) -> Tensor:
     """Clamp integers to the observer's range if it is narrower than the dtype's."""
     low, high = weight.dtype.limits
     if observer.quant_min > low or observer.quant_max < high:
@@ -42,7 +42,7 @@ def _clamped(weight: Any, observer: Any) -> Tensor:
     return result
 
 
-def module_text(module: Module, hidden: tuple[type, ...]) -> str:
+def format_module(module: Module, hidden: tuple[type, ...]) -> str:
     """How a module prints, without children of the classes `hidden`."""
     extra = module.extra_repr()
     extra_lines = extra.split("\n") if extra else []

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ..._utils.collate import default_collate
 from .._decorator import functional_datapipe
-from ..datapipe import IterDataPipe, checked_length
+from ..datapipe import IterDataPipe, check_length
 from ..utils.common import _check_unpickable_fn, validate_input_col
 
 __all__ = ["CollatorIterDataPipe", "MapperIterDataPipe"]
@@ -76,7 +76,7 @@ class MapperIterDataPipe(IterDataPipe[_T_co]):
             yield self._apply_fn(data)
 
     def __len__(self) -> int:
-        return checked_length(self, self.datapipe)
+        return check_length(self, self.datapipe)
 
 
 @functional_datapipe("collate")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...sampler import Sampler, SequentialSampler, draw_seed
 from .._decorator import functional_datapipe
-from ..datapipe import IterDataPipe, checked_length
+from ..datapipe import IterDataPipe, check_length
 
 __all__ = ["SamplerIterDataPipe", "ShufflerIterDataPipe"]
 
@@ -39,7 +39,7 @@ class SamplerIterDataPipe(IterDataPipe[_T_co]):
         return iter(self.sampler)
 
     def __len__(self) -> int:
-        return checked_length(self, self.sampler)
+        return check_length(self, self.sampler)
 
 
 @functional_datapipe("shuffle")
@@ -93,7 +93,7 @@ class ShufflerIterDataPipe(IterDataPipe[_T_co]):
             yield self._buffer.pop(self._rng.randint(0, len(self._buffer) - 1))
 
     def __len__(self) -> int:
-        return checked_length(self, self.datapipe)
+        return check_length(self, self.datapipe)
 
     def reset(self) -> None:
         """Empty the buffer and seed the order: with `set_seed`'s seed, or with a drawn number."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from flambeau.native.foundation.user_frames import warn
 from .._decorator import functional_datapipe
 from .._hook_iterator import _SnapshotState
-from ..datapipe import IterDataPipe, checked_length
+from ..datapipe import IterDataPipe, check_length
 from ..utils.common import StreamWrapper, _check_unpickable_fn
 
 __all__ = [
@@ -44,7 +44,7 @@ class ConcaterIterDataPipe(IterDataPipe[Any]):
             yield from pipe
 
     def __len__(self) -> int:
-        return sum(checked_length(self, pipe) for pipe in self.datapipes)
+        return sum(check_length(self, pipe) for pipe in self.datapipes)
 
 
 class _ContainerTemplate(ABC):
@@ -417,7 +417,7 @@ class MultiplexerIterDataPipe(IterDataPipe[Any]):
             self.buffer.clear()
 
     def __len__(self) -> int:
-        return min(checked_length(self, pipe) for pipe in self.datapipes) * len(self.datapipes)
+        return min(check_length(self, pipe) for pipe in self.datapipes) * len(self.datapipes)
 
     def reset(self) -> None:
         """Drop the samples of an unfinished round."""
@@ -454,4 +454,4 @@ class ZipperIterDataPipe(IterDataPipe[Any]):
         yield from zip(*map(iter, self.datapipes), strict=False)
 
     def __len__(self) -> int:
-        return min(checked_length(self, pipe) for pipe in self.datapipes)
+        return min(check_length(self, pipe) for pipe in self.datapipes)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .._decorator import functional_datapipe
-from ..datapipe import DataChunk, IterDataPipe, checked_length
+from ..datapipe import DataChunk, IterDataPipe, check_length
 from ..utils.common import _check_unpickable_fn
 
 __all__ = ["BatcherIterDataPipe", "GrouperIterDataPipe", "UnBatcherIterDataPipe"]
@@ -46,7 +46,7 @@ class BatcherIterDataPipe(IterDataPipe[DataChunk[Any]]):
             yield self.wrapper_class(batch)
 
     def __len__(self) -> int:
-        batches, rest = divmod(checked_length(self, self.datapipe), self.batch_size)
+        batches, rest = divmod(check_length(self, self.datapipe), self.batch_size)
         return batches + (rest > 0 and not self.drop_last)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .._decorator import functional_datapipe
-from ..datapipe import IterDataPipe, checked_length
+from ..datapipe import IterDataPipe, check_length
 from ..utils.common import warn_of_deprecated
 from ..utils.decoder import Decoder, basichandlers, extension_extract_fn, imagehandler
 
@@ -40,4 +40,4 @@ class RoutedDecoderIterDataPipe(IterDataPipe[Any]):
             yield path, self.decoder(data)[path]
 
     def __len__(self) -> int:
-        return checked_length(self, self.datapipe)
+        return check_length(self, self.datapipe)

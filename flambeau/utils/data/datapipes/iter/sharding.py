@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from .._decorator import functional_datapipe
-from ..datapipe import IterDataPipe, checked_length
+from ..datapipe import IterDataPipe, check_length
 
 __all__ = ["SHARDING_PRIORITIES", "ShardingFilterIterDataPipe"]
 
@@ -82,5 +82,5 @@ class ShardingFilterIterDataPipe(_ShardingIterDataPipe):
                 yield sample
 
     def __len__(self) -> int:
-        samples, rest = divmod(checked_length(self, self.source_datapipe), self.num_of_instances)
+        samples, rest = divmod(check_length(self, self.source_datapipe), self.num_of_instances)
         return samples + (self.instance_id < rest)

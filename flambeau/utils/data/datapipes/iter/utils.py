@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from flambeau.native.foundation.user_frames import warn
-from ..datapipe import IterDataPipe, checked_length
+from ..datapipe import IterDataPipe, check_length
 
 __all__ = ["IterableWrapperIterDataPipe"]
 
@@ -38,4 +38,4 @@ class IterableWrapperIterDataPipe(IterDataPipe[_T]):
         yield from source
 
     def __len__(self) -> int:
-        return checked_length(self, self.iterable)
+        return check_length(self, self.iterable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ...dataset import length_of
+from ...dataset import measure_length
 from .._decorator import functional_datapipe
 from ..datapipe import MapDataPipe
 from ..utils.common import _check_unpickable_fn
@@ -34,7 +34,7 @@ class MapperMapDataPipe(MapDataPipe[_T_co]):
         self.fn = fn
 
     def __len__(self) -> int:
-        return length_of(self.datapipe)
+        return measure_length(self.datapipe)
 
     def __getitem__(self, index: Any) -> _T_co:
         return self.fn(self.datapipe[index])

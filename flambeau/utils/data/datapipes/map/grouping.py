@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._decorator import functional_datapipe
-from ..datapipe import DataChunk, MapDataPipe, checked_length
+from ..datapipe import DataChunk, MapDataPipe, check_length
 
 __all__ = ["BatcherMapDataPipe"]
 
@@ -42,5 +42,5 @@ class BatcherMapDataPipe(MapDataPipe[DataChunk[Any]]):
         return self.wrapper_class(batch)
 
     def __len__(self) -> int:
-        batches, rest = divmod(checked_length(self, self.datapipe), self.batch_size)
+        batches, rest = divmod(check_length(self, self.datapipe), self.batch_size)
         return batches + (rest > 0 and not self.drop_last)

@@ -76,7 +76,7 @@ def handle_extension(extensions: str, f: Callable[[Any], Any]) -> Callable[[str,
     return handle
 
 
-def _imported(module: str, package: str, purpose: str) -> Any:
+def _import(module: str, package: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -97,7 +97,7 @@ class ImageHandler:
     def __call__(self, extension: str, data: bytes) -> Any:
         if extension.lower() not in _IMAGES:
             return None
-        images = _imported("PIL.Image", "Pillow", "default image decoder")
+        images = _import("PIL.Image", "Pillow", "default image decoder")
         kind, numbers, mode = imagespecs[self.imagespec]
         with io.BytesIO(data) as stream:
             image = images.open(stream)
@@ -117,7 +117,7 @@ def imagehandler(imagespec: str) -> ImageHandler:
     return ImageHandler(imagespec)
 
 
-def _through_file(extension: str, data: bytes, read: Callable[[str], Any]) -> Any:
+def _read_through_file(extension: str, data: bytes, read: Callable[[str], Any]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, f"file.{extension}")
         with open(path, "wb") as stream:
@@ -129,23 +129,23 @@ def videohandler(extension: str, data: bytes) -> Any:
     """Decode a video with torchvision; None for other extensions."""
     if extension not in _VIDEOS:
         return None
-    videos = _imported("torchvision.io", "torchvision", "default video file loader")
-    return _through_file(extension, data, videos.read_video)
+    videos = _import("torchvision.io", "torchvision", "default video file loader")
+    return _read_through_file(extension, data, videos.read_video)
 
 
 def audiohandler(extension: str, data: bytes) -> Any:
     """Decode sound with torchaudio; None for other extensions."""
     if extension not in _SOUNDS:
         return None
-    sounds = _imported("torchaudio", "torchaudio", "default audio file loader")
-    return _through_file(extension, data, sounds.load)
+    sounds = _import("torchaudio", "torchaudio", "default audio file loader")
+    return _read_through_file(extension, data, sounds.load)
 
 
 class MatHandler:
     """Decodes MATLAB's files with SciPy."""
 
     def __init__(self, **loadmat_kwargs: Any) -> None:
-        self.sio = _imported("scipy.io", "scipy", "mat file")
+        self.sio = _import("scipy.io", "scipy", "mat file")
         self.loadmat_kwargs = loadmat_kwargs
 
     def __call__(self, extension: str, data: bytes) -> Any:

@@ -10,7 +10,7 @@ from ......tensor import Tensor
 from ......tensor.dtypes import float16, qint8
 from ....qat import dynamic as qat_dynamic
 from ...modules import linear as static
-from ...modules.observed import inner_module
+from ...modules.observed import find_inner_module
 from ...modules.weights import quantize_weight
 
 
@@ -74,22 +74,22 @@ class Linear(static.Linear):
         weight = mod.weight.detach().float()
         if observer.dtype is qint8:
             weight = quantize_weight(weight, observer)
-        return cls._of_weights(mod, weight, observer.dtype)
+        return cls._from_weights(mod, weight, observer.dtype)
 
     @classmethod
     def from_reference(cls, ref_qlinear: Any) -> Any:  # type: ignore[override]
         """Convert a reference layer, possibly fused with ReLU."""
-        inner = inner_module(ref_qlinear)
-        return cls._of_weights(inner, rounded_weight(inner), inner.weight_dtype)
+        inner = find_inner_module(ref_qlinear)
+        return cls._from_weights(inner, round_weight(inner), inner.weight_dtype)
 
     @classmethod
-    def _of_weights(cls, mod: Any, weight: Tensor, dtype: Any) -> Any:
+    def _from_weights(cls, mod: Any, weight: Tensor, dtype: Any) -> Any:
         result = cls(mod.in_features, mod.out_features, dtype=dtype)
         result.set_weight_bias(weight, mod.bias)
         return result
 
 
-def rounded_weight(ref: Any) -> Tensor:
+def round_weight(ref: Any) -> Tensor:
     """Return a reference module's weight for packing: quantized, or floating for float16."""
     weight: Tensor = ref.weight if ref.weight_dtype is float16 else ref.get_quantized_weight()
     return weight.detach()

@@ -13,7 +13,7 @@ from ......nn.utils.rnn import PackedSequence
 from ......ops.quantized import packed_linear, recurrent
 from ......tensor import Tensor
 from ......tensor.dtypes import float16, qint8
-from ...modules.weights import module_text, quantize_weight
+from ...modules.weights import format_module, quantize_weight
 
 _GATES = {"LSTM": 4, "GRU": 3}
 
@@ -43,7 +43,7 @@ def pack_weight_bias(qweight: Tensor, bias: Tensor | None, dtype: Any) -> Any:
     return packed_linear.linear_prepack_fp16(qweight, bias)
 
 
-def observed_dtype(mod: Any) -> tuple[Any, Any]:
+def find_observed_dtype(mod: Any) -> tuple[Any, Any]:
     """Return the observer of a module's weights and its dtype."""
     from ......ao.quantization.qconfig import default_dynamic_qconfig
 
@@ -56,7 +56,7 @@ def observed_dtype(mod: Any) -> tuple[Any, Any]:
     return qconfig.weight, dtype
 
 
-def quantized_for(weight: Tensor, make_observer: Any, dtype: Any) -> Tensor:
+def quantize_for(weight: Tensor, make_observer: Any, dtype: Any) -> Tensor:
     """Return weights in the form that their module packs."""
     weight = weight.detach().float()
     if dtype is not qint8:
@@ -92,19 +92,19 @@ class RNNBase(Module):
                  f"num_layers={num_layers}", UserWarning)
         if mode not in _GATES:
             raise ValueError("Unrecognized RNN mode: " + mode)
-        self.set_weight_bias(self._random_weights())
+        self.set_weight_bias(self._draw_weights())
 
-    def _layers(self) -> list[tuple[str, int]]:
+    def _list_layers(self) -> list[tuple[str, int]]:
         """Return the suffix of each layer and direction, and its input's number of features."""
         directions = ("", "_reverse") if self.bidirectional else ("",)
         return [(f"_l{layer}{direction}",
                  self.hidden_size * len(directions) if layer else self.input_size)
                 for layer in range(self.num_layers) for direction in directions]
 
-    def _random_weights(self) -> dict[str, Any]:
+    def _draw_weights(self) -> dict[str, Any]:
         gates = _GATES[self.mode] * self.hidden_size
         weights: dict[str, Any] = {}
-        for suffix, features in self._layers():
+        for suffix, features in self._list_layers():
             for part, width in (("ih", features), ("hh", self.hidden_size)):
                 weight = ops.randn(gates, width)
                 if self.dtype is qint8:
@@ -117,7 +117,7 @@ class RNNBase(Module):
         """Pack other weights, given by the float module's parameter names."""
         reduce_range = self.version is not None and self.version >= 2
         cells = []
-        for suffix, _ in self._layers():
+        for suffix, _ in self._list_layers():
             packed: Any = [pack_weight_bias(weight_bias_dict[f"weight_{part}{suffix}"],
                                             weight_bias_dict[f"bias_{part}{suffix}"], self.dtype)
                       for part in ("ih", "hh")]
@@ -135,7 +135,7 @@ class RNNBase(Module):
         return text
 
     def __repr__(self) -> str:
-        return module_text(self, (PackedParameter, float_modules.ModuleList))
+        return format_module(self, (PackedParameter, float_modules.ModuleList))
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
@@ -145,7 +145,7 @@ class RNNBase(Module):
 
     def _weight_bias(self) -> dict[str, dict[str, Any]]:
         result: dict[str, dict[str, Any]] = {"weight": {}, "bias": {}}
-        for (suffix, _), cell in zip(self._layers(), self._all_weight_values, strict=True):
+        for (suffix, _), cell in zip(self._list_layers(), self._all_weight_values, strict=True):
             params: Any = cell.param
             for part, packed in (("ih", params.packed_ih), ("hh", params.packed_hh)):
                 weight, bias = packed.unpack()
@@ -168,7 +168,7 @@ class RNNBase(Module):
         if self.input_size != input.size(-1):
             raise RuntimeError("input.size(-1) must be equal to input_size. Expected "
                                f"{self.input_size}, got {input.size(-1)}")
-        expected = (len(self._layers()), count, self.hidden_size)
+        expected = (len(self._list_layers()), count, self.hidden_size)
         for i, state in enumerate(states):
             if tuple(state.shape) != expected:
                 position = f"[{i}]" if len(states) > 1 else ""
@@ -183,7 +183,7 @@ class RNNBase(Module):
         data, batch_sizes, order, back = parts
         count = int(batch_sizes[0]) if packed else data.size(0 if self.batch_first else 1)
         if hx is None:
-            shape = (len(self._layers()), count, self.hidden_size)
+            shape = (len(self._list_layers()), count, self.hidden_size)
             hx = tuple(ops.zeros(shape, dtype=data.dtype) for _ in range(states))
         else:
             hx = tuple(hx) if states > 1 else (hx,)
@@ -208,20 +208,20 @@ class RNNBase(Module):
         """Convert a float LSTM or GRU that has a `qconfig`."""
         assert type(mod) in (float_modules.LSTM, float_modules.GRU), (
             "nn.quantized.dynamic.RNNBase.from_float only works for nn.LSTM and nn.GRU")
-        make_observer, dtype = observed_dtype(mod)
+        make_observer, dtype = find_observed_dtype(mod)
         assert mod.bias, "mod.bias must be True"
-        return cls._of_weights(mod, {
-            name: quantized_for(parameter, make_observer, dtype)
+        return cls._from_weights(mod, {
+            name: quantize_for(parameter, make_observer, dtype)
             if name.startswith("weight") else parameter.detach()
             for name, parameter in mod.named_parameters()}, dtype)
 
     @classmethod
     def from_reference(cls, ref_mod: Any) -> Any:
         """Convert a reference layer."""
-        return cls._of_weights(ref_mod, *ref_mod.pack())
+        return cls._from_weights(ref_mod, *ref_mod.pack())
 
     @classmethod
-    def _of_weights(cls, mod: Any, weights: dict[str, Any], dtype: Any) -> Any:
+    def _from_weights(cls, mod: Any, weights: dict[str, Any], dtype: Any) -> Any:
         kind: Any = LSTM if mod.mode == "LSTM" else GRU
         result = kind(mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first,
                       mod.dropout, mod.bidirectional, dtype)

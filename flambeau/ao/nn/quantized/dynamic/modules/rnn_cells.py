@@ -10,7 +10,7 @@ from ......nn.module import Module
 from ......ops.quantized import recurrent
 from ......tensor import Tensor
 from ......tensor.dtypes import qint8
-from .rnn import observed_dtype, pack_weight_bias, quantized_for
+from .rnn import find_observed_dtype, pack_weight_bias, quantize_for
 
 
 class RNNCellBase(Module):
@@ -48,7 +48,7 @@ class RNNCellBase(Module):
             text += f", nonlinearity={self.nonlinearity}"
         return text
 
-    def _step(self, cell: Any, input: Tensor, hx: Any, states: int) -> Any:
+    def _run_step(self, cell: Any, input: Tensor, hx: Any, states: int) -> Any:
         if input.size(1) != self.input_size:
             raise RuntimeError("input has inconsistent input_size: got "
                                f"{input.size(1)}, expected {self.input_size}")
@@ -74,20 +74,20 @@ class RNNCellBase(Module):
         assert type(mod) in kinds, (
             "nn.quantized.dynamic.RNNCellBase.from_float only works for nn.LSTMCell, nn.GRUCell "
             "and nn.RNNCell")
-        make_observer, dtype = observed_dtype(mod)
+        make_observer, dtype = find_observed_dtype(mod)
         assert mod.bias, "mod.bias must be True"
-        return cls._of_weights(kinds[type(mod)], mod, {
-            "weight_ih": quantized_for(mod.weight_ih, make_observer, dtype),
-            "weight_hh": quantized_for(mod.weight_hh, make_observer, dtype),
+        return cls._from_weights(kinds[type(mod)], mod, {
+            "weight_ih": quantize_for(mod.weight_ih, make_observer, dtype),
+            "weight_hh": quantize_for(mod.weight_hh, make_observer, dtype),
             "bias_ih": mod.bias_ih.detach(), "bias_hh": mod.bias_hh.detach()}, dtype)
 
     @classmethod
     def from_reference(cls, ref_mod: Any) -> Any:
         """The cell of a reference one."""
-        return cls._of_weights(cls, ref_mod, *ref_mod.pack())
+        return cls._from_weights(cls, ref_mod, *ref_mod.pack())
 
     @classmethod
-    def _of_weights(cls, kind: Any, mod: Any, parts: dict[str, Any], dtype: Any) -> Any:
+    def _from_weights(cls, kind: Any, mod: Any, parts: dict[str, Any], dtype: Any) -> Any:
         options = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
         result = kind(mod.input_size, mod.hidden_size, bias=True, dtype=dtype, **options)
         result._pack(parts["weight_ih"], parts["bias_ih"], parts["weight_hh"], parts["bias_hh"])
@@ -148,7 +148,7 @@ class RNNCell(RNNCellBase):
                  "relu": recurrent.quantized_rnn_relu_cell_dynamic}
         if self.nonlinearity not in cells:
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return self._step(cells[self.nonlinearity], input, hx, 1)
+        return self._run_step(cells[self.nonlinearity], input, hx, 1)
 
 
 class LSTMCell(RNNCellBase):
@@ -169,7 +169,7 @@ class LSTMCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         """(h, c)."""
-        return self._step(recurrent.quantized_lstm_cell_dynamic, input, hx, 2)
+        return self._run_step(recurrent.quantized_lstm_cell_dynamic, input, hx, 2)
 
 
 class GRUCell(RNNCellBase):
@@ -189,4 +189,4 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Any:
         """The next hidden state."""
-        return self._step(recurrent.quantized_gru_cell_dynamic, input, hx, 1)
+        return self._run_step(recurrent.quantized_gru_cell_dynamic, input, hx, 1)
