@@ -58,7 +58,7 @@ def select(input: StridedNestedTensor, dim: int, index: int) -> Tensor:
         sizes.append((*n[:inner], *n[inner + 1:]))
         strides.append((*s[:inner], *s[inner + 1:]))
         starts.append(start + index % n[inner] * s[inner])
-    return input.viewed(sizes, strides, starts)
+    return input.view_rows(sizes, strides, starts)
 
 
 @rule("__getitem__")
@@ -88,7 +88,7 @@ def transpose(input: StridedNestedTensor, dim0: int, dim1: int) -> Tensor:
         result[a - 1], result[b - 1] = result[b - 1], result[a - 1]
         return tuple(result)
 
-    return input.viewed(list(map(swapped, input._sizes)), list(map(swapped, input._row_strides)))
+    return input.view_rows(list(map(swapped, input._sizes)), list(map(swapped, input._row_strides)))
 
 
 @rule()
@@ -103,7 +103,7 @@ def unsqueeze(input: StridedNestedTensor, dim: int) -> Tensor:
     sizes = [(*n[:i], 1, *n[i:]) for n in input._sizes]
     strides = [(*s[:i], s[i] * n[i] if i < len(n) else 1, *s[i:])
                for n, s in zip(input._sizes, input._row_strides, strict=True)]
-    return input.viewed(sizes, strides)
+    return input.view_rows(sizes, strides)
 
 
 @rule()
@@ -126,7 +126,7 @@ def squeeze(input: StridedNestedTensor, dim: Any = None) -> Tensor:
     i = axis - 1
     if any(n[i] != 1 for n in input._sizes):
         return input
-    return input.viewed([(*n[:i], *n[i + 1:]) for n in input._sizes],
+    return input.view_rows([(*n[:i], *n[i + 1:]) for n in input._sizes],
                         [(*s[:i], *s[i + 1:]) for s in input._row_strides])
 
 
@@ -172,7 +172,7 @@ def view(input: StridedNestedTensor, *sizes: Any) -> Tensor:
     shapes = [_compute_row_size(input, wanted, "view", n) for n in input._sizes]
     strides = [tuple(row.view(n).stride())
                for row, n in zip(input.rows(), shapes, strict=True)]
-    return input.viewed(shapes, strides)
+    return input.view_rows(shapes, strides)
 
 
 @rule()
@@ -182,7 +182,7 @@ def reshape(input: StridedNestedTensor, *shape: Any) -> Tensor:
     _check_view(input, wanted, "reshape")
     shapes = [_compute_row_size(input, wanted, "reshape", n) for n in input._sizes]
     if input.is_contiguous():
-        return input.viewed(shapes, [contiguous_strides(n) for n in shapes])
+        return input.view_rows(shapes, [contiguous_strides(n) for n in shapes])
     return strided_from_rows([row.reshape(n) for row, n in
                               zip(input.rows(), shapes, strict=True)])
 
@@ -203,7 +203,7 @@ def narrow(input: StridedNestedTensor, dim: int, start: int, length: int) -> Ten
     if not input.is_contiguous():
         raise RuntimeError("narrow(): only contiguous nested tensors supported")
     rows = slice(start, start + length)
-    return input.viewed(input._sizes[rows], input._row_strides[rows], input._starts[rows])
+    return input.view_rows(input._sizes[rows], input._row_strides[rows], input._starts[rows])
 
 
 def _measure_last_axis(input: StridedNestedTensor, dim: int, text: str, name: str) -> int:
@@ -247,7 +247,7 @@ def split_with_sizes(
 def _split_rows(input: StridedNestedTensor, lengths: Sequence[int]) -> tuple[Tensor, ...]:
     parts, before = [], 0
     for length in lengths:
-        parts.append(input.viewed([(*n[:-1], length) for n in input._sizes], input._row_strides,
+        parts.append(input.view_rows([(*n[:-1], length) for n in input._sizes], input._row_strides,
                                   [start + before for start in input._starts]))
         before += length
     return tuple(parts)

@@ -341,7 +341,7 @@ class Trainer(Loop):
         self.supervised.attend()
         retained, self.measures = self.measures, self.measures.copy()
         try:
-            self._steps(iter([batch[0] if len(batch) == 1 else batch]))
+            self._run_steps(iter([batch[0] if len(batch) == 1 else batch]))
             return self.measures.results()
         finally:
             self.measures = retained

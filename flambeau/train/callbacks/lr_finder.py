@@ -15,7 +15,7 @@ from ..events.handlers import Handlers
 from ..state.epoch_numbers import Measures
 from ..reporting.plot_panel import Panel
 from ..reporting.learning_curves import Picture
-from ..state.read_random_state import read_random_state, set_random_state
+from ..state.random_state import read_random_state, set_random_state
 from ..state.formatting import short
 from ..state.snapshot import copied
 from ..state.state import State

@@ -68,8 +68,8 @@ class Writer:
             older = f"That of {self._written.get(path, 'an earlier run')} is still there, whole"
         warn(
             f"the checkpoint {path.as_posix()} of {label} was not written: "
-            f"{error.strerror or error} ({describe_free_space(path.parent)}). {older}. The run continues "
-            "and tries again at the next",
+            f"{error.strerror or error} ({describe_free_space(path.parent)}). {older}. The "
+            "run continues and tries again at the next",
             UserWarning,
         )
 

@@ -17,7 +17,7 @@ from ..state.data import count_batches, skipped
 from ..state.history import History
 from ..events.handlers import Frame, Handle
 from ..state.numpy_packing import packed, unpacked
-from ..state.read_random_state import plain, read_random_state, set_random_state
+from ..state.random_state import plain, read_random_state, set_random_state
 from ..events.handler_arguments import step_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -183,7 +183,8 @@ class Loop(Run):
             if position["batches"] != count_batches(data):
                 raise ValueError(
                     f"resuming in an epoch of {position['batches']} batches, but the data has "
-                    f"{count_batches(data)}: it must be the same to resume in the middle of an epoch"
+                    f"{count_batches(data)}: it must be the same to resume in the middle of an "
+                    "epoch"
                 )
             self._order = position["order"]
             set_random_state(self._order, data)

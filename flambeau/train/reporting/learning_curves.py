@@ -27,7 +27,7 @@ class Picture:
         self.panels = panels
         self.title = title
 
-    def render_svg(self) -> str:
+    def svg(self) -> str:
         """The picture as an SVG document."""
         return render_svg(self.panels)
 

@@ -19,7 +19,7 @@ from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from .step_function import Step, try_compile
 from .batch_kinds import Kinds, describe_kind
-from ..state.read_random_state import read_random_state, set_random_state
+from ..state.random_state import read_random_state, set_random_state
 
 _AGAIN = 3  # how often an invalidated program is rebuilt
 

@@ -206,7 +206,7 @@ class SummaryWriter:
         if frames.ndim != 5:
             raise ValueError(f"vid_tensor is (n, time, c, h, w), but has shape {frames.shape}")
         rows = np.concatenate(list(frames), axis=3)  # (time, c, h, n * w)
-        value = summary.animation(tag, rows.transpose(0, 2, 3, 1), fps)
+        value = summary.encode_gif(tag, rows.transpose(0, 2, 3, 1), fps)
         self._add(value, global_step, walltime)
 
     def add_image_with_boxes(
@@ -219,7 +219,7 @@ class SummaryWriter:
         boxes = as_array(box_tensor)
         if isinstance(labels, str):
             labels = [labels]
-        value = summary.named(
+        value = summary.create_summary(
             tag, base.image_boxes, image, boxes, rescale, dataformats, labels
         )
         self._add(value, global_step, walltime)
@@ -266,7 +266,7 @@ class SummaryWriter:
     ) -> None:
         """Add a precision-recall curve of binary labels and probabilities."""
         weight = None if weights is None else as_array(weights).ravel()
-        value = summary.named(
+        value = summary.create_summary(
             tag, base.pr_curve, as_array(labels).ravel(), as_array(predictions).ravel(),
             num_thresholds, weight,
         )
@@ -283,7 +283,7 @@ class SummaryWriter:
             true_positive_counts, false_positive_counts, true_negative_counts,
             false_negative_counts, precision, recall,
         )]
-        value = summary.named(tag, base.pr_curve_raw, *rows, num_thresholds)
+        value = summary.create_summary(tag, base.pr_curve_raw, *rows, num_thresholds)
         self._add(value, global_step, walltime)
 
     def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence]]) -> None:

@@ -99,14 +99,15 @@ class LayerNorm(_ObservedNorm, modules.LayerNorm):
     def forward(self, input: Tensor) -> Tensor:
         """Return the quantized result."""
         result: Tensor = arithmetic.layer_norm(
-            input, self.normalized_shape, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
+            input, self.normalized_shape, self.weight, self.bias, self.eps,
+            float(self.scale), int(self.zero_point))
         return result
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Convert an observed float norm."""
-        return cls(mod.normalized_shape, mod.weight, mod.bias, *compute_observed_parameters(mod), mod.eps,
-                   mod.elementwise_affine)
+        return cls(mod.normalized_shape, mod.weight, mod.bias,
+                   *compute_observed_parameters(mod), mod.eps, mod.elementwise_affine)
 
 
 class GroupNorm(_ObservedNorm, modules.GroupNorm):
@@ -123,14 +124,15 @@ class GroupNorm(_ObservedNorm, modules.GroupNorm):
     def forward(self, input: Tensor) -> Tensor:
         """Return the quantized result."""
         result: Tensor = arithmetic.group_norm(
-            input, self.num_groups, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
+            input, self.num_groups, self.weight, self.bias, self.eps,
+            float(self.scale), int(self.zero_point))
         return result
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Convert an observed float norm."""
-        return cls(mod.num_groups, mod.num_channels, mod.weight, mod.bias, *compute_observed_parameters(mod), mod.eps,
-                   mod.affine)
+        return cls(mod.num_groups, mod.num_channels, mod.weight, mod.bias,
+                   *compute_observed_parameters(mod), mod.eps, mod.affine)
 
 
 class _InstanceNorm(_ObservedNorm, modules.instancenorm._InstanceNorm):
@@ -149,14 +151,15 @@ class _InstanceNorm(_ObservedNorm, modules.instancenorm._InstanceNorm):
     def forward(self, input: Tensor) -> Tensor:
         """Return the quantized result."""
         result: Tensor = arithmetic.instance_norm(
-            input, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
+            input, self.weight, self.bias, self.eps,
+            float(self.scale), int(self.zero_point))
         return result
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Convert an observed float norm."""
-        return cls(mod.num_features, mod.weight, mod.bias, *compute_observed_parameters(mod), mod.eps,
-                   mod.momentum, mod.affine)
+        return cls(mod.num_features, mod.weight, mod.bias,
+                   *compute_observed_parameters(mod), mod.eps, mod.momentum, mod.affine)
 
 
 class InstanceNorm1d(_InstanceNorm):
