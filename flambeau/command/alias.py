@@ -191,7 +191,7 @@ def _write_torchrun(folder: Path) -> None:
     command = Path(sysconfig.get_path("scripts")) / "torchrun"
     if folder != Path(sysconfig.get_path("purelib")) or command.exists():
         return
-    data = alias_files.torchrun(sys.executable)
+    data = alias_files.build_torchrun(sys.executable)
     try:
         command.write_bytes(data)
         command.chmod(0o755)

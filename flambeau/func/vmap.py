@@ -198,7 +198,7 @@ def _move_results(
                                  "BatchedTensor when out_dim is None")
             new.append(batch.lower(x))
             continue
-        at = canonical_dim(dim, x.dim() + 1)
+        axis = canonical_dim(dim, x.dim() + 1)
         below = batch.expand(x)
-        new.append(below.movedim(0, at) if at else below)
+        new.append(below.movedim(0, axis) if axis else below)
     return rebuild(result, iter(new))

@@ -119,23 +119,23 @@ def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -
     """
     _check_dtype(index, "gather")
     _check_same_rank("gather", input, index, "input")
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     if not input.ndim:
         _check_range(index, 1, 0)
         return np.full(index.shape, input)
     if not index.size:
         return np.empty(index.shape, input.dtype)
     if index.ndim:
-        _fits("gather", index, input.shape, at, True, "self")
-    if (y := gather_scatter.take_within(input, at, index)) is not None:
+        _fits("gather", index, input.shape, axis, True, "self")
+    if (y := gather_scatter.take_within(input, axis, index)) is not None:
         return y
-    _check_range(index, input.shape[at], at)
+    _check_range(index, input.shape[axis], axis)
     if index.ndim == 0:
         return np.asarray(input[index])
     if input.ndim == 1:
         return input.take(index)
-    return input[_create_grid(index, at)] if (
-        y := gather_scatter.take(input, at, index)
+    return input[_create_grid(index, axis)] if (
+        y := gather_scatter.take(input, axis, index)
     ) is None else y
 
 
@@ -189,24 +189,24 @@ def _place_source(index: Array, src: Array) -> Array:
 
 def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) -> int:
     _check_dtype(index, name)
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     if index.size == 0:
-        return at
+        return axis
     _check_same_rank(name, input, index)
     if input.ndim and index.ndim:
-        _fits(name, index, input.shape, at, True, "self")
+        _fits(name, index, input.shape, axis, True, "self")
     if isinstance(src, np.ndarray):
         _check_same_rank(name, src, index, "src")
         if src.ndim and index.ndim:
-            _fits(name, index, src.shape, at, False, "src")
+            _fits(name, index, src.shape, axis, False, "src")
         if src.dtype != input.dtype:
             raise noted(
                 RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype"),
                 f"self is {FROM_NUMPY[input.dtype]} and src {FROM_NUMPY[src.dtype]}: "
                 "src.to(self.dtype).",
             )
-    _check_range(index, input.shape[at] if input.ndim else 1, at)
-    return at
+    _check_range(index, input.shape[axis] if input.ndim else 1, axis)
+    return axis
 
 
 def _write_at(result: Array, at: int, index: Array, value: Array, ufunc: Any) -> None:
@@ -602,7 +602,7 @@ def take_along_dim(
     if dim is None:
         y = gather(input.reshape(-1), 0, indices.reshape(-1))
     else:
-        at = canonical_dim(dim, input._array.ndim)
+        axis = canonical_dim(dim, input._array.ndim)
         if input._array.ndim != indices._array.ndim:
             raise RuntimeError(
                 "torch.take_along_dim(): input and indices should have the same number of "
@@ -611,12 +611,13 @@ def take_along_dim(
             )
         shapes = [list(x._array.shape) for x in (input, indices)]
         for shape in shapes:
-            shape[at] = 1
+            shape[axis] = 1
         common = np.broadcast_shapes(*map(tuple, shapes))
-        wide = [[*common[:at], x._array.shape[at], *common[at + 1 :]] for x in (input, indices)]
-        n = input._array.shape[at]
+        wide = [[*common[:axis], x._array.shape[axis], *common[axis + 1 :]]
+                for x in (input, indices)]
+        n = input._array.shape[axis]
         wrapped = where(indices < 0, indices + n, indices)
-        y = gather(input.expand(*wide[0]), at, wrapped.expand(*wide[1]))
+        y = gather(input.expand(*wide[0]), axis, wrapped.expand(*wide[1]))
     return y if out is None else write_result("take_along_dim", y, out, (input, indices))
 
 

@@ -74,19 +74,19 @@ def index_select(input: Array, dim: int, index: Array) -> Array:
             [4, 4, 3]])
     """
     index = _check_index(index, "index_select")
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     if not input.ndim:
         _check_index_of_number(index)
         return input.copy()
-    n = input.shape[at]
+    n = input.shape[axis]
     if _is_out_of_range(index, n):
-        if input.ndim < 2 or (not at and input.size):
+        if input.ndim < 2 or (not axis and input.size):
             raise IndexError("index out of range in self")
         if not n:
             raise RuntimeError("index_select(): self indexing axis dim should be positive")
         wrong = index[(index >= n) | (index < 0)][0]
         raise RuntimeError(f"INDICES element is out of DATA bounds, id={wrong} axis_dim={n}")
-    return input.take(index, at) if input.__class__ is Array else np.take(input, index, at)
+    return input.take(index, axis) if input.__class__ is Array else np.take(input, index, axis)
 
 
 @index_select.batch
@@ -151,30 +151,31 @@ def _spread_index(index: Array, at: int, source: Array) -> Array:
                                     rng.normal(size=(3, 3)), 2.0), {})]))
 def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Number) -> Array:
     """A copy with alpha * source added to slices."""
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     index = _check_index(index, "index_add_")
     input_shape, source_shape = input.shape, source.shape
-    if input_shape[:at] + input_shape[at + 1 :] != source_shape[:at] + source_shape[at + 1 :]:
+    if (input_shape[:axis] + input_shape[axis + 1 :]
+            != source_shape[:axis] + source_shape[axis + 1 :]):
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
             f"Got self.shape = {list(input_shape)} source.shape = {list(source_shape)}"
         )
-    _check_source("index_add_", input, at, index, source)
+    _check_source("index_add_", input, axis, index, source)
     result = input.copy()
     if alpha.__class__ is not int or alpha != 1:
         with np.errstate(all="ignore"):
             source = (source * np.asarray(alpha).astype(input.dtype)).astype(input.dtype)
     target = result if result.ndim else result.reshape(1)
     source = source.reshape(1) if not source.ndim else source
-    if at == 0 and target.ndim == 2:
+    if axis == 0 and target.ndim == 2:
         from .index import add_rows
 
         add_rows(target, (index,), source)
     else:
-        fits = source.shape == target.shape[:at] + index.shape + target.shape[at + 1 :]
-        if not (fits and source.size > MAX_NUMPY_GATHER_ELEMENTS
-                and gather_scatter.put(target, at, _spread_index(index, at, source), source, True)):
-            np.add.at(target, _place_index(at, index), source)
+        fits = source.shape == target.shape[:axis] + index.shape + target.shape[axis + 1 :]
+        if not (fits and source.size > MAX_NUMPY_GATHER_ELEMENTS and gather_scatter.put(
+                target, axis, _spread_index(index, axis, source), source, True)):
+            np.add.at(target, _place_index(axis, index), source)
     return result
 
 
@@ -184,8 +185,8 @@ def _(
 ) -> Any:
     if batch.holds(index) or not input.dim():
         return NotImplemented
-    at = canonical_dim(dim, input.dim()) + 1
-    return _index_add(batch.expand(input), at, batch.lower(index), batch.expand(source), alpha)
+    axis = canonical_dim(dim, input.dim()) + 1
+    return _index_add(batch.expand(input), axis, batch.lower(index), batch.expand(source), alpha)
 
 
 @_index_add.vjp("input")
@@ -228,18 +229,18 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
     >>> torch.index_copy(torch.zeros(3), 0, torch.tensor([2, 0]), torch.tensor([1., 2.]))
     tensor([2., 0., 1.])
     """
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     index = _check_index(index, "index_copy_")
-    input_shape, source_shape = (x.shape[:at] + x.shape[at + 1 :] for x in (input, source))
+    input_shape, source_shape = (x.shape[:axis] + x.shape[axis + 1 :] for x in (input, source))
     if input_shape != source_shape and input.ndim and source.ndim:
         raise RuntimeError(
             "index_copy_(): Source/destination tensor must have same slice shapes. Destination "
-            f"slice shape: {' '.join(map(str, input_shape))} at dimension {at} and source slice "
+            f"slice shape: {' '.join(map(str, input_shape))} at dimension {axis} and source slice "
             f"shape: {' '.join(map(str, source_shape))} at dimension 0."
         )
-    _check_source("index_copy_", input, at, index, source)
+    _check_source("index_copy_", input, axis, index, source)
     result = input.copy()
-    (result if result.ndim else result.reshape(1))[_place_index(at, index)] = source
+    (result if result.ndim else result.reshape(1))[_place_index(axis, index)] = source
     return result
 
 
@@ -247,8 +248,8 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
 def _(batch: Batch, input: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     if batch.holds(index) or not input.dim() or not source.dim():
         return NotImplemented
-    at = canonical_dim(dim, input.dim()) + 1
-    return index_copy(batch.expand(input), at, batch.lower(index), batch.expand(source))
+    axis = canonical_dim(dim, input.dim()) + 1
+    return index_copy(batch.expand(input), axis, batch.lower(index), batch.expand(source))
 
 
 @index_copy.vjp("input")
@@ -266,16 +267,16 @@ def _(g: Tensor, dim: int, index: Tensor, source_shape: tuple[int, ...]) -> Tens
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))
 def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     """A copy with a value in the slices at some indices of an axis."""
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     index = _check_index(index, "index_fill_")
     result = input.copy()
     if not input.size:
         return result
-    n = input.shape[at] if input.ndim else 1
+    n = input.shape[axis] if input.ndim else 1
     if not all_below(index, n) and index.size and (index.max() >= n or index.min() < -n):
         wrong = index[(index >= n) | (index < -n)][0]
-        raise IndexError(f"index {wrong} is out of bounds for dimension {at} with size {n}")
-    (result if result.ndim else result.reshape(1))[_place_index(at, index)] = value
+        raise IndexError(f"index {wrong} is out of bounds for dimension {axis} with size {n}")
+    (result if result.ndim else result.reshape(1))[_place_index(axis, index)] = value
     return result
 
 
@@ -283,8 +284,8 @@ def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
 def _(batch: Batch, input: Tensor, dim: int, index: Tensor, value: Tensor) -> Any:
     if batch.holds(index) or batch.holds(value) or not input.dim():
         return NotImplemented
-    at = canonical_dim(dim, input.dim()) + 1
-    return _index_fill(batch.lower(input), at, batch.lower(index), batch.lower(value))
+    axis = canonical_dim(dim, input.dim()) + 1
+    return _index_fill(batch.lower(input), axis, batch.lower(index), batch.lower(value))
 
 
 @_index_fill.vjp("input")
@@ -328,15 +329,15 @@ def index_reduce(
         raise RuntimeError(
             f"reduce argument must be either prod, mean, amax or amin, got {reduce}."
         )
-    at = canonical_dim(dim, input._array.ndim)
+    axis = canonical_dim(dim, input._array.ndim)
     if not input._array.ndim:
         y = _scatter_reduce(input, 0, index.reshape(()), source.reshape(()), reduce, include_self)
     else:
-        if _is_out_of_range(peek(index), input._array.shape[at]):
+        if _is_out_of_range(peek(index), input._array.shape[axis]):
             raise IndexError("index out of range in self")
-        shape = [-1 if i == at else 1 for i in range(input._array.ndim)]
+        shape = [-1 if i == axis else 1 for i in range(input._array.ndim)]
         places = index.reshape(shape).expand(*source._array.shape)
-        y = _scatter_reduce(input, at, places, source, reduce, include_self)
+        y = _scatter_reduce(input, axis, places, source, reduce, include_self)
     return y if out is None else write_result("index_reduce", y, out)
 
 

@@ -45,15 +45,15 @@ def linalg_cross(input: Array, other: Array, *, dim: int = -1) -> Array:
     """
     if input.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
-    at = canonical_dim(dim, input.ndim)
-    if not input.ndim or input.shape[at] != 3 or other.shape[at] != 3:
-        m, n = (x.shape[at] if x.ndim else 1 for x in (input, other))
+    axis = canonical_dim(dim, input.ndim)
+    if not input.ndim or input.shape[axis] != 3 or other.shape[axis] != 3:
+        m, n = (x.shape[axis] if x.ndim else 1 for x in (input, other))
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {m} and {n}"
         )
-    x, y = (np.moveaxis(t, at, 0) for t in np.broadcast_arrays(input, other))
+    x, y = (np.moveaxis(t, axis, 0) for t in np.broadcast_arrays(input, other))
     result = np.empty(np.broadcast_shapes(input.shape, other.shape), np.result_type(x, y))
-    target = np.moveaxis(result, at, 0)
+    target = np.moveaxis(result, axis, 0)
     for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         np.subtract(x[j] * y[k], x[k] * y[j], out=target[i, ...])
     return result
@@ -242,8 +242,8 @@ def renorm(
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if rank < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {rank} dimensions")
-    at = canonical_dim(dim, rank)
-    axes = tuple(i for i in range(rank) if i != at)
+    axis = canonical_dim(dim, rank)
+    axes = tuple(i for i in range(rank) if i != axis)
     size = _vector_norm(input, float(p), axes, True)
     factor = select(size > maxnorm, maxnorm / (size + 1e-7), size.new_ones(()))
     y = (input * factor.to(input.dtype)).contiguous()

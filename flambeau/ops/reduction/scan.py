@@ -32,14 +32,14 @@ def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     tensor([1, 3, 6])
     """
     kind = sum_dtype(input, dtype)
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
     if input.size > MAX_NUMPY_ROW_ELEMENTS and (kind == input.dtype or kind == np.int64) and (
-        result := scan_axis(np.add, input.astype(kind, copy=False), at)
+        result := scan_axis(np.add, input.astype(kind, copy=False), axis)
     ) is not None:
         return result[0]
-    return round_to(np.cumsum(input, at, compute_dtype(kind)), kind)
+    return round_to(np.cumsum(input, axis, compute_dtype(kind)), kind)
 
 
 @cumsum.vjp
@@ -56,13 +56,13 @@ def cumprod(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     tensor([ 1,  2,  6, 24])
     """
     kind = sum_dtype(input, dtype)
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
     if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
-            and (result := scan_axis(np.multiply, input, at)) is not None:
+            and (result := scan_axis(np.multiply, input, axis)) is not None:
         return result[0]
-    return round_to(np.cumprod(input, at, compute_dtype(kind)), kind)
+    return round_to(np.cumprod(input, axis, compute_dtype(kind)), kind)
 
 
 @cumprod.vjp
@@ -88,17 +88,17 @@ def _declare_running(name: str, ufunc: np.ufunc) -> Any:
     result = return_type(name, "values", "indices")
 
     def body(input: Array, dim: int) -> tuple[np.ndarray, ...]:
-        at = canonical_dim(dim, input.ndim)
+        axis = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)
         if input.size > MAX_NUMPY_ROW_ELEMENTS \
-                and (match := scan_axis(ufunc, input, at, True)) is not None:
+                and (match := scan_axis(ufunc, input, axis, True)) is not None:
             return match
-        values = ufunc.accumulate(input, at) if input.size else input.copy()
-        places = np.arange(input.shape[at]).reshape([-1 if i == at else 1
+        values = ufunc.accumulate(input, axis) if input.size else input.copy()
+        places = np.arange(input.shape[axis]).reshape([-1 if i == axis else 1
                                                      for i in range(input.ndim)])
         same = (input == values) | ((input != input) & (values != values))
-        where = np.maximum.accumulate(np.where(same, places, 0), at) if input.size else \
+        where = np.maximum.accumulate(np.where(same, places, 0), axis) if input.size else \
             np.zeros(input.shape, np.int64)
         return values, where.astype(np.int64)
 
@@ -143,16 +143,16 @@ def logcumsumexp(input: Array, dim: int) -> Array:
     """
     if input.dtype.kind not in "fcV":
         raise RuntimeError(f'"logcumsumexp_out_cpu" not implemented for {input.dtype}')
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     if not input.ndim or not input.size:
         return input.copy()
     if input.dtype.kind == "c":
-        return _complex_logcumsumexp(input, at)
+        return _complex_logcumsumexp(input, axis)
     kind = compute_dtype(input.dtype)
     if input.size > MAX_NUMPY_ROW_ELEMENTS \
-            and (y := scan.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
+            and (y := scan.logcumsumexp(input.astype(kind, copy=False), axis)) is not None:
         return round_to(y, input.dtype)
-    return round_to(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)
+    return round_to(np.logaddexp.accumulate(input.astype(kind, copy=False), axis), input.dtype)
 
 
 def _complex_logcumsumexp(input: Array, at: int) -> Array:
@@ -215,15 +215,15 @@ def diff(
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
-    at = canonical_dim(dim, input._array.ndim)
+    axis = canonical_dim(dim, input._array.ndim)
     parts = [x for x in (prepend, input, append) if x is not None]
     for side in (prepend, append):
         if side is not None:
-            _check_side(input, side, at)
-    y = cat(parts, at) if len(parts) > 1 else input
-    for _ in range(min(n, y._array.shape[at])):
-        length = y._array.shape[at]
-        later, earlier = y.narrow(at, 1, length - 1), y.narrow(at, 0, length - 1)
+            _check_side(input, side, axis)
+    y = cat(parts, axis) if len(parts) > 1 else input
+    for _ in range(min(n, y._array.shape[axis])):
+        length = y._array.shape[axis]
+        later, earlier = y.narrow(axis, 1, length - 1), y.narrow(axis, 0, length - 1)
         y = later ^ earlier if y._array.dtype == np.bool_ else later - earlier
     y = y.clone() if y is input else y
     return y if out is None else write_result("diff", y, out)
@@ -242,12 +242,12 @@ def _compute_spacing(x: Any, dx: Any, y: Tensor, at: int) -> Any:
 
 
 def _compute_trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
-    at = canonical_dim(dim, y._array.ndim)
-    n = y._array.shape[at]
+    axis = canonical_dim(dim, y._array.ndim)
+    n = y._array.shape[axis]
     if n == 0:
         raise RuntimeError("trapezoid: cannot integrate over an empty axis")
-    widths = _compute_spacing(x, dx, y, at)
-    return (y.narrow(at, 1, n - 1) + y.narrow(at, 0, n - 1)) * widths / 2, at
+    widths = _compute_spacing(x, dx, y, axis)
+    return (y.narrow(axis, 1, n - 1) + y.narrow(axis, 0, n - 1)) * widths / 2, axis
 
 
 @composite(aliases=("trapz",), expose=("torch",), explains=True)

@@ -85,10 +85,10 @@ def _sort(
 ) -> tuple[Array, Array]:
     """Return sorted values along an axis and their original indices."""
     _refuse_complex(input, "sort")
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    return _find(input, at, input.shape[at], descending,
+    return _find(input, axis, input.shape[axis], descending,
                  lambda keys: sort_kernels.sort_numbers(keys, bool(stable)), True)
 
 
@@ -163,17 +163,17 @@ def topk(
     indices=tensor([0, 2]))
     """
     _refuse_complex(input, "topk")
-    at = canonical_dim(dim, input.ndim)
-    n = input.shape[at] if input.ndim else 1
+    axis = canonical_dim(dim, input.ndim)
+    n = input.shape[axis] if input.ndim else 1
     if not 0 <= k <= n:
         raise RuntimeError("selected index k out of range")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if sorted and at == input.ndim - 1 and k \
+    if sorted and axis == input.ndim - 1 and k \
             and (where := sort_kernels.distinct_order(input, largest)) is not None:
         where = np.ascontiguousarray(where[..., :k])
         return sort_kernels.gather_elements(input, where), where
-    return _find(input, at, k, largest, lambda keys: sort_kernels.least_numbers(keys, k))
+    return _find(input, axis, k, largest, lambda keys: sort_kernels.least_numbers(keys, k))
 
 
 @topk.vjp
@@ -214,22 +214,22 @@ def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tupl
     values=tensor(20),
     indices=tensor(2))
     """
-    at = canonical_dim(dim, input.ndim)
-    n = input.shape[at] if input.ndim else 1
+    axis = canonical_dim(dim, input.ndim)
+    n = input.shape[axis] if input.ndim else 1
     if input.ndim and n == 0:
         raise IndexError(
-            f"kthvalue(): Expected reduction dim {at} to have non-zero size."
+            f"kthvalue(): Expected reduction dim {axis} to have non-zero size."
         )
     if not 1 <= k <= n:
-        raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{at}")
+        raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{axis}")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     if (y := _select_of_few(input, k - 1, keepdim)) is not None:
         return y
     values, where = _find(
-        input, at, 1, False, lambda keys: sort_kernels.rank_numbers(keys, k - 1, False)
+        input, axis, 1, False, lambda keys: sort_kernels.rank_numbers(keys, k - 1, False)
     )
-    return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
+    return (values, where) if keepdim else (values.squeeze(axis), where.squeeze(axis))
 
 
 kthvalue.vjp(put_back)
@@ -295,16 +295,16 @@ def _declare_median(name: str, ignore_nan: bool) -> Any:
     def along(input: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """The lower median along an axis, and its index."""
         _refuse_complex(input, name)
-        at = canonical_dim(dim, input.ndim)
+        axis = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)
-        if input.shape[at] == 0:
-            raise IndexError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
+        if input.shape[axis] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
         if (y := _select_of_few(input, (input.size - 1) // 2, keepdim)) is not None:
             return y
-        where = _find_middle(input, at, ignore_nan)
-        values = np.take_along_axis(input, where, at)
-        return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
+        where = _find_middle(input, axis, ignore_nan)
+        values = np.take_along_axis(input, where, axis)
+        return (values, where) if keepdim else (values.squeeze(axis), where.squeeze(axis))
 
     along.vjp(put_back)
     along.jvp(choose)
@@ -351,13 +351,13 @@ def mode(input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Array, Arr
     indices=tensor(2))
     """
     _refuse_complex(input, "mode")
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if input.shape[at] == 0:
-        raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size.")
-    values, where = _find(input, at, 1, False, sort_kernels.commonest_numbers)
-    return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
+    if input.shape[axis] == 0:
+        raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
+    values, where = _find(input, axis, 1, False, sort_kernels.commonest_numbers)
+    return (values, where) if keepdim else (values.squeeze(axis), where.squeeze(axis))
 
 
 mode.vjp(put_back)

@@ -64,11 +64,11 @@ def unsqueeze(input: Array, dim: int) -> Array:
     tensor([[1],
             [2]])
     """
-    at = canonical_dim(dim, input.ndim + 1)
-    y = input.reshape((*input.shape[:at], 1, *input.shape[at:]))
-    if y.__class__ is not Array or not y.size or y.strides[at] == _compute_stride(input, at):
+    axis = canonical_dim(dim, input.ndim + 1)
+    y = input.reshape((*input.shape[:axis], 1, *input.shape[axis:]))
+    if y.__class__ is not Array or not y.size or y.strides[axis] == _compute_stride(input, axis):
         return y
-    strides = (*input.strides[:at], _compute_stride(input, at), *input.strides[at:])
+    strides = (*input.strides[:axis], _compute_stride(input, axis), *input.strides[axis:])
     return np.lib.stride_tricks.as_strided(y, y.shape, strides)
 
 

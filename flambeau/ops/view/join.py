@@ -126,19 +126,19 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     first = tensors[0]
-    at = canonical_dim(dim, first.ndim + 1)
+    axis = canonical_dim(dim, first.ndim + 1)
     for i, a in enumerate(tensors):
         if a.shape != first.shape:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry "
                 f"0 and {list(a.shape)} at entry {i}"
             )
-    if at == 0 and first.ndim and (y := _join_few(np.concatenate, tensors, 0)) is not None:
+    if axis == 0 and first.ndim and (y := _join_few(np.concatenate, tensors, 0)) is not None:
         return y.reshape(len(tensors), *first.shape)
     if all(a.dtype is first.dtype for a in tensors):
-        return np.stack(tensors, at) if (y := join_rows(tensors, at, new=True)) is None else y
+        return np.stack(tensors, axis) if (y := join_rows(tensors, axis, new=True)) is None else y
     kind = result_dtype(tensors).numpy
-    return np.stack([a.astype(kind, copy=False) for a in tensors], at)
+    return np.stack([a.astype(kind, copy=False) for a in tensors], axis)
 
 
 Functions.stack = stack
@@ -638,17 +638,17 @@ def repeat_interleave(
     if repeats is None:  # counts alone: the indices that they repeat
         return wrap(np.repeat(np.arange(input._array.size), input._array).astype(np.int64))
     input, dim = (input.reshape(-1), 0) if dim is None else (input, dim)
-    at = canonical_dim(dim, input._array.ndim)
+    axis = canonical_dim(dim, input._array.ndim)
     counts = np.asarray(getattr(repeats, "_array", repeats))
     if (counts < 0).any():
         raise RuntimeError("repeats can not be negative")
-    if counts.size not in (1, input._array.shape[at]):
+    if counts.size not in (1, input._array.shape[axis]):
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
-            f"{counts.size} and input.size({at}) = {input._array.shape[at]}"
+            f"{counts.size} and input.size({axis}) = {input._array.shape[axis]}"
         )
-    where = np.repeat(np.arange(input._array.shape[at]), counts.reshape(-1))
-    return input.index_select(at, wrap(where.astype(np.int64)))
+    where = np.repeat(np.arange(input._array.shape[axis]), counts.reshape(-1))
+    return input.index_select(axis, wrap(where.astype(np.int64)))
 
 
 @composite(expose=("torch",))

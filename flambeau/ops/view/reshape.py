@@ -293,14 +293,14 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
             [3, 4, 5]])
     """
     shape = input._array.shape
-    at = canonical_dim(dim, len(shape))
+    axis = canonical_dim(dim, len(shape))
     if not len(sizes):
         raise RuntimeError("unflatten: sizes must be non-empty")
     try:
-        lengths = infer_shape(tuple(sizes), shape[at])
+        lengths = infer_shape(tuple(sizes), shape[axis])
     except RuntimeError:
         raise RuntimeError(
             f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
-            f"({shape[at]}) in the input tensor"
+            f"({shape[axis]}) in the input tensor"
         ) from None
-    return _view(input, (*shape[:at], *lengths, *shape[at + 1 :]))
+    return _view(input, (*shape[:axis], *lengths, *shape[axis + 1 :]))

@@ -28,9 +28,9 @@ def unbind(input: Array, dim: int = 0) -> tuple[Array, ...]:
     """
     if not input.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    at = canonical_dim(dim, input.ndim)
-    head: tuple[Any, ...] = (slice(None),) * at
-    indices: list[Any] = [(*head, i, Ellipsis) for i in range(input.shape[at])]
+    axis = canonical_dim(dim, input.ndim)
+    head: tuple[Any, ...] = (slice(None),) * axis
+    indices: list[Any] = [(*head, i, Ellipsis) for i in range(input.shape[axis])]
     return tuple([input[index] for index in indices])
 
 
@@ -95,19 +95,19 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     shape = tensor._array.shape
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
-    at = canonical_dim(dim, len(shape))
-    size, n = split_size_or_sections, shape[at]
+    axis = canonical_dim(dim, len(shape))
+    size, n = split_size_or_sections, shape[axis]
     if isinstance(size, (tuple, list)):
         if sum(size) != n or any(s < 0 for s in size):
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size "
-                f"at dimension {at}), but got split_sizes={list(size)}"
+                f"at dimension {axis}), but got split_sizes={list(size)}"
             )
-        return split_sizes(tensor, tuple(size), at)
+        return split_sizes(tensor, tuple(size), axis)
     if size < 0 or (size == 0 and n):
         raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
     count = max(-(-n // size), 1) if size else 1
-    return split_sizes(tensor, tuple(min(size, n - i * size) for i in range(count)), at)
+    return split_sizes(tensor, tuple(min(size, n - i * size) for i in range(count)), axis)
 
 
 def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -148,12 +148,12 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    at = canonical_dim(dim, input._array.ndim)
-    n = input._array.shape[at]
+    axis = canonical_dim(dim, input._array.ndim)
+    n = input._array.shape[axis]
     size = -(-n // chunks)
     if size == 0:
-        return split_sizes(input, (0,) * chunks, at)
-    return split(input, size, at)
+        return split_sizes(input, (0,) * chunks, axis)
+    return split(input, size, axis)
 
 
 def _choose_bounds(name: str, *choices: Any) -> Any:
@@ -185,8 +185,8 @@ def tensor_split(
         raise RuntimeError(
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
         )
-    at = canonical_dim(dim, input._array.ndim)
-    n = input._array.shape[at]
+    axis = canonical_dim(dim, input._array.ndim)
+    n = input._array.shape[axis]
     places = _choose_bounds("tensor_split", indices_or_sections, indices, sections)
     if isinstance(places, Tensor):
         places = places.tolist()
@@ -194,9 +194,9 @@ def tensor_split(
         if places <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {places}")
         size, extra = divmod(n, places)
-        return split_sizes(input, tuple(size + (i < extra) for i in range(places)), at)
+        return split_sizes(input, tuple(size + (i < extra) for i in range(places)), axis)
     bounds = [0, *places, n]
-    head = (slice(None),) * at
+    head = (slice(None),) * axis
     return tuple(
         basic_index(input, (*head, slice(a, b), Ellipsis))
         for a, b in zip([None, *bounds[1:-1]], [*bounds[1:-1], None], strict=True)

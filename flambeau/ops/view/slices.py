@@ -26,17 +26,17 @@ def select(input: Array, dim: int, index: int) -> Array:
     >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
     tensor([1, 3])
     """
-    at = canonical_dim(dim, input.ndim)
+    axis = canonical_dim(dim, input.ndim)
     if not input.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    n = input.shape[at]
+    n = input.shape[axis]
     if not -n <= index < n:
         raise IndexError(
             f"select(): index {index} out of range for tensor of size {list(input.shape)} at "
-            f"dimension {at}"
+            f"dimension {axis}"
         )
     index = index.__index__()
-    return np.ndarray.__getitem__(input, (slice(None),) * at + (index, Ellipsis))
+    return np.ndarray.__getitem__(input, (slice(None),) * axis + (index, Ellipsis))
 
 
 @select.vjp
@@ -96,23 +96,23 @@ def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
     shape = input._array.shape
     if not shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    at = canonical_dim(dim, len(shape))
+    axis = canonical_dim(dim, len(shape))
     if isinstance(start, Tensor) and (start._array.ndim or start._array.dtype.kind not in "iu"):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
     start = int(start)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
-    if not -shape[at] <= start <= shape[at]:
+    if not -shape[axis] <= start <= shape[axis]:
         raise IndexError(
-            f"start out of range (expected to be in range of [-{shape[at]}, {shape[at]}], but "
+            f"start out of range (expected to be in range of [-{shape[axis]}, {shape[axis]}], but "
             f"got {start})"
         )
-    start = start + shape[at] if start < 0 else start
-    if start + length > shape[at]:
+    start = start + shape[axis] if start < 0 else start
+    if start + length > shape[axis]:
         raise RuntimeError(
-            f"start ({start}) + length ({length}) exceeds dimension size ({shape[at]})."
+            f"start ({start}) + length ({length}) exceeds dimension size ({shape[axis]})."
         )
-    return basic_index(input, (slice(None),) * at + (slice(start, start + length), Ellipsis))
+    return basic_index(input, (slice(None),) * axis + (slice(start, start + length), Ellipsis))
 
 
 @view(ref=lambda x, offset=0, dim1=0, dim2=1: np.diagonal(x, offset, dim1, dim2),

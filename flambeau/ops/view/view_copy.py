@@ -48,10 +48,10 @@ def _slice(
     input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     """The view of a slice along one axis."""
-    at = canonical_dim(dim, input._array.ndim)
+    axis = canonical_dim(dim, input._array.ndim)
     if step <= 0:
         raise RuntimeError(f"slice step must be positive, got {step}")
-    return basic_index(input, (*(slice(None),) * at, slice(start, end, step), Ellipsis))
+    return basic_index(input, (*(slice(None),) * axis, slice(start, end, step), Ellipsis))
 
 
 for _view in (diagonal, permute, select, split, split_with_sizes, squeeze, t, transpose, unbind,
