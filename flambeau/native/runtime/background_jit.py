@@ -239,23 +239,30 @@ class Small(dict[Any, int]):
 class CallCounts:
     """Counts calls by kernel while NumPy serves them, so that only frequent kernels are compiled.
 
-    At most `max_keys` kernels are counted.
+    At most `max_keys` kernels are counted. Calls on small arrays heed KernelPolicy.counts.
     """
 
-    def __init__(self, max_keys: int) -> None:
-        self.max_keys = max_keys
+    def __init__(self, max_keys: int, on_small_arrays: bool = True) -> None:
+        self.max_keys, self.on_small_arrays = max_keys, on_small_arrays
         self.counts: dict[Hashable, int] = {}
 
-    def should_request(self, key: Hashable) -> bool:
+    def should_request(
+        self, key: Hashable, request_at: int | None = None, use_at: int | None = None
+    ) -> bool:
         """Count a call; return whether to request the kernel now (`request_kernel`).
 
-        Once after CALLS_BEFORE_COMPILING, which starts the compilation, and always after
-        CALLS_BEFORE_USE: the first call that uses the kernel depends only on the calls.
+        Call number `request_at` starts the compilation, call number `use_at` is the first to use
+        the kernel, so which call that is depends only on the calls. By default these come after
+        CALLS_BEFORE_COMPILING and CALLS_BEFORE_USE.
         """
-        calls = self.counts.get(key, 0)
-        if calls < CALLS_BEFORE_USE and KernelPolicy.counts and len(self.counts) < self.max_keys:
-            self.counts[key] = calls + 1
-        return calls in (CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE)
+        request_at = CALLS_BEFORE_COMPILING + 1 if request_at is None else request_at
+        use_at = CALLS_BEFORE_USE + 1 if use_at is None else use_at
+        number = self.counts.get(key, 0) + 1
+        if number == 1 and len(self.counts) >= self.max_keys:
+            return False
+        if number <= use_at and (KernelPolicy.counts or not self.on_small_arrays):
+            self.counts[key] = number
+        return number == request_at or number >= use_at
 
 
 def _reset_in_child() -> None:

@@ -197,12 +197,17 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
     return function
 
 
+def refuse_sparse_on_meta(device: Any) -> None:
+    """Raise NotImplementedError if the device of a new sparse tensor is meta."""
+    if on_meta(device):
+        raise NotImplementedError("sparse tensors on the meta device are not implemented")
+
+
 def _create_sparse(
     name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: bool, device: Any
 ) -> Tensor:
     """A sparse tensor without values."""
-    if on_meta(device):
-        raise NotImplementedError("sparse tensors on the meta device are not implemented")
+    refuse_sparse_on_meta(device)
     if name == "ones":
         raise NotImplementedError(
             "Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")

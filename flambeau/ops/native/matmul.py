@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.background_jit import CallCounts, KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import (
@@ -64,7 +64,7 @@ class ShapeKey(NamedTuple):
 
 # Threads share these without a lock: a lost count delays a kernel by a call, and two plans for one
 # key are equal.
-_calls: dict[FormKey | ShapeKey, int] = {}  # calls without a kernel
+_calls = CallCounts(MAX_PRODUCT_FORMS, on_small_arrays=False)  # by FormKey or ShapeKey
 _plans: dict[tuple, Plan] = {}  # by shapes and strides
 
 
@@ -104,14 +104,10 @@ def _find_plan(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None
         form = ShapeKey(key, bias is not None, MatmulPrecision.parts)
     else:
         form, sizes = _describe_form(a, b, bias)
-    calls = _calls.get(form, 0) + 1
-    if calls == 1 and len(_calls) >= MAX_PRODUCT_FORMS:
-        return None
-    _calls[form] = min(calls, PRODUCT_CALLS_BEFORE_USE)
-    if calls != PRODUCT_CALLS_BEFORE_COMPILING and calls < PRODUCT_CALLS_BEFORE_USE:
+    if not _calls.should_request(form, PRODUCT_CALLS_BEFORE_COMPILING, PRODUCT_CALLS_BEFORE_USE):
         return None
     function = request_kernel(("product", form), lambda: _build_kernel(form, a, b))
-    if function is None or calls < PRODUCT_CALLS_BEFORE_USE:
+    if function is None:
         return None
     if len(_plans) >= MAX_PRODUCT_PLANS:
         _plans.clear()

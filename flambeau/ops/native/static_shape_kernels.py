@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.runtime import background_jit
+from ...native.runtime.background_jit import CallCounts
 from ...native.target.eager_costs import MAX_STATIC_SHAPES
 
-
-_seen: dict[tuple, int] = {}  # calls per shape, until its kernel is used
+_calls = CallCounts(MAX_STATIC_SHAPES, on_small_arrays=False)
 
 
 def kernel_for(key: tuple, build: Callable[[], Any], request_at: int = 2, use_at: int = 3) -> Any:
@@ -20,16 +21,9 @@ def kernel_for(key: tuple, build: Callable[[], Any], request_at: int = 2, use_at
     Call number `request_at` requests it in the background; call number `use_at` is the first to
     use it, and waits for it.
     """
-    calls = _seen.get(key, 0) + 1
-    if calls == 1 and len(_seen) >= MAX_STATIC_SHAPES:
+    if not _calls.should_request(key, request_at, use_at):
         return None
-    if calls <= use_at:
-        _seen[key] = calls
-    if calls < request_at or request_at < calls < use_at:
-        return None
-    from ...native.runtime.background_jit import request_kernel
-
-    return request_kernel(key, build)
+    return background_jit.request_kernel(key, build)
 
 
 def run_kernel(function: Any, arrays: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:

@@ -8,15 +8,15 @@ from ...tensor import layout as layouts
 from ...tensor.layout import layout, sparse_coo, strided
 from ...tensor.sparse import COMPRESSED, CompressedArray, layout_name
 from ...tensor.tensor import Tensor
-from ..creation.creation import on_meta
+from ..creation.creation import refuse_sparse_on_meta
 
 _BLOCKED = (layouts.sparse_bsr, layouts.sparse_bsc)
 
 
 def refuse_meta(device: Any) -> None:
     """Raise NotImplementedError for the meta device. None: the device of an operand."""
-    if device is not None and on_meta(device):
-        raise NotImplementedError("sparse tensors on the meta device are not implemented")
+    if device is not None:
+        refuse_sparse_on_meta(device)
 
 
 def check_sparse_dim(x: Tensor, sparse_dim: int) -> None:

@@ -10,6 +10,8 @@ import pytest
 import flambeau as torch
 from flambeau.native.kernels.gemm import GemmLayout, product
 from flambeau.native.loop_ir.ir import Contract, Type
+from flambeau.native.runtime import background_jit
+from flambeau.native.runtime.background_jit import CallCounts
 from flambeau.native.runtime.thread_pool import POOL
 from flambeau.ops.native import matmul
 
@@ -19,7 +21,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels from few multiplications on, and at once."""
     monkeypatch.setattr(matmul, "MIN_PRODUCT_MULTIPLICATIONS", 1)
     monkeypatch.setattr(matmul, "PRODUCT_CALLS_BEFORE_USE", 3)
-    monkeypatch.setattr(matmul, "_calls", {})
+    monkeypatch.setattr(matmul, "_calls", CallCounts(64, on_small_arrays=False))
     monkeypatch.setattr(matmul, "_plans", {})
 
 
@@ -83,7 +85,7 @@ def test_what_does_not_fit_is_left_to_others() -> None:
                  (a, np.ones((7, 8), "f")), (a.astype("i"), b.astype("i"))):
         for _ in range(5):
             assert matmul.try_product(*pair) is None
-    assert not matmul._calls
+    assert not matmul._calls.counts
 
 
 def test_a_bias_of_another_shape_is_left_to_others() -> None:
@@ -121,6 +123,8 @@ def test_deterministic_algorithms_do_not_change_over() -> None:
 def test_which_call_is_the_first_depends_on_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not on how long a kernel takes to make, nor on the shapes."""
     monkeypatch.setattr(matmul, "PRODUCT_CALLS_BEFORE_USE", 6)
+    for name in ("_ready", "_compiling"):  # another test's kernel would serve the second call
+        monkeypatch.setattr(background_jit, name, {})
     rng = np.random.default_rng(0)
     results = [matmul.try_product(*(rng.normal(size=(9 + i, 9 + i)) for _ in "ab"))
              for i in range(8)]

@@ -33,7 +33,7 @@ def requests(monkeypatch) -> list:
         return known[key]
 
     monkeypatch.setattr(background_jit, "request_kernel", at_once)
-    monkeypatch.setattr(static_shape_kernels, "_seen", {})
+    monkeypatch.setattr(static_shape_kernels, "_calls", background_jit.CallCounts(1024, False))
     return used
 
 
@@ -173,7 +173,7 @@ def test_one_tap_is_a_product(requests, monkeypatch, shape: tuple, outputs: int)
     """Of images with rows innermost, with many pixels and with few: no convolution's kernel."""
     monkeypatch.setattr(matmul, "MIN_PRODUCT_MULTIPLICATIONS", 1)
     monkeypatch.setattr(matmul, "PRODUCT_CALLS_BEFORE_USE", 2)
-    monkeypatch.setattr(matmul, "_calls", {})
+    monkeypatch.setattr(matmul, "_calls", background_jit.CallCounts(64, False))
     monkeypatch.setattr(matmul, "_plans", {})
     monkeypatch.setattr(matmul, "request_kernel",
                         lambda key, build: background_jit.request_kernel(key, build))
