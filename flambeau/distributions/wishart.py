@@ -39,39 +39,26 @@ class Wishart(ExponentialFamily):
     def __init__(self, df: Any, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
                  validate_args: bool | None = None) -> None:
-        matrices = (covariance_matrix, precision_matrix, scale_tril)
-        specified = [(n, m) for n, m in zip(_MATRICES, matrices, strict=True) if m is not None]
-        if len(specified) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril "
-                             "may be specified.")
-        ((name, matrix),) = specified
-        if matrix.dim() < 2:
-            raise ValueError("scale_tril must be at least two-dimensional, with optional leading "
-                             "batch dimensions")
+        name, matrix = _select_matrix((covariance_matrix, precision_matrix, scale_tril))
         if isinstance(df, Number):
             batch = Size(matrix.shape[:-2])
             self.df = ops.tensor(df, dtype=matrix.dtype)
         else:
             batch = Size(ops.broadcast_shapes(matrix.shape[:-2], df.shape))
             self.df = df.expand(batch)
-        event = matrix.shape[-2:]
-        if not all_true(self.df > event[-1] - 1):
-            raise ValueError(f"Value of df={df} must be greater than ndim - 1 = {event[-1] - 1}.")
+        n = matrix.shape[-1]
+        if not all_true(self.df > n - 1):
+            raise ValueError(f"Value of df={df} must be greater than ndim - 1 = {n - 1}.")
         setattr(self, name, matrix.expand((*batch, -1, -1)))
         self.df = self.df.expand(batch)
-        self._batch_shape, self._event_shape = batch, Size(event)
-        super().__init__(batch, event, validate_args=validate_args)
-        if self.df.lt(event[-1]).any():
+        self._batch_shape, self._event_shape = batch, Size(matrix.shape[-2:])
+        super().__init__(batch, self._event_shape, validate_args=validate_args)
+        if self.df.lt(n).any():
             warn("Low df values detected. Singular samples are highly likely to occur for "
                  "ndim - 1 < df < ndim.")
-        if name == "scale_tril":
-            self._unbroadcasted_scale_tril = matrix
-        elif name == "covariance_matrix":
-            self._unbroadcasted_scale_tril = linalg.cholesky(matrix)
-        else:
-            self._unbroadcasted_scale_tril = linalg.cholesky(linalg.inv(matrix))
-        # One number for each axis, of df, df - 1, ... degrees of freedom.
-        rows = ops.arange(event[-1], dtype=self.df.dtype)
+        self._unbroadcasted_scale_tril = _factor(name, matrix)
+        # A chi-squared number for each axis, of df, df - 1, ... degrees of freedom.
+        rows = ops.arange(n, dtype=self.df.dtype)
         self._dist_chi2 = Chi2(self.df.unsqueeze(-1) - rows.expand((*batch, -1)))
 
     @property
@@ -132,7 +119,7 @@ class Wishart(ExponentialFamily):
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS,
                 max_try_correction: int | None = None) -> Tensor:
-        """Draw; singular ones are drawn again, at most `max_try_correction` times, or ten."""
+        """Draw samples; redraw singular ones, at most `max_try_correction` times (default: 10)."""
         if max_try_correction is None:
             max_try_correction = 10
         sample_shape = Size(sample_shape)
@@ -173,6 +160,26 @@ class Wishart(ExponentialFamily):
         nu_half = y + (p + 1) / 2
         log_det = linalg.slogdet(-2 * x).logabsdet
         return nu_half * (p * math.log(2) - log_det) + ops.mvlgamma(nu_half, p=p)
+
+
+def _select_matrix(matrices: Sequence[Tensor | None]) -> tuple[str, Tensor]:
+    """Return the name and the value of the only matrix that is not None."""
+    specified = [(n, m) for n, m in zip(_MATRICES, matrices, strict=True) if m is not None]
+    if len(specified) != 1:
+        raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril "
+                         "may be specified.")
+    ((name, matrix),) = specified
+    if matrix.dim() < 2:
+        raise ValueError("scale_tril must be at least two-dimensional, with optional leading "
+                         "batch dimensions")
+    return name, matrix
+
+
+def _factor(name: str, matrix: Tensor) -> Tensor:
+    """Return the covariance's Cholesky factor, from the matrix of a name in _MATRICES."""
+    if name == "scale_tril":
+        return matrix
+    return linalg.cholesky(matrix if name == "covariance_matrix" else linalg.inv(matrix))
 
 
 def _mvdigamma(x: Tensor, p: int) -> Tensor:

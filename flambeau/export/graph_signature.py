@@ -53,14 +53,20 @@ class TokenArgument:
 class InputKind(enum.Enum):
     """The kind of an input."""
 
-    USER_INPUT, PARAMETER, BUFFER, CONSTANT_TENSOR, CUSTOM_OBJ, TOKEN = enum.auto(), enum.auto(), \
-        enum.auto(), enum.auto(), enum.auto(), enum.auto()
+    USER_INPUT = enum.auto()
+    PARAMETER = enum.auto()
+    BUFFER = enum.auto()
+    CONSTANT_TENSOR = enum.auto()
+    CUSTOM_OBJ = enum.auto()
+    TOKEN = enum.auto()
 
 
 class OutputKind(enum.Enum):
     """The kind of an output."""
 
-    USER_OUTPUT, LOSS_OUTPUT, BUFFER_MUTATION = enum.auto(), enum.auto(), enum.auto()
+    USER_OUTPUT = enum.auto()
+    LOSS_OUTPUT = enum.auto()
+    BUFFER_MUTATION = enum.auto()
 
 
 @dataclass
@@ -74,8 +80,8 @@ class InputSpec:
 
     def __str__(self) -> str:
         target = "" if self.target is None else f" target='{self.target}'"
-        lasting = "" if self.persistent is None else f" persistent={self.persistent}"
-        return f"{self.arg.name}: {self.kind.name}{target}{lasting}"
+        persistent = "" if self.persistent is None else f" persistent={self.persistent}"
+        return f"{self.arg.name}: {self.kind.name}{target}{persistent}"
 
 
 @dataclass

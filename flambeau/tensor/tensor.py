@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..native.foundation.method_patches import PatchableType
 from ..native.foundation.user_frames import noted, warn
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
-from .windows.batched_window import BatchedWindow
-from .windows.lazy_window import LazyWindow, is_conjugated, is_negated, memory_of
 from .layout import (
     contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
 )
 from .meta import MetaArray, unreadable
-from ..native.foundation.method_patches import PatchableType
 from .narrow_dtypes import COMPLEX32, NARROW, plain_number, widened
 from .printing import prints_as_tensor, tensor_str
 from .shared_memory import move_to_shared_memory, shared_memory
@@ -28,6 +26,8 @@ from .size import Size
 from .storage import (
     STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of, window,
 )
+from .windows.batched_window import BatchedWindow
+from .windows.lazy_window import LazyWindow, is_conjugated, is_negated, memory_of
 
 if TYPE_CHECKING:
     from .methods import Methods  # a generated stub of the operators' methods
@@ -459,7 +459,7 @@ class Tensor(Methods, metaclass=_TensorType):
         tensor([3., 3.])
         """
         result = self._grad
-        GradLooks.count += 1
+        GradReads.count += 1
         if result is None and self._node is not None and "_retained" not in self.__dict__:
             warn(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
@@ -673,7 +673,7 @@ def wrap(array: np.ndarray) -> Tensor:
     return result
 
 
-class GradLooks:
+class GradReads:
     """Counts reads of `.grad`, whose result the reader may keep."""
 
     count = 0

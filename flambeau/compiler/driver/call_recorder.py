@@ -71,25 +71,35 @@ class CallRecorder:
     def _judge(self, specialization: Specialization, trace: Trace, before: State, args: tuple,
                kwargs: dict[str, Any]) -> None:
         """Decide what to do after a recorded call. `before`: the state in which it ran."""
-        last, is_warmup = before.trace, self._is_warmup(specialization)
         if specialization.is_early:
             self.installer.restart(specialization)
-            return
-        if trace.problems or (is_warmup and trace.effects):
-            trace.compute_deferred()
-            if isinstance(before, Outdated) or is_warmup:
-                self.installer.restart(specialization)
-            else:
-                self._stop_at(specialization, trace.problems[0], trace)
-            return
-        if not trace.proof.holds:
-            trace.compute_deferred()
-            if isinstance(before, Outdated):
-                self.installer.restart(specialization)
-            elif not is_warmup:
-                self.fallback.stop_skipping(specialization, *trace.proof.why)
-            trace.release_memory()
-            return
+        elif trace.problems or (trace.effects and self._is_warmup(specialization)):
+            self._judge_problem(specialization, trace, before)
+        elif not trace.proof.holds:
+            self._judge_unproved(specialization, trace, before)
+        else:
+            self._judge_proved(specialization, trace, before.trace, args, kwargs)
+
+    def _judge_problem(self, specialization: Specialization, trace: Trace, before: State) -> None:
+        """Stop skipping Python, unless the first call, or outdated state, caused the problem."""
+        trace.compute_deferred()
+        if isinstance(before, Outdated) or self._is_warmup(specialization):
+            self.installer.restart(specialization)
+        else:
+            self._stop_at(specialization, trace.problems[0], trace)
+
+    def _judge_unproved(self, specialization: Specialization, trace: Trace, before: State) -> None:
+        """Stop skipping Python; after a first call, or of outdated state, record another one."""
+        trace.compute_deferred()
+        if isinstance(before, Outdated):
+            self.installer.restart(specialization)
+        elif not self._is_warmup(specialization):
+            self.fallback.stop_skipping(specialization, *trace.proof.why)
+        trace.release_memory()
+
+    def _judge_proved(self, specialization: Specialization, trace: Trace, last: Trace | None,
+                      args: tuple, kwargs: dict[str, Any]) -> None:
+        """Build a program if it will serve the next calls; else compare them with this one."""
         divergence = self._find_divergence(specialization, trace, last)
         if last is not None and divergence is None and not have_same_pins(last, trace):
             divergence = ("it gets another object in each call", "")

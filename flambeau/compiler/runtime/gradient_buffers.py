@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.layout import owner_of
-from ...tensor.tensor import GradLooks, wrap
+from ...tensor.tensor import GradReads, wrap
 from ..trace.bindings import Bindings, State
 
 
@@ -28,7 +28,7 @@ class GradBuffers:
     def note_counts(self) -> None:
         """Record the reference counts while only the compiler refers to the gradients."""
         self.counts = self.count_references()
-        self.checked_at = GradLooks.count
+        self.checked_at = GradReads.count
 
     def count_references(self) -> list[int]:
         """Return the number of references to each gradient."""

@@ -22,7 +22,7 @@ from ...nn.registration import CHANGES
 from ...ops.core.autocast import AUTOCAST
 from ...ops.core.autocast import autocast_now
 from ...tensor.ambient import AMBIENT
-from ...tensor.tensor import INFERENCE, GradLooks, Tensor, wrap
+from ...tensor.tensor import INFERENCE, GradReads, Tensor, wrap
 from ..ir.errors import CheckFailed
 from ..proof.guards import Proof
 from ..trace.ambient_modes import AmbientModes, read_defaults
@@ -185,7 +185,7 @@ class _CallWriter:
         lines = self.lines
         lines.append("    with lock:")
         if self.bindings.grads:
-            self.names["LOOKS"], self.names["grads"] = GradLooks, self.program.grads
+            self.names["LOOKS"], self.names["grads"] = GradReads, self.program.grads
             lines += ["        if LOOKS.count != grads.checked_at:",
                       "            program.give_away_grads()"]
         lines += ["        n, drawn = ran[0], ()", "        try:"]

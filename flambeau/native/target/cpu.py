@@ -12,15 +12,18 @@ from ..foundation import disk_cache
 
 _CPUINFO = "/proc/cpuinfo"
 # Lines that identify the processor model: x86's, then Arm's.
-_IDENTITY_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags",
-            "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision",
-            "Features")
+_IDENTITY_FIELDS = (
+    "vendor_id", "cpu family", "model", "stepping", "microcode", "flags",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features",
+)
 
 
 def describe_cpu(version: str) -> tuple[str, str, list[str]]:
     """Return this machine's triple, CPU name and signed features for a version of LLVM."""
-    known = _read_identity()
-    key = None if known is None else disk_cache.make_key("processor", version, sys.platform, *known)
+    identity = _read_identity()
+    key = None
+    if identity is not None:
+        key = disk_cache.make_key("processor", version, sys.platform, *identity)
     entry = None if key is None else disk_cache.get(key)
     if entry is not None:
         triple, name, features = entry.decode().split("\n")

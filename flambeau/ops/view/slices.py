@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from ..core.axes import canonical_dim
 from ...tensor.windows.batch import Batch
+from ..core.axes import canonical_dim
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, view

@@ -13,6 +13,9 @@ from ..rule import Rule
 from .aliased import alias_line
 
 _TIMES = 3
+_MAX_ALIASES = 4096  # tensors that are remembered
+_MAX_STATE_ENTRIES = 256  # of a state dict
+_DECAY_TOLERANCE = 1e-6
 
 
 class AverageOfItself(Rule):
@@ -54,16 +57,16 @@ for _ in range(4):
 
     def __init__(self, session: Any) -> None:
         super().__init__(session)
-        self.taken: dict[int, tuple[Any, Spot | None]] = {}  # tensors that are parameters' memory
-        self.scaled: tuple[int, float] = 0, 0.0  # what was scaled latest, and by what
+        self.aliases: dict[int, tuple[Any, Spot | None]] = {}  # tensors on a parameter's memory
+        self.scaled: tuple[int, float] = 0, 0.0  # address and factor of the last mul_()
         self.times = 0
 
     def on_alias(self, result: Any, spot: Spot | None) -> None:
-        if len(self.taken) < 4096:
-            self.taken[id(result)] = weakref.ref(result), spot
+        if len(self.aliases) < _MAX_ALIASES:
+            self.aliases[id(result)] = weakref.ref(result), spot
 
     def on_state(self, module: Any, state: Any, spot: Spot | None) -> None:
-        for value in list(state.values())[:256]:
+        for value in list(state.values())[:_MAX_STATE_ENTRIES]:
             self.on_alias(value, spot)
 
     def on_mixed(self, name: str, tensor: Any, other: Any, share: float,
@@ -73,7 +76,8 @@ for _ in range(4):
             self.scaled = memory, share
             return
         scaled, self.scaled = self.scaled, (0, 0.0)
-        if name == "add_" and not (scaled[0] == memory and abs(scaled[1] + share - 1) < 1e-6):
+        is_average = scaled[0] == memory and abs(scaled[1] + share - 1) < _DECAY_TOLERANCE
+        if name == "add_" and not is_average:
             return
         if not any(p is not None and p.data_ptr() == memory for p in (
             reference() for reference in list(self.session.optimized.values())
@@ -81,7 +85,7 @@ for _ in range(4):
             return
         self.times += 1
         if self.times == _TIMES:
-            copy_of = self.taken.get(id(tensor))
+            copy_of = self.aliases.get(id(tensor))
             origin = copy_of[1] if copy_of is not None and copy_of[0]() is tensor else \
                 alias_line(self.session, user_frame(1))
             self.report(f"{name}() mixes a parameter with itself: both share their memory",

@@ -58,23 +58,27 @@ def extend_plan(plan: VectorizationPlan, body: Sequence[Statement], target: Targ
             arg = accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
             plan.types[accumulator] = statement.value.type if arg else accumulator.type
         elif isinstance(statement, Loop):
-            for accumulator in reduced_accumulators(statement):
-                if statement in plan.widths:
-                    plan.reduction_widths.setdefault(accumulator, set()).add(
-                        plan.widths[statement]
-                    )
-                if (
-                    accumulator.fold is ReduceOp.SUM
-                    and accumulator.type is Type.F32
-                    and accumulator not in plan.long_sums
-                ):
-                    count = count_updates(statement, plan, accumulator)
-                    # An iteration that reads a running sum needs the complete sum.
-                    if (count is None or count > MIN_LONG_SUM_ITERATIONS) and not _reads(
-                        statement, accumulator
-                    ):
-                        plan.long_sums.add(accumulator)
+            _plan_reductions(plan, statement)
     plan.ascending.update(find_ascending(body))
+
+
+def _plan_reductions(plan: VectorizationPlan, loop: Loop) -> None:
+    """Note a loop's width for the accumulators that it updates, and which of them are long sums."""
+    for accumulator in reduced_accumulators(loop):
+        if loop in plan.widths:
+            plan.reduction_widths.setdefault(accumulator, set()).add(plan.widths[loop])
+        if accumulator not in plan.long_sums and _is_long_sum(plan, loop, accumulator):
+            plan.long_sums.add(accumulator)
+
+
+def _is_long_sum(plan: VectorizationPlan, loop: Loop, accumulator: Accumulator) -> bool:
+    """Whether a loop adds so many F32 terms that rounding would show."""
+    if accumulator.fold is not ReduceOp.SUM or accumulator.type is not Type.F32:
+        return False
+    count = count_updates(loop, plan, accumulator)
+    if count is not None and count <= MIN_LONG_SUM_ITERATIONS:
+        return False
+    return not _reads(loop, accumulator)  # an iteration that reads the sum needs all of it
 
 
 def _reads(loop: Loop, accumulator: Accumulator) -> bool:
@@ -83,8 +87,7 @@ def _reads(loop: Loop, accumulator: Accumulator) -> bool:
 
 
 def vectorized_loops(body: Sequence[Statement]) -> Iterator[Loop]:
-    """Yield the loops to vectorize: VECTORIZED ones, and PARALLEL ones that profit.
-    """
+    """Yield the loops to vectorize: VECTORIZED ones, and PARALLEL ones that profit."""
     for statement in body:
         if isinstance(statement, While | If):
             yield from vectorized_loops(statement.body)
@@ -110,9 +113,9 @@ def should_vectorize(loop: Loop) -> bool:
     # With add or indirect stores, iterations may depend on each other; lanes must not.
     if any(isinstance(s, Store) and (s.indirect or s.at.stride(loop.index) == 0) for s in inside):
         return False
-    places = [access for access in memory_accesses(inside) if access.at.stride(loop.index) != 0]
-    steps = sum(access.at.stride(loop.index) == 1 and not access.indirect for access in places)
-    return 2 * steps > len(places)
+    moving = [access for access in memory_accesses(inside) if access.at.stride(loop.index) != 0]
+    unit_strides = sum(a.at.stride(loop.index) == 1 and not a.indirect for a in moving)
+    return 2 * unit_strides > len(moving)
 
 
 def unique_expressions(inside: Sequence[Statement]) -> list[Expression]:
