@@ -93,7 +93,7 @@ def test_training_shows_running_metrics_and_validation():
 
     @trainer.on("step.end")
     def look():
-        monitored.append(progress.running(trainer))
+        monitored.append(progress.read_running_numbers(trainer))
 
     trainer.fit((x, x[:, :1]), (x, x[:, :1]), 1, batch_size=4)
     assert set(monitored[0]) == {"loss", "mae"}
