@@ -14,7 +14,7 @@ from typing import Any
 
 from ..native.foundation.user_frames import is_internal, user_frame
 from ..ops.interception.code_patching import Swap, swap_of
-from .source import loops_around, statements_at
+from .source import find_loops, find_statements
 
 _BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
@@ -57,7 +57,7 @@ class ExecutedLines:
         """Return whether a frame jumped back in a loop around the line, so the body has run."""
         if frame.f_lasti >= self.latest.get(id(frame), 0) or not _is_of(line, frame.f_code):
             return False
-        loops = loops_around(file, line)
+        loops = find_loops(file, line)
         return any(_covers([loop], frame.f_lineno) for loop in loops) \
             and on_one_path(file, line, frame.f_lineno)
 
@@ -113,7 +113,7 @@ def is_unconditional(file: str, line: int) -> bool:
 def _iterate_branches(file: str, line: int) -> Iterator[list[list[Any]]]:
     """Yield the blocks of each branching statement around a line, within its function."""
     around: list[list[list[Any]]] = []
-    for statement in statements_at(file, line):
+    for statement in find_statements(file, line):
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             around.clear()
         elif isinstance(statement, (ast.If, ast.Try, ast.Match)):

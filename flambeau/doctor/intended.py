@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from .finding import Place
 from ..native.foundation.user_frames import user_frame
 from .places import place_of
-from .source import statements_at
+from .source import find_statements
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,7 +61,7 @@ class intended:
         if frame is not None:
             place = place_of((frame.f_code, frame.f_lasti))
             assert place is not None
-            inner = [s for s in statements_at(place.file, place.line) if hasattr(s, "items")]
+            inner = [s for s in find_statements(place.file, place.line) if hasattr(s, "items")]
             last = (inner[-1].end_lineno or place.line) if inner else place.line
             _mark(place.file, place.line, last, self.ids)
         _open.append(self.ids)

@@ -20,7 +20,7 @@ from ..tensor.windows.batched_window import ExampleRead
 from .places import Spot, variable_name
 from .rules import all_rules
 from .rules.rule import Rule, overridden
-from .source import silenced_on
+from .source import read_silenced_ids
 from .weak_table import WeakTable
 
 ORDER = {Level.CERTAIN: 0, Level.LIKELY: 1, Level.HINT: 2}
@@ -206,7 +206,9 @@ class Session:
         evidence: dict[str, Any], fix: str,
     ) -> None:
         """Record a finding, unless a line is marked as intended. A repeat only adds its step."""
-        if any({id, "*"} & silenced_on(p.file, p.line) for p in places) or is_intended(id, places):
+        if any({id, "*"} & read_silenced_ids(place.file, place.line) for place in places):
+            return
+        if is_intended(id, places):
             return
         if self.updates < self.trusted_from and not self.ended:
             return

@@ -20,7 +20,7 @@ from .places import Spot
 _SILENCED = re.compile(r"#\s*doctor:\s*ok\b([^#]*)")
 
 
-def silenced_on(file: str, line: int) -> set[str]:
+def read_silenced_ids(file: str, line: int) -> set[str]:
     """Return the ids in a `# doctor: ok ID` comment on a line or on a comment line above it, or
     `*` if the comment names none."""
     ids: set[str] = set()
@@ -33,7 +33,7 @@ def silenced_on(file: str, line: int) -> set[str]:
 
 
 @functools.lru_cache(maxsize=64)
-def tree_of(file: str) -> ast.Module | None:
+def parse_file(file: str) -> ast.Module | None:
     """Return a file's syntax tree, or None if its source does not parse."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
@@ -41,9 +41,9 @@ def tree_of(file: str) -> ast.Module | None:
         return None
 
 
-def statements_at(file: str, line: int) -> Iterator[ast.stmt]:
+def find_statements(file: str, line: int) -> Iterator[ast.stmt]:
     """Yield the statements that cover a line, outermost first."""
-    tree = tree_of(file)
+    tree = parse_file(file)
     if tree is None:
         return
     body: list[ast.stmt] = [
@@ -66,14 +66,14 @@ def is_statement(spot: Spot | None) -> bool:
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
         and (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
         == (line, end, column, last)
-        for node in statements_at(code.co_filename, line)
+        for node in find_statements(code.co_filename, line)
     )
 
 
-def loops_around(file: str, line: int) -> list[ast.For | ast.While]:
+def find_loops(file: str, line: int) -> list[ast.For | ast.While]:
     """Return the loops around a line within its function, outermost first."""
     loops: list[ast.For | ast.While] = []
-    for node in statements_at(file, line):
+    for node in find_statements(file, line):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             loops.clear()
         elif isinstance(node, (ast.For, ast.While)) and line > node.lineno:
@@ -82,9 +82,9 @@ def loops_around(file: str, line: int) -> list[ast.For | ast.While]:
 
 
 @functools.lru_cache(maxsize=64)
-def plain_assignments(file: str) -> tuple[tuple[int, str, str], ...]:
+def list_plain_assignments(file: str) -> tuple[tuple[int, str, str], ...]:
     """Return assignments of one name or attribute of self to another: (line, target, value)."""
-    tree = tree_of(file)
+    tree = parse_file(file)
     result = []
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Assign) and _is_name(node.value):
@@ -98,27 +98,27 @@ def _is_name(node: ast.AST) -> bool:
         and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def value_of(name: str, frame: FrameType) -> Any:
+def read_variable(name: str, frame: FrameType) -> Any:
     """Return the value of a name or an attribute of self in a frame, or None if unset."""
     if name.startswith("self."):
         return getattr(frame.f_locals.get("self"), "__dict__", {}).get(name[5:])
     return frame.f_locals.get(name, frame.f_globals.get(name))
 
 
-def running_loops(frame: FrameType | None) -> set[tuple[str, int]]:
+def find_running_loops(frame: FrameType | None) -> set[tuple[str, int]]:
     """Return (file, line) of each loop that a frame and its callers are in."""
     loops = set()
     while frame is not None:
         if not is_internal(frame.f_code):
             file = frame.f_code.co_filename
-            loops |= {(file, loop.lineno) for loop in loops_around(file, frame.f_lineno)}
+            loops |= {(file, loop.lineno) for loop in find_loops(file, frame.f_lineno)}
         frame = frame.f_back
     return loops
 
 
-def function_body(file: str, code: CodeType) -> ast.AST | None:
+def find_body(file: str, code: CodeType) -> ast.AST | None:
     """Return the syntax tree of a code object's function, or the module's for module code."""
-    tree = tree_of(file)
+    tree = parse_file(file)
     if tree is None or code.co_name == "<module>":
         return tree
     for node in ast.walk(tree):
@@ -130,7 +130,7 @@ def function_body(file: str, code: CodeType) -> ast.AST | None:
     return None
 
 
-def assignment_of(target: Any, frame: FrameType | None) -> tuple[str, int] | None:
+def find_assignment(target: Any, frame: FrameType | None) -> tuple[str, int] | None:
     """Return (file, line) of the statement that assigned an object to a variable of a frame or its
     callers. If a name is assigned several times, take the last one above the running line."""
     while frame is not None:
@@ -152,7 +152,7 @@ def _contains_rows(x: Any, array: np.ndarray) -> bool:
             and np.shares_memory(rows[:1], rows))
 
 
-def table_of(
+def find_table(
     array: np.ndarray, frame: FrameType | None, latest: bool = False,
 ) -> tuple[str, int] | None:
     """Return (file, line) of the statement that built the table containing an array of rows: the
@@ -161,7 +161,7 @@ def table_of(
     while frame is not None:
         if not is_internal(frame.f_code):
             variables = [*frame.f_locals.values(), *frame.f_globals.values()]
-            places = [assignment_of(x, frame) for x in variables if _contains_rows(x, array)]
+            places = [find_assignment(x, frame) for x in variables if _contains_rows(x, array)]
             lines = [place for place in places if place is not None]
             if lines:
                 return (max if latest else min)(lines, key=lambda place: place[1])
@@ -173,8 +173,8 @@ def _find_scope(space: dict[str, Any], frame: FrameType) -> tuple[ast.AST | None
     """Return the body that assigns a frame's variables, and the line up to which it has run."""
     file, code = frame.f_code.co_filename, frame.f_code
     if space is not frame.f_globals:
-        return function_body(file, code), frame.f_lineno
-    return tree_of(file), frame.f_lineno if code.co_name == "<module>" else math.inf
+        return find_body(file, code), frame.f_lineno
+    return parse_file(file), frame.f_lineno if code.co_name == "<module>" else math.inf
 
 
 def _find_last_assignment(body: ast.AST | None, running_line: float, names: list[str]) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
 from ..target.cost_model import BARRIER_SPINS_BEFORE_YIELD, THREAD_LINE_BYTES
 
 if TYPE_CHECKING:

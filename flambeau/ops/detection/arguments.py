@@ -38,7 +38,7 @@ def check_regions(kernel: str, input: Array, rois: Array, called: str = "input")
     check_dtype(kernel, input)
 
 
-def images_of(rois: Array, count: int) -> Array:
+def find_images(rois: Array, count: int) -> Array:
     """Return the image index of each region; IndexError if it is out of range."""
     if rois.__class__ is MetaArray:
         return rois[:, 0]
@@ -51,7 +51,7 @@ def images_of(rois: Array, count: int) -> Array:
     return images
 
 
-def place_channels(input: Array, height: int, width: int) -> int:
+def count_place_channels(input: Array, height: int, width: int) -> int:
     """Return the result's channels if each bin has its own input channels.
 
     RuntimeError if they cannot be divided evenly.

@@ -71,7 +71,7 @@ def _compute_axis(start: Array, end: Array, bins: int, size: int, grid: Grid, in
     return _Axis(unique % size, weights, bounds, counts)
 
 
-def region_taps(
+def compute_region_taps(
     rois: Array, images: Array, scale: float, sizes: tuple[int, int], grid: Grid, placed: bool,
     inside: np.dtype,
 ) -> Iterator[tuple[slice, Taps]]:

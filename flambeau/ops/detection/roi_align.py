@@ -17,8 +17,8 @@ from ..core.promotion import compute_dtype
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.transpose import put_in_order
-from .arguments import check_regions, images_of, place_channels
-from .region_taps import Grid, region_taps
+from .arguments import check_regions, find_images, count_place_channels
+from .region_taps import Grid, compute_region_taps
 from .sampling import spread, sum_taps
 
 SymInt = int  # a size, named as in operator schemas
@@ -44,54 +44,54 @@ def _place_samples(rng: Rng) -> Iterator[Sample]:
 
 def bilinear(plane: Any, y: float, x: float) -> float:
     """Sample bilinearly at one point: 0 outside, the edge up to one pixel beyond it."""
-    high, wide = plane.shape
-    if not (-1 <= y <= high and -1 <= x <= wide):
+    height, width = plane.shape
+    if not (-1 <= y <= height and -1 <= x <= width):
         return 0.0
-    y, x = min(max(y, 0), high - 1), min(max(x, 0), wide - 1)
+    y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
     top, left = int(y), int(x)
-    low, right = min(top + 1, high - 1), min(left + 1, wide - 1)
+    bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
     dy, dx = y - top, x - left
     return ((1 - dy) * ((1 - dx) * plane[top, left] + dx * plane[top, right])
-            + dy * ((1 - dx) * plane[low, left] + dx * plane[low, right]))
+            + dy * ((1 - dx) * plane[bottom, left] + dx * plane[bottom, right]))
 
 
 def _pool_bin(
-    plane: np.ndarray, roi: np.ndarray, scale: float, bins: tuple[int, ...], at: tuple[int, ...],
-    ratio: int, shift: float, min_length: float
+    plane: np.ndarray, roi: np.ndarray, scale: float, bins: tuple[int, ...],
+    index: tuple[int, ...], ratio: int, shift: float, min_length: float
 ) -> float:
-    """Reference: the mean over a bin's grid of points."""
+    """Reference: the mean over the grid of points of the bin at an index."""
     x1, y1, x2, y2 = roi[1:] * scale - shift
     lengths = max(y2 - y1, min_length), max(x2 - x1, min_length)
-    each = [int(np.ceil(n / b)) for n, b in zip(lengths, bins, strict=True)]
-    points = [ratio, ratio] if ratio > 0 else each
-    sums = [
-        bilinear(plane, *(start + n / b * (i + (k + 0.5) / m) for start, n, b, i, k, m
-                          in zip((y1, x1), lengths, bins, at, place, points, strict=True)))
-        for place in np.ndindex(*points)
-    ]
-    return float(np.mean(sums))
+    coordinates = []  # of the bin's points, along each axis
+    for start, length, count, i in zip((y1, x1), lengths, bins, index, strict=True):
+        points = ratio if ratio > 0 else int(np.ceil(length / count))
+        coordinates.append(
+            [start + length / count * (i + (k + 0.5) / points) for k in range(points)])
+    ys, xs = coordinates
+    return float(np.mean([bilinear(plane, y, x) for y in ys for x in xs]))
 
 
 def _align_reference(
-    input: np.ndarray, rois: np.ndarray, scale: float, high: int, wide: int, ratio: int,
+    input: np.ndarray, rois: np.ndarray, scale: float, height: int, width: int, ratio: int,
     aligned: bool
 ) -> np.ndarray:
-    y = np.zeros((len(rois), input.shape[1], high, wide))
+    y = np.zeros((len(rois), input.shape[1], height, width))
     for k, c, i, j in np.ndindex(*y.shape):
         plane = input[int(rois[k, 0]), c]
         shift, min_length = (0.5, -np.inf) if aligned else (0.0, 1.0)
-        y[k, c, i, j] = _pool_bin(plane, rois[k], scale, (high, wide), (i, j), ratio, shift,
-                                  min_length)
+        y[k, c, i, j] = _pool_bin(plane, rois[k], scale, (height, width), (i, j), ratio,
+                                  shift, min_length)
     return y
 
 
 def _reference_with_places(
-    input: np.ndarray, rois: np.ndarray, scale: float, high: int, wide: int, ratio: int
+    input: np.ndarray, rois: np.ndarray, scale: float, height: int, width: int, ratio: int
 ) -> np.ndarray:
-    y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
+    y = np.zeros((len(rois), input.shape[1] // (height * width), height, width))
     for k, c, i, j in np.ndindex(*y.shape):
-        plane = input[int(rois[k, 0]), (c * high + i) * wide + j]
-        y[k, c, i, j] = _pool_bin(plane, rois[k], scale, (high, wide), (i, j), ratio, 0.5, -np.inf)
+        plane = input[int(rois[k, 0]), (c * height + i) * width + j]
+        y[k, c, i, j] = _pool_bin(plane, rois[k], scale, (height, width), (i, j), ratio,
+                                  0.5, -np.inf)
     return y
 
 
@@ -110,8 +110,10 @@ def _sample(input: Array, rois: Array, scale: float, grid: Grid, has_bin_channel
     table = put_in_order(input.astype(dtype, copy=False))
     table = np.ascontiguousarray(table).reshape(-1, c)
     y = np.empty((len(rois), c, grid.height, grid.width), dtype)
-    images = images_of(rois, n)
-    for part, taps in region_taps(rois, images, scale, (h, w), grid, has_bin_channels, dtype):
+    images = find_images(rois, n)
+    for part, taps in compute_region_taps(
+        rois, images, scale, (h, w), grid, has_bin_channels, dtype
+    ):
         rows = sum_taps(table, taps).reshape(-1, grid.height, grid.width, c)
         y[part] = rows.transpose(0, 3, 1, 2)
     return y
@@ -126,8 +128,10 @@ def _scatter_cotangents(
     planes = n * bins if has_bin_channels else n
     width = c // bins if has_bin_channels else c
     total = np.zeros((planes * h * w, width), dtype)
-    images = images_of(rois, n)
-    for part, taps in region_taps(rois, images, scale, (h, w), grid, has_bin_channels, dtype):
+    images = find_images(rois, n)
+    for part, taps in compute_region_taps(
+        rois, images, scale, (h, w), grid, has_bin_channels, dtype
+    ):
         rows = np.ascontiguousarray(g[part].transpose(0, 2, 3, 1), dtype).reshape(-1, width)
         total += spread(rows, taps, len(total))
     if has_bin_channels:
@@ -214,7 +218,7 @@ def ps_roi_align(
               [2., 3.]]]])
     """
     check_regions("ps_roi_align_forward_kernel", input, rois)
-    result = place_channels(input, pooled_height, pooled_width)
+    result = count_place_channels(input, pooled_height, pooled_width)
     shape = len(rois), result, pooled_height, pooled_width
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype), meta_array(shape, np.dtype(np.int32))

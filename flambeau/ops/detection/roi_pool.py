@@ -19,7 +19,7 @@ from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..indexing.embedding_bag import _MAX, reduced_bags
 from ..native.transpose import put_in_order
-from .arguments import check_regions, images_of, place_channels
+from .arguments import check_regions, find_images, count_place_channels
 from .roi_align import SymInt, _draw_regions, channel_mapping
 from .sampling import Taps, spread, sum_taps
 
@@ -147,7 +147,7 @@ def roi_pool(
     shape = len(rois), c, pooled_height, pooled_width
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype), meta_array(shape, _INT32)
-    dtype, images = compute_dtype(input.dtype), images_of(rois, n)
+    dtype, images = compute_dtype(input.dtype), find_images(rois, n)
     bins = pooled_height, pooled_width
     pixels, bounds = _list_pixels(rois, spatial_scale, bins, (h, w), w, True)
     planes = np.repeat(images * (h * w), pooled_height * pooled_width)
@@ -213,7 +213,7 @@ def roi_pool_backward(
 def _flatten_places(rois: Array, argmax: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Return each maximum's index in the flat input, and whether the bin has one."""
     batch, channels, height, width = shape
-    planes = images_of(rois, batch)[:, None] * channels + np.arange(channels)
+    planes = find_images(rois, batch)[:, None] * channels + np.arange(channels)
     return planes[:, :, None, None] * (height * width) + argmax, argmax >= 0
 
 
@@ -235,7 +235,7 @@ def _compute_mean_taps(
 ) -> Taps:
     """Return the pixels of bins with separate planes, indexed by (image, row, column, y, x)."""
     n, _, h, w = shape
-    images, count = images_of(rois, n), bins[0] * bins[1]
+    images, count = find_images(rois, n), bins[0] * bins[1]
     pixels, bounds = _list_pixels(rois, scale, bins, limits, w, False)
     counts = np.diff(bounds)
     planes = images[:, None] * count + np.arange(count)
@@ -261,7 +261,7 @@ def ps_roi_pool(
               [2., 3.]]]])
     """
     check_regions("ps_roi_pool_forward_kernel", input, rois)
-    result = place_channels(input, pooled_height, pooled_width)
+    result = count_place_channels(input, pooled_height, pooled_width)
     shape = len(rois), result, pooled_height, pooled_width
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype), meta_array(shape, _INT32)

@@ -12,7 +12,7 @@ from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level, Place
 from ...programs import edit
-from ...source import function_body
+from ...source import find_body
 from ..rule import Rule
 
 _CALLS = 4
@@ -25,7 +25,7 @@ def conversion_line(session: Any, names: frozenset[str]) -> Place | None:
         code = getattr(getattr(type(loader.dataset), "__getitem__", None), "__code__", None)
         if code is None or is_internal(code):
             continue
-        body = function_body(code.co_filename, code)
+        body = find_body(code.co_filename, code)
         for node in ast.walk(body) if body is not None else ():
             if isinstance(node, ast.Attribute) and node.attr in names:
                 return Place(code.co_filename, node.lineno, code.co_qualname)

@@ -11,7 +11,7 @@ from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import statements_at
+from ...source import find_statements
 from ..rule import Rule
 
 _KEEPING = ("copy_", "zero_", "fill_", "set_", "resize_", "requires_grad_", "detach_",
@@ -114,7 +114,7 @@ for step in range(12):
 
 def _is_arithmetic(place: Place) -> bool:
     """Whether a statement computes in place, rather than to assign."""
-    for statement in reversed(list(statements_at(place.file, place.line))):
+    for statement in reversed(list(find_statements(place.file, place.line))):
         if isinstance(statement, ast.AugAssign):
             return not isinstance(statement.target, ast.Attribute)
         methods = [n.func.attr for n in ast.walk(statement)

@@ -12,7 +12,7 @@ from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
-from ...source import assignment_of
+from ...source import find_assignment
 from ..rule import Rule
 
 _SAMPLES = 4  # of the first batch that are compared
@@ -116,8 +116,8 @@ for epoch in range(3):
         if any(dataset is other for other in self.trained):
             return  # a look at the training samples
         if any(shares_transform(root_of(dataset), root_of(other)) for other in self.trained):
-            line = assignment_of(dataset, user_frame(1)) or \
-                assignment_of(root_of(dataset), user_frame(1))
+            line = find_assignment(dataset, user_frame(1)) or \
+                find_assignment(root_of(dataset), user_frame(1))
             self.report("evaluation samples change from pass to pass because of the training "
                         "transform", Place(*line) if line else None, self.first[id(loader)][1],
                         samples=len(dataset))

@@ -11,7 +11,7 @@ from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
-from ...source import assignment_of, table_of
+from ...source import find_assignment, find_table
 from ..rule import Rule
 
 _FACTOR = 10.0  # between deviations, or of a deviation between means
@@ -110,7 +110,7 @@ with torch.no_grad():
     def _find_origin(self, array: np.ndarray) -> list[Place]:
         """Where the evaluation's table or dataset was built."""
         frame = user_frame(1)
-        line = table_of(array, frame, latest=True) or assignment_of(
+        line = find_table(array, frame, latest=True) or find_assignment(
             getattr(self.loader, "dataset", None), frame)
         return [Place(*line)] if line else []
 

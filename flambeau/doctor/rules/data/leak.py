@@ -11,7 +11,7 @@ from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
 from ...samples import LOOKED
-from ...source import assignment_of
+from ...source import find_assignment
 from ..rule import Rule
 
 _ROWS = 1 << 14  # that are remembered of a model
@@ -127,7 +127,7 @@ for fold in range(4):
         if counts[1] >= 16 and 0.05 * counts[0] <= counts[1] < 0.98 * counts[0] \
                 and (counts[2] or alone):
             dataset = getattr(self.loader[0], "dataset", None)
-            line = assignment_of(dataset, user_frame(1)) if alone else None
+            line = find_assignment(dataset, user_frame(1)) if alone else None
             self.report("evaluation samples were in the training batches",
                         Place(*line) if line else None, call.spot, samples=counts[0],
                         **{"trained on": counts[1]})

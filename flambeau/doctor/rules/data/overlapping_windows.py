@@ -12,9 +12,13 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
-_LENGTH = 3  # values that are looked for together
-_PIECES = 60_000
-_ROWS = 16
+_LENGTH = 3  # values of a piece
+_MAX_PIECES = 60_000  # of the training rows
+_MAX_ROWS = 256  # of a batch
+_MAX_COLUMNS = 512
+_MIN_COVERED_ROWS = 16
+_MIN_COVERED_SHARE = 0.66  # of the evaluated rows
+_MIN_KNOWN_SHARE = 0.75  # of the pieces of a covered row
 
 
 class OverlappingWindows(Rule):
@@ -27,9 +31,9 @@ class OverlappingWindows(Rule):
     why = (
         "Neighboring windows of a series share all values but one, so a random split leaks the "
         "evaluation's answers into the training data. Reported when at least two thirds of the "
-        f"evaluated rows, and at least {_ROWS}, consist of runs of {_LENGTH} values that occur in "
-        "training rows, without being training rows themselves. Not reported for a split in time, "
-        "where only windows at the border overlap."
+        f"evaluated rows, and at least {_MIN_COVERED_ROWS}, consist of runs of {_LENGTH} values "
+        "that occur in training rows, without being training rows themselves. Not reported for a "
+        "split in time, where only windows at the border overlap."
     )
     fix = "split the series in time first, then cut each part into windows"
     broken = """
@@ -99,21 +103,25 @@ with torch.no_grad():
         key = id(call.module)
         known, whole = self.pieces.setdefault(key, set()), self.rows.setdefault(key, set())
         if call.recorded and call.module.training:
-            if len(known) < _PIECES:
+            if len(known) < _MAX_PIECES:
                 known.update(piece for row in rows for piece in _cut_pieces(row))
                 whole.update(row.tobytes() for row in rows)
         elif not call.recorded and not call.module.training and known:
             counts = self.counts.setdefault(key, [0, 0])
-            for row in rows:
-                pieces = _cut_pieces(row)
-                covered = bool(pieces) and row.tobytes() not in whole \
-                    and sum(piece in known for piece in pieces) >= 0.75 * len(pieces)
-                counts[0] += 1
-                counts[1] += covered
-            if counts[1] >= _ROWS and counts[1] >= 0.66 * counts[0]:
+            counts[0] += len(rows)
+            counts[1] += sum(_is_covered(row, known, whole) for row in rows)
+            if counts[1] >= max(_MIN_COVERED_ROWS, _MIN_COVERED_SHARE * counts[0]):
                 self.report("evaluated windows consist of values that were trained on",
                             self.shuffled, call.spot, windows=counts[0],
                             **{"covered by training windows": counts[1]})
+
+
+def _is_covered(row: np.ndarray, pieces: set[bytes], rows: set[bytes]) -> bool:
+    """Whether a row is no training row itself, but consists of pieces of training rows."""
+    own = _cut_pieces(row)
+    if not own or row.tobytes() in rows:
+        return False
+    return sum(piece in pieces for piece in own) >= _MIN_KNOWN_SHARE * len(own)
 
 
 def _read_series(call: ModuleCall) -> np.ndarray | None:
@@ -125,8 +133,8 @@ def _read_series(call: ModuleCall) -> np.ndarray | None:
         return None
     if array.ndim == 3 and 1 in array.shape[1:]:
         array = array.reshape(len(array), -1)
-    usable = array.ndim == 2 and 2 * _LENGTH <= array.shape[1] <= 512
-    return np.ascontiguousarray(array[:256]) if usable else None
+    usable = array.ndim == 2 and 2 * _LENGTH <= array.shape[1] <= _MAX_COLUMNS
+    return np.ascontiguousarray(array[:_MAX_ROWS]) if usable else None
 
 
 def _cut_pieces(row: np.ndarray) -> list[bytes]:

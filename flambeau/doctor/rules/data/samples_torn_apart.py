@@ -10,7 +10,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...finding import Level, Place
 from ...programs import edit
-from ...source import function_body
+from ...source import find_body
 from ..rule import Rule
 
 _TIMES = 2
@@ -112,7 +112,7 @@ def _order(rows: np.ndarray, samples: list[np.ndarray]) -> list[int] | None:
 
 def ordering_line(code: Any) -> Place:
     """The line of a function that puts things in order; its first one where there is none."""
-    body = function_body(code.co_filename, code)
+    body = find_body(code.co_filename, code)
     lines = [node.lineno for node in ast.walk(body) if isinstance(node, ast.Call)
              and ast.unparse(node.func).rsplit(".", 1)[-1] in _ORDERS] if body is not None else []
     return Place(code.co_filename, min(lines, default=code.co_firstlineno), code.co_qualname)

@@ -11,7 +11,7 @@ from ...events import ModuleCall, Statistic
 from ...finding import Level, Place
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 from ...samples import row_hashes
 
@@ -188,7 +188,7 @@ def _fit(spot: Spot | None, last: bool) -> Place | None:
     """The first or last call in a spot's file that takes statistics of columns: those of NumPy
     and of scikit-learn leave no note."""
     place = place_of(spot)
-    tree = tree_of(place.file) if place is not None else None
+    tree = parse_file(place.file) if place is not None else None
     lines = sorted(node.lineno for node in ast.walk(tree)
                    if isinstance(node, ast.Call) and _takes_statistics(node)) \
         if tree is not None else []

@@ -12,7 +12,7 @@ from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
-from ...source import function_body, table_of
+from ...source import find_body, find_table
 from ..rule import Rule
 
 _BATCHES = 3
@@ -120,7 +120,7 @@ for rows in t.split(16):
             counts[1] += len(goal)
             if counts[0] >= _BATCHES and counts[1] >= _ROWS:
                 shared = np.shares_memory(inputs, target)  # written so, as in many an example
-                line = table_of(self._table(inputs), user_frame(1))
+                line = find_table(self._table(inputs), user_frame(1))
                 self.report(f"column {column} of the inputs is the target",
                             Place(*line) if line and not shared else None, call.spot,
                             level=Level.HINT if shared else None,
@@ -149,7 +149,7 @@ def _find_target_line(dataset: Any) -> Place | None:
     code = getattr(getattr(type(dataset), "__getitem__", None), "__code__", None)
     if code is None or is_internal(code):
         return None
-    body = function_body(code.co_filename, code)
+    body = find_body(code.co_filename, code)
     nodes = list(ast.walk(body)) if body is not None else []
     values = [node.value.elts[1] for node in nodes if isinstance(node, ast.Return)
               and isinstance(node.value, ast.Tuple) and len(node.value.elts) > 1]

@@ -13,7 +13,7 @@ from ...events import Backward
 from ...finding import Level, Place
 from ...graph import spot_of
 from ...programs import edit
-from ...source import function_body
+from ...source import find_body
 from ..rule import Rule
 
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
@@ -122,7 +122,7 @@ for _ in range(3):
             before.opname == "LOAD_CONST" and before.argval is None
             for before, after in _pair_instructions(code) if after.opname == "RETURN_VALUE"
         )
-        if returns_only_none or function_body(code.co_filename, code) is None \
+        if returns_only_none or find_body(code.co_filename, code) is None \
                 or not lines or not lines[-1]:
             return
         self.report(f"{function.__name__}.backward never reads `{gradient}`, the gradient of "

@@ -13,7 +13,7 @@ from ...finding import Level, Place
 from ...graph import Graph, module_of
 from ...places import Spot, callers, place_of
 from ...programs import edit
-from ...source import function_body, statements_at
+from ...source import find_body, find_statements
 from ..rule import Rule
 
 _CUTS = ("data", "detach", "item")
@@ -107,7 +107,7 @@ for _ in range(4):
             return
         self._judge_items(backward, frame)
         self._judge_sums(backward, frame)
-        body = function_body(frame.f_code.co_filename, frame.f_code)
+        body = find_body(frame.f_code.co_filename, frame.f_code)
         if body is None:
             return
         assigned = _collect_assignments(body)
@@ -148,7 +148,7 @@ for _ in range(4):
             place = place_of(spot)
             if place is None or spot[0] is not frame.f_code:
                 continue
-            sums = list(statements_at(place.file, place.line))[-1:]
+            sums = list(find_statements(place.file, place.line))[-1:]
             names = [part for part in ast.walk(sums[0]) if isinstance(part, ast.Name)] \
                 if sums else []
             if any(_is_constant(frame.f_locals.get(name.id)) for name in names):
@@ -159,7 +159,7 @@ for _ in range(4):
 
     def _judge_items(self, backward: Backward, frame: FrameType) -> None:
         """Numbers that were taken within the statement which adds the loss up."""
-        file, body = frame.f_code.co_filename, function_body(frame.f_code.co_filename, frame.f_code)
+        file, body = frame.f_code.co_filename, find_body(frame.f_code.co_filename, frame.f_code)
         names = {name for name, value in list(frame.f_locals.items()) if value is backward.tensor}
         sums = [
             node for node in ast.walk(body) if isinstance(node, (ast.Assign, ast.AugAssign))

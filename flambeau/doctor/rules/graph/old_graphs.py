@@ -14,7 +14,7 @@ from ...graph import node_of
 from ....native.foundation.user_frames import user_frame
 from ...places import Spot
 from ...programs import edit
-from ...source import function_body
+from ...source import find_body
 from ..rule import Rule
 
 _ALIVE = 10
@@ -34,7 +34,7 @@ def mentions(value: ast.AST, name: str) -> bool:
 
 def keepers(frame: FrameType, name: str) -> Iterator[int]:
     """The lines of a function that put a variable into a sum or a list."""
-    body = function_body(frame.f_code.co_filename, frame.f_code)
+    body = find_body(frame.f_code.co_filename, frame.f_code)
     for node in ast.walk(body) if body is not None else ():
         value: Any = None
         if isinstance(node, ast.AugAssign):

@@ -10,7 +10,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level, Place
 from ...programs import edit
-from ...source import function_body
+from ...source import find_body
 from ..rule import Rule
 
 _PURE = frozenset((
@@ -81,7 +81,7 @@ for _ in range(3):
         if not backward.watched or frame is None or frame.f_code in self.looked:
             return
         self.looked.add(frame.f_code)
-        body = function_body(frame.f_code.co_filename, frame.f_code)
+        body = find_body(frame.f_code.co_filename, frame.f_code)
         for node in ast.walk(body) if body is not None else ():
             if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
                 continue

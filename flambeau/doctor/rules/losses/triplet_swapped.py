@@ -12,7 +12,7 @@ from ...finding import Level
 from ...graph import RESHAPES, node_of, operator_name, spot_of
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import statements_at
+from ...source import find_statements
 from ..rule import Rule
 from .term_of_wrong_sign import signed_terms
 
@@ -127,7 +127,7 @@ def _is_distance(node: Any) -> bool:
 def _iterate_nodes(spot: Spot | None) -> Iterator[ast.AST]:
     """All syntax nodes of the innermost statement at a spot."""
     place = place_of(spot)
-    statements = list(statements_at(place.file, place.line))[-1:] if place is not None else []
+    statements = list(find_statements(place.file, place.line))[-1:] if place is not None else []
     for statement in statements:
         yield from ast.walk(statement)
 

@@ -10,7 +10,7 @@ from ....native.foundation.user_frames import user_frame
 from ...events import LossCall
 from ...finding import Level, Place
 from ...programs import edit
-from ...source import assignment_of
+from ...source import find_assignment
 from ..rule import Rule
 
 _TARGETS = 192  # to be seen before shares are believed
@@ -117,7 +117,7 @@ for _ in range(5):
     def _find_weight_line(self, call: LossCall) -> Place | None:
         """Where the variable that holds the weights was given them."""
         weight = call.argument("weight")
-        line = assignment_of(call.argument("pos_weight") if weight is None else weight,
+        line = find_assignment(call.argument("pos_weight") if weight is None else weight,
                              user_frame(1))
         return Place(*line) if line else None
 

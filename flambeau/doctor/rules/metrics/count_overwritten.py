@@ -8,7 +8,7 @@ from typing import Any
 from ...finding import Level
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import function_body, loops_around
+from ...source import find_body, find_loops
 from ..rule import Rule
 
 
@@ -71,8 +71,8 @@ accuracy = correct / total
         if spot is None or place is None or (place.file, place.line) in self.known:
             return
         self.known.add((place.file, place.line))
-        loops = loops_around(place.file, place.line)
-        body = function_body(place.file, spot[0])
+        loops = find_loops(place.file, place.line)
+        body = find_body(place.file, spot[0])
         name = _find_overwritten(loops[-1], place.line) if loops and body is not None else None
         if name is None or body is None:
             return

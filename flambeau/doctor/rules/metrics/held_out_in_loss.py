@@ -15,7 +15,7 @@ from ...events import LossCall
 from ...finding import Level
 from ...places import Spot, place_of, variable_name
 from ...programs import edit
-from ...source import statements_at
+from ...source import find_statements
 from ..rule import Rule
 
 _NAMES = re.compile(r"(^|_)(test|te|val|valid|validation|held|holdout|dev)(_|\d|$)", re.IGNORECASE)
@@ -154,7 +154,7 @@ def held_out_name(index: Any, frame: FrameType | None) -> str | None:
 def _find_subscript_name(spot: Spot | None) -> str | None:
     """The same of an attribute by which the statement at a spot picks rows, as data.test_mask."""
     place = place_of(spot)
-    statements = list(statements_at(place.file, place.line))[-1:] if place is not None else []
+    statements = list(find_statements(place.file, place.line))[-1:] if place is not None else []
     for node in (part for statement in statements for part in ast.walk(statement)):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Attribute) \
                 and _NAMES.search(node.slice.attr):

@@ -11,7 +11,7 @@ from ....native.foundation.user_frames import user_frame
 from ...events import Backward
 from ...finding import Level, Place
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 
 _LOSS = re.compile(r"loss|err(or)?\b|mse|rmse|mae|perplexity|ppl|nll|cross_entropy", re.IGNORECASE)
@@ -89,7 +89,7 @@ for _ in range(4):
         if file in self.files or len(self.files) > 8:
             return
         self.files.add(file)
-        tree = tree_of(file)
+        tree = parse_file(file)
         function = enclosing_function(tree, backward.spot[0].co_firstlineno) if tree else None
         for branch in ast.walk(function) if function is not None else ():
             if isinstance(branch, ast.If) and _keeps_the_greatest_loss(branch, function):

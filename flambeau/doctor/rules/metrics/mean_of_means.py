@@ -9,7 +9,7 @@ from typing import Any
 from ...events import Backward, LossCall
 from ...finding import Level, Place
 from ...places import Spot
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 from .keeps_the_worst import enclosing_function
 
@@ -110,7 +110,7 @@ average = total / len(loader.dataset)
         if spot is None or (key := (spot[0].co_filename, spot[0].co_firstlineno)) in self.looked:
             return
         self.looked.add(key)
-        tree = tree_of(key[0])
+        tree = parse_file(key[0])
         if tree is not None:
             function = enclosing_function(tree, key[1])
             self.places |= {(key[0], line): text for line, text in _list_divisions(function)}

@@ -12,14 +12,14 @@ from ...events import Backward, ModuleCall
 from ...finding import Level, Place
 from ...places import place_of
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 
 
 def _find_assignment(module: Any, name: str) -> Place | None:
     """Return the first line from the module's __init__ on that assigns `self.name`."""
     code = getattr(type(module).__init__, "__code__", None)
-    tree = None if code is None else tree_of(code.co_filename)
+    tree = None if code is None else parse_file(code.co_filename)
     if code is None or tree is None:
         return None
     for node in ast.walk(tree):

@@ -9,13 +9,13 @@ from ...events import ModuleCall
 from ...finding import Level
 from ...places import place_of
 from ...programs import edit
-from ...source import statements_at
+from ...source import find_statements
 from ..rule import Rule
 
 
 def multiplies_a_list(file: str, line: int) -> bool:
     """Whether a statement on a line has `[layer] * n` in it."""
-    for statement in statements_at(file, line):
+    for statement in find_statements(file, line):
         for node in ast.walk(statement) if not hasattr(statement, "body") else ():
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) \
                     and (isinstance(node.left, (ast.List, ast.Tuple))

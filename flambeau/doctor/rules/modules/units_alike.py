@@ -10,7 +10,7 @@ import numpy as np
 from ...events import Update
 from ...finding import Level, Place
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 
 _SHARE = 0.01  # of an update: what rounding may set rows apart by
@@ -29,7 +29,7 @@ def _spread(array: np.ndarray) -> float:
 
 def constant_fill(file: str) -> int | None:
     """The line of a file that fills weights with a constant."""
-    tree = tree_of(file)
+    tree = parse_file(file)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
                 and node.func.attr in ("constant_", "ones_", "fill_", "zeros_", "zero_") \

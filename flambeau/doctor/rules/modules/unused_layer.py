@@ -7,7 +7,7 @@ from typing import Any
 from ...events import ModuleCall, Update
 from ...finding import Level
 from ...programs import edit
-from ...source import function_body
+from ...source import find_body
 from ..rule import Rule
 
 _STEPS = 8
@@ -138,7 +138,7 @@ def _is_forgotten(owner: Any, name: str) -> bool:
             code = getattr(function, "__code__", None)
             if code is None or code.co_name == "__init__":
                 continue
-            if function_body(code.co_filename, code) is None:
+            if find_body(code.co_filename, code) is None:
                 return False
             if uses & {*code.co_names, *_collect_names(code)}:
                 return False

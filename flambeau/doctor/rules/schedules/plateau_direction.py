@@ -9,7 +9,7 @@ from typing import Any
 from ...finding import Level
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import statements_at
+from ...source import find_statements
 from ..rule import Rule
 
 _SCORE = re.compile(r"acc|f1|auc|iou|dice|precision|recall|score|reward|return|bleu|r2|map")
@@ -111,7 +111,7 @@ def _find_argument(spot: Spot) -> str:
     place = place_of(spot)
     if place is None:
         return ""
-    for statement in statements_at(place.file, place.line):
+    for statement in find_statements(place.file, place.line):
         for node in ast.walk(statement):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
                     and node.func.attr == "step" and node.args \

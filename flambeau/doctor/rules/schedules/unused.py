@@ -9,7 +9,7 @@ from ...events import Update
 from ...finding import Level
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 
 
@@ -110,7 +110,7 @@ def _is_stepped_in(spot: Spot | None) -> bool:
     """Whether the file of a spot steps a scheduler somewhere, in a line that this run ended
     before."""
     place = place_of(spot)
-    tree = tree_of(place.file) if place is not None else None
+    tree = parse_file(place.file) if place is not None else None
     return tree is not None and any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         and node.func.attr == "step" and "sched" in ast.unparse(node.func.value).lower()

@@ -7,7 +7,7 @@ from typing import Any
 from ....native.foundation.user_frames import is_internal, user_frame
 from ...finding import Level, Place
 from ...places import Spot, place_of
-from ...source import loops_around, plain_assignments, value_of
+from ...source import find_loops, list_plain_assignments, read_variable
 from ...weak_table import WeakTable
 from ..rule import Rule
 
@@ -99,7 +99,7 @@ net.load_state_dict(net.state_dict())
         if not before:
             place = place_of(spot)
             self.itself += bool(place and self.session.updates
-                                and loops_around(place.file, place.line))
+                                and find_loops(place.file, place.line))
             if self.itself < 3:
                 return
         self.report("the loaded state shares the model's memory: loading changes nothing",
@@ -118,8 +118,8 @@ def _alias(module: Any, frame: Any) -> Place | None:
     while frame is not None:
         code = frame.f_code
         if not is_internal(code):
-            for line, target, value in plain_assignments(code.co_filename):
-                if value_of(target, frame) is module and value_of(value, frame) is module:
+            for line, target, value in list_plain_assignments(code.co_filename):
+                if read_variable(target, frame) is module and read_variable(value, frame) is module:
                     return Place(code.co_filename, line, code.co_qualname)
         frame = frame.f_back
     return None

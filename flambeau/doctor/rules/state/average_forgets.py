@@ -14,7 +14,7 @@ from ...events import Update
 from ...finding import Level, Place
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ...weak_table import WeakTable
 from ..rule import Rule
 
@@ -152,7 +152,7 @@ for step in range(9):
 def averaging_line(step: Spot | None) -> Place | None:
     """The first line after an update, or of the file, that scales and mixes weights in place."""
     place = place_of(step)
-    tree = tree_of(place.file) if place is not None else None
+    tree = parse_file(place.file) if place is not None else None
     if place is None or tree is None:
         return None
     lines = sorted(

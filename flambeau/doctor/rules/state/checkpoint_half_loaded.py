@@ -14,7 +14,7 @@ from ...events import Update
 from ...finding import Level
 from ...places import Spot
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 
 _CHECKPOINTS = 8
@@ -161,7 +161,7 @@ def _resembles(parameters: list[Tensor], models: list[Mapping[str, Tensor]]) -> 
 
 def _resumes(checkpoint: _Checkpoint) -> bool:
     """Whether the program reads the epoch or step of a checkpoint."""
-    tree = tree_of(checkpoint.spot[0].co_filename) if checkpoint.spot is not None else None
+    tree = parse_file(checkpoint.spot[0].co_filename) if checkpoint.spot is not None else None
     return any(
         isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
         and isinstance(node.slice, ast.Constant) and node.slice.value in checkpoint.counters

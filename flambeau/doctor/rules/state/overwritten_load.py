@@ -11,7 +11,7 @@ from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 
 _NUMBERS = 4096  # of a weight that are compared
@@ -102,7 +102,7 @@ def _resemble(a: np.ndarray, b: np.ndarray) -> bool:
 def _find_later_initialization(spot: Spot | None) -> Place | None:
     """The first line after a load that initializes: apply(), nn.init or reset_parameters."""
     place = place_of(spot)
-    tree = None if place is None else tree_of(place.file)
+    tree = None if place is None else parse_file(place.file)
     if place is None or tree is None:
         return None
     lines = [node.lineno for node in ast.walk(tree)

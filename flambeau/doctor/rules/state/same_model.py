@@ -10,7 +10,7 @@ from ....nn.module import Module
 from ...events import Update
 from ...finding import Level, Place
 from ...programs import edit
-from ...source import plain_assignments, value_of
+from ...source import list_plain_assignments, read_variable
 from ..rule import Rule
 
 _COPY_WORDS = re.compile(r"(^|[._])(best|ema|teacher|backup|snapshot|frozen|old|previous|averaged?)"
@@ -73,9 +73,9 @@ for _ in range(5):
         while frame is not None:
             code = frame.f_code
             if not is_internal(code):
-                for line, target, value in plain_assignments(code.co_filename):
+                for line, target, value in list_plain_assignments(code.co_filename):
                     if _COPY_WORDS.search(target.lower()) and not _COPY_WORDS.search(value.lower()):
-                        copy, model = value_of(target, frame), value_of(value, frame)
+                        copy, model = read_variable(target, frame), read_variable(value, frame)
                         if copy is model and isinstance(model, Module) and self._is_trained(model):
                             self.report(f"{target} is {value} itself, which keeps changing",
                                         Place(code.co_filename, line, code.co_qualname))

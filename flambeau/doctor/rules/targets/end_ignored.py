@@ -9,7 +9,7 @@ from typing import Any
 from ...events import Backward
 from ...finding import Level, Place
 from ...programs import edit
-from ...source import function_body
+from ...source import find_body
 from ..rule import Rule
 
 # Names of flags that end an episode, and names or expressions of the next state.
@@ -84,7 +84,7 @@ for _ in range(4):
         if code is None or code in self.checked:
             return
         self.checked.add(code)
-        body = function_body(code.co_filename, code)
+        body = find_body(code.co_filename, code)
         if body is None:
             return
         target = _find_target(body)

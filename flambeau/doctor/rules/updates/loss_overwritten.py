@@ -10,7 +10,7 @@ from ...finding import Level, Place
 from ...graph import node_of
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import statements_at, tree_of
+from ...source import find_statements, parse_file
 from ..rule import Rule
 
 _TIMES = 3
@@ -92,10 +92,10 @@ for _ in range(5):
 
 def overwriting_line(place: Place) -> int | None:
     """The statement of the same block that assigns the variable of a line anew, unread since."""
-    for statement in statements_at(place.file, place.line):
+    for statement in find_statements(place.file, place.line):
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             name = statement.targets[0].id
-            for later in _list_following(tree_of(place.file), statement):
+            for later in _list_following(parse_file(place.file), statement):
                 reads = any(isinstance(part, ast.Name) and part.id == name
                             and isinstance(part.ctx, ast.Load) for part in ast.walk(later))
                 if reads:

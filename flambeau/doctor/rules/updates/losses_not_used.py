@@ -10,7 +10,7 @@ from ...finding import Level
 from ...graph import node_of
 from ...places import Spot, place_of
 from ...programs import edit
-from ...source import loops_around
+from ...source import find_loops
 from ..rule import Rule
 
 _TIMES = 4  # the same number of unused losses before one that is used
@@ -121,7 +121,7 @@ def _is_deeper(loss: Spot | None, backward: Spot | None) -> bool:
         return False
     inner, outer = place_of(loss), place_of(backward)
     return inner is not None and outer is not None and inner.function == outer.function and len(
-        loops_around(inner.file, inner.line)) > len(loops_around(outer.file, outer.line))
+        find_loops(inner.file, inner.line)) > len(find_loops(outer.file, outer.line))
 
 
 def running_lines() -> tuple[Any, ...]:

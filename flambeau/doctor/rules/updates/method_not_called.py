@@ -11,7 +11,7 @@ from ...events import Backward, Update
 from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 
 _METHODS = frozenset((
@@ -137,7 +137,7 @@ for _ in range(2):
         self.files.add(file)
         if is_installed_file(file):
             return
-        tree = tree_of(file)
+        tree = parse_file(file)
         for line, written, lacking in idle_statements(tree) if tree is not None else ():
             if lacking == "call":
                 self.report_when_run(f"`{written}` is named, not called: it does nothing",

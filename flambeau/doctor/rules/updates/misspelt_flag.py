@@ -10,7 +10,7 @@ from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
 from ...programs import edit
-from ...source import tree_of
+from ...source import parse_file
 from ..rule import Rule
 
 _MISSPELT = frozenset((
@@ -30,7 +30,7 @@ def _reads_flag(kind: type) -> bool:
 
 def assigned(file: str, name: str) -> int | None:
     """The line of a file that sets an attribute of this name."""
-    tree = tree_of(file)
+    tree = parse_file(file)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Assign) and any(
             isinstance(t, ast.Attribute) and t.attr == name for t in node.targets
