@@ -73,23 +73,22 @@ def _sink_below_reduce(node: Node, x: Node) -> Node | None:
 @rule(op.PAD(op.PERMUTE(x)))
 def _sink_below_pad(node: Node, x: Node) -> Node:
     """Rewrite pad(permute(x)) as permute(pad(x))."""
-    axes = node.inputs[0].axes
-    back = inverse_permutation(axes)
-    low, high = (tuple(v[i] for i in back) for v in (node.low, node.high))
-    shape = tuple(node.shape[i] for i in back)
-    attributes = {"low": low, "high": high}
-    return permute(Node(Op.PAD, (x,), shape, node.type, attributes, node.origin), axes)
+    return _sink(node, x, low=node.low, high=node.high)
 
 
 @rule(op.SLICE(op.PERMUTE(x)))
 def _sink_below_slice(node: Node, x: Node) -> Node:
     """Rewrite slice(permute(x)) as permute(slice(x))."""
+    return _sink(node, x, starts=node.starts, steps=node.steps)
+
+
+def _sink(node: Node, x: Node, **per_axis: tuple) -> Node:
+    """Return a permutation of the node applied to x; `per_axis`: its attributes, one per axis."""
     axes = node.inputs[0].axes
     back = inverse_permutation(axes)
-    starts, steps = (tuple(v[i] for i in back) for v in (node.starts, node.steps))
     shape = tuple(node.shape[i] for i in back)
-    attributes = {"starts": starts, "steps": steps}
-    return permute(Node(Op.SLICE, (x,), shape, node.type, attributes, node.origin), axes)
+    attributes = {name: tuple(values[i] for i in back) for name, values in per_axis.items()}
+    return permute(Node(node.op, (x,), shape, node.type, attributes, node.origin), axes)
 
 
 @rule(op.EXPAND(op.PERMUTE(x)))

@@ -205,56 +205,48 @@ def _drop(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 # ------------------------------------------------------------------------------- new tensors
 
 
-def _fill_like(
-    function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
-) -> Any:
-    """zeros_like and similar functions: one tensor per example."""
-    batch = innermost_batch(args[:1])
-    if batch is None:
-        return original(*args, **kwargs)
-    named = {k: v for k, v in kwargs.items() if k != "requires_grad"}
-    result = batch.wrap(function(batch.expand(args[0]), *args[1:], **named))
-    return result.requires_grad_() if kwargs.get("requires_grad") else result
+def _fill(create: Callable) -> Callable:
+    """Return a handler of functions that create a tensor like their first argument.
+
+    `create(function, batch, *args, **kwargs)` returns one tensor per example of the batch.
+    """
+    def handle(function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        batch = innermost_batch(args[:1])
+        if batch is None:
+            return original(*args, **kwargs)
+        named = {k: v for k, v in kwargs.items() if k != "requires_grad"}
+        result = batch.wrap(create(function, batch, *args, **named))
+        return result.requires_grad_() if kwargs.get("requires_grad") else result
+
+    return handle
 
 
-def _fill_new(
-    function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
-) -> Any:
-    """new_zeros and similar functions: one tensor per example, of the first argument's dtype."""
-    batch = innermost_batch(args[:1])
-    if batch is None:
-        return original(*args, **kwargs)
-    named = {k: v for k, v in kwargs.items() if k != "requires_grad"}
-    x, rest = batch.lower(args[0]), args[1:]
+@_fill
+def _fill_like(function: Callable, batch: Batch, x: Tensor, *rest: Any, **named: Any) -> Tensor:
+    """zeros_like and similar functions."""
+    return function(batch.expand(x), *rest, **named)
+
+
+@_fill
+def _fill_new(function: Callable, batch: Batch, x: Tensor, *rest: Any, **named: Any) -> Tensor:
+    """new_zeros and similar functions, of the first argument's dtype."""
     if "size" in named:
         named["size"] = (batch.size, *named["size"])
     elif isinstance(rest[0], int):
         rest = (batch.size, *rest)
     else:
         rest = ((batch.size, *rest[0]), *rest[1:])
-    result = batch.wrap(function(x, *rest, **named))
-    return result.requires_grad_() if kwargs.get("requires_grad") else result
+    return function(batch.lower(x), *rest, **named)
 
 
+@_fill
 def _fill_strided(
-    function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
-) -> Any:
-    """new_empty_strided: one tensor per example, each with memory of its own."""
-    batch = innermost_batch(args[:1])
-    if batch is None:
-        return original(*args, **kwargs)
-    return _draw_strided(function, batch, *args, **kwargs)
-
-
-def _draw_strided(
-    function: Callable, batch: Batch, x: Tensor, size: Any, stride: Any, *,
-    requires_grad: bool = False, **named: Any,
+    function: Callable, batch: Batch, x: Tensor, size: Any, stride: Any, **named: Any
 ) -> Tensor:
+    """new_empty_strided: each example has memory of its own."""
     spans = [(n - 1) * step for n, step in zip(size, stride, strict=True)]
     elements = 0 if 0 in size else 1 + sum(spans)
-    below = batch.lower(x)
-    result = batch.wrap(function(below, (batch.size, *size), (elements, *stride), **named))
-    return result.requires_grad_() if requires_grad else result
+    return function(batch.lower(x), (batch.size, *size), (elements, *stride), **named)
 
 
 def _find_targets() -> dict[Any, Callable]:

@@ -322,31 +322,27 @@ def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 # ------------------------------------------------------------------------- element reads
 
 
-def _refuse_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    if innermost_batch(args) is None:
-        return original(*args, **kwargs)
-    raise ExampleRead(
-        "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over "
-        "calling .item() on a Tensor, please try to rewrite what you're doing with other "
-        "operations. If error is occurring somewhere inside PyTorch internals, please file a bug "
-        "report."
-    )
+def _refuse_read(message: str) -> Callable:
+    """Return a handler that raises ExampleRead for batched tensors."""
+    def handle(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if innermost_batch(args) is None:
+            return original(*args, **kwargs)
+        raise ExampleRead(message)
+
+    return handle
 
 
-def _refuse_truth(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    if innermost_batch(args) is None:
-        return original(*args, **kwargs)
-    raise ExampleRead(
-        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
-        "flow. We don't support that yet, please file an issue at "
-        "https://github.com/pytorch/pytorch/issues ."
-    )
-
-
-def _refuse_memory(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    if innermost_batch(args) is None:
-        return original(*args, **kwargs)
-    raise ExampleRead("Cannot access data pointer of Tensor that doesn't have storage")
+_refuse_item = _refuse_read(
+    "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over "
+    "calling .item() on a Tensor, please try to rewrite what you're doing with other "
+    "operations. If error is occurring somewhere inside PyTorch internals, please file a bug "
+    "report.")
+_refuse_truth = _refuse_read(
+    "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+    "flow. We don't support that yet, please file an issue at "
+    "https://github.com/pytorch/pytorch/issues .")
+_refuse_memory = _refuse_read(
+    "Cannot access data pointer of Tensor that doesn't have storage")
 
 
 def _refuse_shape(
