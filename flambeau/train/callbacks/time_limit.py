@@ -20,7 +20,7 @@ _PART = re.compile(
 def parse_seconds(limit: float | str | datetime.timedelta) -> float:
     """Return a time in seconds. `limit` is a number, a timedelta, or "1h30m", "90 s", "2:30:00".
 
-    >>> [seconds_of(limit) for limit in (5, "1h30m", "2:30:00", "1.5h")]
+    >>> [parse_seconds(limit) for limit in (5, "1h30m", "2:30:00", "1.5h")]
     [5.0, 5400.0, 9000.0, 5400.0]
     """
     if isinstance(limit, datetime.timedelta):

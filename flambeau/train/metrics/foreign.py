@@ -143,7 +143,7 @@ def wrap_scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
 
     >>> def agreement(y_true, y_pred):
     ...     return float((y_true == y_pred).mean())
-    >>> metric = scikit(agreement)
+    >>> metric = wrap_scikit(agreement)
     >>> metric.update(torch.tensor([[2., 1.], [0., 3.]]), torch.tensor([0, 0]))
     >>> metric.compute()
     0.5

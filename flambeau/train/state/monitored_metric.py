@@ -16,8 +16,8 @@ _HIGHER = ("accuracy", "acc", "f1", "precision", "recall", "auroc", "auc", "scor
 def guess_higher_is_better(name: str) -> bool | None:
     """Whether higher is better, by a metric's name; None if the name does not tell.
 
-    >>> higher_by_name("valid_loss"), higher_by_name("accuracy"), higher_by_name("size")
-    (False, True, None)
+    >>> [guess_higher_is_better(name) for name in ("valid_loss", "accuracy", "size")]
+    [False, True, None]
     """
     words = name.lower()
     if any(word in words for word in _LOWER):
