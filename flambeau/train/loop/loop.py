@@ -180,12 +180,11 @@ class Loop(Run):
             self._order = read_random_state(data)
             iterator = iter(data)
         else:
-            if position["batches"] != count_batches(data):
+            count = count_batches(data)
+            if position["batches"] != count:
                 raise ValueError(
                     f"resuming in an epoch of {position['batches']} batches, but the data has "
-                    f"{count_batches(data)}: it must be the same to resume in the middle of an "
-                    "epoch"
-                )
+                    f"{count}: it must be the same to resume in the middle of an epoch")
             self._order = position["order"]
             set_random_state(self._order, data)
             iterator = skipped(data, position["batch_number"])
