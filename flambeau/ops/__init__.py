@@ -15,14 +15,18 @@ from .registration.aten_schemas import schemas
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
     "core": "attributes foreach",
-    "creation": "conversion copies creation dropout fill gamma_draws interchange random",
+    "creation": (
+        "conversion copies creation dropout fill gamma_draws interchange random sequences"
+    ),
     "pointwise": (
         "arithmetic bitwise combination compare complex_numbers division exponential extrema "
         "logical power python_callback rounding selection trigonometric"
     ),
     "activation": "exponential_units gates gelu rectifiers sigmoids softmax softplus",
     "special": "bessel entropy error_function gamma polynomials quantile_gradient",
-    "reduction": "extremes hashing reduce scan sort statistics unique variance vector_norms",
+    "reduction": (
+        "extremes hashing histograms reduce scan sort statistics unique variance vector_norms"
+    ),
     "view": (
         "expand join padding reshape sections shuffle slices strided transpose triangles unravel "
         "view_copy view_inplace"

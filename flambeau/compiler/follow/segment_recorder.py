@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 # segment saved as its output and whose tensor is gone.
 _WRAPPING = ("flambeau.autograd.saved.",
              "flambeau.ops.creation.interchange",
-             "flambeau.ops.creation.creation", "flambeau.tensor.", "flambeau.utils.",
-             "flambeau.serialization.")
+             "flambeau.ops.creation.creation", "flambeau.ops.creation.sequences",
+             "flambeau.tensor.", "flambeau.utils.", "flambeau.serialization.")
 
 
 class SegmentRecorder(Recorder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from ...tensor.layout import (
     empty_preserving, empty_strided_array, format_strides, is_plain, preserve_format, strided,
 )
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_eight_bit, refuse_narrow
+from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
 from ...tensor.uninitialized import fill_new, new_memory, should_fill
@@ -125,7 +124,12 @@ def numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
     return wanted.numpy
 
 
-def _write_into(
+def read_number(x: Any) -> Any:
+    """Return a Python number from a number, or from a tensor or NumPy scalar that holds it."""
+    return x.item() if isinstance(x, (Tensor, np.generic)) else x
+
+
+def write_created(
     out: Tensor, array: np.ndarray, dtype: Dtype | None = None, counted: bool = False
 ) -> Tensor:
     """Write a factory's numbers into `out`, which keeps its shape if it has as many elements.
@@ -174,7 +178,7 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
             return _create_sparse(name, size, kind, layout, requires_grad, device)
         if out is not None:
             kind = out._array.dtype
-            return _write_into(out, make(size, kind), dtype)
+            return write_created(out, make(size, kind), dtype)
         if device is None and _default.current is _CPU:
             array = make(size, kind)
         elif on_meta(device):
@@ -264,7 +268,7 @@ def full(
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     shape = shape_of((size,))
     if out is not None:
-        return _write_into(out, np.full(shape, convert_scalar(value, out._array.dtype)), dtype)
+        return write_created(out, np.full(shape, convert_scalar(value, out._array.dtype)), dtype)
     kind = _fill_dtype(value, dtype)
     if on_meta(device):
         return place(meta_array(shape, kind), device, requires_grad)
@@ -346,194 +350,6 @@ def _check_layout(size: tuple[int, ...], order: tuple[int, ...]) -> None:
         raise RuntimeError("Duplicate dim not allowed")
 
 
-def _infer_range_dtype(numbers: tuple, dtype: Dtype | None) -> np.dtype:
-    if dtype is not None:
-        return numpy_dtype(dtype)
-    whole = [n for n in numbers if n.__class__ is int]  # sooner than `any`, in most calls
-    floating = len(whole) < len(numbers) and any(isinstance(n, float) for n in numbers)
-    return numpy_dtype(None if floating else types.int64)
-
-
-def _check_ends(start: Any, end: Any, name: str) -> None:
-    ranks = [x._array.ndim if isinstance(x, Tensor) else 0 for x in (start, end)]
-    if any(ranks):
-        raise RuntimeError(
-            f"{name} only supports 0-dimensional start and end tensors, but got start with "
-            f"{ranks[0]} dimension(s) and end with {ranks[1]} dimension(s)."
-        )
-
-
-def _read_number(x: Any) -> Any:
-    return x.item() if isinstance(x, (Tensor, np.generic)) else x
-
-
-@public()
-def arange(
-    start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None,
-    dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Return the numbers start, start + step, ... below `end`.
-
-    Args:
-        end (number): Where the sequence ends; it is not included. None: `start`, from 0.
-
-    >>> torch.arange(1, 2.5, 0.5)
-    tensor([1.0000, 1.5000, 2.0000])
-    """
-    start, end, step = _read_number(start), _read_number(end), _read_number(step)
-    if end is None:
-        start, end = 0, start
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError(
-            "upper bound and lower bound inconsistent with step sign"
-        )
-    kind = _infer_range_dtype((start, end, step), dtype) if out is None else out._array.dtype
-    refuse_narrow(kind, "arange_cpu")
-    refuse_eight_bit(np.empty(0, kind), "arange_cpu")
-    if kind.kind in "iu":
-        start, end, step = int(start), int(end), int(step)
-        if step == 0:  # a fraction, written to integers
-            raise ValueError("step must be nonzero")
-        count = -((start - end) // step)
-        array = np.arange(start, start + count * step, step, dtype=kind)
-        array = array if array.size == count else array[:count]
-    else:
-        count = math.ceil((end - start) / step)
-        array = (start + np.arange(count, dtype=np.float64) * step).astype(kind)
-    return place(array, device, requires_grad) if out is None else _write_into(
-        out, array, dtype, counted=True
-    )
-
-
-@public("range")
-def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
-    """Return the numbers start, start + step, ... up to and including `end`.
-
-    Deprecated: use `arange`, which excludes the end.
-
-    Args:
-        end (number): Where the sequence ends; it is included.
-        options: `dtype`, `layout`, `device` and `requires_grad`, as in `arange`.
-
-    >>> torch.range(1, 3)
-    tensor([1., 2., 3.])
-    """
-    start, end, step = _read_number(start), _read_number(end), _read_number(step)
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if (end - start) * step < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    count = math.floor((end - start) / step) + 1
-    dtype = options.pop("dtype", None)
-    out = options.pop("out", None)
-    kind = numpy_dtype(dtype) if out is None else out._array.dtype
-    array = (start + np.arange(count) * step).astype(kind)
-    if out is not None:
-        return _write_into(out, array, dtype)
-    return place(array, options.get("device"), options.get("requires_grad", False))
-
-
-def _infer_spaces_dtype(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
-    if dtype is not None:
-        return numpy_dtype(dtype)
-    result = types.get_default_dtype()
-    for x in (start, end):
-        kind = x.dtype if isinstance(x, Tensor) else types.of_scalar(x)
-        if kind.is_complex:
-            return numpy_dtype(result.to_complex())
-    return numpy_dtype(result)
-
-
-def _check_steps(steps: Any, name: str) -> int:
-    steps = _read_number(steps)
-    if isinstance(steps, float):
-        raise TypeError(
-            f"{name}() received an invalid combination of arguments - got (int, int, float), but "
-            "expected an int for steps"
-        )
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
-    return steps
-
-
-def _count_from_both_ends(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
-    """Equally spaced numbers, counted from both ends as PyTorch does."""
-    if steps == 1:
-        return np.full(1, start).astype(kind)
-    inside = kind if kind.kind in "fc" and kind.itemsize >= 4 else np.dtype(np.float32)
-    if kind.kind in "iu":
-        inside = np.dtype(np.float64)
-    start, end = np.asarray(start).astype(inside), np.asarray(end).astype(inside)
-    step = (end - start) / inside.type(max(steps - 1, 1))
-    half, real = steps // 2, inside.type(0).real.dtype
-    is_exact = steps < 1 << 24  # so that float32 counts them
-    counts = np.arange(steps - half, dtype=real) if is_exact \
-        else np.arange(steps - half).astype(real)
-    y = np.empty(steps, inside)
-    np.multiply(step, counts[:half], y[:half])
-    np.add(start, y[:half], y[:half])
-    np.multiply(step, counts[::-1], y[half:])
-    np.subtract(end, y[half:], y[half:])
-    return (np.trunc(y) if kind.kind in "iu" else y).astype(kind, copy=False)
-
-
-@public()
-def linspace(
-    start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Dtype | None = None,
-    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-) -> Tensor:
-    """Return `steps` evenly spaced numbers from `start` to `end`, inclusive.
-
-    Args:
-        end (number): The last number.
-
-    >>> torch.linspace(0, 1, 3)
-    tensor([0.0000, 0.5000, 1.0000])
-    """
-    _check_ends(start, end, "linspace")
-    kind = _infer_spaces_dtype(start, end, dtype) if out is None else out._array.dtype
-    refuse_narrow(kind, "linspace_cpu")
-    refuse_eight_bit(np.empty(0, kind), "linspace_cpu")
-    array = _count_from_both_ends(
-        _read_number(start), _read_number(end), _check_steps(steps, "linspace"), kind
-    )
-    return place(array, device, requires_grad) if out is None else _write_into(out, array, dtype)
-
-
-@public()
-def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None,
-    dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Return `steps` numbers spaced evenly on a log scale, from base**start to base**end.
-
-    Args:
-        start (number): The first exponent.
-        end (number): The last exponent.
-
-    >>> torch.logspace(0, 3, 4)
-    tensor([   1.,   10.,  100., 1000.])
-    >>> torch.logspace(0, 3, 4, base=2, dtype=torch.int64)
-    tensor([1, 2, 4, 8])
-    """
-    _check_ends(start, end, "logspace")
-    kind = _infer_spaces_dtype(start, end, dtype) if out is None else out._array.dtype
-    steps = _check_steps(steps, "logspace")
-    start, end = _read_number(start), _read_number(end)
-    if kind.kind in "iu":
-        start, end = int(start), int(end)
-    exponents = _count_from_both_ends(start, end, steps, np.dtype(np.complex128)
-                                      if kind.kind == "c" else np.dtype(np.float64))
-    array = np.power(float(base) if kind.kind != "c" else complex(base), exponents).astype(kind)
-    return place(array, device, requires_grad) if out is None else _write_into(out, array, dtype)
-
-
 @public()
 def eye(
     n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Dtype | None = None,
@@ -553,7 +369,7 @@ def eye(
     if kind == COMPLEX32:
         refuse_narrow(kind, "eye")
     array = np.eye(n, m, dtype=kind)
-    return place(array, device, requires_grad) if out is None else _write_into(out, array, dtype)
+    return place(array, device, requires_grad) if out is None else write_created(out, array, dtype)
 
 
 # ------------------------------------------------------------------------ like another tensor
@@ -632,7 +448,7 @@ def full_like(
     except AttributeError as error:
         raise not_a_tensor(error, "full_like", full_like, (input, fill_value)) from None
     if array.__class__ is not MetaArray:
-        fill(array, convert_scalar(_read_number(fill_value), array.dtype))
+        fill(array, convert_scalar(read_number(fill_value), array.dtype))
     result = wrap(array)
     return requiring(result) if requires_grad else result
 

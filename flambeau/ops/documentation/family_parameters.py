@@ -46,6 +46,10 @@ indices | tuple of Tensors | An index for each axis; None: the whole axis.
 [core.attributes]
 other | Tensor | The other tensor.
 
+[creation.sequences]
+end | number | Where the sequence ends.
+step | number | The distance between neighbours, not 0.
+
 [pointwise.python_callback]
 tensor | Tensor | The second operand, broadcast to this tensor's shape.
 x | Tensor | The second operand, broadcast to this tensor's shape.
@@ -64,12 +68,10 @@ memory_format | memory_format | The order of the axes in memory.
 src | Tensor | The values to copy, broadcast to the shape of `self`.
 
 [creation.creation]
-end | number | Where the sequence ends.
 input | Tensor | The tensor whose shape, dtype and layout to take.
 n | int | The number of rows.
 named | arguments | `size`, the shape by name.
 s | number | The number.
-step | number | The distance between neighbours, not 0.
 stride | tuple of ints | How many elements lie between neighbours of each axis.
 
 [creation.dropout]
@@ -337,6 +339,13 @@ input | Tensor | The tensor to reduce.
 [reduction.extremes]
 other | Tensor | The tensor to compare with, element by element.
 
+[reduction.histograms]
+bins | int, ints or Tensors | The number of bins, or their edges; for each axis of a point.
+input | Tensor | The input.
+max | number | The upper end.
+min | number | The lower end.
+weight | Tensor | The weight of each element or point. None: 1.
+
 [reduction.reduce]
 size | ints, or a tuple of ints | The shape, to which that of `input` was broadcast.
 
@@ -351,14 +360,10 @@ y | Tensor | The values, of any shape.
 dim | int | The axis to work along; negative numbers count from the last.
 input | Tensor | The input, of any shape.
 k | int | How many elements to return.
-max | number | The upper end.
-min | number | The lower end.
 
 [reduction.statistics]
-bins | int, ints or Tensors | The number of bins, or their edges; for each axis of a point.
 dim | int or tuple of ints | The axes to work along. None: all.
 input | Tensor | The input.
-weight | Tensor | The weight of each element or point. None: 1.
 
 [reduction.unique]
 dim | int | The axis whose slices are compared. None: the flattened elements.

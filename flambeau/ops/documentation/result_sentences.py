@@ -21,11 +21,11 @@ creation.conversion:type | str or Tensor | The type's name, or the tensor in `dt
 creation.conversion | Tensor | Of the shape of `self`; itself, if nothing changes.
 creation.copies:clone | Tensor | Of the shape and dtype of `input`, in memory of its own.
 creation.copies:contiguous | Tensor | Of the shape and dtype of `self`.
-creation.creation:arange | Tensor | ceil((end - start) / step) elements; int64 if all arguments are
+creation.sequences:arange | Tensor | ceil((end - start) / step) elements; int64 if all arguments are
     integers.
 creation.creation:eye | Tensor | (n, m), of `dtype`.
-creation.creation:linspace,logspace | Tensor | (steps,), of `dtype`, or the default one.
-creation.creation:range | Tensor | floor((end - start) / step) + 1 elements.
+creation.sequences:linspace,logspace | Tensor | (steps,), of `dtype`, or the default one.
+creation.sequences:range | Tensor | floor((end - start) / step) + 1 elements.
 creation.creation:scalar_tensor | Tensor | Without axes, of `dtype`, or the default one.
 creation.dropout:native_dropout | tuple of Tensors | The result and the mask, both of the shape of
     `input`.
@@ -216,6 +216,10 @@ reduction.extremes:aminmax | tuple (min, max) | Both of the shape of `input` wit
 reduction.extremes:max,min | Tensor, or tuple (values, indices) | With `dim` a tuple, of the shape
     of `input` without it.
 reduction.extremes:argmax,argmin | Tensor | int64, of the shape of `input` without `dim`.
+reduction.histograms:histc | Tensor | (bins,), of the dtype of `input`.
+reduction.histograms:histogram | tuple (hist, bin_edges) | (bins,) and (bins + 1,).
+reduction.histograms:histogramdd | tuple (hist, bin_edges) | An axis of bins for each column, and a
+    tuple of edges.
 reduction.reduce:all,any | Tensor | bool, of the shape of `input` without the axes `dim`.
 reduction.reduce:count_nonzero | Tensor | int64, of the shape of `input` without the axes `dim`.
 reduction.reduce:sum_to_size | Tensor | Of shape `size`.
@@ -230,7 +234,6 @@ reduction.scan:logcumsumexp | Tensor | Of the shape and dtype of `input`.
 reduction.sort:argsort | Tensor | int64, of the shape of `input`.
 reduction.sort:bincount | Tensor | As long as the largest element plus one, at least `minlength`.
 reduction.sort:bucketize,searchsorted | Tensor | Of the shape of `input`, int64.
-reduction.sort:histc | Tensor | (bins,), of the dtype of `input`.
 reduction.sort:msort | Tensor | Of the shape and dtype of `input`.
 reduction.sort:sort | tuple (values, indices) | Both of the shape of `input`; the indices are int64.
 reduction.sort:topk | tuple (values, indices) | Both of the shape of `input`, k along `dim`.
@@ -240,9 +243,6 @@ reduction.sort:median,nanmedian | Tensor, or tuple (values, indices) | With `dim
     shape of `input` without it.
 reduction.sort | tuple (values, indices) | Both of the shape of `input` without `dim`.
 reduction.statistics:gradient | tuple of Tensors | One for each axis, of the shape of `input`.
-reduction.statistics:histogram | tuple (hist, bin_edges) | (bins,) and (bins + 1,).
-reduction.statistics:histogramdd | tuple (hist, bin_edges) | An axis of bins for each column, and a
-    tuple of edges.
 reduction.statistics | Tensor | (n, n) for n variables.
 reduction.unique | Tensor, or tuple of Tensors | The values, then the inverse and the counts where
     asked for.

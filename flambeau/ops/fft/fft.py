@@ -20,7 +20,7 @@ from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.threads import get_num_threads
-from ..creation.creation import _write_into, numpy_dtype, place
+from ..creation.creation import write_created, numpy_dtype, place
 from ..view.join import cat
 from ..view.slices import narrow
 
@@ -364,7 +364,7 @@ def _attach_frequencies(name: str, count: Callable[[int], Array], doc: str) -> N
             raise RuntimeError(f"{name} requires a floating point or complex dtype")
         array = (count(n) * (1.0 / (n * d) if n else 0.0)).astype(kind)
         if out is not None:
-            return _write_into(out, array, counted=True)
+            return write_created(out, array, counted=True)
         return place(array, device, requires_grad)
 
     function.__name__ = function.__qualname__ = f"fft_{name}"

@@ -17,7 +17,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
-from ..creation.creation import arange
+from ..creation.sequences import arange
 from ..native.embedding import find_bag_maxima, sum_bags
 from .embedding import check_indices, embedding_dense_backward, embedding_renorm_
 from .embedding import rows_of as embedding_rows

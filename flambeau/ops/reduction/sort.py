@@ -543,28 +543,3 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     y = np.bincount(array, weights._array.astype(np.float64), minlength)
     y = y.astype(np.float32 if weights._array.dtype == np.float32 else np.float64)
     return record_without_derivative("bincount", wrap(y), (weights,))
-
-
-@public(spaces=("torch", "Tensor"), explains=True)
-def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
-          out: Tensor | None = None) -> Tensor:
-    """Count the elements in each of `bins` equal-width bins from min to max.
-
-    If min and max are equal (the default), the range is that of the data.
-
-    >>> torch.histc(torch.tensor([0., 1., 1., 4.]), bins=4)
-    tensor([1., 2., 0., 1.])
-    """
-    array = input._array
-    if bins <= 0:
-        raise RuntimeError("bins must be > 0")
-    refuse_eight_bit(array, "aminmax_cpu")
-    low, high = float(min), float(max)
-    if low == high and array.size:
-        low, high = float(array.min()), float(array.max())
-    if low == high:
-        low, high = low - 1, high + 1
-    if low > high:
-        raise RuntimeError("max must be larger than min")
-    y = wrap(np.histogram(array, bins, (low, high))[0].astype(array.dtype))
-    return y if out is None else write_result("histc", y, out)

@@ -1,22 +1,17 @@
-"""Covariances and correlations, histograms, and differences along axes."""
+"""Covariances and correlations, and differences along axes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...tensor import dtypes as types
-from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dims
-from ..core.operator import Array, Number
-from ..core.registry import composite, opaque
-from ..core.return_types import return_type
-from ..core.sample_inputs import Rng, Sample
+from ..core.registry import composite
 from ..linalg.matmul import matmul
 from ..view.join import cat
 from ..view.triangles import diag
@@ -124,136 +119,6 @@ def _clip_complex(y: Tensor) -> Tensor:
     from ..pointwise.complex_numbers import complex
 
     return complex(y.real.clamp(-1, 1), y.imag.clamp(-1, 1))
-
-
-# ------------------------------------------------------------------------------- histograms
-
-
-def _check_numbers(input: Array, name: str) -> None:
-    if input.dtype.kind != "f" or input.dtype.itemsize < 4:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{legacy_name(FROM_NUMPY[input.dtype])}'"
-        )
-
-
-def _compute_edges(column: Array, count: int, low: float | None, high: float | None) -> Array:
-    if count <= 0:
-        raise RuntimeError("torch.histogramdd(): bins must be > 0, but got "
-                           f"{count} for dimension 0")
-    if low is None or high is None:
-        low, high = (float(column.min()), float(column.max())) if column.size else (0.0, 1.0)
-        if not np.isfinite([low, high]).all():
-            raise RuntimeError(f"torch.histogramdd: range [{low}, {high}] is not finite")
-    elif low > high:
-        raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {low} max "
-                           f"{high} for dimension 0")
-    if low == high:
-        low, high = low - 0.5, high + 0.5
-    return np.linspace(low, high, count + 1, dtype=column.dtype)
-
-
-def _count(points: Array, edges: list[Array], weight: Array | None, density: bool) -> Array:
-    shape = [len(e) - 1 for e in edges]
-    flat, inside = np.zeros(len(points), np.int64), np.ones(len(points), np.bool_)
-    for column, e in zip(points.T, edges, strict=True):
-        place = np.searchsorted(e, column, "right") - 1
-        place[column == e[-1]] = len(e) - 2  # the last bin has its upper end too
-        inside &= (column >= e[0]) & (column <= e[-1])
-        flat = flat * (len(e) - 1) + np.clip(place, 0, len(e) - 2)
-    share = None if weight is None else weight.reshape(-1)[inside]
-    result: Any = np.bincount(flat[inside], share, int(np.prod(shape))).reshape(shape)
-    result = result.astype(points.dtype)
-    if density:
-        with np.errstate(all="ignore"):
-            result = result / result.dtype.type(result.sum())
-            for axis, e in enumerate(edges):
-                widths = np.diff(e).reshape([-1 if i == axis else 1 for i in range(len(edges))])
-                result = result / widths
-    return result
-
-
-def _histograms(rng: Rng) -> Iterator[Sample]:
-    yield (rng.normal(size=(3, 4)), 4), {}
-    yield (rng.normal(size=20), np.array([-1.0, 0.0, 0.5, 2.0])), {}
-    yield (rng.normal(size=20), 3), {"range": (-1.0, 1.0), "density": True}
-
-
-@opaque(node="NotImplemented", samples=_histograms, result_type=return_type(
-    "histogram", "hist", "bin_edges"), ref=lambda x, bins, range=None, density=False: np.histogram(
-        x, bins, range, density))
-def histogram(
-    input: Array, bins: Array | Number, *, range: Any = None, weight: Array | None = None,
-    density: bool = False
-) -> tuple[Array, Array]:
-    """Return the count, or the density, of each bin and the bin edges.
-
-    >>> torch.histogram(torch.tensor([1., 2., 1.]), bins=2, range=(0., 2.)).hist
-    tensor([0., 3.])
-    """
-    _check_numbers(input, "histogramdd")
-    flat = input.reshape(-1)
-    if isinstance(bins, np.ndarray):
-        if bins.dtype != input.dtype:
-            raise RuntimeError("torch.histogramdd: input tensor and bins tensors should have the "
-                               "same dtype")
-        edges = bins.copy()
-    else:
-        low, high = (None, None) if range is None else range
-        count: Any = bins
-        edges = _compute_edges(flat, int(count), low, high)
-    _check_weight(input, weight)
-    return _count(flat[:, None], [edges], weight, density), edges
-
-
-def _check_weight(input: Array, weight: Array | None) -> None:
-    if weight is None:
-        return
-    if weight.dtype != input.dtype:
-        raise RuntimeError("torch.histogramdd: if weight tensor is provided, input tensor and "
-                           "weight tensor should have the same dtype")
-
-
-_HISTOGRAM = return_type("histogramdd", "hist", "bin_edges")
-
-
-@composite(expose=("torch",), explains=True)
-def histogramdd(
-    input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None,
-    density: bool = False, *, out: Any = None
-) -> Any:
-    """Return a multidimensional histogram of points in rows, and the edges along each axis.
-
-    Args:
-        input: The points, (count, axes).
-        range (numbers): The least and the greatest value for each axis. None: those of `input`.
-
-    >>> points = torch.tensor([[0., 0.], [0.2, 0.9], [1., 1.]])
-    >>> counts, edges = torch.histogramdd(points, bins=[2, 2])
-    >>> counts
-    tensor([[1., 1.],
-            [0., 1.]])
-    """
-    points = input._array
-    if points.ndim < 2:
-        raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions, but "
-                           f"got {points.ndim}")
-    _check_numbers(points, "histogramdd")
-    n = points.shape[-1]
-    points = points.reshape(-1, n)
-    each = [bins] * n if isinstance(bins, int) else list(bins)
-    if len(each) != n:
-        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension "
-                           f"of the input. (got {len(each)} for {n})")
-    edges = []
-    for i, b in enumerate(each):
-        if isinstance(b, Tensor):
-            edges.append(b._array.copy())
-            continue
-        low, high = (None, None) if range is None else range[2 * i : 2 * i + 2]
-        edges.append(_compute_edges(points[:, i], b, low, high))
-    counts = _count(points, edges, None if weight is None else weight._array, density)
-    hist = record_without_derivative("_histogramdd_from_bin_cts", wrap(counts), (input, weight))
-    return _HISTOGRAM(hist, tuple(wrap(e) for e in edges))
 
 
 # -------------------------------------------------------------------------------- gradients

@@ -50,13 +50,14 @@ def fma32_arrays(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     return wide.astype(np.float32)
 
 
-def fma(x: np.ndarray, y: float, z: float) -> np.ndarray:
-    """Return x * y + z in float64 with one rounding, for finite x and scalars (Dekker, Knuth)."""
+def fma(x: np.ndarray, y: float, z: float | np.ndarray) -> np.ndarray:
+    """Return x * y + z in float64 with one rounding, for finite x (Dekker, Knuth)."""
     if y == 1.0:
         return x + z
     # Plain arithmetic suffices if the product is exact; it also avoids overflow of y * 2**27.
     product = x * y
-    if abs(y) > 1e290 or z == 0.0 or math.frexp(y)[0] in (0.5, -0.5):
+    is_zero = z.__class__ is float and z == 0.0
+    if abs(y) > 1e290 or is_zero or math.frexp(y)[0] in (0.5, -0.5):
         return product + z
     x_high = x * _SPLITTER
     x_high -= x_high - x
