@@ -10,7 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy._core._multiarray_umath import __cpu_features__
+from numpy._core._multiarray_umath import (  # type: ignore[import-not-found]
+    __cpu_features__,
+)
 
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
@@ -149,16 +151,16 @@ def _count_up(start: float, step: float, count: int, kind: np.dtype) -> np.ndarr
     lanes = _VECTOR_BYTES // kind.itemsize
     whole = count // (2 * lanes) * (2 * lanes)
     wide = np.dtype(np.float32 if kind.itemsize < 4 else np.float64)
-    start, step = wide.type(start), wide.type(step)
+    by, base = wide.type(step), wide.type(start)
     result = np.empty(count, kind)
-    result[whole:] = _multiply_add(np.arange(whole, count).astype(wide), step, start)
-    first = _multiply_add(np.arange(0, whole, lanes).astype(wide), step, start).astype(kind)
+    result[whole:] = _multiply_add(np.arange(whole, count).astype(wide), by, base)
+    first = _multiply_add(np.arange(0, whole, lanes).astype(wide), by, base).astype(kind)
     first, lane = first.astype(wide)[:, None], np.arange(lanes).astype(wide)
     vectors = result[:whole].reshape(-1, lanes)
     if wide == np.float32:
-        vectors[...] = first + lane * step
+        vectors[...] = first + lane * by
     else:
-        vectors[...] = fma(np.broadcast_to(lane, vectors.shape), float(step), first)
+        vectors[...] = fma(np.broadcast_to(lane, vectors.shape), float(by), first)
     return result
 
 

@@ -30,7 +30,7 @@ from ..recurrent.time_steps import differentiable_adjoint
 from ..view.join import stack
 from .grid_native import image_adjoint, points_adjoint, sample
 from .grid_sample_composite import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, place_points
-from .interpolation import cubic_slopes, cubic_weights
+from .resampling_taps import cubic_slopes, cubic_weights
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}

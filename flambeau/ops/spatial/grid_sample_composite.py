@@ -17,7 +17,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
-from .interpolation import cubic_weights
+from .resampling_taps import cubic_weights
 from .resample_native import pixels_taken
 
 BILINEAR, NEAREST, BICUBIC = range(3)

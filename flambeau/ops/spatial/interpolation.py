@@ -1,14 +1,12 @@
 """Interpolation: images and signals resampled to other sizes.
 
-Every mode is a linear map along each axis, given by taps: for each place of the result the places
-of the input it is made of, and their weights.
+Every mode is a linear map along each axis, given by taps (resampling_taps.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,141 +21,9 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from .resample_native import along_axis
+from .resampling_taps import SMOOTH_TAPS, TAPS, Taps, compute_taps
 
 ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/capture_marks.py
-
-
-class Taps(NamedTuple):
-    """For each of `out` places along an axis: ascending input places (taps, out), and weights."""
-
-    axis: int
-    places: np.ndarray
-    weights: np.ndarray | None  # None: one tap of weight 1
-
-
-# -------------------------------------------------------------------------------------- taps
-
-
-def _scale(n: int, out: int, align: bool, factor: float | None, kind: Any) -> Any:
-    """How far apart results lie in the input, as PyTorch rounds it."""
-    if align:
-        return kind(n - 1) / kind(out - 1) if out > 1 else kind(0)
-    return kind(1.0 / factor) if factor else kind(n) / kind(out)
-
-
-def _nearest(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
-    scale = _scale(n, out, False, factor, kind)
-    return np.minimum(np.floor(np.arange(out).astype(kind) * scale), n - 1)[None].astype(int), None
-
-
-def _nearest_exact(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
-    scale = _scale(n, out, False, factor, kind)
-    places = np.floor((np.arange(out).astype(kind) + kind(0.5)) * scale)
-    return np.clip(places, 0, n - 1)[None].astype(int), None
-
-
-def _locate_sources(n: int, out: int, align: bool, factor: float | None, kind: Any) -> np.ndarray:
-    scale, places = _scale(n, out, align, factor, kind), np.arange(out).astype(kind)
-    return places * scale if align else scale * (places + kind(0.5)) - kind(0.5)
-
-
-def _linear(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
-    sources = np.maximum(_locate_sources(n, out, align, factor, kind), 0)
-    first = np.minimum(sources.astype(int), n - 1)
-    weight = np.clip(sources - first.astype(kind), 0, 1)
-    return np.stack((first, np.minimum(first + 1, n - 1))), np.stack((1 - weight, weight))
-
-
-def cubic_weights(t: Any, a: float = -0.75) -> tuple:
-    """Return the weights of four neighbors at distance t beyond the second (Keys, 1981)."""
-
-    def inner(x: Any) -> Any:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def outer(x: Any) -> Any:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return outer(t + 1), inner(t), inner(1 - t), outer(2 - t)
-
-
-def cubic_slopes(t: Any, a: float = -0.75) -> tuple:
-    """Return the derivatives of `cubic_weights` in t."""
-
-    def inner(x: Any) -> Any:
-        return (3 * (a + 2) * x - 2 * (a + 3)) * x
-
-    def outer(x: Any) -> Any:
-        return (3 * a * x - 10 * a) * x + 8 * a
-
-    return outer(t + 1), inner(t), -inner(1 - t), -outer(2 - t)
-
-
-def _cubic(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
-    sources = _locate_sources(n, out, align, factor, kind)
-    first = np.floor(sources)
-    weights = np.stack(cubic_weights(sources - first)).astype(kind)
-    places = first.astype(int) + np.arange(-1, 3)[:, None]
-    return np.clip(places, 0, n - 1), weights
-
-
-def _area(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
-    i = np.arange(out)
-    starts, ends = i * n // out, -(-(i + 1) * n // out)
-    places = starts + np.arange((ends - starts).max(initial=1))[:, None]
-    weights = (places < ends) / (ends - starts)
-    return np.minimum(places, n - 1), weights.astype(kind)
-
-
-def _create_antialias_taps(filter: Callable, reach: float) -> Callable:
-    """Taps of a filter that widens with the scale, so that downsampling averages."""
-
-    def taps(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
-        scale = _scale(n, out, align, factor, kind)
-        support = kind(reach) * scale if scale >= 1 else kind(reach)
-        inverse = kind(1) / scale if scale >= 1 else kind(1)
-        centers = scale * (np.arange(out).astype(kind) + kind(0.5))
-        starts = np.maximum((centers - support + kind(0.5)).astype(int), 0)
-        ends = np.minimum((centers + support + kind(0.5)).astype(int), n)
-        places = starts + np.arange((ends - starts).max(initial=1))[:, None]
-        weights = filter((places - centers + kind(0.5)) * inverse) * (places < ends)
-        return np.minimum(places, n - 1), (weights / weights.sum(0)).astype(kind)
-
-    return taps
-
-
-def _triangle(x: np.ndarray) -> np.ndarray:
-    return np.maximum(1 - np.abs(x), 0)
-
-
-def _keys(x: np.ndarray) -> np.ndarray:
-    x, a = np.abs(x), -0.5
-    inner = ((a + 2) * x - (a + 3)) * x * x + 1
-    outer = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return np.where(x < 1, inner, np.where(x < 2, outer, 0))
-
-
-def _lanczos(x: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0)
-
-
-_TAPS = {
-    "nearest": _nearest, "nearest-exact": _nearest_exact, "linear": _linear, "bilinear": _linear,
-    "trilinear": _linear, "bicubic": _cubic, "area": _area,
-}
-_SMOOTH_TAPS = {
-    "bilinear": _create_antialias_taps(_triangle, 1.0),
-    "bicubic": _create_antialias_taps(_keys, 2.0),
-    "lanczos": _create_antialias_taps(_lanczos, 3.0),
-}
-
-
-@lru_cache(maxsize=256)
-def _compute_taps(
-    axis: int, n: int, out: int, mode: str, align: bool, factor: float | None, smooth: bool,
-    kind: Any,
-) -> Taps:
-    make = (_SMOOTH_TAPS if smooth else _TAPS)[mode]
-    return Taps(axis, *make(n, out, align, factor, kind))
 
 
 # ---------------------------------------------------------------------------------- resampling
@@ -225,7 +91,7 @@ def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
 
 def _samples(rng: Rng) -> Iterator[Sample]:
     for mode in ("linear", "nearest", "bicubic"):
-        taps = tuple(_compute_taps(axis, n, out, mode, False, None, False, np.float64)
+        taps = tuple(compute_taps(axis, n, out, mode, False, None, False, np.float64)
                      for axis, n, out in ((1, 3, 5), (2, 4, 3)))
         yield (rng.normal(size=(2, 3, 4)), taps), {}
 
@@ -251,16 +117,21 @@ def resampled(input: Array, taps: Any) -> Array:
         return meta_array(shape, input.dtype)
     if not taps:
         return input.copy()
-    exact = all(t.weights is None for t in taps)
-    inside = input.dtype if exact else (
-        np.dtype(np.float32) if input.dtype == np.uint8 else compute_dtype(input.dtype)
-    )
-    y = input.astype(inside, copy=False)
+    if input.dtype == np.uint8 and any(t.weights is not None for t in taps):
+        return _resample_bytes(input, taps)
+    only_moves = all(t.weights is None for t in taps)
+    y = input if only_moves else input.astype(compute_dtype(input.dtype), copy=False)
     for t in taps:
         y = _resample_axis(y, t)
-    if input.dtype == np.uint8 and not exact:
-        y = np.clip(np.floor(y + 0.5), 0, 255)
     return y.astype(input.dtype, copy=False)
+
+
+def _resample_bytes(x: Array, taps: Sequence[Taps]) -> Array:
+    """Resample eight-bit values: each axis is rounded to eight bits."""
+    for t in taps:
+        weighted = _resample_axis(x.astype(np.float32 if t.weights is None else t.weights.dtype), t)
+        x = np.clip(np.floor(weighted + 0.5), 0, 255).astype(np.uint8)
+    return x
 
 
 @resampled.vjp
@@ -316,7 +187,7 @@ def interpolate(
         sizes = [int(n * f) for n, f in zip(spatial, factors, strict=True)]
         if recompute_scale_factor or mode == "area":
             factors = None
-    if antialias and not (mode in _SMOOTH_TAPS and input.dim() == 4):
+    if antialias and not (mode in SMOOTH_TAPS and input.dim() == 4):
         raise ValueError(
             "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
             f"a 4-D tensor as input, not {mode} and {input.dim()}-D"
@@ -326,13 +197,15 @@ def interpolate(
         raise ValueError("Lanczos mode does not support align_corners=True" if align
                          else "Lanczos mode requires antialias=True")
     _check_input(input, sizes, mode)
-    kind = np.float64 if input._array.dtype == np.float64 else np.float32
+    fixed_point = input._array.dtype == np.uint8 and mode in SMOOTH_TAPS  # the modes of images
+    kind = np.float64 if input._array.dtype == np.float64 or fixed_point else np.float32
     factors = factors or [None] * len(sizes)
     if input.is_meta:
         return resampled(input, tuple(_create_unread_taps(i + 2, n) for i, n in enumerate(sizes)))
     # From the last axis on, as the partial results stay smaller and the loops longer.
     return resampled(input, tuple(
-        _compute_taps(i + 2, spatial[i], sizes[i], mode, align, factors[i], antialias, kind)
+        compute_taps(i + 2, spatial[i], sizes[i], mode, align, factors[i], antialias, kind,
+                     fixed_point)
         for i in reversed(range(len(sizes)))
         if antialias or mode == "area" or (spatial[i], factors[i]) != (sizes[i], None)
     ))
@@ -385,7 +258,7 @@ def _check_mode(input: Tensor, mode: str) -> None:
         raise NotImplementedError(
             f"Got {rank}D input, but {mode} mode needs {_RANKS[mode]}D input"
         )
-    if rank not in (3, 4, 5) or (mode not in _TAPS and mode != "lanczos") or (
+    if rank not in (3, 4, 5) or (mode not in TAPS and mode != "lanczos") or (
         _RANKS.get(mode, rank) != rank
     ):
         raise NotImplementedError(
@@ -409,7 +282,8 @@ def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
             f"Non-empty {len(shape)}D data tensor expected but got a tensor with sizes "
             f"{list(shape)}"
         )
-    if not kind.is_floating_point and input._array.dtype != np.uint8:
+    takes_bytes = mode not in ("linear", "trilinear", "area")
+    if not kind.is_floating_point and not (takes_bytes and input._array.dtype == np.uint8):
         kernel_name = "nearest" if mode.startswith("nearest") else "linear"
         raise NotImplementedError(
             f"\"compute_indices_weights_{kernel_name}\" not implemented for '{legacy_name(kind)}'"
