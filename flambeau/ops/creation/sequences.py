@@ -164,7 +164,7 @@ def _count_up(start: float, step: float, count: int, kind: np.dtype) -> np.ndarr
     return result
 
 
-def _multiply_add(x: np.ndarray, y: np.floating, z: np.floating) -> np.ndarray:
+def _multiply_add(x: np.ndarray, y: Any, z: Any) -> np.ndarray:
     """Return x * y + z with one rounding, in float32 or float64."""
     return fma32(x, y, z) if x.dtype == np.float32 else fma(x, float(y), float(z))
 
