@@ -154,6 +154,7 @@ class Steps(NamedTuple):
     """The steps that bring an operand into the form of a product; None for unneeded ones."""
 
     squeeze: tuple[int, ...] | None
+    sort: tuple[int, ...] | None  # axes in the result's order, then those to sum
     sum: tuple[int, ...] | None
     permute: tuple[int, ...] | None
     reshape: tuple[int, ...] | None
@@ -170,9 +171,11 @@ class PairPlan(NamedTuple):
 
 
 def _take_diagonal(x: Tensor, steps: Steps) -> Tensor:
-    squeeze, summed, permute, reshape = steps
+    squeeze, sort, summed, permute, reshape = steps
     if squeeze is not None:
         x = x.squeeze(squeeze)
+    if sort is not None:
+        x = x.permute(sort)
     if summed is not None:
         x = x.sum(summed)
     if permute is not None:
@@ -192,9 +195,12 @@ def _order(labels: Sequence[Label], wanted: Sequence[Label]) -> tuple[int, ...] 
 @functools.lru_cache(4096)
 def _plan_pair(
     left: tuple[Label, ...], a: tuple[int, ...], right: tuple[Label, ...], b: tuple[int, ...],
-    keep: frozenset,
+    keep: frozenset, output: tuple[Label, ...] = (),
 ) -> PairPlan:
-    """Return the plan for operands of shapes a and b, summing over labels not in `keep`."""
+    """Return the plan for operands of shapes a and b, summing over labels not in `keep`.
+
+    output: the order of the result's axes, as far as a product of matrices can have it.
+    """
     sizes = _measure_labels(((left, a), (right, b)))
     # Axes of length 1 that the other operand broadcasts do not count.
     ones = [{s for s, n in zip(x, shape, strict=True) if n == 1 and sizes[s] != 1}
@@ -205,11 +211,14 @@ def _plan_pair(
     both = [s for s in x if s in y]
     batch, summed = [s for s in both if s in keep], [s for s in both if s not in keep]
     rows, columns = [s for s in x if s not in both], [s for s in y if s not in both]
+    if output:
+        batch, rows, columns = (sorted(part, key=output.index) for part in (batch, rows, columns))
 
     def lengths(*parts: list[Label]) -> tuple[int, ...]:
         return tuple(sizes[s] for part in parts for s in part)
 
-    order = batch + rows + columns
+    order = batch + rows + columns if summed or not output else sorted(
+        batch + rows + columns, key=output.index)
     m, k, n = (math.prod(lengths(part)) for part in (rows, summed, columns))
     if summed:
         orders = batch + rows + summed, batch + summed + columns
@@ -224,11 +233,27 @@ def _plan_pair(
                        for o in orders)
         reshape = None
     first, second = [
-        Steps(_locate_labels(labels, item), _locate_labels(w, drop), _order(remaining, o), shape)
-        for labels, item, w, drop, remaining, o, shape in zip(
-            (left, right), ones, whole, alone, (x, y), orders, shapes, strict=True)
+        _plan_steps(*operand, output)
+        for operand in zip((left, right), ones, whole, alone, orders, shapes, strict=True)
     ]
     return PairPlan(first, second, bool(summed), reshape, tuple(order))
+
+
+def _plan_steps(
+    labels: Sequence[Label], skipped: set, whole: list[Label], drop: set, order: list[Label],
+    shape: tuple[int, ...] | None, output: tuple[Label, ...],
+) -> Steps:
+    """Return the steps of an operand: sums see its axes in the result's order, which decides how
+    their result lies in memory."""
+    remaining = [s for s in whole if s not in drop]
+    sort = None
+    if output and drop:
+        position = {s: i for i, s in enumerate(output)}
+        remaining.sort(key=lambda s: position.get(s, len(output)))
+        dropped = [s for s in whole if s in drop]
+        sort, whole = _order(whole, [*remaining, *dropped]), [*remaining, *dropped]
+    return Steps(_locate_labels(labels, skipped), sort, _locate_labels(whole, drop),
+                 _order(remaining, order), shape)
 
 
 def _contract_pair(a: tuple, b: tuple, keep: frozenset) -> tuple[Tensor, tuple[Label, ...]]:
@@ -247,15 +272,27 @@ def _multiply_pair(x: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
 @functools.lru_cache(4096)
 def _plan_two_operands(
     equation: str, a: tuple, b: tuple
-) -> tuple[PairPlan, tuple[int, ...] | None] | None:
-    """The whole plan of an equation with two operands, or None if a label is repeated."""
+) -> tuple[bool, PairPlan, tuple[int, ...] | None] | None:
+    """Return the whole plan of an equation with two operands, or None if a label is repeated.
+
+    (whether the operands change places, their plan, how to permute the result). They change places
+    if the second one's axes come first in the result, so that it is contiguous, as PyTorch's.
+    """
     (left, right), output = parse(equation, (len(a), len(b)))
     if len(set(left)) != len(left) or len(set(right)) != len(right):
         return None
-    plan = _plan_pair(left, a, right, b, frozenset(output))
+    is_matrix = bool(set(left) & set(right) - set(output))
+    rows, columns = (
+        [output.index(s) for s in labels if s in output and s not in others]
+        for labels, others in ((left, right), (right, left))
+    )
+    swaps = is_matrix and bool(rows and columns) and min(columns) < min(rows)
+    if swaps:
+        left, a, right, b = right, b, left, a
+    plan = _plan_pair(left, a, right, b, frozenset(output), tuple(output))
     if set(plan.labels) != set(output):
         return None
-    return plan, _order(plan.labels, output)
+    return swaps, plan, _order(plan.labels, output)
 
 
 def _choose_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[int, int]:
@@ -343,8 +380,9 @@ def einsum(*args: Any) -> Tensor:
         x, y = operands
         result = _plan_two_operands(equation, x._array.shape, y._array.shape)
         if result is not None:
-            new = _multiply_pair(x, y, result[0])
-            return new if result[1] is None else new.permute(result[1])
+            swaps, plan, axes = result
+            product = _multiply_pair(y, x, plan) if swaps else _multiply_pair(x, y, plan)
+            return product if axes is None else product.permute(axes)
     labels, output = parse(equation, tuple(x._array.ndim for x in operands))
     each = [_merge_repeated_labels(x, s, i) if len(set(s)) != len(s) else (x, list(s))
             for i, (x, s) in enumerate(zip(operands, labels, strict=True))]

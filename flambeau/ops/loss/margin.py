@@ -124,6 +124,11 @@ def _check_rows(input: Tensor) -> None:
         )
 
 
+def _select_positive(y: Tensor) -> Tensor:
+    """Return the positive elements, and zeros in place of others and of NaN."""
+    return y.masked_fill((y > 0).logical_not(), 0)
+
+
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
@@ -163,8 +168,7 @@ def multi_margin_loss(
     at = target.reshape(-1, 1)
     if at.numel() and bool(((at < 0) | (at >= classes)).any()):
         raise RuntimeError("target out of range")
-    y = (margin - x.gather(1, at) + x).relu()
-    y = y.scatter(1, at, value=0.0)
+    y = _select_positive(margin - x.gather(1, at) + x).scatter(1, at, value=0.0)
     y = y * y if p == 2 else y
     y = y if weight is None else y * weight[at]
     y = y.sum(1) / classes
@@ -203,7 +207,7 @@ def multilabel_margin_loss(
     at = labels.masked_fill(~listed, 0)
     is_label = x.detach().new_zeros(x.shape).scatter_add(1, at, listed.to(x.dtype)) > 0
     y = 1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)  # (n, labels, classes)
-    y = y.relu().masked_fill(~listed.unsqueeze(2) | is_label.unsqueeze(1), 0)
+    y = _select_positive(y).masked_fill(~listed.unsqueeze(2) | is_label.unsqueeze(1), 0)
     y = y.sum((1, 2)) / classes
     return reduce_tensor(y if input.dim() == 2 else y.reshape(()), number)
 

@@ -446,6 +446,24 @@ quantile, nanquantile = _declare_quantile("quantile", False), _declare_quantile(
 # ---------------------------------------------------------------------- places and counting
 
 
+def _search(row: Array, values: Array, side: Any) -> Array:
+    """Return the places of values in a sorted row.
+
+    In a row that ends in NaN PyTorch's bisection goes to the right of each NaN that it meets.
+    """
+    if not row.size or row.dtype.kind != "f" or row[-1] == row[-1]:
+        return np.asarray(np.searchsorted(row, values, side))
+    low = np.zeros(values.shape, np.int64)
+    high = np.full(values.shape, row.size)
+    for _ in range(int(row.size).bit_length()):
+        middle = np.minimum((low + high) // 2, row.size - 1)
+        at_middle, is_open = row[middle], low < high
+        is_left = at_middle >= values if side == "left" else at_middle > values
+        low = np.where(is_open & ~is_left, middle + 1, low)
+        high = np.where(is_open & is_left, middle, high)
+    return low
+
+
 @public(explains=True)
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
@@ -477,7 +495,7 @@ def searchsorted(
     values = input._array if isinstance(input, Tensor) else np.asarray(input)
     kind = np.int32 if out_int32 else np.int64
     if rows.ndim == 1:
-        y = np.asarray(np.searchsorted(rows, values, where)).astype(kind)
+        y = _search(rows, values, where).astype(kind)
     else:
         if rows.shape[:-1] != values.shape[:-1]:
             raise RuntimeError(
@@ -487,7 +505,7 @@ def searchsorted(
             )
         y = np.empty(values.shape, kind)
         for index in np.ndindex(rows.shape[:-1]):
-            y[index] = np.searchsorted(rows[index], values[index], where)
+            y[index] = _search(rows[index], values[index], where)
     return wrap(y) if out is None else write_result("searchsorted", wrap(y), out)
 
 
@@ -536,7 +554,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     refuse_unknown_values(input, "bincount.default")
-    if weights is None:
+    if weights is None or not array.size:
         return wrap(np.bincount(array, minlength=minlength).astype(np.int64))
     if weights._array.shape != array.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")

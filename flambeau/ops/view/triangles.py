@@ -11,6 +11,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import legacy_name
+from ...tensor.layout import contiguous_format
 from ...tensor.tensor import Tensor
 from ...tensor.tensor import wrap as wrap_array
 from ..core.autocast import Policy
@@ -162,7 +163,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
     if rank == 1:
         return diag_embed(input, diagonal, out=out)
-    y = input.diagonal(diagonal).clone()
+    y = input.diagonal(diagonal).clone(memory_format=contiguous_format)
     return y if out is None else write_result("diag", y, out)
 
 
