@@ -233,8 +233,9 @@ def _plan_pair(
                        for o in orders)
         reshape = None
     first, second = [
-        _plan_steps(*operand, output)
-        for operand in zip((left, right), ones, whole, alone, orders, shapes, strict=True)
+        _plan_steps(labels, skipped, w, drop, order_of_axes, shape, output)
+        for labels, skipped, w, drop, order_of_axes, shape in zip(
+            (left, right), ones, whole, alone, orders, shapes, strict=True)
     ]
     return PairPlan(first, second, bool(summed), reshape, tuple(order))
 
