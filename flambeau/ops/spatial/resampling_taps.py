@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_MAX_PRECISION_BITS = 22  # of the weights of eight-bit images
-_WEIGHT_BITS = 15  # beside the sign
-
 
 class Taps(NamedTuple):
     """For each of `out` places along an axis: ascending input places (taps, out), and weights."""
@@ -151,10 +148,13 @@ def compute_taps(
     return Taps(axis, places, _round_weights(places, weights) if fixed_point else weights)
 
 
-def _round_weights(places: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Round weights to 15 bits below the largest one, after adding those of equal places.
+def _round_weights(
+    places: np.ndarray, weights: np.ndarray, weight_bits: int = 15, max_fraction_bits: int = 22
+) -> np.ndarray:
+    """Round weights to multiples of a power of two, after adding those of equal places.
 
-    Return float32 if sums of 255 times the weights are exact in it, else float64.
+    weight_bits: bits of the largest weight, beside its sign. max_fraction_bits: most bits below the
+    point. Return float32 if sums of 255 times the weights are exact in it, else float64.
     """
     weights = weights.copy()
     for k in range(len(weights) - 1, 0, -1):
@@ -162,7 +162,7 @@ def _round_weights(places: np.ndarray, weights: np.ndarray) -> np.ndarray:
         weights[k - 1] += np.where(is_repeated, weights[k], 0)
         weights[k][is_repeated] = 0
     largest, bits = weights.max(initial=0), 0
-    while bits < _MAX_PRECISION_BITS and int(0.5 + largest * 2.0 ** (bits + 1)) < 1 << _WEIGHT_BITS:
+    while bits < max_fraction_bits and int(0.5 + largest * 2.0 ** (bits + 1)) < 1 << weight_bits:
         bits += 1
     numbers = np.trunc(weights * 2.0**bits + np.copysign(0.5, weights))
     is_exact = 256 * np.abs(numbers).sum(0).max(initial=0) < 1 << 24
