@@ -14,7 +14,6 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
 from ..core.dispatch import python_operator
-from ..core.errors import describe
 from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout
@@ -273,9 +272,10 @@ def isin(
         raise TypeError("isin(): one of elements and test_elements must be a Tensor")
     a, b = (x._array if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements))
     for x in (a, b):
-        if x.dtype.kind == "c":
+        if x.dtype.kind in "cb":
             raise RuntimeError(
-                f"Unsupported input type encountered for isin(): {describe([wrap(x)])}"
+                "Unsupported input type encountered for isin(): "
+                f"{legacy_name(FROM_NUMPY[x.dtype])}"
             )
     y = wrap(np.isin(a, b, assume_unique=assume_unique, invert=invert))
     return y if out is None else write_result("isin", y, out)

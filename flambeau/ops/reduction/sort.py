@@ -32,6 +32,11 @@ def _refuse_complex(input: Array, name: str) -> None:
         raise RuntimeError(f'"{name}" does not support complex inputs ({FROM_NUMPY[input.dtype]})')
 
 
+def _refuse_bool(input: Array, kernel: str) -> None:
+    if input.dtype.kind == "b":
+        raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+
+
 def _order_stably(input: Array, at: int, descending: bool) -> Array:
     """The indices that sort along an axis; NaN counts as largest."""
     if not descending:
@@ -163,6 +168,8 @@ def topk(
     indices=tensor([0, 2]))
     """
     _refuse_complex(input, "topk")
+    if input.dtype.kind == "b":
+        raise RuntimeError("topk does not support bool dtypes on CPU")
     axis = canonical_dim(dim, input.ndim)
     n = input.shape[axis] if input.ndim else 1
     if not 0 <= k <= n:
@@ -220,6 +227,7 @@ def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tupl
         raise IndexError(
             f"kthvalue(): Expected reduction dim {axis} to have non-zero size."
         )
+    _refuse_bool(input, "kthvalue_cpu")
     if not 1 <= k <= n:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{axis}")
     if not input.ndim:
@@ -273,6 +281,7 @@ def _declare_median_of_all(name: str, along: Any) -> Any:
             samples=lambda rng: iter([((rng.normal(size=(3, 5)),), {})]))
     def whole(input: Array) -> Array:
         """The lower median of all elements."""
+        _refuse_bool(input, "median_cpu")
         return np.asarray(along.operator.body(input.reshape(-1), 0)[0])
 
     @whole.vjp
@@ -295,6 +304,7 @@ def _declare_median(name: str, ignore_nan: bool) -> Any:
     def along(input: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """The lower median along an axis, and its index."""
         _refuse_complex(input, name)
+        _refuse_bool(input, "median_out")
         axis = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)

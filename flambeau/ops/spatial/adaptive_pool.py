@@ -34,20 +34,34 @@ def _split_axis(n: int, m: int) -> list[tuple[int, int]]:
 
 
 @lru_cache(maxsize=256)
-def _build_averages(n: int, m: int, kind: np.dtype) -> Array:
-    """Return the matrix (n, m) whose columns average the windows."""
-    result = np.zeros((n, m), kind)
-    for i, (a, b) in enumerate(_split_axis(n, m)):
-        result[a:b, i] = 1 / (b - a)
+def _list_elements(n: int, m: int) -> tuple[Array, Array]:
+    """Return the elements of all m windows, one window after the other, and where each begins."""
+    windows = _split_axis(n, m)
+    starts = np.cumsum([0, *[b - a for a, b in windows[:-1]]])
+    return np.concatenate([np.arange(a, b) for a, b in windows]), starts
+
+
+def _sum_windows(x: Array, axis: int, m: int) -> Array:
+    """Sum the m windows along an axis. A window sees only its own elements: NaN and infinity
+    elsewhere leave it alone."""
+    if not m:
+        return np.zeros((*x.shape[:axis], 0, *x.shape[axis + 1 :]), x.dtype)
+    elements, starts = _list_elements(x.shape[axis], m)
+    return np.add.reduceat(x.take(elements, axis), starts, axis)
+
+
+def _spread_along_axis(g: Array, axis: int, n: int) -> Array:
+    """Add each window's number to its elements along an axis of n elements."""
+    shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
+    result = np.zeros(shape, g.dtype)
+    m = g.shape[axis]
+    if not m:
+        return result
+    elements, starts = _list_elements(n, m)
+    counts = np.diff([*starts, elements.size])
+    head = (slice(None),) * axis
+    np.add.at(result, (*head, elements), g.take(np.repeat(np.arange(m), counts), axis))
     return result
-
-
-def _multiply_along_axes(x: Array, matrices: Sequence[Array]) -> Array:
-    """Multiply x by a matrix along each of its last axes."""
-    for axis, matrix in enumerate(matrices):
-        at = x.ndim - len(matrices) + axis
-        x = np.moveaxis(np.matmul(np.moveaxis(x, at, -1), matrix), -1, at)
-    return np.ascontiguousarray(x)
 
 
 def _count_elements(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
@@ -100,8 +114,10 @@ def _average_windows(x: Array, output: tuple[int, ...]) -> Array:
             size *= k // m
         result /= inside.type(size)
     else:
-        result = _multiply_along_axes(values, [_build_averages(k, m, inside)
-                                               for k, m in zip(spatial, output, strict=True)])
+        result = values
+        for axis, m in enumerate(output, x.ndim - n):
+            result = _sum_windows(result, axis, m)
+        result = result / _measure_windows(spatial, output).astype(inside)
     return result.astype(x.dtype, copy=False)
 
 
@@ -153,10 +169,10 @@ def _declare_average(n: int) -> Any:
         if native is not None:
             return native.astype(g.dtype, copy=False)
         inside = compute_dtype(g.dtype)
-        matrices = [_build_averages(k, m, inside).T for k, m in zip(spatial, output, strict=True)]
-        return _multiply_along_axes(g.astype(inside, copy=False), matrices).astype(
-            g.dtype, copy=False
-        )
+        result = g / _measure_windows(tuple(spatial), tuple(output)).astype(inside)
+        for axis, length in enumerate(spatial, g.ndim - n):
+            result = _spread_along_axis(result, axis, length)
+        return result.astype(g.dtype, copy=False)
 
     @adjoint.vjp("g")
     def _(g: Tensor, output: Any) -> Tensor:

@@ -84,3 +84,11 @@ def test_refusals(text, words):
 def test_needs_operands():
     with pytest.raises(ValueError, match="must specify the equation string"):
         torch.einsum("i")
+
+
+def test_products_are_contiguous_in_the_order_of_the_result(torch):
+    x, y = torch.ones(2, 3, 4), torch.ones(3, 4, 5)
+    assert torch.einsum("abc,bcd->da", x, y).stride() == (2, 1)
+    assert torch.einsum("ij,jk->ki", x[0], torch.ones(4, 6)).stride() == (3, 1)
+    assert torch.einsum("cb,cadb->cba", torch.ones(2, 3), torch.ones(2, 4, 5, 3)).stride() == (
+        12, 4, 1)

@@ -167,3 +167,13 @@ def test_gradients_of_medians_are_shared(name):
     nan = torch.tensor([float("nan"), 2.0, 2.0], requires_grad=True)
     getattr(torch, name)(nan).backward()
     assert nan.grad.tolist() == ([1, 0, 0] if name == "median" else [0, 0.5, 0.5])
+
+
+def test_bisection_goes_right_of_each_nan(torch):
+    nan, inf = float("nan"), float("inf")
+    values = torch.tensor([nan, inf, 0.0, 2.0, -inf])
+    row = torch.tensor([-1.0, 0.0, 1.0, inf, nan])
+    assert torch.bucketize(values, row).tolist() == [5, 5, 1, 5, 0]
+    assert torch.searchsorted(row, values, right=True).tolist() == [5, 5, 2, 5, 0]
+    row = torch.tensor([0.0, nan, nan, nan])
+    assert torch.bucketize(torch.tensor([nan, 1.0]), row).tolist() == [4, 4]

@@ -72,3 +72,11 @@ def test_averages_of_whole_images_keep_channels_last(kernel, strides):
     y = torch.nn.functional.avg_pool2d(x, kernel)
     assert y.stride() == strides
     assert y.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_adaptive_windows_see_only_their_elements(torch):
+    x = torch.tensor([[1.0, float("inf"), 2.0, 3.0, 4.0]], requires_grad=True)
+    y = torch.nn.functional.adaptive_avg_pool1d(x, 3)
+    assert y.tolist() == [[float("inf"), float("inf"), 3.5]]
+    y.backward(torch.tensor([[float("nan"), 1.0, 1.0]]))
+    assert x.grad[0, 3:].tolist() == pytest.approx([1 / 3 + 1 / 2, 1 / 2])
