@@ -612,8 +612,12 @@ def _put_directly(array: np.ndarray, index: Any, value: Any) -> bool:
         return False
     try:
         array[index] = value
-    except (IndexError, ValueError, TypeError):
+    except (IndexError, ValueError):
         return False
+    except TypeError:
+        if np.ndim(value) < 2:
+            raise  # a slice of floats
+        return False  # more than one axis for what a mask chooses
     return True
 
 

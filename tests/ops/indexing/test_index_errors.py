@@ -127,3 +127,12 @@ def test_values_written_through_a_0d_mask(torch, shape, dtype):
     x[mask] = torch.ones(shape)
     x[torch.zeros_like(mask)] = 7
     assert x.eq(1).all()
+
+
+def test_assignment_to_a_slice_of_floats(torch):
+    x = torch.zeros(3, 3)
+    with pytest.raises(TypeError, match="slice indices must be integers"):
+        x[0.0:2.0] = 1
+    with pytest.raises(IndexError):
+        x[0.0] = 1
+    assert not x.any()
