@@ -30,7 +30,7 @@ def example(monkeypatch):
         yield importlib.import_module
     finally:
         sys.meta_path[:] = finders
-        torch_alias._wear("flambeau")
+        torch_alias._take_torch_names("flambeau")
         for name in set(sys.modules) - before:
             origin = getattr(sys.modules[name], "__file__", None) or ""
             if name.split(".")[0] == "torch" or origin.startswith(str(EXAMPLES)):
