@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ..nn.parameter import Parameter
 from ..ops.core.operator import PUBLIC
 from ..tensor.devices import device as _device
 from ..tensor.devices import get_default_device
+from ..tensor.dtypes import get_default_dtype
+from ..tensor.layout import strided
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from ..utils._python_dispatch import TorchDispatchMode
+from ..utils.weak import WeakIdKeyDictionary
 
 __all__ = ["DataDependentOutputException", "DynamicOutputShapeException", "FakeTensor",
-           "FakeTensorMode", "UnsupportedFakeTensorException", "is_fake"]
+           "FakeTensorDeviceMismatchError", "FakeTensorMode", "UnsupportedFakeTensorException",
+           "is_fake"]
 
 _VALUES = frozenset(("item", "_local_scalar_dense", "equal"))
+# Operators whose arguments may be on several devices.
+_ACROSS_DEVICES = frozenset((
+    "copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index",
+    "to", "set_",
+))
 
 
 class UnsupportedFakeTensorException(RuntimeError):
@@ -39,22 +49,37 @@ class DynamicOutputShapeException(RuntimeError):
         self.func = func
 
 
+class FakeTensorDeviceMismatchError(RuntimeError):
+    """A call whose tensors pretend to be on different devices. `func`: the operator."""
+
+    def __init__(self, func: Any, common_device: Any, device: Any) -> None:
+        super().__init__("Expected all tensors to be on the same device, but found at least two "
+                         f"devices, {common_device} and {device}!")
+        self.func, self.common_device, self.device = func, common_device, device
+
+
 class FakeTensor(Tensor):
     """A tensor of a FakeTensorMode. `fake_mode`: the mode; `fake_device`: its pretended device."""
 
     fake_mode: FakeTensorMode
     fake_device: Any
     _elem: Tensor
+    _is_param: bool
     _sizes: tuple[Any, ...] | None
 
     @staticmethod
     def __new__(cls: Any, fake_mode: FakeTensorMode, elem: Tensor, device: Any = None,
                 sizes: tuple[Any, ...] | None = None, **options: Any) -> Any:
-        """Create a fake of a tensor on the meta device. `sizes`: its shape, if symbolic."""
+        """Create a fake of a tensor on the meta device. `sizes`: its shape, if symbolic.
+
+        `options`: strides and requires_grad, if they are not those of `elem`.
+        """
         make: Any = Tensor._make_wrapper_subclass
-        result = make(cls, tuple(map(int, elem.shape)), dtype=elem.dtype,
-                      device=_device("cpu" if device is None else device),
-                      requires_grad=elem.requires_grad)
+        place = _device("cpu" if device is None else device)
+        if place.type in ("cuda", "xpu") and place.index is None:
+            place = _device(place.type, 0)
+        result = make(cls, tuple(map(int, elem.shape)), options.get("strides"), dtype=elem.dtype,
+                      device=place, requires_grad=options.get("requires_grad", elem.requires_grad))
         result.__dict__.update(fake_mode=fake_mode, _elem=elem, _sizes=sizes,
                                fake_device=result.device)
         return result
@@ -70,8 +95,16 @@ class FakeTensor(Tensor):
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         sizes = ", ".join(map(str, self.shape))
-        kind = "" if str(self.dtype) == "torch.float32" else f", dtype={self.dtype}"
-        return f"FakeTensor(..., size=({sizes}{',' if len(self.shape) == 1 else ''}){kind})"
+        parts = [] if self.device.type == "cpu" else [f"device='{self.device}'"]
+        parts.append(f"size=({sizes}{',' if len(self.shape) == 1 else ''})")
+        if self.dtype is not get_default_dtype():
+            parts.append(f"dtype={self.dtype}")
+        if self.grad_fn is not None:
+            parts.append(f"grad_fn=<{self.grad_fn.name()}>")
+        elif self.requires_grad:
+            parts.append("requires_grad=True")
+        text = f"FakeTensor(..., {', '.join(parts)})"
+        return f"Parameter({text})" if isinstance(self, Parameter) else text
 
     def _flambeau_refuse(self, operator: str) -> NoReturn:
         """Raise for an operator whose result's size depends on values."""
@@ -106,16 +139,30 @@ class FakeTensorMode(TorchDispatchMode):
         super().__init__()
         self.allow_non_fake_inputs, self.shape_env = allow_non_fake_inputs, shape_env
         self.static_shapes, self.export = static_shapes, export
+        self._fakes = WeakIdKeyDictionary()  # by the tensors of which `from_tensor` made them
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator for its shapes."""
         return self.run(func, args, kwargs or {})
 
     def from_tensor(self, tensor: Tensor, **options: Any) -> FakeTensor:
-        """Return the fake of a tensor."""
+        """Return the fake of a tensor, with its strides: one fake for each tensor.
+
+        >>> from flambeau._subclasses import FakeTensorMode
+        >>> FakeTensorMode().from_tensor(torch.ones(2, 3).t()).stride()
+        (1, 3)
+        """
         if isinstance(tensor, FakeTensor):
             return tensor
-        fake: FakeTensor = FakeTensor(self, _on_meta(tensor), tensor.device)
+        known: FakeTensor | None = self._fakes.get(tensor)
+        if known is not None:
+            return known
+        strides = tensor.stride() if tensor.layout is strided else None
+        fake: FakeTensor = FakeTensor(self, _on_meta(tensor), tensor.device, strides=strides,
+                                      requires_grad=tensor.requires_grad)
+        if isinstance(tensor, Parameter):
+            fake._is_param = True
+        self._fakes[tensor] = fake
         return fake
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -128,7 +175,7 @@ class FakeTensorMode(TorchDispatchMode):
         fakes = [v for v in values if isinstance(v, FakeTensor)]
         place = kwargs.get("device")
         if place is None:
-            place = fakes[0].device if fakes else get_default_device()
+            place = _find_device(func, name, fakes) if fakes else get_default_device()
         originals: dict[int, Any] = {}
 
         def unwrap(value: Any) -> Any:
@@ -155,6 +202,20 @@ class FakeTensorMode(TorchDispatchMode):
                 raise
             raise DynamicOutputShapeException(f"aten.{name}") from error
         return pytree.tree_map(wrap, result)
+
+
+def _find_device(func: Any, name: str, fakes: list[FakeTensor]) -> Any:
+    """Return the device of a call's results: that of its tensors, but for numbers on the CPU.
+
+    Raises FakeTensorDeviceMismatchError if there are two.
+    """
+    if name in _ACROSS_DEVICES:
+        return fakes[0].device
+    wide = [fake for fake in fakes if fake.dim() or fake.device.type != "cpu"] or fakes
+    for fake in wide:
+        if fake.device != wide[0].device:
+            raise FakeTensorDeviceMismatchError(func, wide[0].device, fake.device)
+    return wide[0].device
 
 
 def _on_meta(tensor: Tensor) -> Tensor:

@@ -39,3 +39,24 @@ def test_a_module_is_exported_on_fake_inputs(torch, fake):
     real = torch.ones(3, 4)
     assert torch.allclose(program.module()(real), layer(real))
     assert mode.from_tensor(real).shape == (3, 4)
+
+
+def test_a_fake_has_the_strides_and_the_gradient_of_its_tensor(torch, fake):
+    mode = fake.FakeTensorMode()
+    x, p = torch.ones(3, 4).t(), torch.nn.Parameter(torch.ones(2))
+    assert mode.from_tensor(x).stride() == (1, 4) and mode.from_tensor(x) is mode.from_tensor(x)
+    f = mode.from_tensor(p)
+    assert isinstance(f, torch.nn.Parameter) and f.requires_grad and f.is_leaf
+    (f * 2).sum().backward()
+    assert isinstance(f.grad, fake.FakeTensor) and f.grad.shape == (2,)
+    assert repr(f) == "Parameter(FakeTensor(..., size=(2,), requires_grad=True))"
+    assert repr(f * 2) == "FakeTensor(..., size=(2,), grad_fn=<MulBackward0>)"
+
+
+def test_devices_are_pretended_and_compared(torch, fake):
+    with fake.FakeTensorMode():
+        x = torch.ones(2, device="cuda")
+        assert x.device == torch.device("cuda", 0)
+        assert repr(x + torch.tensor(1.0)) == "FakeTensor(..., device='cuda:0', size=(2,))"
+        with pytest.raises(fake.FakeTensorDeviceMismatchError, match="two devices, cuda:0 and cpu"):
+            x + torch.ones(2)

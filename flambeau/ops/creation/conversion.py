@@ -186,6 +186,8 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     >>> torch.tensor([1.5]).type_as(torch.tensor([1]))
     tensor([1])
     """
+    if other.__class__ is self.__class__ and other._array.__class__ is self._array.__class__:
+        return self.to(other.dtype)
     place = other.device
     return self.to(other.dtype) if place == self.device else self.to(place, other.dtype)
 
