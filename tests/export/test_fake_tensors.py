@@ -48,10 +48,11 @@ def test_a_fake_has_the_strides_and_the_gradient_of_its_tensor(torch, fake):
     f = mode.from_tensor(p)
     assert isinstance(f, torch.nn.Parameter) and f.requires_grad and f.is_leaf
     with mode:
-        (f * 2).sum().backward()
+        doubled = f * 2
+        doubled.sum().backward()
     assert isinstance(f.grad, fake.FakeTensor) and f.grad.shape == (2,)
     assert repr(f) == "Parameter(FakeTensor(..., size=(2,), requires_grad=True))"
-    assert repr(f * 2) == "FakeTensor(..., size=(2,), grad_fn=<MulBackward0>)"
+    assert repr(doubled) == "FakeTensor(..., size=(2,), grad_fn=<MulBackward0>)"
 
 
 def test_devices_are_pretended_and_compared(torch, fake):
