@@ -59,8 +59,8 @@ def _spread_along_axis(g: Array, axis: int, n: int) -> Array:
         return result
     elements, starts = _list_elements(n, m)
     counts = np.diff([*starts, elements.size])
-    head = (slice(None),) * axis
-    np.add.at(result, (*head, elements), g.take(np.repeat(np.arange(m), counts), axis))
+    places: Any = (*(slice(None),) * axis, elements)
+    np.add.at(result, places, g.take(np.repeat(np.arange(m), counts), axis))
     return result
 
 
