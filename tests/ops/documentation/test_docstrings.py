@@ -27,11 +27,11 @@ ENTRY = re.compile(r"^    \*{0,2}(\w+)(?: \(([^)]*(?:\([^)]*\)[^)]*)*)\))?: (.*)
 
 
 def public() -> list[tuple[str, types.FunctionType]]:
-    """Every public function of the namespaces of operators, once; `torch.ops.aten` is not."""
+    """Every public function of the namespaces of operators, once; those under `torch.ops` are not."""
     seen = {}
     for space, names in PUBLIC.items():
         for name, function in names.items():
-            plain = isinstance(function, types.FunctionType) and space != "aten"
+            plain = isinstance(function, types.FunctionType) and space not in ("aten", "prim")
             if plain and not name.startswith("_"):
                 seen.setdefault(id(function), (f"{space}.{name}", function))
     return sorted(seen.values(), key=lambda pair: pair[0])
