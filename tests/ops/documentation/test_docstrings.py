@@ -27,7 +27,7 @@ ENTRY = re.compile(r"^    \*{0,2}(\w+)(?: \(([^)]*(?:\([^)]*\)[^)]*)*)\))?: (.*)
 
 
 def public() -> list[tuple[str, types.FunctionType]]:
-    """Every public function of the namespaces of operators, once; those under `torch.ops` are not."""
+    """Every public function of the namespaces of operators, once; none of `torch.ops`."""
     seen = {}
     for space, names in PUBLIC.items():
         for name, function in names.items():
