@@ -43,7 +43,9 @@ def invoke(
     s.call = CallState(
         slot, callee.path, tainted=slot.tainted,
         takes_tensors=any(p.kind is Kind.TENSOR for p in operands),
-        takes_plain_values=all(p.kind is Kind.PLAIN for p in operands),
+        takes_plain_values=(
+            all(p.kind is Kind.PLAIN for p in operands) and not _holds_receiver(value)
+        ),
     )
     if callee.kind is Kind.OPAQUE:
         raise NotProvedError(f"it calls a {type(value).__name__} from code that is not watched")
@@ -66,6 +68,13 @@ def invoke(
     if isinstance(value, type):
         return _call_class(facts, frame, s, value, args, named)
     return _call_object(facts, frame, s, callee, args, named)
+
+
+def _holds_receiver(function: Any) -> bool:
+    """Whether a function wraps a method whose receiver is in its closure, as an optimizer's step
+    does whose calls a scheduler notes."""
+    in_class = "." in getattr(function, "__qualname__", "").rpartition("<locals>.")[2]
+    return in_class and bool(getattr(function, "__closure__", None))
 
 
 def _identify_receiver(facts: Facts, owner: Any) -> Provenance:
