@@ -38,7 +38,7 @@ from ..core.value_rules import ValueRule
 from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
 from ..native.row_copies import fill, zeros
-from ..view.slices import basic_index, select
+from ..view.slices import basic_index, select, view_window
 from .value_shapes import (
     check_axes, check_broadcasts, check_leading_axes, describe_mismatch, strip_leading_ones,
     values_mismatch, without_leading_axes, without_leading_ones,
@@ -158,7 +158,7 @@ def _match_positions(index: Any) -> tuple | None:
 def _view_window(self: Tensor, plain: tuple) -> Tensor:
     """Return a basic view of a tensor that autograd does not track."""
     try:
-        return view_of(self, self._array[plain])
+        return view_of(self, view_window(self._array, plain))
     except IndexError as error:
         raise _create_basic_error(self, plain, error) from None
 

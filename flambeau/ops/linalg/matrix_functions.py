@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.dtypes import FROM_NUMPY, HALF
+from ...tensor.dtypes import FROM_NUMPY, HALF, int64
+from ...tensor.promotion import promote_types
 from ...tensor.tensor import Tensor
 from ..core.operator import Array
 from ..core.out import write_out
@@ -355,7 +356,7 @@ def vander_legacy(x: Tensor, N: int | None = None, increasing: bool = False) -> 
     count = x.shape[0] if N is None else N
     if count < 0:
         raise RuntimeError("N must be non-negative.")
-    column = x.unsqueeze(-1)
+    column = x.to(promote_types(x.dtype, int64)).unsqueeze(-1)
     parts = [column * 0 + 1] if count else [column.narrow(-1, 0, 0)]
     for _ in range(count - 1):
         parts.append(parts[-1] * column)

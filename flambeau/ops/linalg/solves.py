@@ -289,8 +289,10 @@ def _check_triangular(A: Array, B: Array, upper: bool, unit: bool) -> Array:
     if unit or diagonal.all():
         return y
     # LAPACK stops at a zero pivot; PyTorch divides by it.
-    zero = np.broadcast_to(~diagonal.all(-1), y.shape[:-2])
-    y[zero] = np.nan
+    is_singular = np.broadcast_to(~diagonal.all(-1), y.shape[:-2])
+    left, right = (np.broadcast_to(x, (*y.shape[:-2], *x.shape[-2:]))[is_singular] for x in (A, B))
+    with np.errstate(all="ignore"):
+        y[is_singular] = solve_halves(left, right, not upper, unit)
     return y
 
 

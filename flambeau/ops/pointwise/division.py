@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import BOOL, COMPLEX
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
@@ -20,7 +21,7 @@ from .arithmetic import _div
 
 def _check_divisor(divisor: Any) -> None:
     if divisor.dtype.kind in "iu" and not np.all(divisor):
-        raise RuntimeError("ZeroDivisionError: integer division by zero")
+        raise noted(RuntimeError("ZeroDivisionError"), "an integer is divided by zero")
 
 
 _floor = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("div_floor_cpu"))

@@ -47,7 +47,28 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: int) -> Tensor:
       samples=lambda rng: iter([((rng.normal(size=(4, 5)), (slice(1, 3), None, Ellipsis, 2)), {})]))
 def basic_index(input: Array, index: Tensor) -> Array:
     """Return a view selected by integers, slices, None and an ellipsis."""
-    return input[index]
+    return view_window(input, index)
+
+
+def view_window(array: Array, index: Any) -> Array:
+    """Return the view with PyTorch's strides: a new axis extends over the axis after it, before
+    that is sliced. NumPy gives new axes the stride 0."""
+    window = array[index]
+    items = index if index.__class__ is tuple else (index,)
+    if None not in items or window.__class__ is not np.ndarray or not window.size:
+        return window
+    strides, axis, place = list(window.strides), 0, 0
+    for item in items:
+        if item is None:
+            strides[place] = (array.shape[axis] * array.strides[axis] if axis < array.ndim
+                              else array.itemsize)
+            place += 1
+        elif item is Ellipsis:
+            skipped = array.ndim - sum(i is not None and i is not Ellipsis for i in items)
+            axis, place = axis + skipped, place + skipped
+        else:
+            axis, place = axis + 1, place + (item.__class__ is slice)
+    return np.lib.stride_tricks.as_strided(window, window.shape, strides)
 
 
 @basic_index.batch
