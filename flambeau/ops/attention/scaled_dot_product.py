@@ -18,7 +18,7 @@ from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...native.target.eager_costs import MAX_SAVED_PROBABILITIES, SCORES_PER_NUMPY_BLOCK
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.layout import ordered_strides
+from ...tensor.layout import preserved_strides, strides_of
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
@@ -189,14 +189,15 @@ def attention(
     q, k, v = (x.astype(working, copy=False) for x in (query, key, value))
     result = None if mask is not None else _attend_by_kernels(q, k, v, scale, is_causal, keep)
     y, saved = result or _attend_in_blocks(q, k, v, mask, scale, is_causal, keep)
-    return _lay_positions_outside(y.astype(dtype, copy=False)), saved
+    return _lay_out_as_query(y.astype(dtype, copy=False), query), saved
 
 
-def _lay_positions_outside(y: Array) -> Array:
-    """Lay (batch, heads, l, e) out as (batch, l, heads, e), so that merging the heads is a view."""
-    if y.ndim != 4:
-        return y
-    return lay_out_again(y, ordered_strides(y.shape, (3, 1, 2, 0), 1))
+def _lay_out_as_query(y: Array, query: Array) -> Array:
+    """Lay the result out as the query, as PyTorch's fused kernel does: if the query's heads are
+    views of rows, merging the result's heads is a view."""
+    is_fused = y.ndim == 4 and y.shape == query.shape and query.strides[-1] == query.itemsize
+    return lay_out_again(y, preserved_strides(query.shape, strides_of(query))) if is_fused \
+        else np.ascontiguousarray(y)
 
 
 @attention.vjp

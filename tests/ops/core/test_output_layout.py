@@ -147,6 +147,22 @@ def test_attention_heads_can_be_viewed(torch):
     assert y.transpose(1, 2).view(2, 5, 12).shape == (2, 5, 12)
 
 
+def test_attention_is_laid_out_as_its_query(torch):
+    attend = torch.nn.functional.scaled_dot_product_attention
+    q, wide = torch.ones(2, 4, 5, 3), torch.ones(2, 4, 5, 6)
+    assert attend(q, q, q).stride() == (60, 15, 3, 1)
+    assert attend(q.transpose(1, 2), q.transpose(1, 2), q.transpose(1, 2)).stride() == (60, 3, 15, 1)
+    assert attend(q, q, wide).stride() == (120, 30, 6, 1)
+
+
+def test_new_axes_of_an_index_extend_over_the_next_one(torch):
+    x = torch.ones(8, 8)
+    assert x[..., None, :].stride() == (8, 8, 1)
+    assert x[None, 0].stride() == (64, 1)
+    assert x[0, ..., None].stride() == (1, 1)
+    assert x[:, None, 1:].stride() == (8, 8, 1)
+
+
 def test_resize_in_a_format(torch):
     x = torch.empty(0).resize_(1, 2, 2, 2, memory_format=torch.channels_last)
     assert x.stride() == (8, 1, 4, 2)
