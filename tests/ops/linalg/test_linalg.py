@@ -238,3 +238,18 @@ def test_products_of_stacks_with_a_matrix_may_have_no_elements(shapes):
     assert y.shape == (*a.shape[:-1], b.shape[-1]) and not y.count_nonzero()
     y.sum().backward()
     assert a.grad.shape == a.shape and b.grad.shape == b.shape and not b.grad.count_nonzero()
+
+
+def test_a_zero_on_the_diagonal_divides(torch):
+    A = torch.tensor([[0.0, 1.0], [0.0, 2.0]])
+    X = torch.linalg.solve_triangular(A, torch.ones(2, 1), upper=True)
+    assert X.flatten().tolist() == [float("inf"), 0.5]
+    X = torch.linalg.solve_triangular(torch.stack([A, A + 1]), torch.ones(2, 2, 1), upper=True)
+    assert X[0].flatten().tolist() == [float("inf"), 0.5]
+    assert X[1].flatten().tolist() == pytest.approx([1 / 3, 1 / 3])
+
+
+def test_powers_of_integers_are_int64(torch):
+    y = torch.vander(torch.tensor([1, 100], dtype=torch.int16), 4)
+    assert y.dtype is torch.int64
+    assert y[1].tolist() == [1000000, 10000, 100, 1]
