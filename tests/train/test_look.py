@@ -37,6 +37,7 @@ def until_compiled(trainer, what, use):
     end = time.monotonic() + 240
     while not programs(trainer, what) and time.monotonic() < end:
         use()
+        time.sleep(0.02)  # threads of low priority compile meanwhile
     assert programs(trainer, what)
 
 
