@@ -52,7 +52,7 @@ class CallRecorder:
             return result
         specialization.learn(args, kwargs, trace.proof)
         specialization.become(Event.RECORDED, Recorded(
-            trace=trace, reachable=before.reachable, recordings=before.recordings + 1))
+            trace=trace, recordings=before.recordings + 1))
         try:
             self._judge(specialization, trace, before, args, kwargs)
         except Unfit as error:

@@ -15,7 +15,7 @@ class Specialization:
     """Calls with the same shapes, dtypes, flags and modes, and their current state.
 
     tensors: a key for the tensor arguments.
-    kind: the key without numbers.
+    kind: the key without numbers; training flags of modules come first.
     conditions: which calls of this kind belong here.
     """
 
@@ -38,6 +38,11 @@ class Specialization:
         """Enter the state that an event leads to. Raises ImpossibleTransition if it is illegal."""
         check_transition(self.state, event, state)
         self.state = state
+
+    def replace_flags(self, before: tuple, flags: tuple) -> None:
+        """Take other training flags into the key if it has those of `before`."""
+        if self.kind and self.kind[0] == before:
+            self.kind = (flags, *self.kind[1:])
 
     def learn(self, args: tuple, kwargs: dict[str, Any], proof: Proof) -> None:
         """Note what the path of a recorded call depends on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -37,9 +38,12 @@ class Specializations:
         self._table: dict[Any, Specialization] = {}
         self._serial = itertools.count()
         self._waiting_keys = SpecializationTable()
-        self._roots: list[Module] | None = None  # modules that the step refers to by name
+        # Modules that the step refers to by name.
+        self._roots: list[weakref.ref[Module]] | None = None
+        self._flags: tuple = None, ()  # the roots, and their training flags, when last read
         self._reachable: set[int] = set()  # ids of memory that the step reaches without arguments
-        self._accumulated: dict[int, Tensor] = {}  # leaves whose grad is sometimes None
+        # Leaves whose grad is sometimes None, by id.
+        self._accumulated: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
         """Return the specialization of a call, new if needed; None if there are too many."""
@@ -71,8 +75,9 @@ class Specializations:
 
     def _describe_kind(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
         return (
-            describe_call(args, kwargs), describe_overlap((args, kwargs), self._reachable),
-            read_ambient_modes(), self._read_training_flags(), self._read_absent_grads(),
+            self._read_training_flags(), describe_call(args, kwargs),
+            describe_overlap((args, kwargs), self._reachable), read_ambient_modes(),
+            self._read_absent_grads(),
         )
 
     def follow(self, specialization: Specialization) -> None:
@@ -82,6 +87,8 @@ class Specializations:
 
     def clear(self) -> None:
         """Drop all specializations and their programs."""
+        for program in self.programs:
+            program.retire()
         self.programs.clear()
         self.last = None
         self._table.clear()
@@ -136,22 +143,28 @@ class Specializations:
         if isinstance(state, Installed):
             specialization.note_end_of_program(state.program, leaves)
         assert state.trace is not None
-        outdated = Outdated(trace=state.trace, reachable=state.reachable)
-        specialization.become(Event.INVALIDATED, outdated)
+        specialization.become(Event.INVALIDATED, Outdated(trace=state.trace))
 
     def _unregister(self, specialization: Specialization) -> None:
-        """Remove a specialization's program from the dispatch list."""
+        """Remove a specialization's program from the dispatch list, and free it."""
         state = specialization.state
         if isinstance(state, Installed) and state.program in self.programs:
             self.programs.remove(state.program)
+            state.program.retire()
+            if self.last is state.program:
+                self.last = None
 
     # ----------------------------------------------------------------------- surroundings
 
     def list_roots(self) -> list[Module]:
         """Return the modules that the step refers to by name."""
-        if self._roots is None:
-            self._roots = find_named_modules(self.function)
-        return self._roots
+        if self._roots is not None:
+            roots = [x for root in self._roots if (x := root()) is not None]
+            if len(roots) == len(self._roots):
+                return roots
+        roots = find_named_modules(self.function)  # for the first time, or the program replaced one
+        self._roots = [*map(weakref.ref, roots)]
+        return roots
 
     def snapshot(self, trace: Trace) -> ReachableState:
         """Snapshot the state that the step reaches, after a recorded call."""
@@ -160,7 +173,15 @@ class Specializations:
         return result
 
     def _read_training_flags(self) -> tuple:
-        return tuple(m.training for root in self.list_roots() for m in root.modules())
+        """Return the flags of the named modules. If the program replaced some, the specializations
+        of the last call's flags go on with the new modules' flags."""
+        flags = tuple(m.training for root in self.list_roots() for m in root.modules())
+        known, before = self._flags
+        self._flags = self._roots, flags
+        if self._roots is not known and flags != before:
+            for specialization in self._table.values():
+                specialization.replace_flags(before, flags)
+        return flags
 
     # ------------------------------------------------------------- gradient accumulation
 

@@ -47,8 +47,8 @@ class Recorded(State):
     """The last call was recorded; the next is compared with it."""
 
     trace: Trace
-    reachable: ReachableState | None
     recordings: int
+    reachable: ReachableState | None = None  # once it gets a program
 
 
 @dataclass(eq=False, kw_only=True)
@@ -76,7 +76,6 @@ class Outdated(State):
     problems are not final, because an optimizer may be creating state for a new parameter."""
 
     trace: Trace
-    reachable: ReachableState | None
 
 
 @dataclass(eq=False, kw_only=True)

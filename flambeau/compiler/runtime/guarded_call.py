@@ -79,7 +79,6 @@ class Program:
         self.grads = GradBuffers(bindings, step)
         self.grad_names: list[str] = []  # names of gradients in the source
         self.source, self.call = _CallWriter(self, args, kwargs).build()
-        self.names = self.call.__globals__
         if bindings.has_conditions:
             self.call = _run_eagerly_where_checks_fail(self.call, function)
         begun = {id(t._counter) for ticker in self.tickers for t, _ in ticker.list_begun()}
@@ -103,9 +102,14 @@ class Program:
         self.changes, self.handles, self.ambient = counts
         return True
 
-    def give_away_grads(self) -> None:
-        """Give away gradients that user code refers to, and allocate new ones."""
-        names = self.names
+    def retire(self) -> None:
+        """Serve no further calls. Once running ones end, this frees the program, and the objects
+        that its guards read: nothing else refers to its function, whose names refer to it."""
+        self.call = _miss
+
+    def give_away_grads(self, names: dict[str, Any]) -> None:
+        """Give away gradients that user code refers to, and allocate new ones. `names`: those of
+        the source."""
         self.grads.give_away_shared(lambda i, grad: names.update({self.grad_names[i]: grad}))
 
     def advance(self) -> list[Any] | None:
@@ -139,6 +143,11 @@ class Program:
             return
         for leaf, grad in self.bindings.grads:
             leaf._grad = grad
+
+
+def _miss(args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The call of a retired program."""
+    return MISS
 
 
 def _run_eagerly_where_checks_fail(
@@ -187,7 +196,7 @@ class _CallWriter:
         if self.bindings.grads:
             self.names["LOOKS"], self.names["grads"] = GradReads, self.program.grads
             lines += ["        if LOOKS.count != grads.checked_at:",
-                      "            program.give_away_grads()"]
+                      "            program.give_away_grads(globals())"]
         lines += ["        n, drawn = ran[0], ()", "        try:"]
         if self.bindings.updates:
             lines += ["            s = advance()", "            if s is None:",

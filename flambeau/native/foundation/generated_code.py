@@ -34,7 +34,8 @@ class SourceBuilder:
         self.lines += ["    " * depth + line for line in lines]
 
     def define(self, head: str, file: str) -> tuple[str, Callable[..., Any]]:
-        """Compile `def head:` with the lines so far; return the source and the function."""
+        """Compile `def head:` with the lines so far; return the source and the function. The names
+        do not contain it: a cycle would keep what they name alive until garbage is collected."""
         source = "\n".join([f"def {head}:", *self.lines, ""])
         define(source, file, self.names)
-        return source, self.names[head.partition("(")[0]]
+        return source, self.names.pop(head.partition("(")[0])

@@ -201,10 +201,10 @@ def examples() -> dict[type[State], State]:
     """A state of each class, with empty parts."""
     trace, nothing = Trace(), Any
     return {type(state): state for state in (
-        New(), Recorded(trace=trace, reachable=None, recordings=1),
+        New(), Recorded(trace=trace, recordings=1),
         Building(pending=Pending(), trace=trace, reachable=None),
         Installed(program=nothing, trace=trace, reachable=None),  # type: ignore[arg-type]
-        Outdated(trace=trace, reachable=None), Eager(reason="a reason"), Followed(),
+        Outdated(trace=trace), Eager(reason="a reason"), Followed(),
     )}
 
 
