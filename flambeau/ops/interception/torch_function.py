@@ -34,6 +34,8 @@ _ORDINARY: set[type] = {
     Tensor, Size, bool, int, float, complex, str, bytes, type(None), slice, type(...), dtype,
     device, layout, memory_format, type, np.ndarray, Lacking,
 }
+# Packages whose classes stay as they are.
+_LIBRARIES = frozenset(("flambeau", "torch", "builtins", "numpy"))
 # Namespaces above this layer whose functions are intercepted: `nn.init` adds itself.
 NAMESPACES: list[dict[str, Any]] = []
 # Entry points of autograd, whose own calls are not intercepted.
@@ -254,7 +256,7 @@ def meet(cls: type) -> bool:
         return False
     watched = [listener(cls) for listener in INSTANTIATED]
     if not overrides(cls):
-        if not any(watched) and cls.__module__.partition(".")[0] in ("flambeau", "torch", "builtins", "numpy"):
+        if not any(watched) and cls.__module__.partition(".")[0] in _LIBRARIES:
             _ORDINARY.add(cls)
         return False
     ROUTES.need_always()

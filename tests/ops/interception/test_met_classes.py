@@ -29,6 +29,18 @@ class Dispatching(torch.Tensor):
         return torch.zeros(())
 
 
+class Lazy(torch.nn.parameter.UninitializedParameter):
+    """Becomes an object of an overriding class."""
+
+    cls_to_become = Overriding
+
+
+def create_lazy() -> torch.Tensor:
+    result = Lazy()
+    result.materialize((2,))
+    return result
+
+
 def take_stubs_off() -> None:
     for stubs in SETS:
         stubs.permanent = False
@@ -56,6 +68,7 @@ CREATE: dict[str, tuple[Callable, Callable]] = {
         lambda: torch.Tensor._make_wrapper_subclass(Dispatching, (2,)), lambda y: y.shape == ()),
     "an overriding class": (
         lambda: torch.ones(2).as_subclass(Overriding), lambda y: y == "mul"),
+    "a materialized parameter": (create_lazy, lambda y: y == "mul"),
 }
 
 
