@@ -251,6 +251,7 @@ class UninitializedTensorMixin:
         device = stored.device if device is None else device
         dtype = stored.dtype if dtype is None else dtype
         self.data = ops.empty(shape, device=device, dtype=dtype)
+        _TensorType.instantiated(self.cls_to_become)
         self.__class__ = self.cls_to_become
 
     def share_memory_(self) -> Any:

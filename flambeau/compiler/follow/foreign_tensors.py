@@ -25,12 +25,15 @@ def needs_dispatch(args: tuple, kwargs: dict[str, Any]) -> bool:
         or window_stubs.takes(args, kwargs)
 
 
-def _end_for_class(cls: type) -> None:
-    """Stop following this thread's call if an object of an overriding class is created."""
-    if ACTIVE.session is not None and (
-        torch_function.overrides(cls) or torch_dispatch.dispatches(cls)
-    ):
-        _leave()
+def _end_for_class(cls: type) -> bool:
+    """Stop following this thread's call if an object of an overriding class is created.
+
+    Returns whether the class is one.
+    """
+    if not torch_function.overrides(cls) and not torch_dispatch.dispatches(cls):
+        return False
+    _leave()
+    return True
 
 
 def _leave() -> None:

@@ -41,13 +41,7 @@ class StubSet:
             if not self.modes and not self.permanent:
                 self._take_off(list(self.swaps.values()))
                 return
-            if not self.is_on:
-                # Stubs of an earlier vmap would lie below these, those of the next one above.
-                end_lingering()
-                self._make_swaps()
-                self.is_on = True
-            for swap in self.swaps.values():
-                swap.start()
+            self._put_on()
 
     def renew(self) -> None:
         """Look for new targets, and install all stubs if they are needed."""
@@ -56,19 +50,25 @@ class StubSet:
 
     def enter(self) -> None:
         """Count a mode that needs the stubs, and install them."""
-        self.modes += 1
-        self.update()
+        with self.lock:
+            self.modes += 1
+            self.update()
 
     def leave(self) -> None:
         """Undo `enter`."""
-        self.modes -= 1
-        self.update()
+        with self.lock:
+            self.modes -= 1
+            self.update()
 
     def need_always(self) -> None:
-        """Install the stubs permanently."""
+        """Install the stubs permanently.
+
+        Other threads wait until all are on, and the next call finishes what an interrupt left.
+        """
         if not self.permanent:
-            self.permanent = True
-            self.update()
+            with self.lock:
+                self._put_on()
+                self.permanent = True
 
     def suspend(self) -> None:
         """Remove the installed stubs until the matching `restore`."""
@@ -88,6 +88,15 @@ class StubSet:
                     for swap in self.suspended[-1]:
                         swap.start()
                 self.suspended.pop()
+
+    def _put_on(self) -> None:
+        if not self.is_on:
+            # Stubs of an earlier vmap would lie below these, those of the next one above.
+            end_lingering()
+            self._make_swaps()
+            self.is_on = True
+        for swap in self.swaps.values():
+            swap.start()
 
     def _take_off(self, swaps: list[Swap]) -> None:
         for swap in reversed(swaps):

@@ -117,10 +117,12 @@ def without_dispatch() -> Iterator[None]:
         STATE.modes = modes
 
 
-def meet(cls: type) -> None:
-    """Install the stubs permanently if the class dispatches."""
-    if dispatches(cls):
-        STUBS.need_always()
+def meet(cls: type) -> bool:
+    """Install the stubs permanently if the class dispatches; return whether it does."""
+    if not dispatches(cls):
+        return False
+    STUBS.need_always()
+    return True
 
 
 def takes(args: tuple, kwargs: dict[str, Any]) -> bool:

@@ -34,12 +34,15 @@ _ORDINARY: set[type] = {
     Tensor, Size, bool, int, float, complex, str, bytes, type(None), slice, type(...), dtype,
     device, layout, memory_format, type, np.ndarray, Lacking,
 }
+# Packages whose classes stay as they are.
+_LIBRARIES = frozenset(("flambeau", "torch", "builtins", "numpy"))
 # Namespaces above this layer whose functions are intercepted: `nn.init` adds itself.
 NAMESPACES: list[dict[str, Any]] = []
 # Entry points of autograd, whose own calls are not intercepted.
 INTERNAL: list[FunctionType] = []
-# Observers of the classes of new subclass objects.
-INSTANTIATED: list[Callable[[type], None]] = []
+# Observers of the classes of new subclass objects. One that returns True hears of each object of
+# the class, others only of the first of a library class.
+INSTANTIATED: list[Callable[[type], bool]] = []
 _NEVER = frozenset(("is_tensor", "is_storage", "typename", "as_subclass"))
 
 PLAIN_METHOD = (
@@ -251,10 +254,9 @@ def meet(cls: type) -> bool:
     """Record that objects of a class exist; return whether the class overrides."""
     if cls in _ORDINARY:
         return False
-    for listener in INSTANTIATED:
-        listener(cls)
+    watched = [listener(cls) for listener in INSTANTIATED]
     if not overrides(cls):
-        if cls.__module__.partition(".")[0] in ("flambeau", "torch", "builtins", "numpy"):
+        if not any(watched) and cls.__module__.partition(".")[0] in _LIBRARIES:
             _ORDINARY.add(cls)
         return False
     ROUTES.need_always()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -63,6 +65,49 @@ def test_stubs_that_nobody_needs_any_more_stay_off(stubs: StubSet) -> None:
     stubs.modes = 0
     stubs.restore()
     assert double(1) == 2
+
+
+def test_another_thread_waits_until_all_stubs_are_on() -> None:
+    began, result = threading.Event(), []
+
+    def find_targets() -> dict:
+        began.set()
+        time.sleep(0.05)
+        return {double: (_add, 100)}
+
+    stubs = StubSet(find_targets)
+    first = threading.Thread(target=stubs.need_always)
+    first.start()
+    try:
+        assert began.wait(10)
+        stubs.need_always()
+        result.append(double(1))
+        first.join()
+    finally:
+        stubs.permanent = False
+        stubs.update()
+        stub_set.STUB_SETS.remove(stubs)
+    assert result == [102]
+
+
+def test_an_interrupted_installation_is_finished_by_the_next_call() -> None:
+    interrupts = [KeyboardInterrupt()]
+
+    def find_targets() -> dict:
+        if interrupts:
+            raise interrupts.pop()
+        return {double: (_add, 100)}
+
+    stubs = StubSet(find_targets)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            stubs.need_always()
+        stubs.need_always()
+        assert double(1) == 102
+    finally:
+        stubs.permanent = False
+        stubs.update()
+        stub_set.STUB_SETS.remove(stubs)
 
 
 def test_functions_that_became_targets_or_others_are_renewed(
