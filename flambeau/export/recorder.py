@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
+from .._higher_order_ops.gradient_regions import MODE_META
 from .._higher_order_ops.active_export import read_observer, recording
+from ..autograd.mode import is_grad_enabled, no_grad
 from ..fx import traceback as fx_traceback
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -82,6 +84,8 @@ class Recorder(TorchFunctionMode):
         self.entries: dict[int, Entry] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
         self.fixed: set[Node] = set()  # nodes that depend on no input
+        self.has_modes = False  # whether nodes note the grad mode of the program
+        self.mode: bool | None = None  # that mode, while a call is handled without gradients
         names = torch_function.properties()
         self.properties = {p.__get__: name for name, p in names.items()}
 
@@ -150,6 +154,7 @@ class Recorder(TorchFunctionMode):
         """Return the recorder of a subgraph, which takes outer tensors as inputs."""
         inner = type(self)(graph, subgraph.take, self.twins, self.offset)
         inner.table, inner.stack, inner.subgraph_of = self.table, self.stack, subgraph
+        inner.has_modes = self.has_modes
         return inner
 
     @contextmanager
@@ -157,6 +162,17 @@ class Recorder(TorchFunctionMode):
         """Record the calls made in this context."""
         with recording(self), self:
             yield
+
+    @contextmanager
+    def without_gradients(self) -> Iterator[None]:
+        """Compute without gradients in this context; nodes note the mode outside of it."""
+        before = self.mode
+        self.mode = is_grad_enabled() if before is None else before
+        try:
+            with no_grad():
+                yield
+        finally:
+            self.mode = before
 
     choose, map_over, loop_while, scan_over = choose, map_over, loop_while, scan_over
     combine_over = combine_over  # methods that are defined with the subgraphs they record
@@ -166,8 +182,14 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Dispatch a call: record it, answer a metadata query, or refuse it."""
-        kwargs = kwargs or {}
+        """Dispatch a call. The tensors of the trace need no gradients."""
+        if not self.has_modes:
+            return self.dispatch(func, args, kwargs or {})
+        with self.without_gradients():
+            return self.dispatch(func, args, kwargs or {})
+
+    def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Record a call, answer a metadata query, or refuse it."""
         attribute = self.properties.get(func)
         if attribute is not None:
             return self.read_attribute(attribute, func, args)
@@ -287,6 +309,8 @@ class Recorder(TorchFunctionMode):
     def note(self, node: Node) -> None:
         """Store a node's module stack and source line in its meta."""
         node.meta["nn_module_stack"] = dict(self.stack)
+        if self.has_modes:
+            node.meta[MODE_META] = is_grad_enabled() if self.mode is None else self.mode
         if fx_traceback.has_preserved_node_meta():  # the program is an fx graph
             before = fx_traceback.get_current_meta()
             node.meta |= {k: before[k] for k in ("nn_module_stack", "stack_trace") if k in before}
@@ -314,7 +338,7 @@ class Recorder(TorchFunctionMode):
 
 def _copy_origin(node: Node) -> dict[str, Any]:
     """Return what a node's meta says of where the program made its call."""
-    names = ("nn_module_stack", "stack_trace", "torch_fn")
+    names = ("nn_module_stack", "stack_trace", "torch_fn", MODE_META)
     return {name: node.meta[name] for name in names if name in node.meta}
 
 
