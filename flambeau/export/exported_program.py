@@ -225,8 +225,7 @@ class ExportedProgram:
         ['aten.permute.default', 'aten.addmm.default']
         """
         if self._graph_module is not (module := inline_gradient_regions(self._graph_module)):
-            inlined = copy.copy(self)
-            inlined._graph_module = module
+            inlined = _with_graph_module(self, module)
             return inlined.run_decompositions(decomp_table, **options)
         values = self._list_example_values() | {
             node: getattr(self.graph_module, str(node.target))
@@ -273,6 +272,12 @@ class ExportedProgram:
         bounds = self.range_constraints
         return (f"ExportedProgram:\n    {text}\nGraph signature: {self.graph_signature}\n"
                 f"Range constraints: {bounds}\n")
+
+
+def _with_graph_module(program: ExportedProgram, module: GraphModule) -> ExportedProgram:
+    result = copy.copy(program)
+    result._graph_module = module
+    return result
 
 
 def _make_transient(root: Module, path: str) -> None:

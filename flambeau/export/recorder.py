@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from .._higher_order_ops.gradient_regions import MODE_META
 from .._higher_order_ops.active_export import read_observer, recording
-from ..autograd.mode import is_grad_enabled, no_grad
+from .._higher_order_ops.recorded_modes import ModeRecorder
 from ..fx import traceback as fx_traceback
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -20,7 +20,6 @@ from ..fx.trace_errors import explain, user_frame
 from ..fx.qualified_names import qualified_name
 from ..ops.core.aten import aten
 from ..ops.interception import torch_function
-from ..overrides import TorchFunctionMode
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
@@ -62,7 +61,7 @@ class Entry(NamedTuple):
     second: Any
 
 
-class Recorder(TorchFunctionMode):
+class Recorder(ModeRecorder):
     """Records calls on registered tensors.
 
     `lift_input`: returns the node of a tensor from outside. `twins`: whether to run a second input
@@ -84,8 +83,6 @@ class Recorder(TorchFunctionMode):
         self.entries: dict[int, Entry] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
         self.fixed: set[Node] = set()  # nodes that depend on no input
-        self.has_modes = False  # whether nodes note the grad mode of the program
-        self.mode: bool | None = None  # that mode, while a call is handled without gradients
         names = torch_function.properties()
         self.properties = {p.__get__: name for name, p in names.items()}
 
@@ -163,30 +160,10 @@ class Recorder(TorchFunctionMode):
         with recording(self), self:
             yield
 
-    @contextmanager
-    def without_gradients(self) -> Iterator[None]:
-        """Compute without gradients in this context; nodes note the mode outside of it."""
-        before = self.mode
-        self.mode = is_grad_enabled() if before is None else before
-        try:
-            with no_grad():
-                yield
-        finally:
-            self.mode = before
-
     choose, map_over, loop_while, scan_over = choose, map_over, loop_while, scan_over
     combine_over = combine_over  # methods that are defined with the subgraphs they record
 
     # ---------------------------------------------------------------- calls
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Dispatch a call. The tensors of the trace need no gradients."""
-        if not self.has_modes:
-            return self.dispatch(func, args, kwargs or {})
-        with self.without_gradients():
-            return self.dispatch(func, args, kwargs or {})
 
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Record a call, answer a metadata query, or refuse it."""
@@ -309,8 +286,7 @@ class Recorder(TorchFunctionMode):
     def note(self, node: Node) -> None:
         """Store a node's module stack and source line in its meta."""
         node.meta["nn_module_stack"] = dict(self.stack)
-        if self.has_modes:
-            node.meta[MODE_META] = is_grad_enabled() if self.mode is None else self.mode
+        self.note_mode(node)
         if fx_traceback.has_preserved_node_meta():  # the program is an fx graph
             before = fx_traceback.get_current_meta()
             node.meta |= {k: before[k] for k in ("nn_module_stack", "stack_trace") if k in before}
