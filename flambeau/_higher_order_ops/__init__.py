@@ -6,7 +6,9 @@ from .cond import cond
 from .map import map
 from .scan import scan
 from .while_loop import while_loop
+from .wrap import wrap_with_set_grad_enabled
 
-__all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]
+__all__ = ["associative_scan", "cond", "map", "scan", "while_loop",
+           "wrap_with_set_grad_enabled"]
 
 __getattr__ = lacking(__name__, ("flex_attention",))

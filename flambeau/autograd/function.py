@@ -352,14 +352,14 @@ class Function(metaclass=_FunctionMeta):
     def _flambeau_apply(cls, args: tuple) -> tuple[FunctionCtx, Any]:
         """Run and record the function; return (context, result)."""
         needs = tuple(isinstance(a, Tensor) and a._tracked and requires(a) for a in args)
-        recorded = MODE.grad and any(needs)
+        recorded = MODE.grad and any(needs) and not MODE.exporting
         pairs = zip(args, needs, strict=True)
         edges = tuple(a._node or a for a, n in pairs if n) if recorded else ()
         node = new_node(cls._flambeau_plan, edges, (), (), None)
         node.context = BackwardCFunction()
         node.context._flambeau_node = weakref.ref(node)
         node.context.needs_input_grad = needs
-        with_grad, MODE.grad = MODE.grad, False
+        with_grad, MODE.grad = MODE.grad, MODE.grad and MODE.exporting
         pushes = LEVELS.enabled
         LEVELS.enabled = pushes and bool(LEVELS.active) and innermost_level(args) is not None
         try:

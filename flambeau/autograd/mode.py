@@ -31,6 +31,7 @@ class _Mode(threading.local):
     anomaly = False
     check_nan = True
     multithreading = True
+    exporting = False  # whether an export records the calling code, and no tape does
     transforms = 0  # of torch.func and vmap, around the calling code
     below_autograd = 0  # regions of _AutoDispatchBelowAutograd, around the calling code
 
@@ -59,6 +60,17 @@ def transforming() -> Iterator[None]:
         yield
     finally:
         MODE.transforms -= 1
+
+
+@contextmanager
+def exporting_without_tape() -> Iterator[None]:
+    """Context of a program that an export records: custom functions and module hooks add no node
+    to the tape, and a custom function's `forward` runs in its caller's grad mode."""
+    before, MODE.exporting = MODE.exporting, True
+    try:
+        yield
+    finally:
+        MODE.exporting = before
 
 
 def set_saved_hooks(hooks: tuple) -> None:
@@ -287,7 +299,7 @@ class inference_mode(_Switch):
         self.previous = MODE.grad, MODE.inference, creation.stamp
         MODE.inference = self.mode
         creation.stamp = INFERENCE if self.mode else None
-        if self.mode:
+        if self.mode and not MODE.exporting:  # exports keep no inference modes, as in PyTorch
             MODE.grad = False
 
     def __exit__(self, *exception: object) -> None:

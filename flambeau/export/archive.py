@@ -19,6 +19,7 @@ from .._higher_order_ops.cond import cond_op
 from .._higher_order_ops.map import map_impl
 from .._higher_order_ops.scan import scan_op
 from .._higher_order_ops.while_loop import while_loop_op
+from .._higher_order_ops.wrap import wrap_with_set_grad_enabled
 from .._subclasses.fake_tensor import is_fake
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -50,7 +51,8 @@ _OPERATORS = {f"operator.{name}": getattr(operator, name) for name in (
     "add", "sub", "mul", "floordiv", "mod", "truediv", "pow", "neg", "getitem", "setitem", "eq",
     "ne", "lt", "le", "gt", "ge")}
 _CONTROL_FLOW = {f"torch.ops.higher_order.{f.__name__}": f
-                 for f in (associative_scan_op, cond_op, map_impl, scan_op, while_loop_op)}
+                 for f in (associative_scan_op, cond_op, map_impl, scan_op, while_loop_op,
+                           wrap_with_set_grad_enabled)}
 _OWN = "flambeau/program.json"
 _ARGUMENTS = {c.__name__: c for c in (TensorArgument, SymIntArgument, ConstantArgument)}
 # Operators that touch more than their tensor arguments: files, the network.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from ..autograd.mode import no_grad
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node
@@ -185,7 +186,7 @@ def map_over(recorder: SubgraphRecorder, function: Any, f: Callable[..., Any],
     outer = [v for v in body.operands if not any(v is s for s in slices)]
     graph = body.finish([*slices, *outer])
     node = add_subgraph(recorder, "body_graph", graph)
-    with unrecorded():
+    with unrecorded(), no_grad():
         values = function(graph, leaves, outer)
         twins = values
         if any(recorder.second_input(x) is not x for x in (*leaves, *outer)):

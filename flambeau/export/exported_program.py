@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+from .._higher_order_ops.gradient_regions import inline_gradient_regions
 from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -223,6 +224,9 @@ class ExportedProgram:
         ...  if n.op == "call_function"]
         ['aten.permute.default', 'aten.addmm.default']
         """
+        if self._graph_module is not (module := inline_gradient_regions(self._graph_module)):
+            inlined = _with_graph_module(self, module)
+            return inlined.run_decompositions(decomp_table, **options)
         values = self._list_example_values() | {
             node: getattr(self.graph_module, str(node.target))
             for node in self.graph.nodes if node.op == "get_attr"
@@ -268,6 +272,12 @@ class ExportedProgram:
         bounds = self.range_constraints
         return (f"ExportedProgram:\n    {text}\nGraph signature: {self.graph_signature}\n"
                 f"Range constraints: {bounds}\n")
+
+
+def _with_graph_module(program: ExportedProgram, module: GraphModule) -> ExportedProgram:
+    result = copy.copy(program)
+    result._graph_module = module
+    return result
 
 
 def _make_transient(root: Module, path: str) -> None:

@@ -10,6 +10,7 @@ from .._higher_order_ops.associative_scan import associative_scan_op
 from .._higher_order_ops.scan import scan_op
 from .._higher_order_ops.while_loop import check_carried, while_loop_op
 from .._subclasses.fake_tensor import is_fake
+from ..autograd.mode import no_grad
 from ..fx.node import Node
 from ..tensor.tensor import Tensor
 from .control_flow import Subgraph, add_subgraph, unrecorded
@@ -93,7 +94,7 @@ def _run(recorder: Any, function: Any, graphs: list[Any], groups: list[Any], sha
     second = [[recorder.second_input(x) if isinstance(x, Tensor) else twin(x) for x in group]
               for group in groups]
     flat = [x for group in first for x in group]
-    with unrecorded():
+    with unrecorded(), no_grad():
         if shapes is not None and any(is_fake(x) for x in flat):
             values = tuple(plain(x) for x in shapes)
             return values, tuple(recorder.second_input(x) for x in shapes)

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
+from .._higher_order_ops.gradient_regions import MODE_META
 from .._higher_order_ops.active_export import read_observer, recording
+from .._higher_order_ops.recorded_modes import ModeRecorder
 from ..fx import traceback as fx_traceback
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -18,7 +20,6 @@ from ..fx.trace_errors import explain, user_frame
 from ..fx.qualified_names import qualified_name
 from ..ops.core.aten import aten
 from ..ops.interception import torch_function
-from ..overrides import TorchFunctionMode
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
@@ -60,7 +61,7 @@ class Entry(NamedTuple):
     second: Any
 
 
-class Recorder(TorchFunctionMode):
+class Recorder(ModeRecorder):
     """Records calls on registered tensors.
 
     `lift_input`: returns the node of a tensor from outside. `twins`: whether to run a second input
@@ -150,6 +151,7 @@ class Recorder(TorchFunctionMode):
         """Return the recorder of a subgraph, which takes outer tensors as inputs."""
         inner = type(self)(graph, subgraph.take, self.twins, self.offset)
         inner.table, inner.stack, inner.subgraph_of = self.table, self.stack, subgraph
+        inner.has_modes = self.has_modes
         return inner
 
     @contextmanager
@@ -163,11 +165,8 @@ class Recorder(TorchFunctionMode):
 
     # ---------------------------------------------------------------- calls
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Dispatch a call: record it, answer a metadata query, or refuse it."""
-        kwargs = kwargs or {}
+    def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Record a call, answer a metadata query, or refuse it."""
         attribute = self.properties.get(func)
         if attribute is not None:
             return self.read_attribute(attribute, func, args)
@@ -287,6 +286,7 @@ class Recorder(TorchFunctionMode):
     def note(self, node: Node) -> None:
         """Store a node's module stack and source line in its meta."""
         node.meta["nn_module_stack"] = dict(self.stack)
+        self.note_mode(node)
         if fx_traceback.has_preserved_node_meta():  # the program is an fx graph
             before = fx_traceback.get_current_meta()
             node.meta |= {k: before[k] for k in ("nn_module_stack", "stack_trace") if k in before}
@@ -314,7 +314,7 @@ class Recorder(TorchFunctionMode):
 
 def _copy_origin(node: Node) -> dict[str, Any]:
     """Return what a node's meta says of where the program made its call."""
-    names = ("nn_module_stack", "stack_trace", "torch_fn")
+    names = ("nn_module_stack", "stack_trace", "torch_fn", MODE_META)
     return {name: node.meta[name] for name in names if name in node.meta}
 
 

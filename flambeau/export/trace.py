@@ -7,7 +7,10 @@ import re
 from typing import Any
 
 from ..native.foundation.public_names import class_of
-from ..autograd.mode import no_grad
+from ..autograd.mode import (
+    exporting_without_tape, is_grad_enabled, no_grad, set_grad_enabled,
+)
+from .._higher_order_ops.gradient_regions import wrap_gradient_regions
 from .._higher_order_ops.active_export import exporting, is_jit_tracing
 from .._subclasses.fake_tensor import is_fake
 from ..fx._pytree import tree_flatten_spec
@@ -139,12 +142,15 @@ class _Export:
         """
         self.symbols = DimensionSymbols(self.leaves, self.dims, is_far)
         recorder = self.recorder = Recorder(self.graph, self.lift, True, step)
+        # torch.jit.trace, as PyTorch's, ignores grad modes.
+        recorder.has_modes, self.ambient = not is_jit_tracing(), is_grad_enabled()
         self.symbols.enter(recorder.table)
         self.add_inputs(recorder)
         self.add_state(recorder)
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
         try:
-            with no_grad(), Patcher() as patcher, exporting():
+            with set_grad_enabled(recorder.has_modes and self.ambient), exporting_without_tape(), \
+                    Patcher() as patcher, exporting():
                 self.calls.follow(patcher, recorder)
                 with recorder.active():
                     result = self.compute()
@@ -252,8 +258,9 @@ class _Export:
         self.graph.eliminate_dead_code(lambda node: node.is_impure() or _writes(node))
         self.symbols.check()
         signature = ExportGraphSignature(self.inputs, outputs)
+        module = GraphModule(recorder.subgraphs, self.graph)
         program = ExportedProgram(
-            GraphModule(recorder.subgraphs, self.graph), signature, self.state, self.constants,
+            wrap_gradient_regions(module, self.ambient), signature, self.state, self.constants,
             self.in_spec, out_spec, self.names, self.symbols.bounds(self.labels, self.leaves),
             (self.args, self.kwargs),
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import ops
 from ..autograd import Function, is_grad_enabled
+from ..autograd.mode import MODE
 from ..native.foundation.user_frames import warn
 from ..tensor import Tensor
 
@@ -75,7 +76,8 @@ def _on_tensors(result: Callable[[Any], None], args: Any) -> tuple[Any, _Passed 
     requires grad.
     """
     indices = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
-    if not (is_grad_enabled() and any(args[i].requires_grad for i in indices)):
+    records = is_grad_enabled() and not MODE.exporting
+    if not (records and any(args[i].requires_grad for i in indices)):
         return args, None
     tensors = [args[i] for i in indices]
     passed = BackwardHookFunction.apply(*tensors)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .. import version
+from .._higher_order_ops.gradient_regions import inline_gradient_regions
 from ..export import Dim, ExportedProgram
 from ..export import export as export_program
 from ..export.graph_signature import InputKind
@@ -101,14 +103,22 @@ def export(
             program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     for family in _FAMILIES:
         importlib.import_module(f"{__package__}.{family}")
+    original, program = program, _without_regions(program)
     fixed, memory = fixed_nodes(program), SharedMemory(program)
     _check_operators(program, fixed)
     _check_writes(program, fixed, memory)
     result = ONNXProgram(
-        _model(program, fixed, memory, input_names, output_names, opset_version), program
+        _model(program, fixed, memory, input_names, output_names, opset_version), original
     )
     if f is not None:
         result.save(f, external_data=None)
+    return result
+
+
+def _without_regions(program: ExportedProgram) -> ExportedProgram:
+    """Return the program without grad modes, which ONNX does not know."""
+    result = copy.copy(program)
+    result._graph_module = inline_gradient_regions(program.graph_module)
     return result
 
 

@@ -105,6 +105,12 @@ def while_tensors(self, x):
                             (torch.tensor(0), x))
 
 
+def with_gradients(self, x):
+    with torch.enable_grad():
+        y = x @ self.weight
+    return y + 1
+
+
 def checked(self, x):
     torch._check(x[0, 0].long().item() >= 0)
     return x * 2
@@ -129,6 +135,7 @@ CASES = {  # module, keyword arguments, dynamic shapes, and arguments of some ca
     "sizes": (lambda: Calls(lambda self, x: x.reshape(-1, 1, x.shape[0])[:x.shape[0] // 2]
                             * (x.shape[0] * 2 + 1)), {}, ({0: Dim("n", min=4)},),
               [(torch.rand(4, 3),), (torch.rand(6, 3),)]),
+    "grad mode": (lambda: Calls(with_gradients), {}, None, [(MATRIX,)]),
     "number": (lambda: Calls(checked), {}, None, [(MATRIX,)]),
     "cond": (lambda: Calls(lambda self, x: torch.cond(
         x.sum() > 0, lambda x: x @ self.weight, lambda x: x.cos(), (x,))), {}, None,

@@ -107,3 +107,21 @@ def test_an_operator_in_a_branch_is_named_before_anything_is_written(tmp_path):
     with pytest.raises(torch.onnx.OnnxExporterError, match="linalg_qr"):
         torch.onnx.export(Orthogonal(), (torch.ones(2, 2),), file)
     assert not file.exists()
+
+
+class GradModes(nn.Module):
+    def forward(self, x):
+        with torch.no_grad():
+            y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x * 2,))
+        return y + x
+
+
+def test_grad_modes_leave_no_trace():
+    model = GradModes()
+    x = torch.ones(3, requires_grad=True)
+    program = torch.export.export(model, (x,))
+    assert "wrap_with_set_grad_enabled" in str(program)
+    converted = torch.onnx.export(program)
+    assert "If" in [node.op_type for node in converted.model.graph.node]
+    for x in (torch.ones(3), -torch.ones(3)):
+        torch.testing.assert_close(converted(x)[0], model(x))

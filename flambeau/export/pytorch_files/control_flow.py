@@ -10,6 +10,7 @@ from ..._higher_order_ops.cond import cond
 from ..._higher_order_ops.map import map as map_slices
 from ..._higher_order_ops.scan import scan
 from ..._higher_order_ops.while_loop import while_loop
+from ..._higher_order_ops.wrap import wrap_with_set_grad_enabled
 
 __all__ = ["OPERATORS"]
 
@@ -52,5 +53,5 @@ def _associative_scan(combine: Graph, xs: Sequence[Any], additional: Sequence[An
 # By the names after `torch.ops.higher_order`; each returns a sequence of results.
 OPERATORS: dict[str, Callable[..., Any]] = {
     "associative_scan": _associative_scan, "cond": _cond, "map_impl": _map, "scan": _scan,
-    "while_loop": _while_loop,
+    "while_loop": _while_loop, "wrap_with_set_grad_enabled": wrap_with_set_grad_enabled,
 }
