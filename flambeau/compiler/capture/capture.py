@@ -187,7 +187,7 @@ def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> Non
         _add_effects(recorder, states, leaves)
         if recorder.watcher is not None:
             recorder.trace.proof = recorder.watcher.conclude(
-                recorder.public, recorder.container_ids)
+                recorder.public, recorder.container_ids, recorder.trace.externals.keys())
             recorder.trace.pins = recorder.trace.proof.pins
             note_arrays(recorder.trace)
     except BaseException:
