@@ -102,13 +102,12 @@ def _list_names(kind: type, function: Any) -> frozenset[str]:
         used = {*_list_used(current.__code__)}
         names |= used
         for name in used:
-            for found in (getattr(kind, name, None), current.__globals__.get(name)):
-                found = getattr(found, "fget", getattr(found, "func", found))
-                if isinstance(found, types.FunctionType) and in_library(found.__code__) and (
-                    found not in seen
-                ):
-                    seen.add(found)
-                    functions.append(found)
+            for value in (getattr(kind, name, None), current.__globals__.get(name)):
+                inner = getattr(value, "fget", getattr(value, "func", value))
+                is_function = isinstance(inner, types.FunctionType)
+                if is_function and in_library(inner.__code__) and inner not in seen:
+                    seen.add(inner)
+                    functions.append(inner)
     return frozenset(names)
 
 
