@@ -93,10 +93,11 @@ def _list_parts(values: Any) -> Iterator[Any]:
 
 
 @functools.cache
-def _list_names(kind: type, function: Any) -> frozenset[str]:
+def _list_names(kind: Any, function: Any) -> frozenset[str]:
     """Return the names that a method uses, and those of what it calls in the library."""
     names: set[str] = set()
-    functions, seen = [function], {function}
+    functions: list[Any] = [function]
+    seen = {function}
     while functions:
         current = functions.pop()
         used = {*_list_used(current.__code__)}
