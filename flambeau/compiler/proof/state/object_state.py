@@ -35,7 +35,8 @@ def declare_object(facts: Facts, x: Any, function: Any = None) -> None:
         return
     facts.reads[key] = Provenance(Kind.PLAIN)
     own = vars(x)
-    names = own.keys() & _list_names(type(x), function) if is_method else own.keys()
+    kind: Any = type(x)
+    names = own.keys() & _list_names(kind, function) if is_method else own.keys()
     state = ObjectState(own, sorted(names))
     facts.guard(f"the attributes of a {type(x).__name__}", Test.STATE, state)
     for part in _list_parts([own[name] for name in state.names]):
@@ -104,9 +105,10 @@ def _list_names(kind: Any, function: Any) -> frozenset[str]:
         names |= used
         for name in used:
             for value in (getattr(kind, name, None), current.__globals__.get(name)):
-                inner = getattr(value, "fget", getattr(value, "func", value))
-                is_function = isinstance(inner, types.FunctionType)
-                if is_function and in_library(inner.__code__) and inner not in seen:
+                inner: Any = getattr(value, "fget", getattr(value, "func", value))
+                if not isinstance(inner, types.FunctionType) or inner in seen:
+                    continue
+                if in_library(inner.__code__):
                     seen.add(inner)
                     functions.append(inner)
     return frozenset(names)
