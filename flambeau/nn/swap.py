@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copyreg
-import weakref
 from typing import Any
 
+from ..native.foundation.own_reference import has_weak_references
 from ..tensor import Tensor
 
 _WINDOW_SLOTS = tuple(name for name in Tensor.__slots__ if not name.startswith("__"))
@@ -23,7 +23,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     (tensor([2, 3]), tensor([1.]))
     """
     for name, tensor in (("t1", t1), ("t2", t2)):
-        if weakref.getweakrefs(tensor):
+        if has_weak_references(tensor):
             raise RuntimeError(
                 f"Cannot swap {name} because it has weakref associated with it"
             )

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import allocate_outside_heap
+from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.runtime.background_jit import KernelPolicy
 from ...tensor.layout import owner_of
 from ...tensor.quantized import QuantizedCreated
@@ -53,6 +54,8 @@ def _refuse_warning(recorder: Recorder, real: Callable, *args: Any, **kwargs: An
     """Replacement for warnings.warn during a recording."""
     if len(args) < 3:
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 2
+    else:
+        args = (*args[:2], args[2] + 2, *args[3:])
     _refuse_explicit_warning(recorder, real, *args, **kwargs)
 
 
@@ -118,6 +121,7 @@ class _Current(threading.local):
 _recorders = _Current()
 
 
+@skip_in_stacks
 def capture(
     function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
     like: Precedent | None = None, prove: bool = False,
@@ -187,7 +191,7 @@ def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> Non
         _add_effects(recorder, states, leaves)
         if recorder.watcher is not None:
             recorder.trace.proof = recorder.watcher.conclude(
-                recorder.public, recorder.container_ids)
+                recorder.public, recorder.container_ids, recorder.trace.externals.keys())
             recorder.trace.pins = recorder.trace.proof.pins
             note_arrays(recorder.trace)
     except BaseException:
@@ -208,6 +212,7 @@ def _add_effects(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> 
     _find_holders(trace, existing)
 
 
+@skip_in_stacks
 def _record_call(
     recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None,
     watcher: Watcher | None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from typing import Any
 
+from ...native.foundation.own_reference import OwnReference
 from ...nn.parameter import UninitializedTensorMixin
 from ...tensor.sparse import SparseTensor
 from ...tensor.tensor import Tensor
@@ -21,7 +21,7 @@ class _Frozen:
     """
 
     def __init__(self) -> None:
-        self.tensors: list[weakref.ref[Any]] = []
+        self.tensors: list[OwnReference] = []
         self.sentinel: list[_Frozen] = []
         if not gc.get_freeze_count():
             self.start_watching()
@@ -52,7 +52,7 @@ def live_tensors() -> list[Any]:
     gc.unfreeze()
     tensors = _select(kinds, gc.get_referrers(*kinds))
     gc.freeze()
-    _FROZEN.tensors = [weakref.ref(tensor) for tensor in tensors]
+    _FROZEN.tensors = [*map(OwnReference, tensors)]
     _FROZEN.start_watching()
     return tensors
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.target.compile_costs import (
     MAX_ACCUMULATING_CALLS, MAX_RECORDED_CALLS, MAX_UNUSED_PROGRAMS,
 )
@@ -37,6 +38,7 @@ class CallRecorder:
         faster than an eager call."""
         return self.policy.is_synchronous or specialization.precedent is not None
 
+    @skip_in_stacks
     def record(self, specialization: Specialization, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Record an eager call and return its result."""
         before = specialization.state

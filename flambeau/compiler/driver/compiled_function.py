@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...native.foundation.environment import CHECK
+from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.runtime.background_jit import recording
 from ...tensor.ambient import AMBIENT
 from ..capture.capture import busy
@@ -56,6 +57,7 @@ class Compiled:
         functools.update_wrapper(self, function, updated=())
         _instances.add(self)
 
+    @skip_in_stacks
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, compiled if possible."""
         session = ACTIVE.session
@@ -149,6 +151,7 @@ class Compiled:
 
     # --------------------------------------------------------------- calls without a program
 
+    @skip_in_stacks
     def _call_without_program(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Handle a call that no program serves."""
         if busy() or AMBIENT.observers or not self._lock.acquire(blocking=False):
@@ -161,6 +164,7 @@ class Compiled:
                 grads.restore_counts(before)
             self._lock.release()
 
+    @skip_in_stacks
     def _advance(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Advance the specialization of a call, and run the call."""
         specialization = self._specializations.find(args, kwargs)
@@ -192,6 +196,7 @@ class Compiled:
             specialization.calls -= 1  # interrupted; the next call may be the first to create state
             raise
 
+    @skip_in_stacks
     def _await_program(self, specialization: Specialization, state: Building, args: tuple,
                        kwargs: dict[str, Any]) -> Any:
         """Run a call whose program is being built; use the program if it is ready and applies."""

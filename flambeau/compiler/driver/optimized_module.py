@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any
 
+from ...native.foundation.transparent_frames import skip_in_stacks
 from ...nn.module import Module
 from ...nn.parallel import DistributedDataParallel
 from ...nn.registration import HOOK_TABLES
@@ -25,6 +26,7 @@ class _CompiledInside:
         self._inside = Compiled(module.module._call_impl, options)
         self.explain = self._inside.explain
 
+    @skip_in_stacks
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         attributes = self._module.__dict__  # bypass __setattr__, which triggers rechecks of guards
         before = attributes["_flambeau_called"]
@@ -55,6 +57,7 @@ class OptimizedModule(Module):
         self._orig_mod = module
         self.__dict__["_compiled"] = _create_compiled_call(module, options)
 
+    @skip_in_stacks
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, compiled if possible, with this wrapper's hooks around it."""
         if self._flambeau_is_hooked:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.runtime.background_jit import run_in_background
 from ...native.target.compile_costs import (
     MAX_FOLLOWED_PROGRAMS, MAX_PROGRAMS_PER_EXIT, WATCHED_CALLS, WATCHED_FROM_PROGRAMS,
@@ -61,6 +62,7 @@ class FollowedFunction:
         self.programs: list[Program] = []
         self.calls = 0  # followed so far
 
+    @skip_in_stacks
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Follow one call, or run it eagerly if following is off or does not pay."""
         trial = self.trial
@@ -78,6 +80,7 @@ class FollowedFunction:
             ACTIVE.session = ACTIVE.cue = None
             _RUNNING.release()
 
+    @skip_in_stacks
     def _follow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         self.calls += 1
         session = Session(self)
@@ -94,6 +97,7 @@ class FollowedFunction:
         self._drop_idle_memory()
         return result
 
+    @skip_in_stacks
     def _try(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run and time one call of the trial."""
         trial, eager = self.trial, self.trial.wants_eager

@@ -18,6 +18,7 @@ from .purity import (
     runs_own_code,
 )
 from .shadow_frame import CallState, ShadowFrame
+from .state.object_state import declare_object
 
 _MISSING = object()
 _MEMBERS = (types.MemberDescriptorType, types.GetSetDescriptorType)
@@ -195,6 +196,8 @@ def _read_from_object(facts: Facts, call: CallState, p: Provenance, name: str) -
             if name in inside:
                 path = f"{facts.path_of(p)}.{members}[{name!r}]"
                 return facts.read((id(inside), name), path, inside[name])
+            if p.kind is Kind.OUTSIDE:
+                facts.guard(f"{facts.path_of(p)}.{members}", Test.ABSENT, name)
     if p.kind is Kind.OUTSIDE:
         facts.guard_absence(p, name)
     facts.guard_lookup(kind, name, "__getattr__")
@@ -217,6 +220,8 @@ def _run_getter(
     call.slot = Provenance(Kind.PLAIN)
     if in_library(code):
         facts.need(p)
+        if p.kind is Kind.OUTSIDE:
+            declare_object(facts, p.value, getter)
     return call.slot
 
 

@@ -14,7 +14,8 @@ from ...optim.optimizer import Optimizer
 from ...tensor.tensor import Tensor
 from . import c_calls
 from .contents import guard_content
-from .module_state import declare_module, declare_optimizer
+from .state.module_state import declare_module, declare_optimizer
+from .state.object_state import declare_object
 from .declarations import LIBRARY, in_library, is_declared, is_performed
 from .decisions import truth_of_number
 from .facts import Facts, refuse_finalizer
@@ -244,6 +245,7 @@ def _call_library(
             declare_module(facts, p.value)
         elif not type(p.value).__module__.startswith(("flambeau", "torch")):
             guard_content(facts, p)
+        declare_object(facts, p.value, function)
     assert call.slot is not None
     return call.slot
 

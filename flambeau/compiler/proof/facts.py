@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...nn.parameter import is_lazy
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Read
 from ..trace.plain_values import computes_class
@@ -86,6 +87,7 @@ class Facts(Guarding):
             kind = Kind.TENSOR if isinstance(x, Tensor) else Kind.OUTSIDE
             p = self.known[id(x)] = Provenance(kind, x, self.constant(x))
             if kind is Kind.TENSOR:
+                self.tensors.note(x)
                 self.proof.outside_tensors.append(x)
         self.reads[key] = p
         return p
@@ -112,6 +114,8 @@ class Facts(Guarding):
             at = next((i for i, leaf in enumerate(leaves) if leaf is x), None)
             if isinstance(x, Tensor):
                 p = Provenance(Kind.TENSOR, x, self.constant(x) if at is None else f"t{at}")
+                if at is None:
+                    self.tensors.note(x)
             else:
                 refuse_finalizer(self, type(x))  # the proof would keep the object alive
                 if at is not None and is_read_by_path(x):
@@ -200,8 +204,10 @@ class Facts(Guarding):
 
     def _identify_tensor(self, x: Tensor) -> Provenance:
         """Return the provenance of a tensor, with a path if it existed before the call."""
-        path = self.constant(x) if id(x) in self.existing else ""
-        return Provenance(Kind.TENSOR, x, path)
+        if id(x) not in self.existing and not is_lazy(x):
+            return Provenance(Kind.TENSOR, x)
+        self.tensors.note(x)
+        return Provenance(Kind.TENSOR, x, self.constant(x))
 
     def part(self, whole: Provenance, x: Any) -> Provenance:
         """Return the provenance of a part of an argument or of an object that the call created."""

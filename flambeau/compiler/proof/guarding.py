@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from .declarations import in_library
 from .guards import Guard, Proof, Test
 from .provenance import Aspect, Kind, Provenance
+from .state.tensor_state import TensorState
 from .purity import (
     IMMUTABLE, SPECIAL_METHODS, computes_members, is_own_class, runs_own_code,
 )
@@ -28,6 +29,7 @@ class Guarding:
         # the step consumes more than the attributes it reads of the object.
         self.identities: dict[int, Guard] = {}
         self.pinned: set[str] = set()  # constants that are arguments, or were read through one
+        self.tensors = TensorState()
         self._names: dict[int, str] = {}
 
     def constant(self, x: Any) -> str:
@@ -97,6 +99,13 @@ class Guarding:
         for kind, names in self.missing.items():
             path = f"{self.constant(kind)}.__dict__"
             self.guard(path, Test.NONE_OF, frozenset(names))
+
+    def guard_tensors(self, compared: Container[int]) -> None:
+        """Guard what the step may have asked about outside tensors. `compared`: the ids of those
+        whose memory the program compares."""
+        if self.tensors.classes:
+            self.tensors.close(compared)
+            self.guard("the layout of a tensor", Test.STATE, self.tensors)
 
     def guard_class(self, owner: type, name: str) -> None:
         """Guard the identity of a class attribute."""

@@ -21,7 +21,7 @@ from .effects import store
 from .decisions import combine_numbers, guard_number_classes, negate_number
 from .facts import Facts
 from .guards import Test
-from .module_state import declare_module
+from .state.module_state import declare_module
 from .opcodes import apply_operator, decide, opcode
 from .provenance import (
     UNKNOWN, Increment, Kind, NotProvedError, Provenance, depends_on_values, is_plain,

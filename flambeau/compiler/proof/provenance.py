@@ -55,6 +55,7 @@ class Aspect(Enum):
     METADATA = auto()
     MODULE = auto()
     OPTIMIZER = auto()
+    OBJECT = auto()
 
 
 def attribute_place(x: Any, name: str) -> tuple[int, str]:

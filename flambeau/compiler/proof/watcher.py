@@ -27,6 +27,7 @@ from .facts import Facts, outside_containers
 from .guards import Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
 from .shadow_frame import ShadowFrame
+from .state.tensor_state import TensorState
 from .stores import Store, replace_numbers
 
 TABLES = (control_opcodes, object_opcodes, stack_opcodes, newer_opcodes)
@@ -100,10 +101,12 @@ class Watcher:
             if shadow.is_suspended and shadow.cleans_up():
                 self._refuse_at(frame, "a generator is dropped before its `try` or `with` ends")
 
-    def conclude(self, public: Iterable[str] = (), container_ids: Sequence[int] = ()) -> Proof:
+    def conclude(self, public: Iterable[str] = (), container_ids: Sequence[int] = (),
+                 compared: Container[int] = ()) -> Proof:
         """Check all guards again after the call and return the proof. `public`: names of the public
         functions that ran; library modules look them up in `nn.functional`. `container_ids`: ids of
-        lists and dicts that the call returned or stored; a program recreates them."""
+        lists and dicts that the call returned or stored; a program recreates them. `compared`: ids
+        of outside tensors whose memory the program compares."""
         proof, names = self.proof, vars(functional)
         ids = set(container_ids)
         if len(ids) < len(container_ids):
@@ -114,6 +117,7 @@ class Watcher:
         for name in sorted(names.keys() & public):
             self.facts.guard(f"{path}[{name!r}]", Test.IDENTITY, names[name])
         self.facts.guard_classes()
+        self.facts.guard_tensors(compared)
         self.facts.drop_guards()
         if proof.holds:
             failing = proof.first_failing(self._leaves, is_after=True)
@@ -149,6 +153,7 @@ class Watcher:
         self.proof.refusals.append((file, line, why))
         self.stores, self._result, self._root = [], None, ShadowFrame()
         self.facts.forget()  # the step may check whether its objects are alive
+        self.facts.tensors = TensorState()
         self.shadows.clear()
 
     def _bind_arguments(self, root: ShadowFrame) -> None:

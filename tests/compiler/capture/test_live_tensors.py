@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 
@@ -73,3 +74,18 @@ def test_a_step_on_frozen_tensors_is_proved() -> None:
         weight.fill_(scale)
         assert step(torch.ones(3)) == 3 * scale
     assert "proved" in str(step.explain())
+
+
+@pytest.mark.usefixtures("_thawed_afterwards")
+def test_frozen_tensors_may_be_swapped() -> None:
+    """The library's weak references to frozen tensors are not the program's."""
+    a, b = torch.ones(2), torch.zeros(3)
+    gc.freeze()
+    assert is_met(a) and is_met(b)
+    torch.utils.swap_tensors(a, b)
+    assert a.tolist() == [0, 0, 0]
+    assert is_met(a) and is_met(b)
+    reference = weakref.ref(a)
+    with pytest.raises(RuntimeError, match="Cannot swap t1 because it has weakref"):
+        torch.utils.swap_tensors(a, b)
+    assert reference() is a

@@ -11,12 +11,12 @@ from itertools import chain
 from operator import attrgetter, call, itemgetter
 from typing import Any
 
-from ...nn.module import Module
-from ...nn.registration import CALL_HOOKS, HOOK_TABLES
-from .declarations import in_library
-from .facts import Facts
-from .guards import Test
-from .provenance import Aspect, Kind, Provenance
+from ....nn.module import Module
+from ....nn.registration import CALL_HOOKS, HOOK_TABLES
+from ..declarations import in_library
+from ..facts import Facts
+from ..guards import Test
+from ..provenance import Aspect, Kind, Provenance
 
 _MEMBERS = ("_modules", "_parameters", "_buffers")
 _METHODS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
