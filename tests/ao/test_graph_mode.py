@@ -105,6 +105,8 @@ def _prepare(torch: Any, name: str) -> tuple[Any, Any]:
 def test_a_model_in_integers_is_close_to_its_reference(torch: Any, name: str) -> None:
     import copy
 
+    if torch.__name__ == "torch" and torch.backends.cpu.get_cpu_capability() == "AVX2":
+        pytest.skip("PyTorch's sums of pairs saturate in 16 bits on AVX2 without VNNI")
     prepared, x = _prepare(torch, name)
     reference = _quantize_fx(torch).convert_to_reference_fx(copy.deepcopy(prepared))
     converted = _quantize_fx(torch).convert_fx(prepared)

@@ -69,6 +69,7 @@ def test_open_ends_have_no_defaults(torch):
 
 
 def test_all_schemas_survive_a_round_trip(torch):
-    schemas = torch._C._jit_get_all_schemas()
+    schemas = [schema for schema in torch._C._jit_get_all_schemas()
+               if "PyObject" not in str(schema)]  # DTensor's, which PyTorch cannot parse
     assert len(schemas) > 1000
     assert all(torch._C.parse_schema(str(schema)) == schema for schema in schemas)
