@@ -38,6 +38,22 @@ WATCHED_VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 SNAPSHOTS_LOCALS = sys.version_info < (3, 13)
 
 
+def _describe_shared_container(ids: Sequence[int], outside: Container[int]) -> str:
+    """Return why a program cannot recreate the lists and dicts of these ids; "" if it can."""
+    if len(set(ids)) < len(ids):
+        return "one list or dict lies at two places of what it returns or stores"
+    if any(i in outside for i in ids):
+        return "it returns or stores a list or dict that was there before"
+    return ""
+
+
+def _guard_public_functions(facts: Facts, public: Iterable[str]) -> None:
+    names = vars(functional)
+    path = facts.constant(names)
+    for name in sorted(names.keys() & public):
+        facts.guard(f"{path}[{name!r}]", Test.IDENTITY, names[name])
+
+
 class Watcher:
     """A context that watches one call of a function; `conclude` returns what was proved."""
 
@@ -107,15 +123,10 @@ class Watcher:
         functions that ran; library modules look them up in `nn.functional`. `container_ids`: ids of
         lists and dicts that the call returned or stored; a program recreates them. `compared`: ids
         of outside tensors whose memory the program compares."""
-        proof, names = self.proof, vars(functional)
-        ids = set(container_ids)
-        if len(ids) < len(container_ids):
-            self._refuse("", 0, "one list or dict lies at two places of what it returns or stores")
-        if ids & self._outside.keys():
-            self._refuse("", 0, "it returns or stores a list or dict that was there before")
-        path = self.facts.constant(names)
-        for name in sorted(names.keys() & public):
-            self.facts.guard(f"{path}[{name!r}]", Test.IDENTITY, names[name])
+        proof = self.proof
+        if problem := _describe_shared_container(container_ids, self._outside):
+            self._refuse("", 0, problem)
+        _guard_public_functions(self.facts, public)
         self.facts.guard_classes()
         self.facts.guard_tensors(compared)
         self.facts.drop_guards()
