@@ -55,7 +55,7 @@ def view_window(array: Array, index: Any) -> Array:
     that is sliced. NumPy gives new axes the stride 0."""
     window = array[index]
     items = index if index.__class__ is tuple else (index,)
-    if None not in items or window.__class__ is not np.ndarray or not window.size:
+    if None not in items or window.__class__ is not Array or not window.size:
         return window
     strides, axis, place = list(window.strides), 0, 0
     for item in items:
