@@ -1,7 +1,8 @@
 """Transparent frames: functions of the library that `stacklevel` does not count.
 
 `warnings` and `logging` skip the frames of Python's import system, which they know by the name of
-the file. A step that warns its caller (`stacklevel` of 2) is called through the compiler's functions.
+the file. A step that warns its caller (`stacklevel` of 2) is called through functions of the
+compiler.
 """
 
 from __future__ import annotations

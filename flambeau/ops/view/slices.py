@@ -68,7 +68,10 @@ def view_window(array: Array, index: Any) -> Array:
             axis, place = axis + skipped, place + skipped
         else:
             axis, place = axis + 1, place + (item.__class__ is slice)
-    return np.lib.stride_tricks.as_strided(window, window.shape, strides)
+    if window.dtype.isbuiltin == 1:
+        return np.lib.stride_tricks.as_strided(window, window.shape, strides)
+    raw = window.view(f"V{window.itemsize}")  # NumPy does not describe narrow floats by name
+    return np.lib.stride_tricks.as_strided(raw, window.shape, strides).view(window.dtype)
 
 
 @basic_index.batch
