@@ -501,7 +501,7 @@ def test_gradients_accumulated_over_some_calls(period, inside, mode):
                 optimiser.zero_grad()
             if isinstance(step, Compiled):
                 for build in step._specializations.list_builds():
-                    build.done.wait(30)
+                    build.done.wait(120)
         return results, step
 
     actual, step = trained(lambda f: torch.compile(f, mode=mode, fullgraph=True))
