@@ -157,8 +157,6 @@ def _find_first(input: Array, axis: int | None, largest: bool) -> Array:
     """The index of the first extreme along an axis, or of all elements; NaN counts as extreme."""
     if input.dtype.kind == "c":
         raise RuntimeError("argmax/argmin are not implemented for complex dtypes")
-    if input.dtype.kind == "b":
-        raise RuntimeError(f"{'argmax' if largest else 'argmin'}(): does not support bool input")
     find: Callable[..., Array] = np.argmax if largest else np.argmin
     if input.size > MAX_COUNTED_ROW_ELEMENTS \
             and axis is not None and (y := find_extreme(find, input, axis)) is not None:
