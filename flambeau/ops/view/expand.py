@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor.meta import MetaArray
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
-from ...tensor.windows.lazy_window import LazyWindow
+from ...tensor.windows.strided_views import extent_in_bytes, set_strides
 from ..core.axes import canonical_dim, canonical_dims
 from ..core.errors import not_a_tensor
 from ..core.operator import Array
@@ -66,15 +66,10 @@ def unsqueeze(input: Array, dim: int) -> Array:
     """
     axis = canonical_dim(dim, input.ndim + 1)
     y = input.reshape((*input.shape[:axis], 1, *input.shape[axis:]))
-    if y.__class__ is not Array or not y.size or y.strides[axis] == _compute_stride(input, axis):
+    if y.__class__ is not Array or not y.size or y.strides[axis] == extent_in_bytes(input, axis):
         return y
-    strides = (*input.strides[:axis], _compute_stride(input, axis), *input.strides[axis:])
-    return np.lib.stride_tricks.as_strided(y, y.shape, strides)
-
-
-def _compute_stride(input: Array, at: int) -> int:
-    """Return the stride in bytes of a new axis before axis `at`: the extent of that axis."""
-    return input.shape[at] * input.strides[at] if at < input.ndim else input.itemsize
+    strides = (*input.strides[:axis], extent_in_bytes(input, axis), *input.strides[axis:])
+    return set_strides(y, y.shape, strides)
 
 
 @unsqueeze.batch
@@ -111,8 +106,7 @@ def expand(input: Array, *size: Any, implicit: bool = False) -> Array:
         have, stride = (shape[i - new], input.strides[i - new]) if i >= new else (1, 0)
         lengths.append(_expand_length(n, have, i, i < new, size, shape))
         strides.append(stride if have == lengths[-1] else 0)
-    return np.lib.stride_tricks.as_strided(input, lengths, strides) if 0 in shape else \
-        _set_strides(input, lengths, strides)
+    return set_strides(input, lengths, strides)
 
 
 def _expand_length(n: Any, have: int, axis: int, new: bool, size: Any, shape: Any) -> int:
@@ -136,15 +130,6 @@ def _expand_meta(input: Any, size: tuple, new: int) -> Any:
     shape = [_expand_length(n, input.shape[i - new] if i >= new else 1, i, i < new, size,
                             input.shape) for i, n in enumerate(size)]
     return np.broadcast_to(input.view(np.ndarray), shape).view(MetaArray)
-
-
-def _set_strides(array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
-    """Return a view that starts where `array` does, with this shape and strides in bytes."""
-    if array.__class__ is LazyWindow:
-        return array.like(_set_strides(array.memory, shape, strides))
-    if array.flags.c_contiguous and array.dtype.kind != "V":  # a tenth of as_strided's time
-        return np.ndarray(shape, array.dtype, array, 0, strides)
-    return np.lib.stride_tricks.as_strided(array, shape, strides)
 
 
 @expand.batch

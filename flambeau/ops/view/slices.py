@@ -10,6 +10,7 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
+from ...tensor.windows.strided_views import extent_in_bytes, set_strides
 from ..core.axes import canonical_dim
 from ..core.operator import Array
 from ..core.output_layout import Layout
@@ -60,18 +61,14 @@ def view_window(array: Array, index: Any) -> Array:
     strides, axis, place = list(window.strides), 0, 0
     for item in items:
         if item is None:
-            strides[place] = (array.shape[axis] * array.strides[axis] if axis < array.ndim
-                              else array.itemsize)
+            strides[place] = extent_in_bytes(array, axis)
             place += 1
         elif item is Ellipsis:
             skipped = array.ndim - sum(i is not None and i is not Ellipsis for i in items)
             axis, place = axis + skipped, place + skipped
         else:
             axis, place = axis + 1, place + (item.__class__ is slice)
-    if window.dtype.isbuiltin == 1:
-        return np.lib.stride_tricks.as_strided(window, window.shape, strides)
-    raw = window.view(f"V{window.itemsize}")  # NumPy does not describe narrow floats by name
-    return np.lib.stride_tricks.as_strided(raw, window.shape, strides).view(window.dtype)
+    return set_strides(window, window.shape, strides)
 
 
 @basic_index.batch

@@ -10,6 +10,7 @@ import numpy as np
 from ...tensor.storage import offset_of, storage_of, window
 from ...tensor.tensor import Tensor
 from ...tensor.windows.lazy_window import LazyWindow
+from ...tensor.windows.strided_views import set_strides
 from ..core.axes import canonical_dim
 from ..core.operator import Array
 from ..core.output_layout import Layout
@@ -43,7 +44,7 @@ def unfold(input: Array, dimension: int, size: int, step: int) -> Array:
     shape, strides = list(input.shape), list(input.strides)
     stride = strides[at]
     shape[at], strides[at] = (length - size) // step + 1, stride * step
-    return np.lib.stride_tricks.as_strided(input, [*shape, size], [*strides, stride])
+    return set_strides(input, [*shape, size], [*strides, stride])
 
 
 @unfold.vjp

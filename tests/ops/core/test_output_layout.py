@@ -169,3 +169,10 @@ def test_resize_in_a_format(torch):
     assert x.stride() == (8, 1, 4, 2)
     y = torch.empty(0).resize_as_(x, memory_format=torch.preserve_format)
     assert y.stride() == (8, 1, 4, 2)
+
+
+def test_views_of_eight_bit_floats_have_strides_of_their_own(torch):
+    x = torch.ones(4, 5).to(torch.float8_e5m2)
+    assert x[:, :1].expand(4, 5).stride() == (5, 0)
+    assert x.unfold(1, 2, 1).stride() == (5, 1, 1)
+    assert x[:, None, 1:].stride() == (5, 5, 1)
