@@ -7,7 +7,7 @@ from typing import Any
 
 from ..fx.graph_module import GraphModule
 from ..fx.module_paths import attribute_at
-from ..fx.node import Node, map_arg
+from ..fx.node import Node
 from ..fx.passes.split_module import split_module
 
 __all__ = ["node_inline_", "node_replace_", "nodes_count", "nodes_filter", "nodes_first",
@@ -51,19 +51,13 @@ def node_inline_(call_mod_node: Node) -> GraphModule | None:
     module: Any = call_mod_node.graph.owning_module
     assert module is not None, "owning_module should not be None"
     inner = attribute_at(module, str(call_mod_node.target))
-    arguments = iter(call_mod_node.args)
-    values: dict[Node, Any] = {}
-    result: Any = None
+    inputs = [node for node in inner.graph.nodes if node.op == "placeholder"]
+    values: dict[Node, Any] = dict(zip(inputs, call_mod_node.args, strict=True))
     with module.graph.inserting_before(call_mod_node):
-        for node in inner.graph.nodes:
-            if node.op == "placeholder":
-                values[node] = next(arguments)
-            elif node.op == "output":
-                result = map_arg(node.args[0], values.__getitem__)
-            else:
-                values[node] = module.graph.node_copy(node, values.__getitem__)
-                if node.op == "get_attr":
-                    setattr(module, str(node.target), attribute_at(inner, str(node.target)))
+        result = module.graph.graph_copy(inner.graph, values)
+    for node in inner.graph.nodes:
+        if node.op == "get_attr":
+            setattr(module, str(node.target), attribute_at(inner, str(node.target)))
     _replace_result(call_mod_node, result)
     module.delete_all_unused_submodules()
     module.recompile()

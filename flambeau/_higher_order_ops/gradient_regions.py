@@ -96,10 +96,10 @@ class _Wrapper:
         outputs = dict.fromkeys(x for n in users for x in n.all_input_nodes if x in members)
         self.attributes[path] = _extract(nodes, list(inputs), list(outputs), self.attributes)
         origin = _find_origin(nodes)
-        taken = self.graph.create_node("get_attr", path, (), {}, f"submod_{self.number}")
+        region = self.graph.create_node("get_attr", path, (), {}, f"submod_{self.number}")
         self.number += 1
-        taken.meta.update(origin, val=self.attributes[path])
-        arguments = (mode, taken, *(self.values[x] for x in inputs))
+        region.meta.update(origin, val=self.attributes[path])
+        arguments = (mode, region, *(self.values[x] for x in inputs))
         call = self.graph.call_function(wrap_with_set_grad_enabled, arguments)
         call.meta.update(origin, val=tuple(x.meta.get("val") for x in outputs))
         for i, node in enumerate(outputs):
@@ -175,15 +175,8 @@ def _copy_inlined(node: Node, graph: Graph, values: dict[Node, Any],
 def _copy_region(part: GraphModule, graph: Graph, attributes: dict[str, Any],
                  arguments: list[Any]) -> Any:
     """Copy the nodes of a region's submodule; return its results, a tuple."""
-    supplied = iter(arguments)
-    values: dict[Node, Any] = {}
+    inputs = [node for node in part.graph.nodes if node.op == "placeholder"]
     for node in part.graph.nodes:
-        if node.op == "placeholder":
-            values[node] = next(supplied)
-        elif node.op == "output":
-            return map_arg(node.args[0], values.__getitem__)
-        else:
-            if node.op == "get_attr":
-                attributes[str(node.target)] = attribute_at(part, str(node.target))
-            values[node] = graph.node_copy(node, values.__getitem__)
-    raise AssertionError("the graph has no output")
+        if node.op == "get_attr":
+            attributes[str(node.target)] = attribute_at(part, str(node.target))
+    return graph.graph_copy(part.graph, dict(zip(inputs, arguments, strict=True)))

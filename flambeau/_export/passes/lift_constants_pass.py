@@ -74,7 +74,7 @@ def lift_constants_pass(
     index = next((i for i, s in enumerate(specs) if s.kind is InputKind.USER_INPUT), len(specs))
     first = inputs[index] if index < len(inputs) else next(
         node for node in gm.graph.nodes if node.op != "placeholder")
-    taken = {spec.target for spec in specs[:index]}
+    used_paths = {spec.target for spec in specs[:index]}
     lifted: dict[int, Node] = {}
     constants: dict[str, Tensor] = {}
     for node in list(gm.graph.nodes):
@@ -87,7 +87,7 @@ def lift_constants_pass(
             raise SpecViolationError(
                 f"getattr node {node} referencing unsupported type {type(value)}")
         if id(value) not in lifted:
-            path = _choose_path(node, value, constant_attrs, taken)
+            path = _choose_path(node, value, constant_attrs, used_paths)
             lifted[id(value)] = _add_input(gm, node, value, path, first)
             arg = TensorArgument(name=lifted[id(value)].name)
             specs.insert(index, InputSpec(InputKind.CONSTANT_TENSOR, arg, path))
@@ -99,14 +99,14 @@ def lift_constants_pass(
     return constants
 
 
-def _choose_path(node: Node, value: Tensor, paths: Any, taken: set[Any]) -> str:
+def _choose_path(node: Node, value: Tensor, paths: Any, used_paths: set[Any]) -> str:
     known = paths.get(value) if paths else None
     if known:
         return str(known[0])
     number = 0
-    while (path := get_constant_fqn(node, f"lifted_tensor_{number}")) in taken:
+    while (path := get_constant_fqn(node, f"lifted_tensor_{number}")) in used_paths:
         number += 1
-    taken.add(path)
+    used_paths.add(path)
     return path
 
 
