@@ -217,6 +217,8 @@ def _declare_position(name: str, largest: bool) -> Declared:
     """Declare `argmax` or `argmin`."""
 
     def body(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        if input.dtype.kind == "b":
+            raise RuntimeError(f"{name}(): does not support bool input")
         if dim is None:
             if not input.size:
                 raise IndexError(

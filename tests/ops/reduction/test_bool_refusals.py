@@ -6,6 +6,8 @@ import pytest
 
 
 @pytest.mark.parametrize(("call", "error", "text"), [
+    (lambda t, x: t.argmax(x), RuntimeError, "argmax(): does not support bool input"),
+    (lambda t, x: x.argmin(0), RuntimeError, "argmin(): does not support bool input"),
     (lambda t, x: t.isin(x, x), RuntimeError,
      "Unsupported input type encountered for isin(): Bool"),
     (lambda t, x: x.kthvalue(1), NotImplementedError,
@@ -19,3 +21,9 @@ def test_refusals(torch, call, error, text):
     with pytest.raises(error) as caught:
         call(torch, torch.tensor([True, False, True]))
     assert text in str(caught.value)
+
+
+def test_extremes_along_an_axis_take_booleans(torch):
+    x = torch.tensor([[True, False], [False, False]])
+    assert [y.tolist() for y in x.max(1)] == [[True, False], [0, 0]]
+    assert [y.tolist() for y in x.min(1)] == [[False, False], [1, 0]]
