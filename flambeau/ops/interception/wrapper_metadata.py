@@ -18,7 +18,7 @@ from . import torch_dispatch
 
 __all__ = ["let_class_answer"]
 
-_ASKED = "_flambeau_asked"  # in the __dict__ of a tensor: the queries that its class answers
+_QUERIES = "_flambeau_queries"  # in the __dict__ of a tensor: the queries that its class answers
 _STRIDES = frozenset(("stride", "is_contiguous"))
 _SIZES = _STRIDES | {"size", "dim", "numel", "storage_offset"}
 _POLICIES = {None: frozenset[str](), "strides": _STRIDES, "sizes": _SIZES}
@@ -32,11 +32,11 @@ def let_class_answer(tensor: Tensor, policy: str | None, device: bool, layout: b
     if policy not in _POLICIES:
         raise ValueError(
             f"Unknown sizes_strides_policy: {policy}; expected 'strides' or 'sizes'")
-    asked = _POLICIES[policy] | {name for name, wanted in (("device", device), ("layout", layout))
+    queries = _POLICIES[policy] | {name for name, wanted in (("device", device), ("layout", layout))
                                  if wanted}
-    if not asked:
+    if not queries:
         return
-    tensor.__dict__[_ASKED] = asked
+    tensor.__dict__[_QUERIES] = queries
     cls = type(tensor)
     for name, attribute in _ATTRIBUTES.items():
         owner = next(base for base in cls.__mro__ if name in base.__dict__)
@@ -46,7 +46,7 @@ def let_class_answer(tensor: Tensor, policy: str | None, device: bool, layout: b
 
 def _answer(tensor: Tensor, query: str, func: Any, *args: Any) -> Any:
     """Return what the class says, None if it has no answer of its own or is not asked."""
-    if query not in tensor.__dict__.get(_ASKED, ()) or torch_dispatch.STATE.classes_off:
+    if query not in tensor.__dict__.get(_QUERIES, ()) or torch_dispatch.STATE.classes_off:
         return None
     return torch_dispatch.hand_over(
         func, (tensor, *args), {}, f"torch.ops.{func.overloadpacket}")
@@ -55,7 +55,7 @@ def _answer(tensor: Tensor, query: str, func: Any, *args: Any) -> Any:
 def _answer_required(tensor: Tensor, query: str, func: Any, kind: str) -> Any:
     """Return what the class says about a query that has no default."""
     result = _answer(tensor, query, func)
-    if result is None and query in tensor.__dict__.get(_ASKED, ()) \
+    if result is None and query in tensor.__dict__.get(_QUERIES, ()) \
             and not torch_dispatch.STATE.classes_off:
         raise RuntimeError(f"{query} returned invalid type NoneType, expected {kind}")
     return result
