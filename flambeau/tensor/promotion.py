@@ -144,3 +144,9 @@ def legacy_name(d: dtype) -> str:
         "float8_e8m0fnu": "Float8_e8m0fnu", "float8_e4m3fn": "Float8_e4m3fn",
         "float8_e5m2": "Float8_e5m2",
     }.get(d.name, d.name)
+
+
+def missing_kernel(kernel: str, kind: dtype | np.dtype) -> NotImplementedError:
+    """Return PyTorch's error for a dtype that one of its kernels lacks."""
+    known = kind if isinstance(kind, dtype) else FROM_NUMPY[kind]
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{legacy_name(known)}'")

@@ -20,7 +20,7 @@ from ...native.target.eager_costs import (
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, dtype as Dtype
 from ...tensor.narrow_dtypes import EIGHT_BIT
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..core.operator import Array
@@ -110,9 +110,7 @@ def _compute_as(
     kind = input.dtype if dtype is None else dtype.numpy
     if not FROM_NUMPY[kind].is_floating_point or kind in EIGHT_BIT:
         kernel_name = "lastdim_kernel_impl" if axis == input.ndim - 1 else "kernel_impl"
-        raise NotImplementedError(
-            f"\"{name}_{kernel_name}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
-        )
+        raise missing_kernel(f"{name}_{kernel_name}", kind)
     if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
             and (y := run_over_rows(_KERNELS[formula], axis, input)) is not None:
         return y

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...tensor.dtypes import BOOL, COMPLEX, FLOATING, INTEGER, dtype
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def not_implemented(operator: Operator, kind: dtype) -> NotImplementedError:
     """Return the error for a dtype that an operator does not support."""
-    return NotImplementedError(f"\"{operator.name}_cpu\" not implemented for '{legacy_name(kind)}'")
+    return missing_kernel(f"{operator.name}_cpu", kind)
 
 
 class Refusal:
@@ -40,9 +40,7 @@ class Refusal:
 
 def as_kernel(name: str) -> Callable[[Operator, dtype], Exception]:
     """Return the usual error under the name of PyTorch's kernel."""
-    return lambda operator, kind: NotImplementedError(
-        f"\"{name}\" not implemented for '{legacy_name(kind)}'"
-    )
+    return lambda operator, kind: missing_kernel(name, kind)
 
 
 complex_numbers = Refusal(COMPLEX)

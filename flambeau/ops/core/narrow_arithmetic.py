@@ -13,7 +13,7 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype
 from ...tensor.narrow_dtypes import EIGHT_BIT, narrowed, widened
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def compute_narrow(
     tensors = all(isinstance(x, Tensor) for x in operands)
     if name not in _COMPUTED[common.name] or (name == "mul" and not (common.is_complex or tensors)):
         kernel = _KERNELS.get(name, f"{name}_cpu")
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{legacy_name(common)}'")
+        raise missing_kernel(kernel, common)
     inside = types.complex64.numpy if common.is_complex else types.float32.numpy
     arrays = [_widen(x, inside) for x in operands]
     with np.errstate(all="ignore"):
@@ -73,7 +73,7 @@ def refuse_eight_bit_arithmetic(operator: Operator, operands: tuple, common: dty
     tensors = all(isinstance(x, Tensor) for x in operands)
     if name not in _EIGHT_BIT_COMPUTED or (name == "mul" and not tensors):
         kernel = _KERNELS.get(name, f"{name}_cpu")
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{legacy_name(common)}'")
+        raise missing_kernel(kernel, common)
 
 
 def _widen(x: Any, inside: np.dtype) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import legacy_name, missing_kernel
 from ...tensor.random.distributions import within_unit
 from ...tensor.tensor import Tensor
 from .elementwise import _find_common_dtype, _reduce
@@ -82,8 +82,7 @@ def _bce(input: Array, target: Array, weight: Array | None, reduction: int) -> A
         raise noted(RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}"),
                     _advise_on_dtype(input, target))
     if not FROM_NUMPY[input.dtype].is_floating_point:
-        kind = legacy_name(FROM_NUMPY[input.dtype])
-        raise NotImplementedError(f"\"binary_cross_entropy\" not implemented for '{kind}'")
+        raise missing_kernel("binary_cross_entropy", input.dtype)
     for name, a in (("input", input), ("target", target)):
         if not within_unit(a):
             raise noted(RuntimeError(f"all elements of {name} should be between 0 and 1"),
@@ -177,8 +176,7 @@ def _bce_logits(
 
 """
     if not FROM_NUMPY[input.dtype].is_floating_point:
-        kind = legacy_name(FROM_NUMPY[input.dtype])
-        raise NotImplementedError(f"\"log_sigmoid_cpu\" not implemented for '{kind}'")
+        raise missing_kernel("log_sigmoid_cpu", input.dtype)
     if not FROM_NUMPY[target.dtype].is_floating_point:
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (input, target)]
         raise noted(RuntimeError(

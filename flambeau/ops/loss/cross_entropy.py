@@ -12,7 +12,7 @@ from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import legacy_name, missing_kernel
 from ...tensor.tensor import Tensor
 from ..activation.softmax import log_softmax, log_softmax_backward, push_log_softmax
 from ..core.autocast import Policy
@@ -406,10 +406,7 @@ def _check_scores(input: Tensor, target: Tensor) -> None:
     """Raise NotImplementedError unless the scores are floating-point numbers."""
     if not input.is_floating_point():
         kernel = "log_softmax_lastdim_kernel_impl" if input.dim() <= 2 else "softmax_kernel_impl"
-        raise noted(
-            NotImplementedError(f'"{kernel}" not implemented for \'{legacy_name(input.dtype)}\''),
-            _describe_fix(input, target),
-        )
+        raise noted(missing_kernel(kernel, input.dtype), _describe_fix(input, target))
 
 
 def _check_indices(input: Tensor, target: Tensor) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.user_frames import noted
-from ...tensor.dtypes import FROM_NUMPY, int64
-from ...tensor.promotion import legacy_name
+from ...tensor.dtypes import int64
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy, autocasting
 from ..core.operator import Array, publish
@@ -244,9 +244,7 @@ def _ctc_loss(
     """
     kind = log_probs._array.dtype
     if kind not in (np.float32, np.float64):
-        raise NotImplementedError(
-            f"\"ctc_loss_cpu\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
-        )
+        raise missing_kernel("ctc_loss_cpu", kind)
     single = log_probs.dim() == 2
     x = log_probs.unsqueeze(1) if single else log_probs
     _, batch, classes = x._array.shape

@@ -17,7 +17,7 @@ from ...autograd.mode import MODE
 from ...native.foundation.user_frames import warn
 from ...tensor.capture_marks import holds, none_is_negative
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name, result_dtype
+from ...tensor.promotion import legacy_name, missing_kernel, result_dtype
 from ...tensor.tensor import Tensor
 from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 from ..native.pointwise import try_kernel_with
@@ -36,9 +36,7 @@ def _cast_pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:
     """Return both in their common dtype; NotImplementedError unless that is a real float."""
     kind = _find_common_dtype(input, target)
     if not FROM_NUMPY[kind].is_floating_point:
-        raise NotImplementedError(
-            f"\"{name}_cpu\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
-        )
+        raise missing_kernel(f"{name}_cpu", kind)
     inside = compute_dtype(kind)
     return input.astype(inside, copy=False), target.astype(inside, copy=False)
 

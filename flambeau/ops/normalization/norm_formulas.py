@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...autograd.tangents import sum_terms
-from ...tensor.dtypes import FROM_NUMPY, HALF
-from ...tensor.promotion import legacy_name
+from ...tensor.dtypes import HALF
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from ..core.promotion import compute_dtype
@@ -24,9 +24,7 @@ def statistics_dtype(name: str, input: Tensor) -> np.dtype:
     """Return the dtype of the statistics; raise NotImplementedError for integers."""
     kind = input._array.dtype
     if kind.kind not in "fV":
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
-        )
+        raise missing_kernel(name, kind)
     return compute_dtype(kind)
 
 

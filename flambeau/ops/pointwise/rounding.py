@@ -11,7 +11,7 @@ from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import legacy_name, result_dtype
+from ...tensor.promotion import missing_kernel, result_dtype
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.inplace import assign
@@ -97,9 +97,7 @@ def round(input: Array, *, decimals: int = 0) -> Array:
     if not decimals:
         return np.rint(input) if input.dtype.kind == "f" else input.copy()
     if input.dtype.kind != "f":
-        raise NotImplementedError(
-            f"\"round_cpu\" not implemented for '{legacy_name(FROM_NUMPY[input.dtype])}'"
-        )
+        raise missing_kernel("round_cpu", input.dtype)
     if decimals > 0:
         return np.rint(input * 10.0**decimals) / 10.0**decimals
     return np.rint(input / 10.0**-decimals) * 10.0**-decimals
@@ -294,7 +292,7 @@ def nextafter(input: Array, other: Array) -> Array:
     """
     kind = result_dtype((input, other))
     if not kind.is_floating_point or kind is types.float16:
-        raise NotImplementedError(f"\"nextafter_cpu\" not implemented for '{legacy_name(kind)}'")
+        raise missing_kernel("nextafter_cpu", kind)
     return np.nextafter(input.astype(kind.numpy), other.astype(kind.numpy))
 
 

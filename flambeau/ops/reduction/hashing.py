@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ..core.operator import Array
 from ..core.registry import opaque
 from .extremes import needs_elements
@@ -30,9 +29,7 @@ def hash_tensor(
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
     if input.dtype.kind == "c":
-        raise NotImplementedError(
-            f"\"xor_sum_cpu\" not implemented for '{legacy_name(FROM_NUMPY[input.dtype])}'"
-        )
+        raise missing_kernel("xor_sum_cpu", input.dtype)
     if not input.size:
         needs_elements(input, dim, "hash_tensor")
     wide = np.float64 if input.dtype.kind in "fV" else np.int64

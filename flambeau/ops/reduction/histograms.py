@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...autograd.errors.missing_derivatives import record_without_derivative
-from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array, Number
 from ..core.out import write_result
@@ -25,13 +24,6 @@ from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..creation.creation import public
 from ..creation.sequences import space_evenly
-
-
-def _refuse_dtype(input: Array, kernel: str) -> None:
-    """Raise PyTorch's error for a dtype that a kernel does not support."""
-    raise NotImplementedError(
-        f"\"{kernel}\" not implemented for '{legacy_name(FROM_NUMPY[input.dtype])}'"
-    )
 
 
 @public(spaces=("torch", "Tensor"), explains=True)
@@ -50,7 +42,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
     low, high = _choose_range(values, float(min), float(max))
     refuse_eight_bit(values, "linspace_cpu")
     if values.dtype.kind not in "fV":
-        _refuse_dtype(values, "linspace_cpu" if values.dtype.kind == "b" else "histogram_cpu")
+        kernel = "linspace_cpu" if values.dtype.kind == "b" else "histogram_cpu"
+        raise missing_kernel(kernel, values.dtype)
     number = values.dtype.type
     low, high = number(low), number(high)
     values = values[(values >= low) & (values <= high)]
@@ -67,7 +60,7 @@ def _choose_range(values: Array, low: float, high: float) -> tuple[float, float]
     if low == high and values.size:
         refuse_eight_bit(values, "aminmax_cpu")
         if values.dtype.kind == "c":
-            _refuse_dtype(values, "aminmax_cpu")
+            raise missing_kernel("aminmax_cpu", values.dtype)
         low, high = float(values.min()), float(values.max())
     if low == high:
         low, high = low - 1, high + 1
@@ -143,7 +136,7 @@ def _name_type(array: Array) -> str:
 
 def _check_dtype(input: Array) -> None:
     if input.dtype.kind != "f" or input.dtype.itemsize < 4:
-        _refuse_dtype(input, "histogramdd")
+        raise missing_kernel("histogramdd", input.dtype)
 
 
 def _count(points: Array, edges: list[Array], weight: Array | None, density: bool) -> Array:
@@ -200,9 +193,8 @@ def histogram(
         low, high = (None, None) if range is None else range
         count: Any = bins
         edges = _compute_edges(values, int(count), low, high)
-    points = values[:, None]
-    if weight is not None:
-        _check_weight(points, input.shape if weight.ndim == input.ndim else (values.size,), weight)
+    points, weight = values[:, None], None if weight is None else weight.reshape(-1)
+    _check_weight(points, values.shape, weight)
     return _count(points, [edges], weight, density), edges
 
 

@@ -12,6 +12,7 @@ from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
@@ -34,7 +35,7 @@ def _refuse_complex(input: Array, name: str) -> None:
 
 def _refuse_bool(input: Array, kernel: str) -> None:
     if input.dtype.kind == "b":
-        raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+        raise missing_kernel(kernel, input.dtype)
 
 
 def _order_stably(input: Array, at: int, descending: bool) -> Array:

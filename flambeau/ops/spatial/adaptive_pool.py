@@ -13,7 +13,7 @@ import numpy as np
 from ...tensor.dtypes import BOOL, INTEGER
 from ...tensor.layout import is_channels_last, strides_of
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor
 from ..core.errors import not_a_tensor
 from ..core.operator import Array, publish
@@ -36,9 +36,9 @@ def _split_axis(n: int, m: int) -> list[tuple[int, int]]:
 @lru_cache(maxsize=256)
 def _list_elements(n: int, m: int) -> tuple[Array, Array]:
     """Return the elements of all m windows, one window after the other, and where each begins."""
-    windows = _split_axis(n, m)
-    starts = np.cumsum([0, *[b - a for a, b in windows[:-1]]])
-    return np.concatenate([np.arange(a, b) for a, b in windows]), starts
+    (windows,) = evenly((n,), (m,))
+    indices = windows.indices
+    return indices[indices >= 0], np.cumsum(windows.counts) - windows.counts
 
 
 def _sum_windows(x: Array, axis: int, m: int) -> Array:
@@ -85,15 +85,17 @@ def _measure_windows(spatial: tuple[int, ...], output: tuple[int, ...]) -> Array
     return result
 
 
-def _spread(g: Array, spatial: tuple[int, ...], output: tuple[int, ...]) -> Array | None:
-    """Distribute each window's cotangent to its elements with a kernel, or return None."""
-    if not g.size:
-        return None
+def _spread(g: Array, spatial: tuple[int, ...], output: tuple[int, ...]) -> Array:
+    """Distribute each window's cotangent to its elements."""
     shares = np.divide(g, _measure_windows(spatial, output).astype(compute_dtype(g.dtype)))
-    count = prod(g.shape[: -len(spatial)]) * prod(spatial)
-    return pool_native.sums(
-        shares, len(spatial), count, _count_as_one, _turn_windows, spatial, output
-    )
+    n, count = len(spatial), prod(g.shape[: -len(spatial)]) * prod(spatial)
+    if g.size:
+        native = pool_native.sums(shares, n, count, _count_as_one, _turn_windows, spatial, output)
+        if native is not None:
+            return native
+    for axis, length in enumerate(spatial, g.ndim - n):
+        shares = _spread_along_axis(shares, axis, length)
+    return shares
 
 
 def _average_windows(x: Array, output: tuple[int, ...]) -> Array:
@@ -165,14 +167,7 @@ def _declare_average(n: int) -> Any:
             name=f"_adaptive_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
     def adjoint(g: Array, spatial: Any, output: Any) -> Array:
         """The cotangent of the input."""
-        native = _spread(g, tuple(spatial), tuple(output))
-        if native is not None:
-            return native.astype(g.dtype, copy=False)
-        inside = compute_dtype(g.dtype)
-        result = g / _measure_windows(tuple(spatial), tuple(output)).astype(inside)
-        for axis, length in enumerate(spatial, g.ndim - n):
-            result = _spread_along_axis(result, axis, length)
-        return result.astype(g.dtype, copy=False)
+        return _spread(g, tuple(spatial), tuple(output)).astype(g.dtype, copy=False)
 
     @adjoint.vjp("g")
     def _(g: Tensor, output: Any) -> Tensor:
@@ -319,8 +314,7 @@ def _choose_output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ..
 def _check_dtype(name: str, n: int, input: Tensor) -> None:
     if input.dtype.category in (BOOL, INTEGER):
         kernel = f"{name[:-2]}{max(n, 2)}d{'_cpu' if n > 2 else ''}"
-        raise NotImplementedError(
-            f"\"{kernel}\" not implemented for '{legacy_name(input.dtype)}'")
+        raise missing_kernel(kernel, input.dtype)
 
 
 def _check_cotangent(kind: str, g: Any) -> None:

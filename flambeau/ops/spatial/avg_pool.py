@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.operator import PUBLIC, Array, publish
@@ -202,8 +201,7 @@ def _declare(n: int) -> Any:
     def pool(input: Array, average: Average) -> Array:
         """Average of windows."""
         if input.dtype.kind in "bc":
-            kind = legacy_name(FROM_NUMPY[input.dtype])
-            raise NotImplementedError(f"\"avg_pool{n}d_out_frame\" not implemented for '{kind}'")
+            raise missing_kernel(f"avg_pool{n}d_out_frame", input.dtype)
         return _average_windows(input, average)
 
     @pool.vjp("input")

@@ -13,7 +13,7 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor
 from ..core.operator import Array
 from ..core.output_layout import Layout
@@ -285,9 +285,7 @@ def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
     takes_bytes = mode not in ("linear", "trilinear", "area")
     if not kind.is_floating_point and not (takes_bytes and input._array.dtype == np.uint8):
         kernel_name = "nearest" if mode.startswith("nearest") else "linear"
-        raise NotImplementedError(
-            f"\"compute_indices_weights_{kernel_name}\" not implemented for '{legacy_name(kind)}'"
-        )
+        raise missing_kernel(f"compute_indices_weights_{kernel_name}", kind)
 
 
 def _warn_old(name: str) -> None:

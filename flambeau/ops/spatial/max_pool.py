@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...tensor.dtypes import FROM_NUMPY, bool_
+from ...tensor.dtypes import bool_
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor
 from ..core.errors import not_a_tensor
 from ..core.operator import Array, publish
@@ -48,8 +48,7 @@ def _reference(x: np.ndarray, window: Window) -> np.ndarray:
 
 def _refuse_dtype(input: Array, n: int) -> None:
     if input.dtype.kind in "bc":
-        kind = legacy_name(FROM_NUMPY[input.dtype])
-        raise NotImplementedError(f"\"max_pool{n}d\" not implemented for '{kind}'")
+        raise missing_kernel(f"max_pool{n}d", input.dtype)
 
 
 # ----------------------------------------------------------------------------------- operators

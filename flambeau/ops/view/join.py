@@ -15,7 +15,7 @@ from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
 from ...tensor.meta import refuse_unknown_repeats
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import legacy_name, result_dtype
+from ...tensor.promotion import missing_kernel, result_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
@@ -629,9 +629,7 @@ def repeat_interleave(
         if counted._array.ndim > 1 or (repeats is None and not counted._array.ndim):
             raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
         if counted._array.dtype.kind not in "iu":
-            raise NotImplementedError(
-                f"\"repeat_interleave_cpu\" not implemented for '{legacy_name(counted.dtype)}'"
-            )
+            raise missing_kernel("repeat_interleave_cpu", counted.dtype)
         if (counted._array < 0).any():
             raise RuntimeError("repeats can not be negative")
         refuse_unknown_repeats(counted, output_size)

@@ -12,9 +12,8 @@ import numpy as np
 
 from ...native.foundation.user_frames import noted
 from ...native.target.eager_costs import MAX_TWICE_WRITTEN_ELEMENTS
-from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor
 from ..core.autocast import AUTOCAST, Policy, cast_inputs
 from ..core.operator import Array, Number
@@ -287,5 +286,4 @@ def _check_borders(input: Tensor, pad: list[int], mode: str) -> None:
                 f"{shape[axis] + before + after}"
             )
     if mode == "replicate" and input._array.dtype == np.bool_:
-        kind = legacy_name(FROM_NUMPY[input._array.dtype])
-        raise NotImplementedError(f"\"replication_pad{axes}d\" not implemented for '{kind}'")
+        raise missing_kernel(f"replication_pad{axes}d", input.dtype)

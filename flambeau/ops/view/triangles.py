@@ -10,7 +10,7 @@ from ...tensor import dtypes as types
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import missing_kernel
 from ...tensor.layout import contiguous_format
 from ...tensor.tensor import Tensor
 from ...tensor.tensor import wrap as wrap_array
@@ -94,7 +94,7 @@ def _declare_triangle_indices(name: str, lower: bool) -> None:
                 raise RuntimeError(f"{label} must be non-negative, got{n}")
         kind = types.int64 if dtype is None else types.as_dtype(dtype)
         if kind.is_floating_point or kind.is_complex or kind is types.bool_:
-            raise NotImplementedError(f"\"{name}\" not implemented for '{legacy_name(kind)}'")
+            raise missing_kernel(name, kind)
         result = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
         return place(np.stack(result).astype(kind.numpy), device)
 
