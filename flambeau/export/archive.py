@@ -24,7 +24,7 @@ from .._subclasses.fake_tensor import is_fake
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node
-from ..fx.qualified_names import _public_names, qualified_name, torch_module
+from ..fx.qualified_names import _index_public_names, qualified_name, torch_module
 from ..native.foundation.user_frames import warn
 from ..ops.core import aten
 from ..ops.core.operator import PUBLIC
@@ -355,7 +355,7 @@ def _read_argument(parts: list[Any]) -> Any:
 def _list_functions() -> dict[str, Any]:
     """Return the operators that archives may call, by public path."""
     operators = {f for space in PUBLIC.values() for f in space.values()}
-    return {path: f for f, path in _public_names().items()
+    return {path: f for f, path in _index_public_names().items()
             if not isinstance(f, type) and f in operators
             and path.rpartition(".")[2] not in _REFUSED} | {
         f"torch.Tensor.{name}": f for name, f in PUBLIC.get("Tensor", {}).items()

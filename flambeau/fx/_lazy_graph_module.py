@@ -98,7 +98,7 @@ class _LazyGraphModule(GraphModule):
     def _real_recompile(self) -> PythonCode:
         return super().recompile()
 
-    _generated = _real_recompile
+    _generate = _real_recompile
 
     @property
     def code(self) -> str:

@@ -192,12 +192,12 @@ class Tracer(TracerBase):
             if name not in parameter_proxy_cache:
                 options: dict[str, Any] = {}
                 if "proxy_factory_fn" in inspect.signature(self.create_proxy).parameters:
-                    options["proxy_factory_fn"] = self._parameter_proxies(name, attr_val)
+                    options["proxy_factory_fn"] = self._build_parameter_lookup(name, attr_val)
                 parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **options)
             return parameter_proxy_cache[name]
         return attr_val
 
-    def _parameter_proxies(self, name: str, value: Any) -> Callable[[Any], Proxy] | None:
+    def _build_parameter_lookup(self, name: str, value: Any) -> Callable[[Any], Proxy] | None:
         if not self.param_shapes_constant:
             return None
         return lambda node: ParameterProxy(self, node, name, value)
@@ -291,9 +291,9 @@ class Tracer(TracerBase):
         leaves, spec = pytree.tree_flatten(tuple(args))
         if all(child.is_leaf() for child in spec.children()):
             return root_fn, args
-        return self._flattened(root_fn, list(code.co_varnames)[:total], spec), leaves
+        return self._flatten_function(root_fn, list(code.co_varnames)[:total], spec), leaves
 
-    def _flattened(self, root_fn: Callable, names: list[str], spec: Any) -> Callable:
+    def _flatten_function(self, root_fn: Callable, names: list[str], spec: Any) -> Callable:
         """Return the function on flattened arguments; generated code will do the flattening."""
         codegen = _PyTreeCodeGen(_PyTreeInfo(names, spec, None))
         self.graph._codegen = codegen
@@ -313,7 +313,7 @@ class Tracer(TracerBase):
         declared = sig.parameters[bare].default if name == bare else inspect.Parameter.empty
         default = () if declared is inspect.Parameter.empty else (declared,)
         if concrete_args is None or name not in concrete_args:
-            kind = _annotations(fn_for_analysis).get(name)
+            kind = _read_annotations(fn_for_analysis).get(name)
             return self.create_proxy("placeholder", name, default, {}, type_expr=kind)
         count = 0
 
@@ -366,7 +366,7 @@ class Tracer(TracerBase):
                 for module in self._autowrap_search:
                     patch_seen_functions(patcher, vars(module), self._autowrap_function_ids)
                 result = self.create_arg(fn(*args))
-                kind = _annotations(inspect.unwrap(fn)).get("return")
+                kind = _read_annotations(inspect.unwrap(fn)).get("return")
                 self.create_node("output", "output", (result,), {}, type_expr=kind)
             self.submodule_paths = None
         finally:
@@ -378,7 +378,7 @@ class Tracer(TracerBase):
         fn: Any
         if isinstance(root, Module):
             self.root = root
-            fn = _method_of(root, self.traced_func_name)
+            fn = _find_method(root, self.traced_func_name)
             self.root_module_name = root._get_name()
             self.submodule_paths = {module: path for path, module in root.named_modules()}
         else:
@@ -427,7 +427,7 @@ class Tracer(TracerBase):
         return copied
 
 
-def _method_of(root: Module, name: str) -> Any:
+def _find_method(root: Module, name: str) -> Any:
     """Return the method of a module that is traced; lazy graph modules generate theirs now."""
     if isinstance(root, GraphModule):
         root.real_recompile()
@@ -436,7 +436,7 @@ def _method_of(root: Module, name: str) -> Any:
     return getattr(type(root), name)
 
 
-def _annotations(function: Any) -> dict[str, Any]:
+def _read_annotations(function: Any) -> dict[str, Any]:
     """Return a function's annotations; evaluate the string annotations of flambeau's own layers."""
     written: dict[str, Any] = getattr(function, "__annotations__", {})
     if not str(getattr(function, "__module__", "")).startswith(_PACKAGE):

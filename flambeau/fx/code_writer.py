@@ -85,7 +85,7 @@ def format_target(base: str, target: str) -> str:
     return base
 
 
-def _in_brackets(values: Iterable[Any]) -> str:
+def _write_brackets(values: Iterable[Any]) -> str:
     return f"[{', '.join(map(str, values))}]"
 
 
@@ -110,7 +110,7 @@ class CodeWriter:
         self.wrapped: dict[str, None] = {}
         self.returned = ""
         self.summary: str | None = None
-        self.last_uses = _last_uses(nodes)
+        self.last_uses = _find_last_uses(nodes)
 
     def write(self) -> PythonCode:
         """Return the source, its globals and the node of each line."""
@@ -222,7 +222,7 @@ class CodeWriter:
         """Write the node's own statement."""
         kind = "" if node.type is None else f" : {self.name_of_type(node.type)}"
         if self.verbose:
-            kind = self.annotation_of_value(node) or kind
+            kind = self.describe_value(node) or kind
         if self.with_meta and node.meta:
             shown = (f"{k}: {pprint.pformat(str(v), width=80, compact=True)}\n"
                      for k, v in node.meta.items())
@@ -313,16 +313,16 @@ class CodeWriter:
             self.summary = summary
             self.body.append(summary)
 
-    def annotation_of_value(self, node: Node) -> str:
+    def describe_value(self, node: Node) -> str:
         """Return dtype and shape of the value recorded in the node's meta, or ''."""
         meta = node.meta
         value: Any = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
         if isinstance(value, Tensor):
-            stride = _in_brackets(value.stride()) if self.with_stride else ""
+            stride = _write_brackets(value.stride()) if self.with_stride else ""
             place = str(value.device) if self.with_device else ""
             core = (
                 self.paint("red", dtype_abbrs[value.dtype])
-                + self.paint("blue", _in_brackets(value.shape))
+                + self.paint("blue", _write_brackets(value.shape))
                 + self.paint("dim_blue", stride) + self.paint("dim_green", place)
             )
             plain = type(value) is Tensor or type(value).__name__ in ("FakeTensor", "SizedExample")
@@ -330,11 +330,11 @@ class CodeWriter:
         if isinstance(value, _SYMBOLIC):
             return f': "Sym({self.codegen._sym_repr(value)})"'
         if type(value).__name__ == "TensorMetadata":
-            return f': "{dtype_abbrs[value.dtype]}{_in_brackets(value.shape)}"'
+            return f': "{dtype_abbrs[value.dtype]}{_write_brackets(value.shape)}"'
         return ""
 
 
-def _last_uses(nodes: Any) -> dict[Node, list[Node]]:
+def _find_last_uses(nodes: Any) -> dict[Node, list[Node]]:
     """Return, for each node, the inputs that no later node uses."""
     seen: set[Node] = set()
     last: dict[Node, list[Node]] = {}

@@ -23,14 +23,14 @@ class _PyTreeInfo(NamedTuple):
     out_spec: pytree.TreeSpec | None
 
 
-def _one_a_line(items: Sequence[Any], descs: Sequence[str], head: str, show: Any) -> str:
+def _write_lines(items: Sequence[Any], descs: Sequence[str], head: str, show: Any) -> str:
     """Return a list or tuple literal, with one element and its comment per line."""
     opening, closing = "()" if isinstance(items, tuple) else "[]"
     lines = [f"    {show(x)},  # {desc}\n" for x, desc in zip(items, descs, strict=False)]
     return f"{head}{opening}\n{''.join(lines)}{closing}"
 
 
-def _parameter_line(text: str) -> str:
+def _write_parameter(text: str) -> str:
     parameter, mark, comment = text.partition("#")
     if mark:
         return f"    {parameter.rstrip()},  # {comment.lstrip()}\n"
@@ -58,7 +58,7 @@ class CodeGen:
         if not free_vars or free_vars[0] != "self":
             free_vars.insert(0, "self")
         if expanded_def:
-            parameters = "\n" + "".join(map(_parameter_line, free_vars))
+            parameters = "\n" + "".join(map(_write_parameter, free_vars))
         else:
             parameters = ", ".join(free_vars)
         return f"def {self._func_name}({parameters}){maybe_return_annotation}:"
@@ -70,7 +70,7 @@ class CodeGen:
         """Return the return statement; `descs`: comments for the elements of the result."""
         show = repr_fn or repr
         if descs is not None and isinstance(output_args, (list, tuple)):
-            return _one_a_line(output_args, descs, "return ", show)
+            return _write_lines(output_args, descs, "return ", show)
         return f"return {show(output_args)}"
 
     def process_inputs(self, *args: Any) -> Any:
@@ -172,7 +172,7 @@ class _PyTreeCodeGen(CodeGen):
         show = repr_fn or repr
         if descs is not None and isinstance(output_args, (list, tuple)):
             head = "return pytree.tree_unflatten("
-            return _one_a_line(output_args, descs, head, show) + ", self._out_spec)"
+            return _write_lines(output_args, descs, head, show) + ", self._out_spec)"
         return f"return pytree.tree_unflatten({show(output_args)}, self._out_spec)"
 
 

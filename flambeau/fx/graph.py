@@ -19,7 +19,7 @@ from .codegen import (
 from .code_writer import format_target
 from .namespace import Namespace, custom_builtins, register_custom_builtin
 from .node import Argument, Node, Target, map_arg
-from .qualified_names import is_from_torch, node_name_of, qualified_name, snake_case
+from .qualified_names import is_from_torch, find_node_name, qualified_name, snake_case
 from .stack_summary import ParsedStackTrace, parse_stack_trace
 from .well_formed import check_graph
 
@@ -386,7 +386,7 @@ class Graph:
 
     def _target_to_str(self, target: Any) -> str:
         if callable(target):
-            return node_name_of(target)
+            return find_node_name(target)
         if target.startswith("__") and target.endswith("__"):
             target = target[2:-2]
         return snake_case(target)
@@ -438,9 +438,9 @@ class Graph:
 def _shown(target: Any) -> Any:
     """Return a target as tables print it: torch functions look like PyTorch's builtins."""
     if callable(target):
-        from .qualified_names import printed_function
+        from .qualified_names import format_function
 
-        return printed_function(target)
+        return format_function(target)
     return target
 
 

@@ -50,10 +50,10 @@ def reduce_graph_module(body: dict[str, Any], import_block: str) -> Module:
     Unpickling executes code: only load pickles that you trust.
     """
     source = body.get("_code") or body["code"]
-    return _rebuilt(forward_of(import_block + source, {}), body)
+    return _rebuild(forward_of(import_block + source, {}), body)
 
 
-def _rebuilt(forward: Callable[..., Any], body: dict[str, Any]) -> Module:
+def _rebuild(forward: Callable[..., Any], body: dict[str, Any]) -> Module:
     from ._symbolic_trace import Tracer
 
     kind: Any = body.get("_tracer_cls") or Tracer
@@ -220,7 +220,7 @@ class GraphModule(Module):
         cls.__call__ = call_wrapped
         return python_code
 
-    def _generated(self) -> PythonCode:
+    def _generate(self) -> PythonCode:
         return self.recompile()
 
     def real_recompile(self) -> None:
@@ -277,7 +277,7 @@ class GraphModule(Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as source code: the format of graphs may change, Python's does not."""
-        globals_ = self._generated().globals  # writes `_code`, which a lazy module may lack
+        globals_ = self._generate().globals  # writes `_code`, which a lazy module may lack
         body = self.__dict__.copy()
         del body["_graph"]
         body.pop("_flambeau_is_hooked", None)

@@ -38,7 +38,7 @@ def write_folder(module: Any, folder: Path, name: str) -> None:
         shown = repr(child).replace("\r", " ").replace("\n", " ")
         lines.append(f"{_INDENT}setattr(self, '{child_name}', torch.load(r'{file}', "
                      f"weights_only=False)) # {shown}")
-    lines += [*_members(module),
+    lines += [*_write_members(module),
               f"{_INDENT}self.load_state_dict(torch.load(r'{folder}/state_dict.pt'))"]
     source = "\n".join(["", *lines, ""]) + _addindent(module.code, 4) + "\n"
     (folder / "module.py").write_text(source)
@@ -50,7 +50,7 @@ def write_folder(module: Any, folder: Path, name: str) -> None:
         )
 
 
-def _members(module: Module) -> list[str]:
+def _write_members(module: Module) -> list[str]:
     lines = []
     for name, value in module._buffers.items():
         if value is not None:

@@ -77,7 +77,7 @@ def _torchscript_schema_to_signature(ts_schema: Schema) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=result)
 
 
-def _schemas_of(op: Any) -> list[Schema] | None:
+def _find_schemas(op: Any) -> list[Schema] | None:
     """Return the schemas of an operator of torch.ops or of a native function; None for others."""
     if isinstance(op, (OpOverload, OpOverloadPacket)):
         overloads = [op] if isinstance(op, OpOverload) else \
@@ -114,7 +114,7 @@ def get_signature_for_torch_op(op: Any, return_schemas: bool = False) -> Any:
 
     `return_schemas`: return (signatures, schemas) instead.
     """
-    schemas = _schemas_of(op)
+    schemas = _find_schemas(op)
     if schemas is None:
         return (None, None) if return_schemas else None
     signatures = [_torchscript_schema_to_signature(schema) for schema in schemas]
@@ -124,17 +124,17 @@ def get_signature_for_torch_op(op: Any, return_schemas: bool = False) -> Any:
 @compatibility(is_backward_compatible=False)
 def check_for_mutable_operation(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise RuntimeError if a call writes into its arguments."""
-    known = _schemas_of(target) or []
+    known = _find_schemas(target) or []
     named = {name: value for name, value in kwargs.items() if name != "out" or value is not None}
     if known and "out" in named:  # the table leaves these overloads out
-        raise _writes_error(f"{known[0].name}.out")
+        raise _build_write_error(f"{known[0].name}.out")
     fitting = [schema for schema in known
-               if _takes(_torchscript_schema_to_signature(schema), args, named)]
+               if _accepts(_torchscript_schema_to_signature(schema), args, named)]
     if len(fitting) == 1 and fitting[0].is_mutable:  # several may differ in that
-        raise _writes_error(fitting[0])
+        raise _build_write_error(fitting[0])
 
 
-def _writes_error(operation: Any) -> RuntimeError:
+def _build_write_error(operation: Any) -> RuntimeError:
     return RuntimeError(
         f"Tried to trace mutable operation {operation}. FX only supports functional code, so "
         "operations that mutate operands in-place (e.g. via `out` arguments) are not supported")
@@ -189,7 +189,7 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
     return False
 
 
-def _normalized(
+def _normalize(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], only: bool
 ) -> ArgsKwargsPair | None:
     if any(p.kind not in _SIMPLE for p in signature.parameters.values()):
@@ -204,7 +204,7 @@ def _normalized(
     )
 
 
-def _takes(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
+def _accepts(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
     try:
         signature.bind(*args, **kwargs)
     except TypeError:
@@ -212,7 +212,7 @@ def _takes(signature: inspect.Signature, args: Any, kwargs: Any) -> bool:
     return True
 
 
-def _takes_types(signature: inspect.Signature, types_: Any, named_types: Any) -> bool:
+def _accepts_types(signature: inspect.Signature, types_: Any, named_types: Any) -> bool:
     """Return whether a signature takes arguments of these types."""
     try:
         bound = signature.bind(*types_, **named_types)
@@ -237,9 +237,9 @@ def normalize_function(
     signatures = get_signature_for_torch_op(target)
     if signatures is None:
         signature = _signature(target)
-        return None if signature is None else _normalized(
+        return None if signature is None else _normalize(
             signature, args, kwargs, normalize_to_only_use_kwargs)
-    fitting = [s for s in signatures if _takes(s, args, kwargs)]
+    fitting = [s for s in signatures if _accepts(s, args, kwargs)]
     if len(fitting) > 1:
         if arg_types is None and kwarg_types is None:
             printed = "\n".join(str(s) for s in fitting)
@@ -248,10 +248,10 @@ def normalize_function(
                 "was ambiguous! Please provide argument types to the normalize_arguments() call. "
                 f"Available schemas:\n{printed}")
         fitting = [s for s in signatures
-                   if _takes_types(s, arg_types or (), kwarg_types or {})][:1]
+                   if _accepts_types(s, arg_types or (), kwarg_types or {})][:1]
     if not fitting:
         return None
-    return _normalized(fitting[0], args, kwargs, normalize_to_only_use_kwargs)
+    return _normalize(fitting[0], args, kwargs, normalize_to_only_use_kwargs)
 
 
 @compatibility(is_backward_compatible=False)
@@ -272,4 +272,4 @@ def normalize_module(
     if getattr(nn, cls.__name__, None) is not cls:
         return None
     signature = inspect.signature(inspect.unwrap(module.forward))
-    return _normalized(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
+    return _normalize(signature, args, kwargs or {}, normalize_to_only_use_kwargs)

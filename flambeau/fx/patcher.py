@@ -72,18 +72,18 @@ class Patcher:
         self.visited.clear()
 
 
-def _proxy_in(*values: Any) -> Proxy | None:
+def _find_proxy(*values: Any) -> Proxy | None:
     result: list[Proxy] = []
     map_aggregate(values, lambda x: result.append(x) if isinstance(x, Proxy) else None)
     return result[-1] if result else None
 
 
-def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+def _record_calls(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function as a leaf: calls with a proxy argument are recorded as a node."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        proxy = _proxy_in(args, kwargs)
+        proxy = _find_proxy(args, kwargs)
         if proxy is None:
             return function(*args, **kwargs)
         result = proxy.tracer.create_proxy("call_function", function, args, kwargs)
@@ -93,12 +93,12 @@ def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _recorded_method(cls: type, name: str) -> Callable[..., Any]:
+def _record_method(cls: type, name: str) -> Callable[..., Any]:
     method: Any = getattr(cls, name)
 
     @functools.wraps(method)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        proxy = _proxy_in(args, kwargs)
+        proxy = _find_proxy(args, kwargs)
         if proxy is None:
             return method(*args, **kwargs)
         return proxy.tracer.create_proxy("call_method", name, args, kwargs)
@@ -110,13 +110,13 @@ def patch_wrapped_functions(patcher: Patcher) -> None:
     """Make everything registered with `torch.fx.wrap` a leaf."""
     for (_, name), space in WRAPPED_FUNCTIONS.copy().items():
         function = space[name] if name in space else getattr(builtins, name)
-        patcher.patch(space, name, _recorded(function))
+        patcher.patch(space, name, _record_calls(function))
     for cls, name in WRAPPED_METHODS:
-        patcher.patch_method(cls, name, _recorded_method(cls, name))
+        patcher.patch_method(cls, name, _record_method(cls, name))
 
 
 @functools.cache  # one wrapper per function, shared by all traces
-def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+def _convert_to_method(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def method(*args: Any, **kwargs: Any) -> Any:
         before, STATE.operator = STATE.operator, True
@@ -138,7 +138,7 @@ def patch_tensor_methods(patcher: Patcher) -> None:
                if isinstance(function, FunctionType) and function in shared
                and not name.startswith("_")}
     for name, function in methods.items():
-        setattr(Tensor, name, _as_method(function))
+        setattr(Tensor, name, _convert_to_method(function))
     patcher.undo.append(functools.partial(_put_back, methods))
 
 
@@ -152,4 +152,4 @@ def patch_seen_functions(patcher: Patcher, space: dict[str, Any], ids: set[int])
     if patcher.visit_once(space):
         for name, value in list(space.items()):
             if not name.startswith("_") and callable(value) and id(value) in ids:
-                patcher.patch(space, name, _recorded(value))
+                patcher.patch(space, name, _record_calls(value))

@@ -228,7 +228,7 @@ def assert_fn(x: object) -> None:
         raise AssertionError("Assertion failed")
 
 
-def _instruction(frame: FrameType | None) -> tuple[list[dis.Instruction], int]:
+def _find_instruction(frame: FrameType | None) -> tuple[list[dis.Instruction], int]:
     """Return a frame's instructions and the index of the current one."""
     if frame is None:
         raise AssertionError("frame.f_back is None")
@@ -277,7 +277,7 @@ class Proxy:
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
 
     def __iter__(self) -> Iterator[Any]:
-        code, at = _instruction(sys._getframe(1))
+        code, at = _find_instruction(sys._getframe(1))
         if code[at].opname == "UNPACK_SEQUENCE":
             return (self[i] for i in range(code[at].argval))
         return self.tracer.iter(self)
@@ -289,7 +289,7 @@ class Proxy:
         return self.tracer.create_proxy("call_function", operator.abs, (self,), {})
 
     def __bool__(self) -> bool:
-        if self.tracer.trace_asserts and _in_assertion(sys._getframe(1)):
+        if self.tracer.trace_asserts and _is_in_assertion(sys._getframe(1)):
             self.tracer.create_proxy("call_function", assert_fn, (self,), {})
             return True
         return self.tracer.to_bool(self)
@@ -329,11 +329,12 @@ class Proxy:
         if method is not None:
             return tracer.create_proxy("call_method", method, args, kwargs)
         name = tracer.graph._target_to_str(orig_method)
-        args, kwargs = _listed(orig_method, args, kwargs)
+        args, kwargs = _list_arguments(orig_method, args, kwargs)
         return tracer.create_proxy("call_function", orig_method, args, kwargs, name=name)
 
 
-def _listed(function: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def _list_arguments(function: Any, args: tuple, kwargs: dict[str, Any]
+                    ) -> tuple[tuple, dict[str, Any]]:
     """Complete a nn.functional call with all its arguments, as PyTorch's graphs show it.
 
     Required arguments are passed by position, those with a default by keyword.
@@ -356,9 +357,9 @@ def _listed(function: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, 
     )
 
 
-def _in_assertion(frame: FrameType) -> bool:
+def _is_in_assertion(frame: FrameType) -> bool:
     """Return whether a frame is at the jump of an `assert` statement."""
-    code, at = _instruction(frame)
+    code, at = _find_instruction(frame)
     if not code[at].opname.endswith("POP_JUMP_IF_TRUE") and \
             code[at].opname not in ("POP_JUMP_FORWARD_IF_TRUE", "TO_BOOL"):
         return False
@@ -430,7 +431,7 @@ class ParameterProxy(Proxy):
         return self.param.nelement()
 
 
-def _operator_method(name: str, reflected: bool) -> Callable[..., Proxy]:
+def _build_operator_method(name: str, reflected: bool) -> Callable[..., Proxy]:
     def record(self: Proxy, *others: Any) -> Proxy:
         args = (*others, self) if reflected else (self, *others)
         target: Any = getattr(operator, name)
@@ -441,7 +442,7 @@ def _operator_method(name: str, reflected: bool) -> Callable[..., Proxy]:
 
 for _name in magic_methods:
     if hasattr(operator, _name):
-        setattr(Proxy, f"__{_name.strip('_')}__", _operator_method(_name, False))
+        setattr(Proxy, f"__{_name.strip('_')}__", _build_operator_method(_name, False))
 for _name in reflectable_magic_methods:
     if hasattr(operator, _name):
-        setattr(Proxy, f"__r{_name.strip('_')}__", _operator_method(_name, True))
+        setattr(Proxy, f"__r{_name.strip('_')}__", _build_operator_method(_name, True))

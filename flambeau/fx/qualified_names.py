@@ -20,11 +20,11 @@ from ..ops.core import aten
 from ..tensor.tensor import Tensor
 
 __all__ = [
+    "find_node_name",
+    "format_function",
     "import_of_torch",
     "is_from_torch",
     "method_name",
-    "node_name_of",
-    "printed_function",
     "qualified_name",
     "snake_case",
     "torch_module",
@@ -85,7 +85,7 @@ def snake_case(name: str) -> str:
     return _CAMEL.sub(lambda match: "_" + match[0], name).lower()
 
 
-def _path_in_pytorch(space: str, name: str) -> str:
+def _find_path_in_pytorch(space: str, name: str) -> str:
     """Return the path below torch that PyTorch's graphs show for a public function."""
     path = f"{space}.{name}" if space else name
     if path in _MOVED:
@@ -114,7 +114,7 @@ def _public_functions() -> Iterator[tuple[str, str, Any]]:
 
 
 @functools.cache
-def _public_names() -> dict[Any, str]:
+def _index_public_names() -> dict[Any, str]:
     """Map each public function or class to its path, as PyTorch's graphs show it.
 
     If a function has several names, the one equal to its `__name__` wins.
@@ -132,14 +132,14 @@ def _public_names() -> dict[Any, str]:
         shared = space == "" and name in _RATHER_FUNCTIONAL
         if spelled == spelled_name and not shared:
             certain.add(value)
-            names[value] = "torch." + _path_in_pytorch(space, name)
+            names[value] = "torch." + _find_path_in_pytorch(space, name)
         else:
-            names.setdefault(value, "torch." + _path_in_pytorch(space, name))
+            names.setdefault(value, "torch." + _find_path_in_pytorch(space, name))
     return names
 
 
 @functools.cache
-def _method_names() -> dict[Any, str]:
+def _index_method_names() -> dict[Any, str]:
     """Map each function that is a Tensor method to the method's name, preferring public names."""
     names: dict[Any, str] = {}
     for name in sorted(dir(Tensor), key=lambda name: (name.startswith("_"), name)):
@@ -149,9 +149,9 @@ def _method_names() -> dict[Any, str]:
     return names
 
 
-def _public(obj: Any) -> str | None:
+def _find_public(obj: Any) -> str | None:
     try:
-        return _public_names().get(obj)
+        return _index_public_names().get(obj)
     except TypeError:
         return None
 
@@ -160,10 +160,10 @@ def method_name(function: Any) -> str | None:
     """Return the name of a function that exists only as a Tensor method or property, or None."""
     if getattr(function, "__name__", "") == "__get__":
         return "__get__"
-    if _public(function) is not None:
+    if _find_public(function) is not None:
         return None
     try:
-        return _method_names().get(function)
+        return _index_method_names().get(function)
     except TypeError:
         return None
 
@@ -178,10 +178,10 @@ def is_from_torch(obj: Any) -> bool:
     if isinstance(module, str):
         base, _, rest = module.partition(".")
         return base in ("torch", _PACKAGE) and not rest.startswith(("_dynamo.", "_inductor."))
-    return _public(obj) is not None
+    return _find_public(obj) is not None
 
 
-def _module_path(obj: Any) -> str:
+def _find_module_path(obj: Any) -> str:
     """Return the object's module, as programs spell it."""
     module = getattr(obj, "__module__", None) or ""
     if module.partition(".")[0] == _PACKAGE:
@@ -205,7 +205,7 @@ def qualified_name(function: Any) -> str:
     """
     if isinstance(function, (aten.Overload, aten.Packet)):
         return f"torch.ops.{function}"
-    public = _public(function)
+    public = _find_public(function)
     if public is not None:
         return public
     name = function.__name__
@@ -216,7 +216,7 @@ def qualified_name(function: Any) -> str:
         return f"torch.Tensor.{method}"
     if name == "<lambda>":
         name = _name_of_lambda(function)
-    module = _module_path(function)
+    module = _find_module_path(function)
     if not module:
         for guess in (torch_module(), torch_module().nn.functional):
             if getattr(guess, name, None) is function:
@@ -227,11 +227,11 @@ def qualified_name(function: Any) -> str:
     return f"{module.replace('torch._ops', 'torch.ops')}.{name}"
 
 
-def node_name_of(function: Any) -> str:
+def find_node_name(function: Any) -> str:
     """Return the node name for a call of the function, before it is made unique."""
     if isinstance(function, aten.Overload):
         return snake_case(function.__name__)
-    public = _public(function)
+    public = _find_public(function)
     name = public.rpartition(".")[2] if public is not None else function.__name__
     return snake_case(name)
 
@@ -241,10 +241,10 @@ def type_repr(obj: Any) -> str:
     if isinstance(obj, type) and not isinstance(obj, types.GenericAlias):
         if obj.__module__ == "builtins":
             return obj.__qualname__
-        public = _public(obj)
+        public = _find_public(obj)
         if public is not None and public.count(".") == 1:
             return public
-        return f"{_module_path(obj)}.{obj.__qualname__}"
+        return f"{_find_module_path(obj)}.{obj.__qualname__}"
     if obj is ...:
         return "..."
     if isinstance(obj, types.FunctionType):
@@ -252,7 +252,7 @@ def type_repr(obj: Any) -> str:
     return repr(obj)
 
 
-def printed_function(function: Any) -> Any:
+def format_function(function: Any) -> Any:
     """Return a torch function's text as PyTorch prints it; return other objects unchanged.
 
     Functions that PyTorch implements in C++ print as builtins, Python ones as functions.

@@ -68,7 +68,7 @@ def replace_pattern_with_filters(
                     replacement_callback, node_name_match)
 
 
-def _graph_of(code: Any) -> Graph:
+def _find_graph(code: Any) -> Graph:
     if isinstance(code, GraphModule):
         return code.graph
     return code if isinstance(code, Graph) else symbolic_trace(code).graph
@@ -80,7 +80,7 @@ def _replace(
 ) -> list[ReplacedPatterns]:
     from .passes.utils.matcher_utils import SubgraphMatcher
 
-    pattern_graph = _graph_of(pattern)
+    pattern_graph = _find_graph(pattern)
     matcher = SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals)
     matches = [m for m in matcher.match(gm.graph, node_name_match=name)
                if all(accept(m, gm.graph, pattern_graph) for accept in filters)]
@@ -88,7 +88,7 @@ def _replace(
         raise AssertionError(
             "Must provide either a replacement GraphModule or a replacement callback"
         )
-    shared = None if replacement is None else _graph_of(replacement)
+    shared = None if replacement is None else _find_graph(replacement)
     changed: dict[Node, Node] = {}
     replaced = []
     for match in matches:
@@ -113,7 +113,7 @@ def _replace_one(
             key = next(p for p, g in match.nodes_map.items() if g is value)
             match.placeholder_nodes[i] = match.nodes_map[key] = changed[value]
         values[node] = match.placeholder_nodes[i]
-    with graph.inserting_before(_insertion_point(graph, match)):
+    with graph.inserting_before(_find_insertion_point(graph, match)):
         results: Any = graph.graph_copy(new, values)
     results = (results,) if isinstance(results, Node) else results
     if len(match.returning_nodes) != len(results):
@@ -130,7 +130,7 @@ def _replace_one(
     return ReplacedPatterns(match.anchors[0], match.nodes_map, added)
 
 
-def _insertion_point(graph: Graph, match: Any) -> Node:
+def _find_insertion_point(graph: Graph, match: Any) -> Node:
     """Return the first user of the pattern's results, or the node after them."""
     users = {user for node in match.returning_nodes for user in node.users}
     if users:

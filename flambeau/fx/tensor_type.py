@@ -58,7 +58,7 @@ class TensorType:
         return TensorType(first if isinstance(first, tuple) else (first,))
 
 
-def _of_equal_length(t1: Any, t2: Any) -> bool:
+def _have_equal_length(t1: Any, t2: Any) -> bool:
     return isinstance(t1, TensorType) and isinstance(t2, TensorType) and \
         len(t1.__args__) == len(t2.__args__)
 
@@ -68,7 +68,7 @@ def is_consistent(t1: Any, t2: Any) -> bool:
     """Return whether the two types are compatible, with Dyn matching anything. Symmetric."""
     if t1 in (t2, Dyn) or t2 == Dyn:
         return True
-    return _of_equal_length(t1, t2) and all(map(is_consistent, t1.__args__, t2.__args__))
+    return _have_equal_length(t1, t2) and all(map(is_consistent, t1.__args__, t2.__args__))
 
 
 @compatibility(is_backward_compatible=False)
@@ -76,4 +76,4 @@ def is_more_precise(t1: Any, t2: Any) -> bool:
     """Return whether `t1` is at least as precise as `t2`."""
     if t2 in (t1, Dyn):
         return True
-    return _of_equal_length(t1, t2) and all(map(is_more_precise, t1.__args__, t2.__args__))
+    return _have_equal_length(t1, t2) and all(map(is_more_precise, t1.__args__, t2.__args__))

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from .checking.signatures import Signature, signature_of
-from .checking.source import source_of
+from .checking.source import read_source
 from .checking.types import Kind
 from .python_code import PYTHON_CODE
 from .conversions import CastError, convert_value
@@ -52,7 +52,7 @@ class Entry:
         self._is_method, self._owner = is_method, owner
         self._signature: Signature | None = None
         plain = inspect.unwrap(function)
-        source = source_of(plain) if isinstance(plain, FunctionType) else None
+        source = read_source(plain) if isinstance(plain, FunctionType) else None
         if source is not None:
             try:
                 self._signature = signature_of(plain, source, is_method)
@@ -118,13 +118,13 @@ class Entry:
             inferred = (f"Inferred '{parameter}' to be of type 'Tensor' because it was not "
                         "annotated with an explicit type.\n") if kind.is_inferred else ""
             raise RuntimeError(
-                f"{signature.name}() Expected a value of type '{_shown(kind)}' for "
+                f"{signature.name}() Expected a value of type '{_format_kind(kind)}' for "
                 f"argument '{parameter}' but instead found type '{type(value).__name__}'.\n"
                 f"{inferred}Position: {position}\nValue: {value!r}\nDeclaration: {self.schema}\n"
                 f"Cast error details: {error}") from None
 
 
-def _shown(kind: Kind) -> str:
+def _format_kind(kind: Kind) -> str:
     """Return a type as errors show it; a named tuple with its fields."""
     fields = getattr(kind.python, "_fields", None)
     if fields is None:

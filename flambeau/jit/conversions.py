@@ -8,10 +8,10 @@ from typing import Any
 from ..nn.module import Module
 from ..tensor.devices import device
 from ..tensor.tensor import Tensor
-from .checking.annotations import kind_of_value
+from .checking.annotations import find_value_kind
 from .checking.interfaces import explain_mismatch
 from .checking.types import (
-    ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind, annotation_text,
+    ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind, format_annotation,
 )
 from .script_containers import ScriptDict, ScriptList
 
@@ -82,8 +82,8 @@ def _convert_to_member(value: Any, kind: Kind) -> Any:
             failure = error
     if len(kind.inner) == 2 and NONE in kind.inner and failure is not None:
         raise failure
-    raise CastError(f"Expected a member of {annotation_text(kind)} but instead found type "
-                    f"{annotation_text(kind_of_value(value))}")
+    raise CastError(f"Expected a member of {format_annotation(kind)} but instead found type "
+                    f"{format_annotation(find_value_kind(value))}")
 
 
 def _convert_container(value: Any, kind: Kind) -> Any:

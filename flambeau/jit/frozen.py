@@ -27,7 +27,7 @@ class FrozenModule(RecursiveScriptModule):
         state["original_name"] = getattr(module, "original_name", type(module).__name__)
         for name in dict.fromkeys(path.partition(".")[0] for path in preserved if "." in path):
             state["_modules"][name] = FrozenModule(
-                getattr(module, name), _names_below(preserved, name))
+                getattr(module, name), _list_names_below(preserved, name))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program."""
@@ -67,7 +67,7 @@ def _has_path(owner: Any, path: str) -> bool:
     return True
 
 
-def _names_below(preserved: Sequence[str], name: str) -> tuple[str, ...]:
+def _list_names_below(preserved: Sequence[str], name: str) -> tuple[str, ...]:
     """Return the rest of the paths that start with a submodule's name."""
     return tuple(path.removeprefix(f"{name}.") for path in preserved
                  if path.startswith(f"{name}."))

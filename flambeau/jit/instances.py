@@ -6,7 +6,7 @@ import types
 import typing
 from typing import Any
 
-from .checking.annotations import kind_of_annotation
+from .checking.annotations import read_annotation
 from .empty_containers import check_empty_containers
 
 __all__ = ["has_type"]
@@ -23,7 +23,7 @@ def has_type(value: Any, target: Any) -> bool:
                            "tuple of types")
     check_empty_containers(value)
     for kind in targets:
-        kind_of_annotation(kind)  # which refuses `List` etc.
+        read_annotation(kind)  # which refuses `List` etc.
     return any(_has_type(value, kind) for kind in targets)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .checking.annotations import kind_of_value
+from .checking.annotations import find_value_kind
 from .checking.types import UNKNOWN, Kind, fits, is_known
 from .torchscript.runtime import ScriptError
 
@@ -19,7 +19,7 @@ def _infer_common(values: Iterable[Any], container: str, inputs: str) -> Kind:
     """Return the type of all values. Raise torch.jit.Error if they differ."""
     result = UNKNOWN
     for value in values:
-        kind = kind_of_value(value)
+        kind = find_value_kind(value)
         if is_known(result) and is_known(kind) and kind != result:
             raise ScriptError(f"Unable to infer type of {container}: {inputs}. "
                               f"Found {result} and {kind}")
@@ -29,7 +29,7 @@ def _infer_common(values: Iterable[Any], container: str, inputs: str) -> Kind:
 
 def _check(value: Any, kind: Kind, error: type[Exception] = TypeError) -> None:
     """Raise an error without text, as PyTorch does, if a value has another type."""
-    actual = kind_of_value(value)
+    actual = find_value_kind(value)
     if is_known(kind) and is_known(actual) and not fits(actual, kind):
         raise error
 

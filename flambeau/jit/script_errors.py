@@ -13,7 +13,7 @@ import re
 from types import CodeType, TracebackType
 from typing import Any
 
-from .checking.source import Source, source_of_code
+from .checking.source import Source, read_source_of_code
 from .python_code import PYTHON_CODE
 from .torchscript.runtime import ScriptError
 
@@ -31,7 +31,7 @@ def convert_error(error: Exception) -> Exception:
     frames = _describe_frames(error)
     text = "".join([_FAILED, "Traceback of TorchScript (most recent call last):\n", *frames]) \
         if frames else _FAILED
-    if _passes_python(error.__traceback__):
+    if _comes_from_python(error.__traceback__):
         result: Exception = RuntimeError(f"{text}{type(error).__name__}: {error}\n")
     elif _is_raised_by_program(error):
         result = ScriptError(f"{text}{_describe_raised(error)}\n")
@@ -86,15 +86,15 @@ def _describe_frames(error: Exception) -> list[str]:
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        source = None if _is_library(traceback) else source_of_code(code)
-        node = None if source is None else _failing_node(source, code, traceback.tb_lasti)
+        source = None if _is_library(traceback) else read_source_of_code(code)
+        node = None if source is None else _find_failing_node(source, code, traceback.tb_lasti)
         if source is not None and node is not None:
             rows.append(source.excerpt(node, function=code.co_name))
         traceback = traceback.tb_next
     return rows
 
 
-def _failing_node(source: Source, code: CodeType, offset: int) -> ast.AST | None:
+def _find_failing_node(source: Source, code: CodeType, offset: int) -> ast.AST | None:
     """Return the smallest part of a function that an instruction belongs to."""
     start, end, column, end_column = next(
         itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
@@ -104,21 +104,21 @@ def _failing_node(source: Source, code: CodeType, offset: int) -> ast.AST | None
     place = (start - shift, column - margin, end - shift, end_column - margin)
     best: Any = None
     for node in ast.walk(source.tree):
-        if isinstance(node, (ast.expr, ast.stmt)) and _covers(node, place):
+        if isinstance(node, (ast.expr, ast.stmt)) and _is_covering(node, place):
             best = node  # the walk goes from the outside in
     if isinstance(best, ast.Call):
         return best.func
     statement = next((s for s in ast.walk(source.tree)
-                      if isinstance(s, ast.Assert) and _covers(s, place)), None)
+                      if isinstance(s, ast.Assert) and _is_covering(s, place)), None)
     return statement or best
 
 
-def _covers(node: Any, place: tuple[int, int, int, int]) -> bool:
+def _is_covering(node: Any, place: tuple[int, int, int, int]) -> bool:
     return bool((node.lineno, node.col_offset) <= place[:2]
                 and place[2:] <= (node.end_lineno, node.end_col_offset))
 
 
-def _last(traceback: TracebackType | None) -> TracebackType | None:
+def _find_last(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     return traceback
@@ -126,7 +126,7 @@ def _last(traceback: TracebackType | None) -> TracebackType | None:
 
 def _is_raised_by_program(error: Exception) -> bool:
     """Return whether an assert or raise statement raised the error, rather than an operation."""
-    last = _last(error.__traceback__)
+    last = _find_last(error.__traceback__)
     if last is None or isinstance(error, AssertionError):
         return last is not None
     if _is_library(last):  # nn.functional is scripted, in PyTorch, and raises ValueError
@@ -134,7 +134,7 @@ def _is_raised_by_program(error: Exception) -> bool:
     return last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE
 
 
-def _passes_python(traceback: TracebackType | None) -> bool:
+def _comes_from_python(traceback: TracebackType | None) -> bool:
     """Return whether the error comes from a function that stays Python (`torch.jit.ignore`)."""
     while traceback is not None:
         if traceback.tb_frame.f_code in PYTHON_CODE:
@@ -145,7 +145,7 @@ def _passes_python(traceback: TracebackType | None) -> bool:
 
 def _is_raised_by_operator(traceback: TracebackType | None) -> bool:
     """Return whether the library raised the error, rather than the program."""
-    last = _last(traceback)
+    last = _find_last(traceback)
     return last is not None and _is_library(last)
 
 

@@ -22,7 +22,7 @@ from ..nn.parameter import is_lazy
 from .boundary import Entry
 from .checking.init_annotations import warn_about_annotations
 from .checking.interfaces import COMPILED, explain_mismatch
-from .checking.program import Program, hints_of
+from .checking.program import Program, read_hints
 from .checking.source import is_library
 from .checking.types import Kind
 from .script_containers import ScriptDict, ScriptList
@@ -52,7 +52,7 @@ class ScriptFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._entry(self._flambeau_function, args, kwargs)
 
-    def _script(self) -> Script:
+    def _build_script(self) -> Script:
         """Wrap the function as a module's forward, the way archives store functions."""
         function = self._flambeau_function
         holder = type("PlaceholderModule", (Module,), {})()
@@ -78,7 +78,7 @@ class ScriptFunction:
     @property
     def code(self) -> str:
         """The function in TorchScript."""
-        return self._script().function_code
+        return self._build_script().write_functions
 
     @property
     def graph(self) -> Any:
@@ -89,7 +89,7 @@ class ScriptFunction:
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write an archive of a module with the function as its forward."""
-        self._script().save(f, _extra_files)
+        self._build_script().save(f, _extra_files)
 
     def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
         """Return the archive as bytes."""
@@ -116,7 +116,7 @@ class ScriptedModule(RecursiveScriptModule):
             _check_replacement(self, name, current, value)
         super().__setattr__(name, value)
 
-    def _script(self) -> Script:
+    def _build_script(self) -> Script:
         exported = [name for name, value in inspect.getmembers(type(self), inspect.isfunction)
                     if getattr(value, "_torchscript_modifier", "") == "export"]
         return Script(self, tuple(exported))
@@ -129,7 +129,7 @@ class ScriptedModule(RecursiveScriptModule):
     @property
     def code(self) -> str:
         """`forward` in TorchScript."""
-        return self._script().code
+        return self._build_script().code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write an archive that PyTorch can read too.
@@ -139,10 +139,10 @@ class ScriptedModule(RecursiveScriptModule):
         self._save_as(f, _extra_files, is_frozen=False)
 
     def _save_as(self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool) -> None:
-        self._script().save(f, extra_files, is_frozen)
+        self._build_script().save(f, extra_files, is_frozen)
 
 
-def _scripted_class(kind: type[Module]) -> type[ScriptedModule]:
+def _find_scripted_class(kind: type[Module]) -> type[ScriptedModule]:
     """Return the scripted subclass of a module class, creating it once per class."""
     known = _CLASSES.get(kind)
     if known is not None:
@@ -173,7 +173,7 @@ def _check_replacement(owner: Module, name: str, current: Module, value: Any) ->
     if not isinstance(value, ScriptModule):
         raise RuntimeError("Cannot re-assign modules in a ScriptModule with non-scripted module, "
                            f"tried to replace existing module '{name}': {value}")
-    interface: Any = hints_of(type(owner)).get(name)
+    interface: Any = read_hints(type(owner)).get(name)
     if hasattr(interface, "_torchscript_interface"):
         if problem := explain_mismatch(value, interface):
             raise RuntimeError(problem)
@@ -199,7 +199,7 @@ def script(obj: Any) -> Any:
     if hasattr(obj, "__prepare_scriptable__") and not isinstance(obj, type):
         obj = obj.__prepare_scriptable__()
     if isinstance(obj, Module):
-        result = _script_module(obj, {})
+        result = _convert_module(obj, {})
         Program().check_module(result)
         return result
     if isinstance(obj, dict):
@@ -225,17 +225,17 @@ def _refuse_inheritance(kind: type) -> None:
                            "inherit from 'object'.")
 
 
-def _script_module(module: Module, seen: dict[int, Module]) -> Module:
+def _convert_module(module: Module, seen: dict[int, Module]) -> Module:
     """Return a module of the scripted class that shares tensors, recursively."""
     if isinstance(module, ScriptModule):
         return module
     if id(module) not in seen:
         if hasattr(module, "__prepare_scriptable__"):
-            seen[id(module)] = _script_module(module.__prepare_scriptable__(), seen)
+            seen[id(module)] = _convert_module(module.__prepare_scriptable__(), seen)
             return seen[id(module)]
         _refuse_uninitialized(module)
         warn_about_annotations(type(module))
-        result: Module = Module.__new__(_scripted_class(type(module)))
+        result: Module = Module.__new__(_find_scripted_class(type(module)))
         seen[id(module)] = result
         attributes = dict(module.__dict__)
         for name in ("_parameters", "_buffers", "_modules"):
@@ -243,7 +243,7 @@ def _script_module(module: Module, seen: dict[int, Module]) -> Module:
         result.__dict__.update(attributes)
         for name, child in module._modules.items():
             if child is not None:
-                result._modules[name] = _script_module(child, seen)
+                result._modules[name] = _convert_module(child, seen)
     return seen[id(module)]
 
 

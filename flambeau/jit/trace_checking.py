@@ -17,7 +17,7 @@ from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .tracer_warning import TracerWarning
 
-__all__ = ["TracingCheckError", "check_output", "check_trace", "note_read", "unique_warnings"]
+__all__ = ["TracingCheckError", "check_output", "check_trace", "merge_warnings", "note_read"]
 
 _READ = ("Converting a tensor to a {kind} might cause the trace to be incorrect. We can't "
          "record the data flow of Python values, so this value will be treated as a constant in "
@@ -57,7 +57,7 @@ def note_read(name: str) -> None:
 
 
 @contextmanager
-def unique_warnings() -> Iterator[None]:
+def merge_warnings() -> Iterator[None]:
     """Show each warning of the block once, after it: a trace runs the program several times."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -92,7 +92,7 @@ def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, An
     Raises TracingCheckError if `retrace` gives another graph each time.
     """
     program = traced._flambeau_program
-    random = [node for node in program.graph.nodes if _draws(node)]
+    random = [node for node in program.graph.nodes if _is_draw(node)]
     if random:
         rows = "".join(f"\t{node.format_node()}\n" for node in random)
         warn(
@@ -102,10 +102,10 @@ def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, An
     buffers = {name: b.clone() for name, b in module.named_buffers()}
     with no_grad(), fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = module(*_copied(inputs), **_copied(kwargs))
+        expected = module(*_copy(inputs), **_copy(kwargs))
         for name, b in module.named_buffers():
             b.copy_(buffers[name])
-        actual = traced(*_copied(inputs), **_copied(kwargs))
+        actual = traced(*_copy(inputs), **_copy(kwargs))
         for name, b in module.named_buffers():
             b.copy_(buffers[name])
     differing = _describe_difference(actual, expected, tolerance)
@@ -119,7 +119,7 @@ def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, An
             raise TracingCheckError(f"\tGraph diff:\n{first}\n{second}", None)
 
 
-def _draws(node: Any) -> bool:
+def _is_draw(node: Any) -> bool:
     name = str(getattr(node.target, "__name__", node.target))
     return node.op == "call_function" and (
         "rand" in name or "dropout" in name and node.args[2:3] != (False,)
@@ -127,7 +127,7 @@ def _draws(node: Any) -> bool:
                                       "normal_", "uniform_", "poisson"))
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     return pytree.tree_map(
         lambda leaf: leaf.detach().clone() if isinstance(leaf, Tensor) else copy.copy(leaf), value)
 

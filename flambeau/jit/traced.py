@@ -109,10 +109,10 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, check_trace: bool =
         return script(func)
     module = func if isinstance(func, Module) else _Function(func)
     name = type(func).__name__ if isinstance(func, Module) else func.__name__
-    inputs, kwargs = pytree.tree_map(_alias, (inputs, example_kwarg_inputs or {}))
+    inputs, kwargs = pytree.tree_map(_create_alias, (inputs, example_kwarg_inputs or {}))
     if module._backward_hooks or module._backward_pre_hooks:
         raise ValueError(f"Modules that have backward hooks assigned can't be compiled: {module}")
-    with jit_tracing(trace_checking.note_read), trace_checking.unique_warnings():
+    with jit_tracing(trace_checking.note_read), trace_checking.merge_warnings():
         program = _export_for_most_sizes(module, inputs, kwargs)
     trace_checking.check_output(program, strict)
     traced = TracedModule(program, name)
@@ -125,7 +125,7 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, check_trace: bool =
     return traced
 
 
-def _alias(leaf: Any) -> Any:
+def _create_alias(leaf: Any) -> Any:
     """Return a tensor that shares memory: a trace tells its inputs apart by identity."""
     if type(leaf) not in (Tensor, Parameter):
         return leaf

@@ -116,7 +116,7 @@ class Partitioner:
         if not self.devices:
             raise RuntimeError("No devices")
         get_size_of_all_nodes(fx_module)
-        if not any(self._calls()):
+        if not any(self._iterate_calls()):
             raise RuntimeError("No Partition since no operations in the module")
         self._divide(partitioner_config)
         if partitioner_config.saturate_host:
@@ -151,7 +151,7 @@ class Partitioner:
     def _values(self) -> Iterator[Node]:
         return (node for node in self.graph_module.graph.nodes if node.op != "output")
 
-    def _calls(self) -> Iterator[Node]:
+    def _iterate_calls(self) -> Iterator[Node]:
         return (node for node in self.graph_module.graph.nodes if node.op in _CALLS)
 
     def create_partition(self) -> Partition:
@@ -179,7 +179,7 @@ class Partitioner:
         used: list[Device] = []
         free_bytes = 0
         partition = self.create_partition()
-        for node in self._calls():
+        for node in self._iterate_calls():
             is_first = partition.used_mem_bytes == 0
             needed = get_extra_size_of(node, partition.nodes)
             if len(self.partitions) > len(self.devices) or (
@@ -188,7 +188,7 @@ class Partitioner:
                 self.create_single_node_partition(node)
                 continue
             if is_first or free_bytes < needed:
-                used.append(device := self._first_device_for(node, used))
+                used.append(device := self._find_device(node, used))
                 partition = partition if is_first else self.create_partition()
                 needed = get_extra_size_of(node, partition.nodes)
                 free_bytes = device.available_mem_bytes
@@ -200,7 +200,7 @@ class Partitioner:
         if not get_device_to_partitions_mapping(self.partitions, self.devices):
             raise RuntimeError("Cannot Get a Valid Partition to Logical Device Mapping")
 
-    def _first_device_for(self, node: Node, used: list[Device]) -> Device:
+    def _find_device(self, node: Node, used: list[Device]) -> Device:
         needed = get_extra_size_of(node, set())
         for device in self.devices:
             if device not in used and device.available_mem_bytes >= needed:
@@ -214,7 +214,7 @@ class Partitioner:
         """
         groups: dict[bool, list[Partition]] = {False: [], True: []}  # by: embeddings
         partition, in_embeddings = self.create_partition(), False
-        for node in self._calls():
+        for node in self._iterate_calls():
             changes = is_embedding(self.graph_module, node) != in_embeddings
             full = (get_extra_size_of(node, partition.nodes) + partition.used_mem_bytes
                     > available_mem_bytes)
@@ -237,7 +237,7 @@ class Partitioner:
         self, transfer_rate_bytes_per_sec: float, node_to_latency_mapping: dict[Node, NodeLatency]
     ) -> None:
         """Start from single nodes and merge the pair that makes the critical path shortest."""
-        for node in self._calls():
+        for node in self._iterate_calls():
             self.create_single_node_partition(node)
         set_parents_and_children(self.partitions)
         get_bfs_level_partition(self.partitions)
@@ -253,7 +253,7 @@ class Partitioner:
         """Start from partitions by size and exchange nodes, as Kernighan and Lin do."""
         self.size_based_partition()
         cost = cost_function(transfer_rate_bytes_per_sec, node_to_latency_mapping)
-        improve_by_exchanges(list(self._calls()), self.partitions, self.devices, cost)
+        improve_by_exchanges(list(self._iterate_calls()), self.partitions, self.devices, cost)
         reorganize_partitions(self.partitions)
         self.node_to_partition = get_node_to_partition_mapping(self.partitions)
         get_device_to_partitions_mapping(self.partitions, self.devices)

@@ -127,7 +127,7 @@ def _has_impure_calls(module: GraphModule) -> bool:
     return False
 
 
-def _constant_nodes(
+def _find_constant_nodes(
     module: GraphModule, skip: Callable[[Node], bool] | None
 ) -> tuple[set[Node], bool]:
     """Return the nodes that depend only on attributes, and whether they compute anything."""
@@ -158,7 +158,7 @@ def split_const_subgraphs(
     `skip_folding_node_fn`: nodes for which it returns True are not folded.
     """
     traced = module if isinstance(module, GraphModule) else symbolic_trace(module)
-    constant, computes = _constant_nodes(traced, skip_folding_node_fn)
+    constant, computes = _find_constant_nodes(traced, skip_folding_node_fn)
     if not computes:
         return FoldedGraphModule(traced, traced.graph)
     split = split_module(traced, module, lambda node: 0 if node in constant else 1)

@@ -27,8 +27,8 @@ from .shape_rules import (
     INFERENCE_RULES, adaptiveavgpool2d_check, adaptiveavgpool2d_inference_rule,
     add_inference_rule, bn2d_inference_rule, broadcast_types, calculate_out_dimension,
     conv2d_inference_rule, expand_to_tensor_dim, flatten_check, flatten_inference_rule,
-    flattened_axes, get_attr_inference_rule, get_greatest_upper_bound, linear_check,
-    linear_inference_rule, maxpool2d_check, maxpool2d_inference_rule, public_function,
+    find_flattened_axes, get_attr_inference_rule, get_greatest_upper_bound, linear_check,
+    linear_inference_rule, maxpool2d_check, maxpool2d_inference_rule, find_public_function,
     relu_inference_rule, reshape_inference_rule, rule, transpose_inference_rule,
 )
 from .unification import Var
@@ -49,15 +49,15 @@ register_inference_rule = rule
 get_parameter = attribute_at
 
 
-def _rule_in(rules: dict[Any, Callable[..., Any]], target: Any) -> Callable[..., Any] | None:
+def _find_rule(rules: dict[Any, Callable[..., Any]], target: Any) -> Callable[..., Any] | None:
     """Return the rule for a function or class, or None; torch functions are keyed by name."""
     name = f"torch.{getattr(target, '__name__', '')}"
-    if name in rules and public_function(name) is target:
+    if name in rules and find_public_function(name) is target:
         return rules[name]
     return rules.get(target)
 
 
-def _types_of(n: Node) -> Any:
+def _list_types(n: Node) -> Any:
     return map_arg(n.args[0], lambda value: value.type)
 
 
@@ -90,7 +90,7 @@ class GraphTypeChecker:
             if isinstance(value, Tensor):
                 n.type = TensorType(value.shape)
         elif n.op == "call_function":
-            infer = _rule_in(INFERENCE_RULES, n.target)
+            infer = _find_rule(INFERENCE_RULES, n.target)
             if infer is None:
                 raise RuntimeError(f"No inference rule registered for target {n.target}!")
             return infer(n, self.traced) if n.target is getattr else infer(n)
@@ -101,7 +101,7 @@ class GraphTypeChecker:
                 raise RuntimeError(f"No inference rule registered for class {class_of(module)}!")
             return infer(n, module)
         elif n.op == "output":
-            n.type = _types_of(n)
+            n.type = _list_types(n)
         elif n.op != "placeholder":
             raise NotImplementedError(f"Method {n.op} not yet implemented")
         return n.type
@@ -110,7 +110,7 @@ class GraphTypeChecker:
 # ------------------------------------------------------------------------- which sizes are equal
 
 
-def _equal(n: Node, count: int | None) -> list[Equality]:
+def _equate(n: Node, count: int | None) -> list[Equality]:
     """Constrain a node's first `count` sizes (None: all) to equal its input's."""
     source: Any = n.args[0]
     if not isinstance(source.type, TensorType) or not isinstance(n.type, TensorType):
@@ -121,7 +121,7 @@ def _equal(n: Node, count: int | None) -> list[Equality]:
 
 def conv_refinement_rule(n: Node) -> list[Equality]:
     """The batch size is unchanged."""
-    return _equal(n, 1)
+    return _equate(n, 1)
 
 
 linear_refinement_rule = conv_refinement_rule
@@ -129,12 +129,12 @@ linear_refinement_rule = conv_refinement_rule
 
 def all_eq(n: Node) -> list[Equality]:
     """All sizes are unchanged."""
-    return _equal(n, None)
+    return _equate(n, None)
 
 
 def first_two_eq(n: Node) -> list[Equality]:
     """Batch size and channels are unchanged."""
-    return _equal(n, 2)
+    return _equate(n, 2)
 
 
 def element_wise_eq(n: Node) -> list[Equality]:
@@ -152,7 +152,7 @@ def flatten_refinement_rule(n: Node) -> list[Equality]:
     source: Any = n.args[0]
     if not isinstance(source.type, TensorType) or not isinstance(n.type, TensorType):
         return []
-    start, end = flattened_axes(n)
+    start, end = find_flattened_axes(n)
     rank = len(n.type.dims)
     start = rank if start == -1 else start
     end = rank + end + 1 if end < 0 else end + 1
@@ -202,16 +202,16 @@ class Refine:
         if n.op == "call_module":
             target = type(self.traced.get_submodule(target))
         if n.op in ("call_module", "call_function"):
-            refine = _rule_in(_REFINEMENT_RULES, target)
+            refine = _find_rule(_REFINEMENT_RULES, target)
             self.constraints += refine(n) if refine else []
         elif n.op == "output":
-            n.type = _types_of(n)
+            n.type = _list_types(n)
 
     def replace_dyn_with_fresh_var(self, typ: Any) -> Any:
         """Return the type with a fresh variable for each unknown size."""
         if typ == Dyn:
             return Var(next(self.symbol_iter))
-        return _by_parts(self.replace_dyn_with_fresh_var, typ)
+        return _convert_parts(self.replace_dyn_with_fresh_var, typ)
 
     def symbolic_relations(self) -> bool:
         """Convert variables to sympy symbols, and sizes of convolutions to expressions."""
@@ -227,16 +227,16 @@ class Refine:
             if type(module) is Conv2d:
                 conv_rule(n, module)
         elif n.op == "output":
-            n.type = _types_of(n)
+            n.type = _list_types(n)
 
     def convert_to_sympy_symbols(self, typ: Any) -> Any:
         """Return the type with variables replaced by sympy symbols."""
         if isinstance(typ, Var):
             return importlib.import_module("sympy").symbols(str(typ))
-        return _by_parts(self.convert_to_sympy_symbols, typ)
+        return _convert_parts(self.convert_to_sympy_symbols, typ)
 
 
-def _by_parts(convert: Callable[[Any], Any], typ: Any) -> Any:
+def _convert_parts(convert: Callable[[Any], Any], typ: Any) -> Any:
     if isinstance(typ, TensorType):
         return TensorType(tuple(map(convert, typ.dims)))
     if isinstance(typ, list | tuple):

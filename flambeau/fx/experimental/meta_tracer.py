@@ -45,7 +45,7 @@ class MetaProxy(Proxy):
         """Set the tensor on the meta device that this proxy stands for."""
         self.__dict__["_tensor_meta"] = tensor_meta
 
-    def _known(self, name: str) -> Any:
+    def _read_known(self, name: str) -> Any:
         """Return an attribute of the tensor, or a proxy of it."""
         meta = self.__dict__.get("_tensor_meta")
         if meta is not None:
@@ -70,12 +70,12 @@ class MetaProxy(Proxy):
     @property
     def shape(self) -> Any:
         """The tensor's shape."""
-        return self._known("shape")
+        return self._read_known("shape")
 
     @property
     def dtype(self) -> Any:
         """The tensor's dtype."""
-        return self._known("dtype")
+        return self._read_known("dtype")
 
     @property
     def device(self) -> MetaDeviceAttribute:
@@ -126,12 +126,12 @@ class MetaTracer(Tracer):
         if kind == "output":
             return proxy
         try:
-            proxy.install_tensor_meta(self._computed(kind, target, args, kwargs))
+            proxy.install_tensor_meta(self._compute(kind, target, args, kwargs))
         except Exception as error:  # shapes are a help: a trace goes on without
             warn(f"Could not compute metadata for {kind} target {target}: {error}")
         return proxy
 
-    def _computed(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
+    def _compute(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
         """Return an operation's result on the meta device."""
         self._is_computing = True
         try:
@@ -152,12 +152,12 @@ class MetaTracer(Tracer):
             override = manual_meta_overrides.get(type(module))
             if override:
                 return override(module, *positional, **named)
-            return self._without_data(module)(*positional, **named)
+            return self._run_without_data(module)(*positional, **named)
         finally:
             self._is_computing = False
 
     @staticmethod
-    def _without_data(module: Module) -> Callable[..., Any]:
+    def _run_without_data(module: Module) -> Callable[..., Any]:
         """Return a module's forward with its parameters and buffers on the meta device."""
         from ...func import functional_call
 

@@ -83,7 +83,7 @@ def get_device_to_partitions_mapping(partitions: list[Partition], devices: list[
     placed, free_bytes, waiting = get_device_partition_stats(partitions, devices)
     for partition in waiting:
         for device in sorted(free_bytes, key=free_bytes.__getitem__):
-            needed = _added_bytes(partition, placed[device])
+            needed = _count_added_bytes(partition, placed[device])
             if needed < free_bytes[device]:
                 placed[device].append(partition)
                 partition.logical_device_ids.append(device.logical_id)
@@ -94,7 +94,7 @@ def get_device_to_partitions_mapping(partitions: list[Partition], devices: list[
     return True
 
 
-def _added_bytes(partition: Partition, there: list[Partition]) -> int:
+def _count_added_bytes(partition: Partition, there: list[Partition]) -> int:
     """Return the bytes that a partition needs on a device that has others."""
     if not any(p.nodes for p in there):
         return partition.used_mem_bytes

@@ -36,7 +36,7 @@ def cost_function(rate_bytes_per_s: float, latencies: dict[Node, NodeLatency]) -
     return cost_s
 
 
-def placed_cost_s(partitions: list[Partition], devices: list[Device], cost: Cost) -> float:
+def place_and_estimate_s(partitions: list[Partition], devices: list[Device], cost: Cost) -> float:
     """Put partitions on devices anew and return their cost; infinite if they do not fit."""
     reset_partition_device(partitions)
     return cost(partitions) if get_device_to_partitions_mapping(partitions, devices) else math.inf
@@ -56,7 +56,7 @@ def merge_cheapest_pair(partitions: list[Partition], devices: list[Device], cost
             combine_two_partitions(first, second, trial)
             cost_s = math.inf
             if not check_dependency(trial[-1]):
-                cost_s = placed_cost_s(trial, devices, cost)
+                cost_s = place_and_estimate_s(trial, devices, cost)
             if cost_s <= best_s and cost_s != math.inf:
                 best_s, best = cost_s, (first, second)
             reorganize_partitions(partitions)
@@ -91,16 +91,16 @@ def improve_by_exchanges(
                 continue
             partners = sorted((n for n in other.nodes if n.op not in SOURCES), key=calls.index)
             for partner in (*partners, None):
-                cost_s = _cost_of_exchange(node, partner, home, other, partitions, devices, cost)
+                cost_s = _estimate_exchange_s(node, partner, home, other, partitions, devices, cost)
                 if cost_s < best_s:
                     best_s, best = cost_s, (partner, other)
         if best:
             exchange(node, best[0], home, best[1])
             reorganize_partitions(partitions)
-            placed_cost_s(partitions, devices, cost)
+            place_and_estimate_s(partitions, devices, cost)
 
 
-def _cost_of_exchange(
+def _estimate_exchange_s(
     node: Node, partner: Node | None, home: Partition, other: Partition,
     partitions: list[Partition], devices: list[Device], cost: Cost,
 ) -> float:
@@ -110,7 +110,7 @@ def _cost_of_exchange(
     reorganize_partitions(partitions)
     cost_s = math.inf
     if not check_dependency(home) and not check_dependency(other):
-        cost_s = placed_cost_s(partitions, devices, cost)
+        cost_s = place_and_estimate_s(partitions, devices, cost)
     for partition, nodes in zip((home, other), before, strict=True):
         partition.nodes = nodes
         partition.recalculate_mem_size()

@@ -123,7 +123,7 @@ def get_latency_of_one_partition(
 ) -> PartitionLatency:
     """Return the latency of a partition's critical path."""
     latest: dict[Node, PartitionLatency] = {}
-    calls = [node for node in _in_graph_order(partition.nodes) if node.op not in SOURCES]
+    calls = [node for node in _sort_by_graph(partition.nodes) if node.op not in SOURCES]
     for node in calls:
         above = [latest[n] for n in node.all_input_nodes if n in latest]
         start = max(above, key=lambda latency: latency.overall_latency_sec,
@@ -135,7 +135,7 @@ def get_latency_of_one_partition(
                default=PartitionLatency(0.0, 0.0, 0.0))
 
 
-def _in_graph_order(nodes: set[Node]) -> list[Node]:
+def _sort_by_graph(nodes: set[Node]) -> list[Node]:
     graph = next(iter(nodes)).graph if nodes else None
     return [node for node in graph.nodes if node in nodes] if graph else []
 

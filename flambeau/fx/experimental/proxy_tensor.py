@@ -54,12 +54,12 @@ def make_fx(
         def lift(value: Tensor) -> Node:
             name = f"_tensor_constant{len(root._buffers)}"
             root.register_buffer(name, value.detach())
-            with graph.inserting_before(_first_call(graph)):
+            with graph.inserting_before(_find_first_call(graph)):
                 return graph.create_node("get_attr", name)
 
         symbolic = tracing_mode == "symbolic"
         recorder = Recorder(graph, lift, symbolic, 1 if symbolic else None)
-        inputs = [_input(recorder, graph, name, value)
+        inputs = [_add_input(recorder, graph, name, value)
                   for name, value in zip(_names(f, args), args, strict=True)]
         with no_grad(), recorder:
             result = f(*inputs)
@@ -70,7 +70,7 @@ def make_fx(
     return wrapped
 
 
-def _first_call(graph: Graph) -> Node:
+def _find_first_call(graph: Graph) -> Node:
     return next((n for n in graph.nodes if n.op == "call_function"), graph._root)
 
 
@@ -81,7 +81,7 @@ def _names(f: Any, args: tuple[Any, ...]) -> list[str]:
     return [named[i] if i < len(named) else f"arg{i}" for i in range(len(args))]
 
 
-def _input(recorder: Recorder, graph: Graph, name: str, value: Any) -> Any:
+def _add_input(recorder: Recorder, graph: Graph, name: str, value: Any) -> Any:
     """Add placeholders for an argument; copy its tensors so that each has a distinct identity."""
     leaves, spec = pytree.tree_flatten(value)
     result = []

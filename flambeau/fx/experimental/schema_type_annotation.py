@@ -50,8 +50,8 @@ class AnnotateTypesWithSchema(Transformer):
         if self.annotate_functionals and getattr(target, "__module__", None) != "_operator":
             signatures = get_signature_for_torch_op(target) or ()
             types = {signature.return_annotation for signature in signatures}
-            declared = types.pop() if len(types) == 1 else _declared(target)
-        return _typed(super().call_function(target, args, kwargs), declared)
+            declared = types.pop() if len(types) == 1 else _read_result_type(target)
+        return _set_type(super().call_function(target, args, kwargs), declared)
 
     def call_module(
         self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]
@@ -61,7 +61,7 @@ class AnnotateTypesWithSchema(Transformer):
         module = self.fetch_attr(target)
         if not self.annotate_modules or not hasattr(module, "forward"):
             return called
-        return _typed(called, _declared(module.forward))
+        return _set_type(called, _read_result_type(module.forward))
 
     def get_attr(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
         """Read an attribute; its class is the type, unless the module is scripted."""
@@ -73,18 +73,18 @@ class AnnotateTypesWithSchema(Transformer):
         if not self.annotate_get_attrs or isinstance(owner, ScriptModule):
             return read
         value = attribute_at(self.module, str(target))
-        typed: Proxy = _typed(read, type(value))
+        typed: Proxy = _set_type(read, type(value))
         return typed
 
 
-def _typed(value: Any, declared: Any) -> Any:
+def _set_type(value: Any, declared: Any) -> Any:
     """Set a proxy's type, if it has none."""
     if isinstance(value, Proxy) and declared not in (None, inspect.Signature.empty):
         value.node.type = value.node.type or declared
     return value
 
 
-def _declared(function: Callable[..., Any]) -> Any:
+def _read_result_type(function: Callable[..., Any]) -> Any:
     """Return a function's return annotation; None without one."""
     try:
         annotation = inspect.signature(function, eval_str=True).return_annotation

@@ -26,7 +26,7 @@ Rule = Callable[..., Any]
 INFERENCE_RULES: dict[Any, Rule] = {}
 
 
-def public_function(target: Any) -> Any:
+def find_public_function(target: Any) -> Any:
     """Resolve a name such as "torch.add" to its function; return anything else unchanged."""
     return getattr(torch_module(), target[6:]) if isinstance(target, str) else target
 
@@ -105,7 +105,7 @@ def calculate_out_dimension(d_in: Any, module_instance: Any, index: int) -> Any:
     return n // stride[0] + 1
 
 
-def _input_type(n: Node) -> Any:
+def _read_input_type(n: Node) -> Any:
     """Return the type of a node's input; if unknown, first give it the rank of the node's type."""
     source: Any = n.args[0]
     if source.type == Dyn and isinstance(n.type, TensorType):
@@ -113,7 +113,7 @@ def _input_type(n: Node) -> Any:
     return source.type
 
 
-def _refined(n: Node, result: Any) -> Any:
+def _refine(n: Node, result: Any) -> Any:
     """Set a node's type to `result` combined with its existing type."""
     n.type = get_greatest_upper_bound(result, n.type)
     return n.type
@@ -165,7 +165,7 @@ def transpose_inference_rule(n: Node) -> Any:
                         f"node {n}")
     sizes = list(source.type.dims)
     sizes[axes[0]], sizes[axes[1]] = sizes[axes[1]], sizes[axes[0]]
-    return _refined(n, TensorType(sizes))
+    return _refine(n, TensorType(sizes))
 
 
 @rule("torch.reshape")
@@ -196,7 +196,7 @@ def bn2d_inference_rule(n: Node, module_instance: Any) -> Any:
             and is_consistent(n.type.dims[1], channels) and is_consistent(source.type, n.type)):
         raise TypeError(f"Cannot apply {module_instance} with input type {source.type} and "
                         f"existing type {n.type} on {n}")
-    return _refined(n, source.type)
+    return _refine(n, source.type)
 
 
 @rule(Conv2d)
@@ -219,8 +219,8 @@ def conv2d_inference_rule(n: Node, module_instance: Any) -> Any:
 @rule(ReLU)
 def relu_inference_rule(n: Node, module_instance: Any) -> Any:
     """Return the input's type."""
-    kind = _input_type(n)
-    return _refined(n, kind) if isinstance(kind, TensorType) else n.type
+    kind = _read_input_type(n)
+    return _refine(n, kind) if isinstance(kind, TensorType) else n.type
 
 
 def maxpool2d_check(typ: Any, module_instance: Any) -> TensorType:
@@ -235,9 +235,9 @@ def maxpool2d_check(typ: Any, module_instance: Any) -> TensorType:
 @rule(MaxPool2d)
 def maxpool2d_inference_rule(n: Node, module_instance: Any) -> Any:
     """Return the type after pooling, if the input's rank is known."""
-    kind = _input_type(n)
+    kind = _read_input_type(n)
     if isinstance(kind, TensorType):
-        return _refined(n, maxpool2d_check(kind, module_instance))
+        return _refine(n, maxpool2d_check(kind, module_instance))
     return n.type
 
 
@@ -256,9 +256,9 @@ def linear_check(tensor_type: Any, module_instance: Any) -> TensorType:
 @rule(Linear)
 def linear_inference_rule(n: Node, module_instance: Any) -> Any:
     """Replace the last size by the layer's output features, if the input's rank is known."""
-    kind = _input_type(n)
+    kind = _read_input_type(n)
     if isinstance(kind, TensorType):
-        return _refined(n, linear_check(kind, module_instance))
+        return _refine(n, linear_check(kind, module_instance))
     return n.type
 
 
@@ -275,13 +275,13 @@ def adaptiveavgpool2d_check(tensor_type: Any, module_instance: Any) -> TensorTyp
 @rule(AdaptiveAvgPool2d)
 def adaptiveavgpool2d_inference_rule(n: Node, module_instance: Any) -> Any:
     """Replace the last two sizes by the pooling's output size, if the input's rank is known."""
-    kind = _input_type(n)
+    kind = _read_input_type(n)
     if isinstance(kind, TensorType):
-        return _refined(n, adaptiveavgpool2d_check(kind, module_instance))
+        return _refine(n, adaptiveavgpool2d_check(kind, module_instance))
     return n.type
 
 
-def flattened_axes(n: Node) -> tuple[int, int]:
+def find_flattened_axes(n: Node) -> tuple[int, int]:
     """Return the first and last axis that a flatten call joins; 1 and -1 by default."""
     axes: Any = [*n.args[1:3], *(1, -1)[len(n.args) - 1:]]
     return n.kwargs.get("start_dim", axes[0]), n.kwargs.get("end_dim", axes[1])
@@ -302,7 +302,7 @@ def flatten_check(tensor_type: Any, start_dim: int, end_dim: int) -> TensorType:
 @rule("torch.flatten")
 def flatten_inference_rule(n: Node) -> Any:
     """Join the flattened sizes into one, if the input's rank is known."""
-    kind = _input_type(n)
+    kind = _read_input_type(n)
     if isinstance(kind, TensorType):
-        return _refined(n, flatten_check(kind, *flattened_axes(n)))
+        return _refine(n, flatten_check(kind, *find_flattened_axes(n)))
     return n.type

@@ -61,12 +61,12 @@ def substitute_all_types(graph: Graph, mapping: Any) -> None:
     """
     if mapping is False:
         raise TypeError("the sizes of the graph contradict each other")
-    solved = {variable: _last(mapping, value) for variable, value in mapping.items()}
+    solved = {variable: _follow(mapping, value) for variable, value in mapping.items()}
     for node in graph.nodes:
         node.type = substitute_solution_one_type(solved, node.type)
 
 
-def _last(mapping: dict[Any, Any], value: Any) -> Any:
+def _follow(mapping: dict[Any, Any], value: Any) -> Any:
     while isinstance(value, Var) and value in mapping:
         value = mapping[value]
     return value

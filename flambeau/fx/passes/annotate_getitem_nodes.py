@@ -28,12 +28,12 @@ def annotate_getitem_nodes(graph: Graph) -> None:
     """
     for node in graph.nodes:
         if node.target is operator.getitem and node.args[0].type:
-            item_type = _item_type(node.args[0].type, node.args[1])
+            item_type = _find_item_type(node.args[0].type, node.args[1])
             if item_type is not None:
                 node.type = item_type
 
 
-def _item_type(sequence: Any, index: Any) -> Any:
+def _find_item_type(sequence: Any, index: Any) -> Any:
     """Return the type of one item; None if the sequence's type does not tell."""
     origin, arguments = typing.get_origin(sequence), typing.get_args(sequence)
     if origin is tuple:

@@ -37,12 +37,12 @@ class FakeTensorProp(Interpreter):
     def run_node(self, n: Node) -> Any:
         """Run a node and record its result."""
         result = super().run_node(n)
-        value = map_aggregate(result, self._recorded)
+        value = map_aggregate(result, self._record)
         if value is not None:
             n.meta["val"] = value
         return result
 
-    def _recorded(self, value: Any) -> Any:
+    def _record(self, value: Any) -> Any:
         if isinstance(value, FakeTensor):
             return value.detach()
         if isinstance(value, Tensor):

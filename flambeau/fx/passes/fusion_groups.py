@@ -44,10 +44,10 @@ class FxNetAccFusionsFinder:
         for seed in sorted(self.acc_nodes, key=self.node_index.__getitem__):
             if _is_tensor(seed) or any(seed in group for group in groups):
                 continue
-            group, separate = self._closed({seed}), groups
+            group, separate = self._close({seed}), groups
             while overlapping := [g for g in separate if g & group]:
                 separate = [g for g in separate if not g & group]
-                group = self._closed(group.union(*overlapping))
+                group = self._close(group.union(*overlapping))
             groups = [*separate, group]
         result: dict[Node, set[Node]] = {}
         for group in groups:
@@ -57,7 +57,7 @@ class FxNetAccFusionsFinder:
                 self.acc_nodes -= group
         return result
 
-    def _closed(self, group: set[Node]) -> set[Node]:
+    def _close(self, group: set[Node]) -> set[Node]:
         """Return the smallest group around `group` that no non-tensor enters or leaves."""
         size = 0
         while size != len(group):
@@ -67,10 +67,10 @@ class FxNetAccFusionsFinder:
                              if n.op in CALLABLE_NODE_OPS and not _is_tensor(n))
                 if not _is_tensor(node):
                     group.update(n for n in node.users if n.op in CALLABLE_NODE_OPS)
-            group |= self._between(group)
+            group |= self._find_between(group)
         return group
 
-    def _between(self, group: set[Node]) -> set[Node]:
+    def _find_between(self, group: set[Node]) -> set[Node]:
         """Return the nodes on paths from one member of a group to another."""
         places = sorted(self.node_index[node] for node in group)
         stretch = self.nodes[places[0]:places[-1] + 1]

@@ -62,13 +62,13 @@ class FxGraphDrawer:
         self._skip_names, self._with_lines = skip_node_names_in_args, parse_stack_trace
         self._skip_attributes = ignore_getattr
         self._skip_parameters = ignore_parameters_and_buffers
-        self._dot_graphs = {name: self._drawn(graph_module, name)}
+        self._dot_graphs = {name: self._draw_graph(graph_module, name)}
         for node in graph_module.graph.nodes:
             if node.op == "call_module":
-                module = self._module_of(graph_module, node)
+                module = self._find_module(graph_module, node)
                 if isinstance(module, GraphModule):
                     inner = f"{name}_{node.target}"
-                    self._dot_graphs[inner] = self._drawn(module, inner)
+                    self._dot_graphs[inner] = self._draw_graph(module, inner)
 
     def get_dot_graph(self, submod_name: str | None = None) -> Any:
         """Return the drawing of the graph, or of one of its submodules."""
@@ -86,7 +86,7 @@ class FxGraphDrawer:
         """Return all drawings by name."""
         return self._dot_graphs
 
-    def _drawn(self, gm: GraphModule, name: str) -> Any:
+    def _draw_graph(self, gm: GraphModule, name: str) -> Any:
         pydot = self._pydot
         dot = pydot.Dot(name, rankdir="TB")
         nodes = [n for n in gm.graph.nodes if n.op != "get_attr" or not self._skip_attributes]
@@ -94,7 +94,7 @@ class FxGraphDrawer:
             box = pydot.Node(node.name, label=self._label(gm, node), **self._get_node_style(node))
             dot.add_node(box)
             if node.op == "call_module" and not self._skip_parameters:
-                module = self._module_of(gm, node)
+                module = self._find_module(gm, node)
                 if not isinstance(module, GraphModule):
                     self._draw_parameters(dot, node, module)
         for node in nodes:
@@ -123,7 +123,7 @@ class FxGraphDrawer:
                 "fontcolor": "#000000"}
 
     @staticmethod
-    def _module_of(gm: GraphModule, node: Node) -> Module:
+    def _find_module(gm: GraphModule, node: Node) -> Module:
         if not has_attribute(gm, node.target):
             raise RuntimeError(f"{gm} does not have attribute {node.target}!")
         module: Module = attribute_at(gm, node.target)
@@ -133,25 +133,25 @@ class FxGraphDrawer:
         """Return the text in a node's box, in graphviz record syntax."""
         text = "{" + f"name=%{node.name}|op_code={node.op}\n"
         if node.op == "call_module":
-            module = self._module_of(gm, node)
+            module = self._find_module(gm, node)
             constants = [f"{c}: {getattr(module, c)}"
                          for c in getattr(module, "__constants__", ())]
-            text += f"{_BREAK}{_escaped(class_name(type(module)))}{_BREAK}|"
+            text += f"{_BREAK}{_escape(class_name(type(module)))}{_BREAK}|"
             text += _BREAK.join(constants) + _BREAK
         else:
             target = node.target if isinstance(node.target, str) else qualified_name(node.target)
-            args, kwargs = self._arguments(node)
+            args, kwargs = self._list_arguments(node)
             named = [f"{name}: {_format_arg(value, max_list_len=8)}"
                      for name, value in kwargs.items()]
-            text += f"|target={_escaped(target)}{_BREAK}"
+            text += f"|target={_escape(target)}{_BREAK}"
             text += self._list(r"|args=(\l", r",\n)\l",
                                [_format_arg(value, max_list_len=8) for value in args])
             text += self._list(r"|kwargs={\l", r",\n}\l", named)
             text += f"|num_users={len(node.users)}{_BREAK}"
-        text += _described(node.meta.get("tensor_meta"))
+        text += _describe(node.meta.get("tensor_meta"))
         return text + self._line_of(node) + "}"
 
-    def _arguments(self, node: Node) -> tuple[Any, Any]:
+    def _list_arguments(self, node: Node) -> tuple[Any, Any]:
         if self.normalize_args:
             try:
                 normal = normalize_function(node.target, node.args, node.kwargs,
@@ -169,7 +169,7 @@ class FxGraphDrawer:
         text = start + r",\n".join(shown) + end
         if len(shown) == 1:
             text = text.replace(r"\l", "").replace(_BREAK, "")
-        return _escaped(text)
+        return _escape(text)
 
     def _line_of(self, node: Node) -> str:
         if not self._with_lines or node.stack_trace is None:
@@ -181,12 +181,12 @@ class FxGraphDrawer:
         return f"|file={file}:{place.lineno} {place.code}{_BREAK}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape braces, which delimit fields in record labels."""
     return text.replace("{", r"\{").replace("}", r"\}")
 
 
-def _described(meta: Any) -> str:
+def _describe(meta: Any) -> str:
     """Return the dtype, shape and strides that ShapeProp recorded, as text."""
     if isinstance(meta, TensorMetadata):
         parts = {"dtype": meta.dtype, "shape": tuple(meta.shape),
@@ -194,7 +194,7 @@ def _described(meta: Any) -> str:
         parts |= meta.qparams if meta.is_quantized else {}
         return "".join(f"|{name}={value}{_BREAK}" for name, value in parts.items())
     if isinstance(meta, dict):
-        return "".join(map(_described, meta.values()))
+        return "".join(map(_describe, meta.values()))
     if isinstance(meta, list | tuple):
-        return "".join(map(_described, meta))
+        return "".join(map(_describe, meta))
     return ""

@@ -59,7 +59,7 @@ def get_tensor_meta(node: Node) -> TensorMetadata:
     return meta
 
 
-def _bytes_of(meta: TensorMetadata) -> int:
+def _count_bytes(meta: TensorMetadata) -> int:
     return meta.shape.numel() * meta.dtype.itemsize
 
 
@@ -70,5 +70,5 @@ def get_size_of_node(fx_module: GraphModule, node: Node) -> size_bytes:
     if node.op == "call_module":
         module = dict(fx_module.named_modules())[node.target]
         total += sum(p.numel() * p.element_size() for _, p in module.named_parameters())
-    output_bytes = _bytes_of(get_tensor_meta(node))
+    output_bytes = _count_bytes(get_tensor_meta(node))
     return size_bytes(output_bytes, total + output_bytes)

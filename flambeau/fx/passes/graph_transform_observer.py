@@ -50,7 +50,7 @@ class GraphTransformObserver:
         self.copied_gms: list[GraphModule] = []  # copies inherit the hooks
         if log_url is not None:
             GraphTransformObserver._pass_count += 1
-            self.input_dot_graph = self._drawing()
+            self.input_dot_graph = self._draw()
 
     @classmethod
     def get_current_pass_count(cls) -> int:
@@ -72,8 +72,8 @@ class GraphTransformObserver:
             seen.clear()
         self.name_to_node = {node.name: node for node in self.gm.graph.nodes}
         self._hooks: dict[str, Callable[..., None]] = {
-            "create_node": self._created, "erase_node": self._erased,
-            "replace_node": self._replaced, "deepcopy": self._copied,
+            "create_node": self._note_created, "erase_node": self._erased,
+            "replace_node": self._note_replaced, "deepcopy": self._note_copied,
         }
         for event, hook in self._hooks.items():
             getattr(self.gm, f"_register_{event}_hook")(hook)
@@ -85,9 +85,9 @@ class GraphTransformObserver:
                 getattr(gm, f"_unregister_{event}_hook")(hook)
         if self.log_url is not None and (self.created_nodes or self.erased_nodes):
             self._write(self.input_dot_graph, "input", self.erased_nodes)
-            self._write(self._drawing(), "output", self.created_nodes)
+            self._write(self._draw(), "output", self.created_nodes)
 
-    def _drawing(self) -> Any:
+    def _draw(self) -> Any:
         drawer = FxGraphDrawer(self.gm, self.passname, ignore_getattr=True,
                                ignore_parameters_and_buffers=True)
         return drawer.get_dot_graph()
@@ -100,7 +100,7 @@ class GraphTransformObserver:
         name = f"pass_{self._pass_count}_{self.passname}_{moment}_graph.dot"
         drawing.write(str(Path(self.log_url or "") / name))
 
-    def _created(self, node: Node) -> None:
+    def _note_created(self, node: Node) -> None:
         self.created_nodes.add(node.name)
         self.name_to_node[node.name] = node
         source = NodeSource(None, self.passname, NodeSourceAction.CREATE)
@@ -110,7 +110,7 @@ class GraphTransformObserver:
         self.erased_nodes.add(node.name)
         self.name_to_node.pop(node.name, None)
 
-    def _replaced(self, old: Node, new: str, user: Node) -> None:
+    def _note_replaced(self, old: Node, new: str, user: Node) -> None:
         """Note that a node stands for another; called once for each user."""
         node = self.name_to_node.get(new)
         if node is None:
@@ -125,5 +125,5 @@ class GraphTransformObserver:
                                               and s.action == [NodeSourceAction.CREATE])]
         node.meta["from_node"] = [*earlier, NodeSource(old, self.passname, actions)]
 
-    def _copied(self, gm: GraphModule) -> None:
+    def _note_copied(self, gm: GraphModule) -> None:
         self.copied_gms.append(gm)

@@ -76,16 +76,16 @@ class Traversals:
     def _check(self, nodes: NodeSet, names: Names, report_idx: int = -1) -> None:
         raise NotImplementedError
 
-    def _with_groups(self, nodes: NodeList) -> NodeSet:
+    def _add_groups(self, nodes: NodeList) -> NodeSet:
         return set(nodes).union(*(self.fusions.get(node, ()) for node in nodes))
 
-    def _new_report(self, *lines: str) -> list[str]:
+    def _open_report(self, *lines: str) -> list[str]:
         """Open the report of a further iteration."""
         self.iteration += 1
         self.reports.append(list(lines))
         return self.reports[-1]
 
-    def _excluded(self, nodes: NodeList, start: int = -1, end: int = -1) -> bool:
+    def _exclude(self, nodes: NodeList, start: int = -1, end: int = -1) -> bool:
         """Let the user remove nodes; tell whether none is left."""
         if self.exclusion_fn is not None:
             self.exclusion_fn(nodes, start, end)
@@ -95,10 +95,10 @@ class Traversals:
         """Check each node alone, with its group."""
         culprits: NodeSet = set()
         for node in nodes:
-            report = self._new_report()
+            report = self._open_report()
             report += [f"Sequential traverse iteration {self.iteration}.",
                        f"Visit node: {node.name}"]
-            if self._excluded([node]):
+            if self._exclude([node]):
                 report.append(f"User exclusion : {node.name}")
                 failed = True
             else:
@@ -129,22 +129,22 @@ class Traversals:
 
     def _binary_search_impl(self, all_nodes: NodeList, start_idx: int, end_idx: int) -> NodeSet:
         nodes = all_nodes[start_idx:end_idx]
-        if self._excluded(nodes, start_idx, end_idx):
+        if self._exclude(nodes, start_idx, end_idx):
             self.reports.append(["All nodes are excluded by user"])
             return set()
-        report = self._new_report()
+        report = self._open_report()
         report += [f"Binary search iteration {self.iteration}",
                    f"From node index {start_idx}:{nodes[0].name} to {end_idx - 1}:"
                    f"{nodes[-1].name}. Size of the interested node list is {len(nodes)}"]
         try:
             self._check(set(nodes), [nodes[-1].name])
         except _FAILURES:
-            return self._halves(all_nodes, start_idx, nodes, report)
+            return self._search_halves(all_nodes, start_idx, nodes, report)
         report.append("No discrepancy found.")
         self.print_report(report)
         return set()
 
-    def _halves(
+    def _search_halves(
         self, all_nodes: NodeList, start_idx: int, nodes: NodeList, report: list[str]
     ) -> NodeSet:
         """Search the halves of a stretch that fails; a single node is a culprit."""
@@ -173,7 +173,7 @@ class Traversals:
             print("'Find All' mode is not supported in accumulate traversal.")
             return set()
         for i, node in enumerate(nodes):
-            report = self._new_report()
+            report = self._open_report()
             report += [f"Accumulate traverse iteration {self.iteration}.",
                        f"Add node: {node.name}"]
             try:
@@ -187,7 +187,7 @@ class Traversals:
 
     def _defined_traverse(self, nodes: NodeList) -> NodeSet:
         """Check all nodes at once."""
-        if self._excluded(nodes):
+        if self._exclude(nodes):
             self.reports.append(["All nodes are excluded by user"])
             return set()
         report = [f"Defined graph from {nodes[0].name} to {nodes[-1].name}"]
@@ -217,8 +217,8 @@ class Traversals:
             self.exclusion_fn(nodes, start_idx, end_idx)
             chosen = set(nodes)
         else:
-            chosen = self._with_groups(nodes)
-        report = self._new_report()
+            chosen = self._add_groups(nodes)
+        report = self._open_report()
         report += [f" Nodes block {self.iteration}.", f"From node index {start_idx} to "
                    f"{end_idx - 1}. Size of the interested node list is {len(nodes)}"]
         culprits: NodeSet = set()
@@ -266,8 +266,8 @@ class Traversals:
         while low <= high:
             middle = (low + high) // 2
             stretch = nodes[:middle + 1] if find_last_node else nodes[middle:end_idx + 1]
-            self._excluded(stretch)
-            report = self._new_report(_RULE, f"Block search iteration {self.iteration + 1}")
+            self._exclude(stretch)
+            report = self._open_report(_RULE, f"Block search iteration {self.iteration + 1}")
             report += [f"Search for {'last' if find_last_node else 'first'} node in culprits",
                        f"From node index {low}:{nodes[low].name} to {high}:{nodes[high].name}. ",
                        f"Subgraph constructed by {stretch[0].name} to {stretch[-1].name}",

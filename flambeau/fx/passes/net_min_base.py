@@ -137,7 +137,7 @@ class _MinimizerBase(Traversals):
         nodes = self._collect_nodes(start, end)
         names = [node.name for node in nodes] if self.settings.return_intermediate else []
         try:
-            self._check(self._with_groups(nodes), names)
+            self._check(self._add_groups(nodes), names)
         except _FAILURES as error:
             print(error)
 

@@ -31,7 +31,7 @@ class Subgraph:
     device_ordinal: int | None = None
 
 
-def direct_dependencies(graph: Graph, fusions: Fusions) -> dict[Node, set[Node]]:
+def find_dependencies(graph: Graph, fusions: Fusions) -> dict[Node, set[Node]]:
     """Return the calls that each node waits for.
 
     The members of a group wait for what any of them waits for outside, and what uses one member

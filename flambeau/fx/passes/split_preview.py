@@ -17,7 +17,7 @@ from .tools_common import CALLABLE_NODE_OPS, get_node_target, is_node_output_ten
 _FILL = {True: "chartreuse1", False: "crimson"}  # by support
 
 
-def node_support(gm: GraphModule, support: OperatorSupportBase, dump_graph: bool) -> str:
+def describe_support(gm: GraphModule, support: OperatorSupportBase, dump_graph: bool) -> str:
     """Return the supported and unsupported targets with their arguments' dtypes."""
     modules = dict(gm.named_modules())
     decided = {node: support.is_node_supported(modules, node)
@@ -25,7 +25,7 @@ def node_support(gm: GraphModule, support: OperatorSupportBase, dump_graph: bool
     seen: dict[bool, dict[str, dict[Any, None]]] = {True: defaultdict(dict), False:
                                                     defaultdict(dict)}
     for node, supported in decided.items():
-        seen[supported][get_node_target(modules, node)][_argument_dtypes(node)] = None
+        seen[supported][get_node_target(modules, node)][_list_argument_dtypes(node)] = None
     if dump_graph:
         _SupportDrawer(gm, decided).get_main_dot_graph().write_raw("node_support.dot")
     report = ""
@@ -37,7 +37,7 @@ def node_support(gm: GraphModule, support: OperatorSupportBase, dump_graph: bool
     return report
 
 
-def _argument_dtypes(node: Node) -> tuple[tuple[Any, ...], tuple[tuple[str, Any], ...]]:
+def _list_argument_dtypes(node: Node) -> tuple[tuple[Any, ...], tuple[tuple[str, Any], ...]]:
     """Return the dtypes of positional (None: no tensor; none at the end) and named arguments."""
     positional = [_dtype(x) if isinstance(x, Node) else None for x in node.args]
     while positional and positional[-1] is None:
@@ -55,7 +55,7 @@ class _SupportDrawer(FxGraphDrawer):
 
     def __init__(self, gm: GraphModule, decided: dict[Node, bool]) -> None:
         self._decided = decided
-        super().__init__(gm, "node_support", ignore_getattr=True)
+        super().__init__(gm, "describe_support", ignore_getattr=True)
 
     def _get_node_style(self, node: Node) -> dict[str, str]:
         style = super()._get_node_style(node)
@@ -66,9 +66,9 @@ class _SupportDrawer(FxGraphDrawer):
 def subgraphs(splitter: Any, dump_graph: bool) -> str:
     """Return a report on a splitter's subgraphs, and try to lower and to run each."""
     parts = splitter.put_nodes_into_subgraphs()
-    report = _counted("Before", parts)
+    report = _describe_count("Before", parts)
     parts = splitter.remove_small_acc_subgraphs(parts)
-    report += _counted("After", parts)
+    report += _describe_count("After", parts)
     for i, part in enumerate(parts):
         prefix = "_run_on_acc_" if part.is_acc else splitter.non_acc_submodule_name
         report += f"{prefix}{i}: {len(part.nodes)} node(s)\n"
@@ -83,7 +83,7 @@ def subgraphs(splitter: Any, dump_graph: bool) -> str:
     for node in split.graph.nodes:
         if node.op == "call_module" and "acc" in node.target:
             report += f"\nProcessing acc submodule {node.target}\n"
-            part_report, qps = _lowered(splitter, split, node.target)
+            part_report, qps = _lower(splitter, split, node.target)
             report += part_report
             if qps < slowest:
                 slowest, bottleneck = qps, node.target
@@ -91,22 +91,22 @@ def subgraphs(splitter: Any, dump_graph: bool) -> str:
             f" bottleneck is submodule {bottleneck}.")
 
 
-def _counted(moment: str, parts: list[Any]) -> str:
+def _describe_count(moment: str, parts: list[Any]) -> str:
     on_acc = sum(part.is_acc for part in parts)
     return (f"{moment} removing small acc subgraphs, total {len(parts)} subgraphs are created:"
             f" {on_acc} acc subgraphs and {len(parts) - on_acc} cpu subgraphs.\n")
 
 
-def _lowered(splitter: Any, split: GraphModule, name: str) -> tuple[str, float]:
+def _lower(splitter: Any, split: GraphModule, name: str) -> tuple[str, float]:
     """Return a report on one accelerator submodule, and its calls per second over the bus."""
     part = getattr(split, name)
     inputs = generate_inputs_for_submodules(split, splitter.sample_input, [name])[name]
     ShapeProp(part).propagate(*inputs)
     report = "Checking inputs...\n"
     sources = [n for n in part.graph.nodes if n.op == "placeholder"]
-    text, read = _traffic(part, "Input", sources)
+    text, read = _measure_traffic(part, "Input", sources)
     report += f"{text}Checking outputs...\n"
-    text, written = _traffic(part, "Output", part.graph.output_node().all_input_nodes)
+    text, written = _measure_traffic(part, "Output", part.graph.output_node().all_input_nodes)
     qps = splitter.PCIe_BW / max(read, written, 1)
     report += (f"{text}Total input size in bytes is {read}, total output size in bytes is "
                f"{written}, theoretical max qps (bounds by PCIe bandwidth) for this submodule is "
@@ -122,7 +122,7 @@ def _lowered(splitter: Any, split: GraphModule, name: str) -> tuple[str, float]:
     return f"{report}Lowering and running succeed!\n", qps
 
 
-def _traffic(part: GraphModule, role: str, nodes: list[Node]) -> tuple[str, int]:
+def _measure_traffic(part: GraphModule, role: str, nodes: list[Node]) -> tuple[str, int]:
     """Return warnings about non-tensors, and the bytes of the tensors."""
     text, total_bytes = "", 0
     for node in nodes:

@@ -122,7 +122,7 @@ class _Split:
         return paths
 
 
-def _nodes_in(argument: Any) -> NodeList:
+def _find_nodes(argument: Any) -> NodeList:
     nodes: NodeList = []
     map_arg(argument, nodes.append)
     return nodes
@@ -160,7 +160,7 @@ def split_by_tags(
             split.add(node)
     if output is None:
         raise RuntimeError("Graph had no output node!")
-    results = _nodes_in(output.args[0])
+    results = _find_nodes(output.args[0])
     constants = [x for x in results if x.op == "get_attr"]
     for x in constants:
         split.in_main[x] = split.main.get_attr(x.name, type_expr=x.type)
@@ -192,19 +192,19 @@ def move_non_tensor_nodes_on_boundary(subgraphs: list[Any]) -> None:
     for i, subgraph in enumerate(subgraphs):
         if not subgraph.is_acc:
             continue  # the CPU's nodes may be none that an accelerator can run
-        pending = [node for node in subgraph.nodes if _crosses(node, i, home)]
+        pending = [node for node in subgraph.nodes if _is_used_elsewhere(node, i, home)]
         seen: set[Node] = set()
         for node in pending:  # grows meanwhile
             if node in seen or home[node] != i:
                 continue
             seen.add(node)
-            targets = {home[user] for user in _users_in(node, home)} - {i}
+            targets = {home[user] for user in _find_users(node, home)} - {i}
             if len(targets) != 1:
                 print(f"Cannot move non-tensor node {node.name} on boundary because it has "
                       "children in multiple subgraphs")
                 continue
             target = targets.pop()
-            moving = _with_dependents(node, i, target, home)
+            moving = _collect_dependents(node, i, target, home)
             if moving is None:
                 continue
             for moved in moving:
@@ -215,25 +215,25 @@ def move_non_tensor_nodes_on_boundary(subgraphs: list[Any]) -> None:
                       f"{moved.name} from acc_{i} to "
                       f"{'acc' if subgraphs[target].is_acc else 'gpu'}_{target}")
             pending += [n for n in node.all_input_nodes if home.get(n) == i
-                        and n not in seen and _crosses(n, i, home)]
+                        and n not in seen and _is_used_elsewhere(n, i, home)]
 
 
-def _users_in(node: Node, home: dict[Node, int]) -> NodeList:
+def _find_users(node: Node, home: dict[Node, int]) -> NodeList:
     return [user for user in node.users if user in home]
 
 
-def _crosses(node: Node, i: int, home: dict[Node, int]) -> bool:
+def _is_used_elsewhere(node: Node, i: int, home: dict[Node, int]) -> bool:
     """Tell whether a non-tensor of subgraph `i` is used in another."""
-    return not is_node_output_tensor(node) and any(home[u] != i for u in _users_in(node, home))
+    return not is_node_output_tensor(node) and any(home[u] != i for u in _find_users(node, home))
 
 
-def _with_dependents(
+def _collect_dependents(
     node: Node, i: int, target: int, home: dict[Node, int]
 ) -> dict[Node, None] | None:
     """Return a node and what depends on it in its subgraph; None if that is used elsewhere."""
     moving = {node: None}
     for member in (pending := [node]):  # grows meanwhile
-        for user in _users_in(member, home):
+        for user in _find_users(member, home):
             if home[user] not in (i, target):
                 return None
             if home[user] == i and user not in moving:

@@ -20,7 +20,7 @@ from .split_order import (
     FxNetSplitterInternalError,
     Subgraph,
     alternate,
-    direct_dependencies,
+    find_dependencies,
     merge_small,
 )
 from .split_utils import move_non_tensor_nodes_on_boundary, split_by_tags
@@ -120,7 +120,7 @@ class _SplitterBase:
         self.fusions: dict[Node, set[Node]] = {}
         if not settings.skip_fusion:
             self.fusions = FxNetAccFusionsFinder(module, self.acc_nodes)()
-        self.deps = direct_dependencies(module.graph, self.fusions)
+        self.deps = find_dependencies(module.graph, self.fusions)
         self.non_acc_submodule_name = non_acc_submodule_name
         self._node_submodule_map: dict[str, str] = {}
         self._return_tuple = return_tuple
@@ -191,7 +191,7 @@ class _SplitterBase:
 
         `dump_graph`: also write a drawing, node_support.dot.
         """
-        report = split_preview.node_support(self.module, self.operator_support, dump_graph)
+        report = split_preview.describe_support(self.module, self.operator_support, dump_graph)
         print(report)
         return report
 
@@ -219,7 +219,7 @@ class _SplitterBase:
             if node.op in CALLABLE_NODE_OPS:
                 result[node] |= {
                     user for user in node.users if user.op in CALLABLE_NODE_OPS
-                    and (tag_id is None or _subgraph_number(user.tag) < tag_id)
+                    and (tag_id is None or _parse_number(user.tag) < tag_id)
                 }
         return result
 
@@ -244,7 +244,7 @@ class _SplitterBase:
 
     def extend_acc_subgraph(self, tag: str) -> None:
         """Move accelerator nodes that only this subgraph uses into it, from its inputs upwards."""
-        deps = self.find_reverse_deps(_subgraph_number(tag))
+        deps = self.find_reverse_deps(_parse_number(tag))
         self.update_reverse_deps_for_fusions(deps)
         parents = self.find_parent_nodes_of_subgraph(tag)
         joined: set[Node] = set()
@@ -260,5 +260,5 @@ class _SplitterBase:
             parents |= (self.fusions.get(node, set()) | above) - joined
 
 
-def _subgraph_number(tag: str) -> int:
+def _parse_number(tag: str) -> int:
     return int(tag.rpartition("_")[2])

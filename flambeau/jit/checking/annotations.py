@@ -15,10 +15,10 @@ from ...tensor.tensor import Tensor
 from .source import is_library
 from .types import (
     ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind, dictionary, is_known,
-    list_of, tuple_of, union,
+    list_of, build_tuple, union,
 )
 
-__all__ = ["class_kind", "kind_of_annotation", "kind_of_value"]
+__all__ = ["find_class_kind", "find_value_kind", "read_annotation"]
 
 _PLAIN = {int: INT, float: FLOAT, bool: BOOL, complex: COMPLEX, str: STR, type(None): NONE,
           None: NONE, dtype: INT, device: DEVICE}
@@ -29,7 +29,7 @@ _BARE = {typing.List: ("List", "a", "e.g. List[int]"),  # noqa: UP006  # as prog
 _KEYS = (INT, FLOAT, BOOL, COMPLEX, STR, TENSOR, DEVICE, UNKNOWN)
 
 
-def kind_of_annotation(annotation: Any) -> Kind:
+def read_annotation(annotation: Any) -> Kind:
     """Return the type that an annotation names, or UNKNOWN. Raise RuntimeError for `List` etc."""
     if annotation is Any:
         return ANY
@@ -45,16 +45,16 @@ def kind_of_annotation(annotation: Any) -> Kind:
     if origin in (typing.Union, types.UnionType):
         if set(inner) == {int, float, complex}:
             return Kind("number")
-        return union(*map(kind_of_annotation, inner))
+        return union(*map(read_annotation, inner))
     if origin is list and len(inner) == 1:
-        return list_of(kind_of_annotation(inner[0]))
+        return list_of(read_annotation(inner[0]))
     if origin is tuple and ... not in inner:
-        return tuple_of(*map(kind_of_annotation, inner))
+        return build_tuple(*map(read_annotation, inner))
     if origin is dict and len(inner) == 2:
         return _dictionary(*inner)
     if origin is Future and inner:
-        return Kind("Future", (kind_of_annotation(inner[0]),))
-    return class_kind(annotation) if isinstance(annotation, type) else UNKNOWN
+        return Kind("Future", (read_annotation(inner[0]),))
+    return find_class_kind(annotation) if isinstance(annotation, type) else UNKNOWN
 
 
 def _refuse_bare(annotation: Any) -> None:
@@ -71,14 +71,14 @@ def _dictionary(key: Any, value: Any) -> Kind:
         if isinstance(part, type) and issubclass(part, Module) \
                 and not hasattr(part, "_torchscript_interface"):
             raise ValueError(f"Unknown type annotation: '{part}' at the dictionary")
-    kind = kind_of_annotation(key)
+    kind = read_annotation(key)
     if kind not in _KEYS:
         raise RuntimeError(f"Cannot create dict for key type '{kind}', only int, float, complex, "
                            "Tensor, device and string keys are supported")
-    return dictionary(kind, kind_of_annotation(value))
+    return dictionary(kind, read_annotation(value))
 
 
-def class_kind(kind: type) -> Kind:
+def find_class_kind(kind: type) -> Kind:
     """Return the type of a class's objects: named tuples, enums, interfaces, script classes."""
     name = f"__torch__.{kind.__module__}.{kind.__name__}"
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -100,32 +100,32 @@ def _fields(kind: Any) -> tuple[Kind, ...]:
         hints = typing.get_type_hints(kind)
     except (NameError, TypeError):
         return (UNKNOWN,) * len(kind._fields)
-    return tuple(kind_of_annotation(hints.get(field, Tensor)) for field in kind._fields)
+    return tuple(read_annotation(hints.get(field, Tensor)) for field in kind._fields)
 
 
 def _check_enum(kind: type[enum.Enum]) -> None:
-    kinds = list(dict.fromkeys(kind_of_value(member.value) for member in kind))
+    kinds = list(dict.fromkeys(find_value_kind(member.value) for member in kind))
     if len(kinds) > 1 and all(k in (INT, FLOAT, STR) for k in kinds):
         raise RuntimeError("Could not unify type list. Enum values must have the same type: "
                            f"{', '.join(map(str, kinds))}")
 
 
-def kind_of_value(value: Any) -> Kind:
+def find_value_kind(value: Any) -> Kind:
     """Return the type of a Python value, or UNKNOWN."""
     if isinstance(value, Tensor):
         return TENSOR
     if type(value) in _PLAIN:
         return _PLAIN[type(value)]
     if type(value) is tuple:
-        return tuple_of(*map(kind_of_value, value))
+        return build_tuple(*map(find_value_kind, value))
     if type(value) is list and value:
-        kinds = set(map(kind_of_value, value))
+        kinds = set(map(find_value_kind, value))
         return list_of(kinds.pop() if len(kinds) == 1 else UNKNOWN)
     if type(value) is dict and value:
-        keys, values = set(map(kind_of_value, value)), set(map(kind_of_value, value.values()))
+        keys, values = set(map(find_value_kind, value)), set(map(find_value_kind, value.values()))
         if len(keys) == len(values) == 1:
             return dictionary(keys.pop(), values.pop())
         return UNKNOWN
-    result = class_kind(type(value)) if isinstance(value, enum.Enum) or hasattr(value, "_fields") \
-        else UNKNOWN
+    has_class_kind = isinstance(value, enum.Enum) or hasattr(value, "_fields")
+    result = find_class_kind(type(value)) if has_class_kind else UNKNOWN
     return result if is_known(result) else UNKNOWN

@@ -7,11 +7,11 @@ import ast
 from ...nn.module import Module
 from .calls import Calls
 from .types import (
-    NUMBERS, STR, TENSOR, UNKNOWN, Kind, dictionary, fits, fits_argument, is_known,
+    NUMBERS, STR, TENSOR, UNKNOWN, Kind, dictionary, fits, accepts_argument, is_known,
 )
 from .values import NO_VALUE, Value, Variable
 
-__all__ = ["Assignments", "becomes_list"]
+__all__ = ["Assignments", "converts_to_list"]
 
 
 class Assignments(Calls):
@@ -20,7 +20,7 @@ class Assignments(Calls):
     def _visit_assign(self, node: ast.Assign) -> None:
         if node.type_comment:
             comment = ast.parse(node.type_comment, mode="eval").body
-            self._annotated(node, node.targets[0], comment, node.value)
+            self._check_annotated(node, node.targets[0], comment, node.value)
             return
         value = self.value(node.value)
         if value.kind == dictionary(UNKNOWN, UNKNOWN) and _is_empty(node.value):
@@ -30,9 +30,9 @@ class Assignments(Calls):
 
     def _visit_annassign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
-            self._annotated(node, node.target, node.annotation, node.value)
+            self._check_annotated(node, node.target, node.annotation, node.value)
 
-    def _annotated(self, node: ast.stmt, target: ast.expr, annotation: ast.expr,
+    def _check_annotated(self, node: ast.stmt, target: ast.expr, annotation: ast.expr,
                    expression: ast.expr) -> None:
         kind = self.evaluated(annotation)
         if not is_known(kind) or hasattr(kind.python, "_torchscript_interface"):
@@ -47,7 +47,7 @@ class Assignments(Calls):
         if self.frame.find_outside(target.id) is not None and target.id not in \
                 self.frame.variables:
             self.errors.report("reannotated", target, name=target.id)
-        if not fits(value.kind, kind) and not becomes_list(value.kind, kind):
+        if not fits(value.kind, kind) and not converts_to_list(value.kind, kind):
             self.errors.report("variable-annotation", target, name=target.id, annotated=kind,
                                actual=value.kind)
         self.frame.variables[target.id] = Variable(kind, kind)
@@ -145,7 +145,7 @@ class Assignments(Calls):
         if owner.name == "Dict" and is_known(owner):
             key, element = owner.inner
             for name, wanted, kind in (("idx", key, index), ("v", element, actual)):
-                if is_known(kind) and not fits_argument(kind, wanted):
+                if is_known(kind) and not accepts_argument(kind, wanted):
                     self.errors.report(
                         "arguments", target, name=name, expected=wanted, actual=kind, operator=
                         f"aten::_set_item.{key}(Dict({key}, t)(a!) l, {key}(b -> *) idx, "
@@ -157,6 +157,6 @@ def _is_empty(node: ast.expr) -> bool:
         isinstance(node, ast.Dict) and not node.keys
 
 
-def becomes_list(kind: Kind, target: Kind) -> bool:
+def converts_to_list(kind: Kind, target: Kind) -> bool:
     """Return whether a tuple is taken for a list where one is wanted."""
-    return kind.name == "Tuple" and target.name == "List" and fits_argument(kind, target)
+    return kind.name == "Tuple" and target.name == "List" and accepts_argument(kind, target)

@@ -11,7 +11,7 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from ..torchscript.script_module import ScriptModule
-from .annotations import class_kind
+from .annotations import find_class_kind
 from .container_calls import ContainerCalls
 from .diagnostics import FrontendError
 from .operator_calls import check_operator
@@ -67,9 +67,9 @@ class Calls(ContainerCalls):
     def _attribute(self, node: ast.Attribute) -> Value:
         owner = self.value(node.value)
         if isinstance(owner.static, Module) and owner.kind == UNKNOWN:
-            return self._of_module(owner.static, node)
+            return self._read_module_attribute(owner.static, node)
         if isinstance(owner.static, type) and issubclass(owner.static, enum.Enum):
-            return self._of_enum(owner.static, node)
+            return self._read_enum_attribute(owner.static, node)
         if isinstance(owner.static, ModuleType):
             static = inspect.getattr_static(owner.static, node.attr, NO_VALUE)
             if static is NO_VALUE and hasattr(owner.static, node.attr):
@@ -78,9 +78,9 @@ class Calls(ContainerCalls):
         if isinstance(owner.static, type):
             static = inspect.getattr_static(owner.static, node.attr, NO_VALUE)
             return Value(UNKNOWN, static.__func__ if isinstance(static, staticmethod) else NO_VALUE)
-        return Value(self._of_kind(owner.kind, node))
+        return Value(self._read_kind_attribute(owner.kind, node))
 
-    def _of_module(self, module: Module, node: ast.Attribute) -> Value:
+    def _read_module_attribute(self, module: Module, node: ast.Attribute) -> Value:
         if node.attr in getattr(module, "__jit_ignored_attributes__", ()):
             self.errors.report("module-attribute", node, kind=type(module).__name__,
                                name=node.attr, hint="(This attribute was ignored during "
@@ -89,12 +89,12 @@ class Calls(ContainerCalls):
         kind, static = self.program.attribute(module, node.attr, self.errors, node)
         return Value(kind, static)
 
-    def _of_enum(self, kind: type[enum.Enum], node: ast.Attribute) -> Value:
+    def _read_enum_attribute(self, kind: type[enum.Enum], node: ast.Attribute) -> Value:
         if not hasattr(kind, node.attr):
             self.errors.report("enum-member", node, kind=kind.__name__, name=node.attr)
-        return Value(class_kind(kind) if node.attr in kind.__members__ else UNKNOWN)
+        return Value(find_class_kind(kind) if node.attr in kind.__members__ else UNKNOWN)
 
-    def _of_kind(self, kind: Kind, node: ast.Attribute) -> Kind:
+    def _read_kind_attribute(self, kind: Kind, node: ast.Attribute) -> Kind:
         """Return the type of an object's attribute, and refuse attributes that it lacks."""
         if kind == TENSOR:
             has, result = hasattr(Tensor, node.attr), _TENSOR_ATTRIBUTES.get(node.attr, UNKNOWN)
@@ -103,11 +103,11 @@ class Calls(ContainerCalls):
         elif kind.name == "Union" and NONE in kind.inner and is_known(kind):
             has, result = False, UNKNOWN
         elif isinstance(kind.python, type):
-            has, result = self.program.class_attribute(kind.python, node.attr)
+            has, result = self.program.find_class_attribute(kind.python, node.attr)
         else:
             return UNKNOWN
         if not has:
-            hint = self.program.class_hint(kind.python, node.attr)
+            hint = self.program.describe_class_attribute(kind.python, node.attr)
             self.errors.report("attribute", node, kind=kind, name=node.attr, hint=hint)
         return result
 
@@ -118,7 +118,7 @@ class Calls(ContainerCalls):
         function = self.value(node.func)
         if function.static is dict and expected.name == "Union":
             self._refuse_dict_of_union(node, expected)
-        special = self._special(node, function.static)
+        special = self._check_special(node, function.static)
         if special is not None:
             return Value(special)
         args = [self.value(arg).kind for arg in node.args]
@@ -154,7 +154,7 @@ class Calls(ContainerCalls):
         if isinstance(function, MethodType) and isinstance(function.__self__, Module):
             if is_library(function.__func__):
                 return UNKNOWN
-            return self._checked(node, function, args, keywords)
+            return self._check_call(node, function, args, keywords)
         if isinstance(function, Module):
             result = self._call_static(
                 node, MethodType(type(function).forward, function), args, keywords)
@@ -163,10 +163,10 @@ class Calls(ContainerCalls):
             function = function._flambeau_function
         if isinstance(function, FunctionType):
             if not is_library(function):
-                return self._checked(node, function, args, keywords)
+                return self._check_call(node, function, args, keywords)
             return TENSOR if function.__name__ in _OF_TENSORS else UNKNOWN
         if isinstance(function, type):
-            return self._constructed(node, function, args, keywords)
+            return self._check_construction(node, function, args, keywords)
         is_torch = isinstance(function, BuiltinFunctionType) or hasattr(function, "operator")
         for actual in args if is_torch else ():
             if actual.name == "Union" and NONE not in actual.inner and is_known(actual):
@@ -175,12 +175,12 @@ class Calls(ContainerCalls):
                                    expected=TENSOR, actual=actual)
         return TENSOR if is_torch and getattr(function, "__name__", "") in _OF_TENSORS else UNKNOWN
 
-    def _checked(self, node: ast.Call, function: Any, args: list[Kind],
+    def _check_call(self, node: ast.Call, function: Any, args: list[Kind],
                  keywords: dict[str, Kind]) -> Kind:
         result: Kind = self.program.call(function, args, keywords, self.errors, node)
         return result
 
-    def _constructed(self, node: ast.Call, kind: type, args: list[Kind],
+    def _check_construction(self, node: ast.Call, kind: type, args: list[Kind],
                      keywords: dict[str, Kind]) -> Kind:
         if getattr(kind, "_torchscript_modifier", "") == "ignore" and not self.errors.muted:
             self.errors.report_syntax(
@@ -188,7 +188,7 @@ class Calls(ContainerCalls):
                 node.func)
         if issubclass(kind, BaseException):
             self.errors.report("exception-value", node)
-        result = class_kind(kind)
+        result = find_class_kind(kind)
         if result.python is None or issubclass(kind, enum.Enum):
             return UNKNOWN
         self.program.construct(kind, args, keywords, self.errors, node)
@@ -214,14 +214,14 @@ class Calls(ContainerCalls):
             return optional(owner.inner[1])
         if owner.name == "Dict" and is_known(owner) and method in ("keys", "values"):
             return list_of(owner.inner[method == "values"])
-        return self.program.method_result(owner.python, method) if owner.python else UNKNOWN
+        return self.program.find_method_result(owner.python, method) if owner.python else UNKNOWN
 
     def _check_element(self, node: ast.Call, element: Kind, actual: Kind) -> None:
         if is_known(element) and is_known(actual) and not fits(actual, element):
             self.errors.report(
                 "element", node.func, method="append", expected=element, actual=actual)
 
-    def _special(self, node: ast.Call, function: Any) -> Kind | None:
+    def _check_special(self, node: ast.Call, function: Any) -> Kind | None:
         """Return the type of a call with rules of its own, or None."""
         name = getattr(function, "__name__", "")
         module = getattr(function, "__module__", "") or ""
@@ -234,7 +234,7 @@ class Calls(ContainerCalls):
             self.value(node.args[1], kind)
             return kind
         if name == "fork" and module == "flambeau.jit" and node.args:
-            return self._forked(node)
+            return self._check_fork(node)
         if name == "isinstance":
             self.value(node.args[0])
             self.evaluated(node.args[1])
@@ -263,7 +263,7 @@ class Calls(ContainerCalls):
             self.errors.report("getattr-tuple", node)
         return UNKNOWN
 
-    def _forked(self, node: ast.Call) -> Kind:
+    def _check_fork(self, node: ast.Call) -> Kind:
         """Return the future of a forked call."""
         function = self.value(node.args[0])
         if function.kind in (*NUMBERS, STR, TENSOR):

@@ -27,11 +27,11 @@ class Conditions(Operators):
             inner = self.truth(node.operand)
             return _OPPOSITE.get(inner, inner)
         if isinstance(node, ast.BoolOp):
-            return self._truth_of_several(node)
+            return self._decide_several(node)
         if isinstance(node, ast.Compare):
-            return self._truth_of_comparison(node)
+            return self._decide_comparison(node)
         if isinstance(node, ast.Call):
-            return self._truth_of_call(node)
+            return self._decide_call(node)
         if isinstance(node, ast.BinOp):
             is_number = self.quiet(node).kind in (*NUMBERS, TENSOR)
             return Truth.AT_RUN_TIME if is_number else Truth.UNSURE
@@ -42,7 +42,7 @@ class Conditions(Operators):
                 variable.kind in (*NUMBERS, TENSOR) else Truth.UNSURE
         return Truth.UNSURE
 
-    def _truth_of_several(self, node: ast.BoolOp) -> Truth:
+    def _decide_several(self, node: ast.BoolOp) -> Truth:
         decides = Truth.ALWAYS if isinstance(node.op, ast.Or) else Truth.NEVER
         truths = [self.truth(value) for value in node.values]
         if decides in truths:
@@ -51,7 +51,7 @@ class Conditions(Operators):
             return Truth.UNSURE
         return Truth.AT_RUN_TIME if Truth.AT_RUN_TIME in truths else _OPPOSITE[decides]
 
-    def _truth_of_comparison(self, node: ast.Compare) -> Truth:
+    def _decide_comparison(self, node: ast.Compare) -> Truth:
         if not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
             return Truth.AT_RUN_TIME
         sides = [self.quiet(node.left).kind, self.quiet(node.comparators[0]).kind]
@@ -63,7 +63,7 @@ class Conditions(Operators):
         is_none = Truth.ALWAYS if other == NONE else Truth.NEVER
         return is_none if isinstance(node.ops[0], ast.Is) else _OPPOSITE[is_none]
 
-    def _truth_of_call(self, node: ast.Call) -> Truth:
+    def _decide_call(self, node: ast.Call) -> Truth:
         function = self.quiet(node.func).static
         name = getattr(function, "__name__", "")
         if name == "is_scripting":
@@ -72,7 +72,7 @@ class Conditions(Operators):
             is_value = self.quiet(node.args[0]).kind in (*NUMBERS, TENSOR)
             return Truth.AT_RUN_TIME if is_value else Truth.UNSURE
         if name == "isinstance" and len(node.args) == 2:
-            value, target = self.quiet(node.args[0]).kind, self._targets(node.args[1])
+            value, target = self.quiet(node.args[0]).kind, self._find_targets(node.args[1])
             if not is_known(value) or target is None or not is_known(target):
                 return Truth.UNSURE
             if value == ANY or value.name == "Union":
@@ -86,10 +86,10 @@ class Conditions(Operators):
                 return Truth.ALWAYS if has else Truth.NEVER
         return Truth.UNSURE
 
-    def _targets(self, node: ast.expr) -> Kind | None:
+    def _find_targets(self, node: ast.expr) -> Kind | None:
         """Return the type that isinstance looks for; several are a union."""
         if isinstance(node, ast.Tuple):
-            several = [self._targets(element) for element in node.elts]
+            several = [self._find_targets(element) for element in node.elts]
             return None if None in several else union(*(k for k in several if k is not None))
         return self.evaluated(node)
 
@@ -107,15 +107,15 @@ class Conditions(Operators):
                 return kinds
             names = {name for value in node.values for name in self.refined(value, holds)}
             return dict.fromkeys(names, UNKNOWN)  # one of several conditions decided
-        name, actual = self._tested(node)
+        name, actual = self._find_test(node)
         variable = None if name is None else self.frame.find(name)
         if name is None or variable is None or actual is None:
             return {}
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.IsNot):
             holds = not holds
-        return {name: _narrowed(variable.kind, actual, holds)}
+        return {name: _narrow(variable.kind, actual, holds)}
 
-    def _tested(self, node: ast.expr) -> tuple[str | None, Kind | None]:
+    def _find_test(self, node: ast.expr) -> tuple[str | None, Kind | None]:
         """Return the variable and type of `x is None`, `x is not None` and `isinstance(x, T)`."""
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
             left, right = node.left, node.comparators[0]
@@ -127,7 +127,7 @@ class Conditions(Operators):
         if isinstance(node, ast.Call) and len(node.args) == 2 \
                 and isinstance(node.args[0], ast.Name) and getattr(
                     self.quiet(node.func).static, "__name__", "") == "isinstance":
-            return node.args[0].id, self._targets(node.args[1]) or UNKNOWN
+            return node.args[0].id, self._find_targets(node.args[1]) or UNKNOWN
         return None, None
 
     def check_condition(self, node: ast.expr) -> None:
@@ -135,12 +135,12 @@ class Conditions(Operators):
         value = self.value(node)
         method: Any = getattr(value.kind.python, "__bool__", None)
         if method is not None:
-            actual = self.program.returned_by(method)
+            actual = self.program.find_result(method)
             if is_known(actual) and actual != BOOL:
                 self.errors.report("condition", node, kind=actual)
 
 
-def _narrowed(kind: Kind, actual: Kind, holds: bool) -> Kind:
+def _narrow(kind: Kind, actual: Kind, holds: bool) -> Kind:
     members = kind.inner if kind.name == "Union" else (kind,)
     if kind == UNKNOWN or actual == UNKNOWN:
         return UNKNOWN

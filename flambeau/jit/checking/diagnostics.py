@@ -157,14 +157,14 @@ class Refusal:
                **values: Any) -> None:
         """Raise the error of a code in MESSAGES, marking the node."""
         if not self.muted:
-            raise RuntimeError(self._text(MESSAGES[code].format(**values), node, None))
+            raise RuntimeError(self._format(MESSAGES[code].format(**values), node, None))
 
     def report_syntax(self, kind: type[Exception], message: str, node: ast.AST,
                       width: int | None = None) -> None:
         """Raise an error about syntax, marking a node or the first `width` columns of it."""
-        raise kind(self._text(message, node, width))
+        raise kind(self._format(message, node, width))
 
-    def _text(self, message: str, node: ast.AST, width: int | None) -> str:
+    def _format(self, message: str, node: ast.AST, width: int | None) -> str:
         text = f"\n{message}:\n{self.source.excerpt(node, width)}"
         errors: Refusal = self
         while errors.call is not None:

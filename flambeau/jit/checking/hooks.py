@@ -8,8 +8,8 @@ from typing import Any
 
 from ...nn.module import Module
 from .signatures import Signature, signature_of
-from .source import is_library, source_of
-from .types import NONE, UNKNOWN, Kind, fits, is_known, tuple_of
+from .source import is_library, read_source
+from .types import NONE, UNKNOWN, Kind, fits, is_known, build_tuple
 
 __all__ = ["check_hooks"]
 
@@ -37,7 +37,7 @@ def check_hooks(module: Module, forward: Signature, returned: Kind,
     hooks = [h for h in module._forward_hooks.values() if not _is_skipped(h)]
     for kind, group in (("Hook", hooks), ("Pre-hook", pre_hooks)):
         _refuse_name_clashes(module, kind, group)
-    inputs = tuple_of(*forward.kinds.values())
+    inputs = build_tuple(*forward.kinds.values())
     for hook in pre_hooks:
         _check_pre_hook(module, hook, inputs)
         check(hook, module)
@@ -52,7 +52,7 @@ def check_hooks(module: Module, forward: Signature, returned: Kind,
 
 def _is_skipped(hook: Any) -> bool:
     """Return whether a hook is no function of the user's, as those of torch.nn.utils."""
-    return not hasattr(hook, "__name__") or is_library(hook) or source_of(hook) is None
+    return not hasattr(hook, "__name__") or is_library(hook) or read_source(hook) is None
 
 
 def _refuse_name_clashes(module: Module, kind: str, hooks: list[Any]) -> None:
@@ -70,7 +70,7 @@ def _refuse_name_clashes(module: Module, kind: str, hooks: list[Any]) -> None:
 
 def _signature(hook: Any) -> Signature:
     plain = inspect.unwrap(hook)
-    source = source_of(plain)
+    source = read_source(plain)
     assert source is not None
     return signature_of(plain, source, True)
 
@@ -107,7 +107,8 @@ def _check_pre_hook(module: Module, hook: Any, inputs: Kind) -> None:
     texts = [f"'{kind}'" for kind in accepted]
     returns = f", {texts[0]}, or {texts[1]}" if len(texts) == 2 else \
         f" or {texts[0]}" if texts else ""
-    advice = _PRE_ADVICE.format(hook=name, module=owner, inputs=_text(inputs), returns=returns)
+    advice = _PRE_ADVICE.format(
+        hook=name, module=owner, inputs=_format_inputs(inputs), returns=returns)
     _check_count(signature, 2, subject, advice)
     _check_input(signature, inputs, subject, advice)
     if signature.returns is None:
@@ -126,7 +127,7 @@ def _check_pre_hook(module: Module, hook: Any, inputs: Kind) -> None:
 def _check_hook(module: Module, hook: Any, inputs: Kind, output: Kind) -> Signature:
     name, owner = hook.__name__, type(module).__name__
     subject, signature = f"Hook '{name}' on module '{owner}'", _signature(hook)
-    advice = _ADVICE.format(hook=name, module=owner, inputs=_text(inputs), output=output)
+    advice = _ADVICE.format(hook=name, module=owner, inputs=_format_inputs(inputs), output=output)
     _check_count(signature, 3, subject, advice)
     _check_input(signature, inputs, subject, advice)
     received = list(signature.kinds.values())[1]
@@ -136,5 +137,5 @@ def _check_hook(module: Module, hook: Any, inputs: Kind, output: Kind) -> Signat
     return signature
 
 
-def _text(inputs: Kind) -> str:
+def _format_inputs(inputs: Kind) -> str:
     return str(inputs) if inputs.inner else "Tuple[()]"

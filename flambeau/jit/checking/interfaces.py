@@ -8,21 +8,21 @@ from typing import Any
 
 from ...nn.module import Module
 from ..torchscript.writing.annotations import SCRIPTED_CLASSES
-from .annotations import class_kind
+from .annotations import find_class_kind
 from .signatures import Signature, signature_of
-from .source import is_library, source_of
+from .source import is_library, read_source
 from .types import Kind, fits
 
-__all__ = ["COMPILED", "explain_class_mismatch", "explain_mismatch", "methods_of"]
+__all__ = ["COMPILED", "explain_class_mismatch", "explain_mismatch", "list_methods"]
 
 COMPILED = "_flambeau_compiled"  # a scripted module's attribute: the methods it was compiled with
 
 
-def methods_of(interface: type) -> dict[str, Signature]:
+def list_methods(interface: type) -> dict[str, Signature]:
     """Return the methods that an interface declares."""
     result = {}
     for name, method in vars(interface).items():
-        source = source_of(method) if isinstance(method, FunctionType) else None
+        source = read_source(method) if isinstance(method, FunctionType) else None
         if source is not None:
             result[name] = signature_of(method, source, True)
     return result
@@ -44,14 +44,14 @@ def explain_class_mismatch(kind: type, interface: type,
 
     `compiled`: the methods that they have, if those are fewer than the class's.
     """
-    wanted = class_kind(interface)
+    wanted = find_class_kind(interface)
     is_module = issubclass(kind, Module)
     shown = f"__torch__.{kind.__module__}.{kind.__name__}"
     why = ""
     if issubclass(interface, Module) and not is_module:
         why = (f"Class '{shown}' is not a subtype of the module interface '{wanted}': only "
                "ScriptModule class can be subtype of module interface.")
-    for name, declared in methods_of(interface).items():
+    for name, declared in list_methods(interface).items():
         method = inspect.getattr_static(kind, name, None)
         has = isinstance(method, FunctionType) and (
             compiled is None or name in compiled or is_library(method))
@@ -66,7 +66,7 @@ def explain_class_mismatch(kind: type, interface: type,
 
 def _compare(name: str, method: Any, declared: Signature, shown: str) -> str:
     """Return why a method does not match: parameters may be wider, the result narrower."""
-    source = source_of(method)
+    source = read_source(method)
     if source is None:
         return ""
     actual = signature_of(inspect.unwrap(method), source, True)

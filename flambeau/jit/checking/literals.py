@@ -10,9 +10,9 @@ from .container_choice import choose_dictionary, choose_list
 from .diagnostics import Refusal
 from .types import (
     FLOAT, INT, NONE, NUMBERS, STR, UNKNOWN, Kind, dictionary, fits,
-    is_known, list_of, tuple_of, union,
+    is_known, list_of, build_tuple, union,
 )
-from .annotations import kind_of_value
+from .annotations import find_value_kind
 from .values import Frame, Truth, Value
 
 __all__ = ["Literals"]
@@ -73,7 +73,7 @@ class Literals:
     # ---------------------------------------------------------------------------- literals
 
     def _constant(self, node: ast.Constant) -> Value:
-        kind = NONE if node.value is None else kind_of_value(node.value)
+        kind = NONE if node.value is None else find_value_kind(node.value)
         return Value(kind, node.value)
 
     def _joinedstr(self, node: ast.JoinedStr) -> Value:
@@ -85,7 +85,7 @@ class Literals:
     def _tuple(self, node: ast.Tuple) -> Value:
         if any(isinstance(element, ast.Starred) for element in node.elts):
             return Value()
-        return Value(tuple_of(*(self.value(element).kind for element in node.elts)))
+        return Value(build_tuple(*(self.value(element).kind for element in node.elts)))
 
     def _list(self, node: ast.List, expected: Kind = UNKNOWN) -> Value:
         kinds = [self.value(element).kind for element in node.elts]

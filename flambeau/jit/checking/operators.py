@@ -14,7 +14,7 @@ from .types import (
 )
 from .values import NO_VALUE, Frame, Truth, Value
 
-__all__ = ["Operators", "literal_of"]
+__all__ = ["Operators", "find_literal"]
 
 _SYMBOLS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Mod: "remainder",
             ast.Pow: "pow", ast.FloorDiv: "floordiv"}
@@ -82,7 +82,7 @@ class Operators(Literals):
     def _subscript(self, node: ast.Subscript) -> Value:
         owner = self.value(node.value)
         if isinstance(owner.static, (ModuleList, ModuleDict, Sequential)):
-            return self._submodule(owner.static, node)
+            return self._find_submodule(owner.static, node)
         index = UNKNOWN if isinstance(node.slice, ast.Slice) else self.value(node.slice).kind
         kind = owner.kind
         if isinstance(node.slice, ast.Slice) and kind.name in ("List", "str", "Tensor"):
@@ -99,11 +99,11 @@ class Operators(Literals):
                     f"aten::__getitem__.Dict_{key}(Dict({key}, t) self, {key} key) -> t(*)")
             return Value(kind.inner[1])
         if kind.name == "Tuple" and kind.python is None:
-            return Value(self._member(kind, node))
+            return Value(self._find_member(kind, node))
         return Value(STR if kind == STR else UNKNOWN)
 
-    def _member(self, kind: Kind, node: ast.Subscript) -> Kind:
-        index = literal_of(node.slice)
+    def _find_member(self, kind: Kind, node: ast.Subscript) -> Kind:
+        index = find_literal(node.slice)
         if not isinstance(index, int):
             return UNKNOWN
         if not -len(kind.inner) <= index < len(kind.inner):
@@ -111,9 +111,9 @@ class Operators(Literals):
             return UNKNOWN
         return kind.inner[index]
 
-    def _submodule(self, owner: Any, node: ast.Subscript) -> Value:
+    def _find_submodule(self, owner: Any, node: ast.Subscript) -> Value:
         """Return the module at an index, which must be a literal."""
-        index = literal_of(node.slice)
+        index = find_literal(node.slice)
         if isinstance(node.slice, ast.Slice):
             return Value()
         if isinstance(owner, ModuleDict) and type(owner).__getitem__ is ModuleDict.__getitem__:
@@ -143,8 +143,9 @@ class Operators(Literals):
     def _ifexp(self, node: ast.IfExp) -> Value:
         truth = self.truth(node.test)
         self.check_condition(node.test)
-        first = self._inside(node.test, node.body, True, truth in (Truth.NEVER, Truth.UNSURE))
-        second = self._inside(node.test, node.orelse, False, truth in (
+        first = self._check_guarded(node.test, node.body, True, truth in (
+            Truth.NEVER, Truth.UNSURE))
+        second = self._check_guarded(node.test, node.orelse, False, truth in (
             Truth.ALWAYS, Truth.UNSURE))
         if truth in (Truth.ALWAYS, Truth.NEVER):
             return first if truth is Truth.ALWAYS else second
@@ -155,7 +156,7 @@ class Operators(Literals):
             self.errors.report("if-expression", node, first=first.kind, second=second.kind)
         return Value(kind or UNKNOWN)
 
-    def _inside(self, test: ast.expr, node: ast.expr, holds: bool, is_quiet: bool) -> Value:
+    def _check_guarded(self, test: ast.expr, node: ast.expr, holds: bool, is_quiet: bool) -> Value:
         """Return the type of an expression that a condition guards."""
         outer = self.frame
         self.frame = Frame(outer)
@@ -199,7 +200,7 @@ class Operators(Literals):
         return Value(dictionary(key, value))
 
 
-def literal_of(node: ast.expr) -> Any:
+def find_literal(node: ast.expr) -> Any:
     """Return a literal number or string, or None."""
     try:
         return ast.literal_eval(node)

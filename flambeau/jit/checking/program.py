@@ -11,19 +11,19 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
-from .annotations import class_kind, kind_of_annotation, kind_of_value
+from .annotations import find_class_kind, read_annotation, find_value_kind
 from .diagnostics import Call, Refusal
 from .hooks import check_hooks
 from .interfaces import COMPILED, explain_class_mismatch, explain_mismatch
 from .script_classes import ScriptClasses
 from .signatures import Signature, signature_of
-from .source import Source, is_library, source_of
-from .statements import Statements, first_assignments
+from .source import Source, is_library, read_source
+from .statements import Statements, find_first_assignments
 from .syntax import check_syntax
 from .types import NONE, UNKNOWN, Kind, fits, is_known, unify
 from .values import NO_VALUE, Frame, Variable
 
-__all__ = ["OVERLOADED", "Program", "hints_of", "is_compiled"]
+__all__ = ["OVERLOADED", "Program", "is_compiled", "read_hints"]
 
 OVERLOADED: set[tuple[str, str]] = set()  # modules and qualified names of overloaded functions
 
@@ -42,14 +42,14 @@ class FunctionCheck(Statements):
                  errors: Refusal, owner: Any) -> None:
         self.program, self.errors, self.source, self.owner = program, errors, source, owner
         self.frame, self.returned = Frame(), []
-        self.outer = _outer_names(function)
-        self.assigned = first_assignments(source.tree.body)
+        self.outer = _list_outer_names(function)
+        self.assigned = find_first_assignments(source.tree.body)
         self.parameters = set(signature.kinds)
         self.annotated_return = signature.returns
         for name, kind in signature.kinds.items():
             self.frame.variables[name] = Variable(kind, kind)
         if owner is not None and source.tree.args.args:
-            kind = class_kind(owner) if isinstance(owner, type) else UNKNOWN
+            kind = find_class_kind(owner) if isinstance(owner, type) else UNKNOWN
             self.frame.variables[source.tree.args.args[0].arg] = Variable(
                 kind, kind, static=NO_VALUE if isinstance(owner, type) else owner)
 
@@ -67,7 +67,7 @@ class FunctionCheck(Statements):
         except Exception:  # a name that only PyTorch's own resolution finds
             return UNKNOWN
         try:
-            return kind_of_annotation(annotation)
+            return read_annotation(annotation)
         except (RuntimeError, ValueError):
             if self.errors.muted:
                 return UNKNOWN
@@ -96,7 +96,7 @@ class FunctionCheck(Statements):
             and not fits(NONE, annotated) and isinstance(last, (ast.If, ast.Assign))
 
 
-def _outer_names(function: Any) -> dict[str, Any]:
+def _list_outer_names(function: Any) -> dict[str, Any]:
     """Return the names that a function sees from outside; unset ones have no value."""
     names = {**vars(builtins), **function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -125,10 +125,10 @@ class Program(ScriptClasses):
         self._returns[key] = UNKNOWN
         self._owners.append(owner)
         self._methods.setdefault(id(owner), set()).add(plain.__name__)
-        source = source_of(plain)
+        source = read_source(plain)
         if source is None:
             return UNKNOWN
-        errors = Refusal(source, call, _scope_name(plain, owner))
+        errors = Refusal(source, call, _format_scope(plain, owner))
         check_syntax(source.tree, errors)
         signature = signature_of(plain, source, owner is not None)
         _refuse_mutable_defaults(plain, source, errors)
@@ -155,29 +155,29 @@ class Program(ScriptClasses):
 
     def _check_hooks(self, module: Module, forward: Any, returned: Kind) -> None:
         plain = inspect.unwrap(forward)
-        source = source_of(plain)
+        source = read_source(plain)
         if source is not None and (module._forward_hooks or module._forward_pre_hooks):
             check_hooks(module, signature_of(plain, source, True), returned, self.check)
 
     def _check_attributes(self, module: Module) -> None:
         """Refuse annotations that name no type, and values that lack an interface's methods."""
-        for name, annotation in hints_of(type(module)).items():
-            kind_of_annotation(annotation)
+        for name, annotation in read_hints(type(module)).items():
+            read_annotation(annotation)
             if not hasattr(annotation, "_torchscript_interface") or not hasattr(module, name):
                 continue
             if problem := explain_mismatch(getattr(module, name), annotation):
                 raise RuntimeError(problem)
 
-    def returned_by(self, function: Any) -> Kind:
+    def find_result(self, function: Any) -> Kind:
         """Return the type that a method of a script class returns."""
-        return self.check(function, _class_of(function))
+        return self.check(function, _find_class(function))
 
     def call(self, function: Any, args: list[Kind], keywords: dict[str, Kind], errors: Refusal,
              node: ast.Call) -> Kind:
         """Check a call of a function, or of a method bound to a module; return its result."""
         owner = function.__self__ if isinstance(function, MethodType) else None
         plain = inspect.unwrap(function.__func__ if isinstance(function, MethodType) else function)
-        source = source_of(plain)
+        source = read_source(plain)
         if source is None or (plain.__module__, plain.__qualname__) in OVERLOADED:
             return UNKNOWN
         signature = signature_of(plain, source, owner is not None)
@@ -197,11 +197,11 @@ class Program(ScriptClasses):
         in_class = inspect.getattr_static(type(module), name, NO_VALUE)
         if isinstance(in_class, property) or hasattr(type(module), "__getattr__") and \
                 type(module).__getattr__ is not Module.__getattr__ \
-                and not isinstance(module, _scripted()):
+                and not isinstance(module, _import_scripted()):
             return UNKNOWN, NO_VALUE
-        hints = hints_of(type(module))
+        hints = read_hints(type(module))
         if name in hints:
-            return kind_of_annotation(hints[name]), NO_VALUE
+            return read_annotation(hints[name]), NO_VALUE
         if not hasattr(module, name):
             errors.report("module-attribute", node, kind=type(module).__name__, name=name, hint="")
             return UNKNOWN, NO_VALUE
@@ -214,7 +214,7 @@ class Program(ScriptClasses):
             if value is object:
                 self._refuse_attribute(module, name, value, errors, node)
             return UNKNOWN, value
-        kind = kind_of_value(value)
+        kind = find_value_kind(value)
         if type(value) is list and any(isinstance(v, Module) for v in value):
             self._refuse_attribute(module, name, value, errors, node)
         return kind, NO_VALUE
@@ -249,12 +249,12 @@ class Program(ScriptClasses):
         if not hasattr(module, target.attr):
             errors.report("attribute-set", target, name=target.attr)
             return
-        hints = hints_of(type(module))
+        hints = read_hints(type(module))
         value = getattr(module, target.attr)
         if target.attr not in hints and type(value) in (list, dict) and not value:
             errors.report("attribute-set", target, name=target.attr)  # its type is not known
-        expected = kind_of_annotation(hints[target.attr]) if target.attr in hints \
-            else kind_of_value(value)
+        expected = read_annotation(hints[target.attr]) if target.attr in hints \
+            else find_value_kind(value)
         if is_known(expected) and is_known(actual) and not fits(actual, expected):
             errors.report("attribute-type", target, expected=expected, actual=actual)
 
@@ -280,7 +280,7 @@ def _check_interfaces(signature: Signature, args: list[Kind], keywords: dict[str
                           expected=expected, hint=f"{problem}\n")
 
 
-def _scope_name(function: Any, owner: Any) -> str:
+def _format_scope(function: Any, owner: Any) -> str:
     """Return a function's name as error texts show it, `Owner.forward` for a method."""
     if owner is None:
         return str(function.__name__)
@@ -288,12 +288,12 @@ def _scope_name(function: Any, owner: Any) -> str:
     return f"{kind.__name__}.{function.__name__}"
 
 
-def _class_of(method: Any) -> Any:
+def _find_class(method: Any) -> Any:
     """Return the class that defines a method, as a stand-in for its `self`."""
     return getattr(inspect.getmodule(method), method.__qualname__.rpartition(".")[0], object)
 
 
-def hints_of(kind: type) -> dict[str, Any]:
+def read_hints(kind: type) -> dict[str, Any]:
     """Return the annotations of a user's module class; those of torch.nn's are not types."""
     result: dict[str, Any] = {}
     for base in kind.__mro__[::-1]:
@@ -309,7 +309,7 @@ def hints_of(kind: type) -> dict[str, Any]:
     return result
 
 
-def _scripted() -> Any:
+def _import_scripted() -> Any:
     from ..torchscript.script_module import ScriptModule
 
     return ScriptModule

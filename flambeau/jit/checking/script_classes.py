@@ -8,10 +8,10 @@ import inspect
 from types import FunctionType
 from typing import Any
 
-from .annotations import class_kind, kind_of_annotation
+from .annotations import find_class_kind, read_annotation
 from .diagnostics import Call, Refusal
 from .signatures import signature_of
-from .source import source_of
+from .source import read_source
 from .types import UNKNOWN, Kind, fits, is_known
 
 __all__ = ["ScriptClasses"]
@@ -49,21 +49,21 @@ class ScriptClasses:
                 if name in vars(kind):  # a class attribute, which objects do not have
                     continue
                 known[name] = UNKNOWN if isinstance(annotation, str) else \
-                    kind_of_annotation(annotation)
+                    read_annotation(annotation)
             init = vars(kind).get("__init__")
             if isinstance(init, FunctionType):
                 self.check(init, kind)
         return known
 
-    def class_attribute(self, kind: type, name: str) -> tuple[bool, Kind]:
+    def find_class_attribute(self, kind: type, name: str) -> tuple[bool, Kind]:
         """Return whether objects of a class have an attribute, and its type."""
         if hasattr(kind, "_fields"):
-            fields = dict(zip(kind._fields, class_kind(kind).inner, strict=True))
+            fields = dict(zip(kind._fields, find_class_kind(kind).inner, strict=True))
             return name in fields or hasattr(kind, name), fields.get(name, UNKNOWN)
         if hasattr(kind, "_torchscript_interface"):
             return name in vars(kind), UNKNOWN
         if kind.__mro__[1:] != (object,) or dataclasses.is_dataclass(kind) \
-                or hasattr(kind, "__getattr__") or source_of(vars(kind).get("__init__")) is None:
+                or hasattr(kind, "__getattr__") or read_source(vars(kind).get("__init__")) is None:
             return True, UNKNOWN
         attributes = self._init(kind)
         if name in attributes:
@@ -73,7 +73,7 @@ class ScriptClasses:
         is_constant = name in getattr(kind, "__constants__", ())
         return is_method or is_constant or name.startswith("__"), UNKNOWN
 
-    def class_hint(self, kind: Any, name: str) -> str:
+    def describe_class_attribute(self, kind: Any, name: str) -> str:
         """Return what to say about an attribute that only the class has."""
         if not isinstance(kind, type) or not hasattr(kind, name):
             return ""
@@ -101,14 +101,14 @@ class ScriptClasses:
                   node: ast.Call) -> None:
         """Check a call of a class."""
         if hasattr(kind, "_fields"):
-            fields = class_kind(kind).inner
+            fields = find_class_kind(kind).inner
             for name, expected, actual in zip(kind._fields, fields, args, strict=False):
                 if not fits(actual, expected):
                     errors.report("argument", node.func, schema=f"{kind.__name__}.__new__",
                                   name=name, expected=expected, actual=actual, hint="")
             return
         init: Any = vars(kind).get("__init__")
-        source = source_of(init)
+        source = read_source(init)
         if source is None or dataclasses.is_dataclass(kind) or hasattr(
                 kind, "_torchscript_interface"):
             return
@@ -117,10 +117,10 @@ class ScriptClasses:
         if not errors.muted:
             self._init(kind)
 
-    def method_result(self, kind: Any, name: str) -> Kind:
+    def find_method_result(self, kind: Any, name: str) -> Kind:
         """Return the type that a method of an object is annotated to return."""
         method = inspect.getattr_static(kind, name, None)
         if not isinstance(method, FunctionType):
             return UNKNOWN
-        source = source_of(method)
+        source = read_source(method)
         return UNKNOWN if source is None else signature_of(method, source, True).returns or UNKNOWN

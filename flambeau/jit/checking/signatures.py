@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from .annotations import kind_of_annotation
+from .annotations import read_annotation
 from .diagnostics import Refusal
 from .source import Source
-from .types import UNKNOWN, Kind, fits_argument, schema_text
+from .types import UNKNOWN, Kind, accepts_argument, format_schema
 
 __all__ = ["Signature", "parse_type_comment", "signature_of"]
 
@@ -33,10 +33,10 @@ class Signature:
     def schema(self, owner: str = "") -> str:
         """Return PyTorch's schema of the function; of a method if `owner` names its class."""
         written = [f"{owner} self"] if owner else []
-        written += [f"{schema_text(kind)} {name}"
+        written += [f"{format_schema(kind)} {name}"
                     + (f"={self.defaults[name]}" if name in self.defaults else "")
                     for name, kind in self.kinds.items()]
-        result = "Tensor" if self.returns is None else schema_text(self.returns)
+        result = "Tensor" if self.returns is None else format_schema(self.returns)
         return f"{self.name}({', '.join(written)}) -> {result}"
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Signature:
             expected = self.kinds.get(name)
             if expected is None:
                 errors.report("argument-unknown", node.func, schema=self, name=name)
-            elif not fits_argument(actual, expected):
+            elif not accepts_argument(actual, expected):
                 hint = _INFERRED_HINT.format(name=name) if expected.is_inferred else ""
                 errors.report("argument", node.func, schema=self, name=name, actual=actual,
                               expected=expected, hint=hint)
@@ -67,7 +67,7 @@ class Signature:
                 errors.report("argument-missing", node.func, schema=self, name=name)
 
 
-def _default_text(default: Any) -> str:
+def _format_default(default: Any) -> str:
     """Return a default as schemas show it: strings in quotes, `1.` for a whole float."""
     if isinstance(default, str):
         return f'"{default}"'
@@ -78,7 +78,7 @@ def _default_text(default: Any) -> str:
 
 def signature_of(function: Any, source: Source, is_method: bool) -> Signature:
     """Return the signature of a function, or of a method without `self`."""
-    hints, has_comments = _hints_of(function, source, is_method)
+    hints, has_comments = _read_hints(function, source, is_method)
     kinds, defaults = {}, {}
     parameters = list(inspect.signature(function).parameters.values())
     for parameter in parameters[1:] if is_method else parameters:
@@ -86,15 +86,15 @@ def signature_of(function: Any, source: Source, is_method: bool) -> Signature:
             continue
         name, default = parameter.name, parameter.default
         if default is not parameter.empty:
-            defaults[name] = _default_text(default)
+            defaults[name] = _format_default(default)
         if hints.get(name) is not None:  # BroadcastingList2[int] is None
-            kinds[name] = kind_of_annotation(hints[name])
+            kinds[name] = read_annotation(hints[name])
         else:
             is_tensor = default is parameter.empty or isinstance(default, Tensor)
             annotated = parameter.annotation is not parameter.empty or has_comments
             kinds[name] = _INFERRED if is_tensor and not annotated else UNKNOWN
     is_annotated = "return" in hints
-    returns = kind_of_annotation(hints["return"]) if is_annotated else (
+    returns = read_annotation(hints["return"]) if is_annotated else (
         UNKNOWN if "return" in function.__annotations__ or has_comments else None)
     return Signature(function.__name__, kinds, defaults, returns)
 
@@ -105,7 +105,7 @@ def parse_type_comment(text: str) -> ast.FunctionType:
     return ast.parse(text if "->" in text else f"{text} -> None", mode="func_type")
 
 
-def _hints_of(function: Any, source: Source, is_method: bool) -> tuple[dict[str, Any], bool]:
+def _read_hints(function: Any, source: Source, is_method: bool) -> tuple[dict[str, Any], bool]:
     """Return the annotations that can be evaluated, and whether there are type comments."""
     space: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):

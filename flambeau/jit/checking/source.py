@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["Source", "is_library", "source_of", "source_of_code"]
+__all__ = ["Source", "is_library", "read_source", "read_source_of_code"]
 
 _LINES_BEFORE, _LINES_AFTER = 2, 2
 
@@ -34,7 +34,7 @@ class Source:
 
         The first line names the file, and the function if one is passed.
         """
-        start, column, end, end_column = _range_of(node)
+        start, column, end, end_column = _find_range(node)
         if width is not None:
             end, end_column = start, column + width
         rows = []
@@ -52,7 +52,7 @@ class Source:
         return place + textwrap.indent("\n".join(rows), self.margin) + "\n"
 
 
-def _range_of(node: ast.AST) -> tuple[int, int, int, int]:
+def _find_range(node: ast.AST) -> tuple[int, int, int, int]:
     """Return the first and last line and column; a call ends at its last argument."""
     first: Any = node
     last = first
@@ -62,13 +62,13 @@ def _range_of(node: ast.AST) -> tuple[int, int, int, int]:
     return first.lineno, first.col_offset, last.end_lineno, last.end_col_offset
 
 
-def source_of(function: Any) -> Source | None:
+def read_source(function: Any) -> Source | None:
     """Return a function's source, or None if there is none to read."""
     code = None if function is None else getattr(inspect.unwrap(function), "__code__", None)
     return None if code is None else _read(code)
 
 
-def source_of_code(code: Any) -> Source | None:
+def read_source_of_code(code: Any) -> Source | None:
     """Return the source of a function's code object, or None if there is none to read."""
     return _read(code)
 

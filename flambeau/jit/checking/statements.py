@@ -6,20 +6,20 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .assignments import Assignments, becomes_list
+from .assignments import Assignments, converts_to_list
 from .types import INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known, unify
 from .values import Frame, Truth, Value, Variable
 
-__all__ = ["Statements", "first_assignments"]
+__all__ = ["Statements", "find_first_assignments"]
 
 
-def assigned_names(nodes: list[ast.stmt]) -> set[str]:
+def find_assigned_names(nodes: list[ast.stmt]) -> set[str]:
     """Return the names that statements set."""
     return {node.id for statement in nodes for node in ast.walk(statement)
             if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del))}
 
 
-def first_assignments(nodes: list[ast.stmt]) -> dict[str, int]:
+def find_first_assignments(nodes: list[ast.stmt]) -> dict[str, int]:
     """Return the names that statements set, each with the first line that sets it.
 
     Variables of comprehensions are left out.
@@ -73,7 +73,7 @@ class Statements(Assignments):
             owner = self.value(target.value).kind.python
             if isinstance(owner, type) and not hasattr(owner, "__delitem__"):
                 self.errors.report("no-delitem", target)
-        self.frame.forget(assigned_names([node]))
+        self.frame.forget(find_assigned_names([node]))
 
     # ------------------------------------------------------------------------ control flow
 
@@ -81,7 +81,7 @@ class Statements(Assignments):
         expected = self.annotated_return or UNKNOWN
         kind = NONE if node.value is None else self.value(node.value, expected).kind
         self.frame.exits = True
-        if not fits(kind, expected) and not becomes_list(kind, expected) and is_known(expected):
+        if not fits(kind, expected) and not converts_to_list(kind, expected) and is_known(expected):
             self.errors.report("return-type", node, annotated=expected, actual=kind)
         self.returned.append(kind)
 
@@ -183,19 +183,19 @@ class Statements(Assignments):
             self.errors.report("iterables", node.iter)
         if kind in NUMBERS:
             self.errors.report("iterable", node, kind=kind)
-        element = element_of(kind)
+        element = find_element(kind)
         if element is None:  # maybe unrolled: a variable's type may differ between iterations
             with self._mute(), self._enter_block():
                 self.assign(node.target, Value())
                 self.block(node.body)
-            self.frame.forget(assigned_names([node]))
+            self.frame.forget(find_assigned_names([node]))
             return
         self._forget_refined(node.body)
         self._check_loop(node.body, node.target, element)
 
     def _forget_refined(self, body: list[ast.stmt]) -> None:
         """Forget the types that branches inferred for variables that a loop sets."""
-        for name in assigned_names(body):
+        for name in find_assigned_names(body):
             variable = self.frame.find(name)
             if variable is not None and variable.kind != variable.declared:
                 self.frame.forget({name})
@@ -219,7 +219,7 @@ class Statements(Assignments):
         outer = self.frame
         is_muted = False
         for loop in loops:
-            element = element_of(self.value(loop.iter).kind)
+            element = find_element(self.value(loop.iter).kind)
             is_muted |= element is None
             self.frame = Frame(self.frame)
             self.errors.muted += 1
@@ -235,7 +235,7 @@ class Statements(Assignments):
             self.frame = outer
 
 
-def element_of(kind: Kind) -> Kind | None:
+def find_element(kind: Kind) -> Kind | None:
     """Return the type of the elements that a loop iterates over, or None if it may be unrolled."""
     if kind.name == "range":
         return INT

@@ -6,9 +6,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
-    "ANY", "BOOL", "COMPLEX", "DEVICE", "FLOAT", "INT", "NONE", "NUMBERS", "STR", "TENSOR",
-    "UNKNOWN", "Kind", "annotation_text", "dictionary", "fits", "fits_argument", "is_known",
-    "list_of", "optional", "schema_text", "tuple_of", "unify", "union",
+    "ANY",
+    "BOOL",
+    "COMPLEX",
+    "DEVICE",
+    "FLOAT",
+    "INT",
+    "NONE",
+    "NUMBERS",
+    "STR",
+    "TENSOR",
+    "UNKNOWN",
+    "Kind",
+    "accepts_argument",
+    "build_tuple",
+    "dictionary",
+    "fits",
+    "format_annotation",
+    "format_schema",
+    "is_known",
+    "list_of",
+    "optional",
+    "unify",
+    "union",
 ]
 
 
@@ -29,9 +49,9 @@ class Kind:
         return f"{self.name} (inferred)" if self.is_inferred else self.name
 
 
-def schema_text(kind: Kind) -> str:
+def format_schema(kind: Kind) -> str:
     """Return a type as schemas show it: `int[]`, `Tensor?`, `(int, str)`, `Dict(str, int)`."""
-    inner = [schema_text(part) for part in kind.inner]
+    inner = [format_schema(part) for part in kind.inner]
     if kind.python is not None:
         return kind.name
     if kind.name == "Union" and NONE in kind.inner and len(kind.inner) == 2:
@@ -43,9 +63,9 @@ def schema_text(kind: Kind) -> str:
     return f"{kind.name}({', '.join(inner)})" if inner else kind.name
 
 
-def annotation_text(kind: Kind) -> str:
+def format_annotation(kind: Kind) -> str:
     """Return a type as annotations show it: an enum by its class."""
-    inner = f"[{', '.join(map(annotation_text, kind.inner))}]" if kind.inner else ""
+    inner = f"[{', '.join(map(format_annotation, kind.inner))}]" if kind.inner else ""
     name = kind.name.removeprefix("Enum<").removesuffix(">")
     return name if kind.python is not None else f"{name}{inner}"
 
@@ -61,7 +81,7 @@ def list_of(element: Kind) -> Kind:
     return Kind("List", (element,))
 
 
-def tuple_of(*elements: Kind) -> Kind:
+def build_tuple(*elements: Kind) -> Kind:
     """Return the type of a tuple."""
     return Kind("Tuple", elements)
 
@@ -111,7 +131,7 @@ def fits(value: Kind, target: Kind) -> bool:
     if target.name == "number":
         return value in (INT, FLOAT, COMPLEX)
     if value.python is not None or target.python is not None:
-        return _fits_class(value, target)
+        return _accepts_class(value, target)
     if value.name != target.name:
         return False
     if value.name in ("Tuple", "Future", "Await"):
@@ -120,7 +140,7 @@ def fits(value: Kind, target: Kind) -> bool:
     return all(fits(a, b) and fits(b, a) for a, b in zip(value.inner, target.inner, strict=True))
 
 
-def _fits_class(value: Kind, target: Kind) -> bool:
+def _accepts_class(value: Kind, target: Kind) -> bool:
     """Compare types of which at least one is a class; interfaces are compared elsewhere."""
     if isinstance(value.python, type) and isinstance(target.python, type):
         is_interface = hasattr(target.python, "_torchscript_interface")
@@ -132,12 +152,12 @@ def _fits_class(value: Kind, target: Kind) -> bool:
     return False
 
 
-def fits_argument(value: Kind, target: Kind) -> bool:
+def accepts_argument(value: Kind, target: Kind) -> bool:
     """Like `fits`, with the conversions of a call: tensors to numbers, tuples to lists."""
     if fits(value, target):
         return True
     if target.name == "Union":
-        return any(fits_argument(value, member) for member in target.inner)
+        return any(accepts_argument(value, member) for member in target.inner)
     if value == TENSOR:
         return target in (INT, FLOAT, COMPLEX) or target.name == "number"
     if target.name == "List" and value.name == "Tuple":
@@ -159,6 +179,6 @@ def unify(first: Kind, second: Kind) -> Kind | None:
         return first
     if first.name == second.name == "Tuple" and len(first.inner) == len(second.inner):
         parts = [unify(a, b) for a, b in zip(first.inner, second.inner, strict=True)]
-        return None if None in parts else tuple_of(*(p for p in parts if p is not None))
+        return None if None in parts else build_tuple(*(p for p in parts if p is not None))
     simple = all(kind in (*NUMBERS, STR, TENSOR) for kind in (first, second))
     return None if simple else UNKNOWN

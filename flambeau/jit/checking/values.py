@@ -58,7 +58,7 @@ class Frame:
 
     def find(self, name: str) -> Variable | None:
         """Return a variable of this block or one around it."""
-        for frame in self._frames():
+        for frame in self._iterate_frames():
             if name in frame.variables:
                 return frame.variables[name]
         return None
@@ -79,7 +79,7 @@ class Frame:
         for name in names:
             self.variables[name] = Variable(UNKNOWN, UNKNOWN)
 
-    def _frames(self) -> Iterator[Frame]:
+    def _iterate_frames(self) -> Iterator[Frame]:
         frame: Frame | None = self
         while frame is not None:
             yield frame

@@ -30,7 +30,7 @@ def _format(text: str, *values: Any) -> str:
     return "".join(p + s for p, s in zip(parts, [*shown, ""], strict=True))
 
 
-def _percent(text: str, *values: Any) -> str:
+def _format_percent(text: str, *values: Any) -> str:
     single = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
     return text % tuple(single)
 
@@ -39,7 +39,7 @@ def _join(separator: str, values: list[str]) -> str:
     return separator.join(values)
 
 
-def _of_text(name: str) -> Callable[..., Any]:
+def _wrap_str_method(name: str) -> Callable[..., Any]:
     """Return a method of str as a function."""
     method = getattr(str, name)
 
@@ -69,7 +69,7 @@ def _sorted(values: Any, reverse: bool = False) -> list[Any]:
     return sorted(values, reverse=reverse)
 
 
-def _range_length(start: int, stop: int, step: int) -> int:
+def _measure_range(start: int, stop: int, step: int) -> int:
     return len(range(start, stop, step))
 
 
@@ -85,7 +85,7 @@ def _contains(values: Any, value: Any) -> bool:
     return value in values
 
 
-def _not(value: Any) -> bool:
+def _negate(value: Any) -> bool:
     return not value
 
 
@@ -107,7 +107,7 @@ def _unwrap(value: Any) -> Any:
 
 
 PLAIN: dict[str, Callable[..., Any]] = {
-    "format": _format, "percentFormat": _percent, "join": _join, "ord": ord, "chr": chr,
+    "format": _format, "percentFormat": _format_percent, "join": _join, "ord": ord, "chr": chr,
     "hex": hex, "oct": oct, "bin": builtins.bin, "str": str, "list": list, "dict": dict,
     "tuple": tuple, "range": range, "zip": zip, "enumerate": enumerate, "print": print,
     "int": _convert(int), "float": _convert(float), "bool": _convert(bool),
@@ -124,11 +124,11 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "get": lambda values, key, *default: values.get(key, *default),
     "setdefault": lambda values, key, value: values.setdefault(key, value),
     "update": lambda values, more: values.update(more), "Delete": _delete,
-    "__contains__": _contains, "__not__": _not, "__is__": lambda a, b: a is b,
-    "__isnot__": lambda a, b: a is not b, "__range_length": _range_length,
+    "__contains__": _contains, "__not__": _negate, "__is__": lambda a, b: a is b,
+    "__isnot__": lambda a, b: a is not b, "__range_length": _measure_range,
     "__derive_index": _derive_index, "_unwrap_optional": _unwrap, "unwrap_optional": _unwrap,
     "unchecked_unwrap_optional": _unwrap, "divmod": divmod,
-    **{name: _of_text(name) for name in (
+    **{name: _wrap_str_method(name) for name in (
         "capitalize", "center", "endswith", "expandtabs", "find", "isalnum", "isalpha",
         "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace",
         "istitle", "isupper", "ljust", "lower", "lstrip", "partition", "replace", "rfind",
@@ -137,13 +137,13 @@ PLAIN: dict[str, Callable[..., Any]] = {
 }
 
 
-def _true_divide(a: Any, b: Any, **_: Any) -> Any:
+def _divide(a: Any, b: Any, **_: Any) -> Any:
     return a / b
 
 
 # Names shared with tensor operators: used if no argument is a tensor.
 MIXED: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _true_divide,
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _divide,
     "floordiv": operator.floordiv, "remainder": operator.mod, "pow": operator.pow,
     "neg": operator.neg, "abs": abs, "eq": operator.eq, "ne": operator.ne, "lt": operator.lt,
     "le": operator.le, "gt": operator.gt, "ge": operator.ge, "__and__": operator.and_,

@@ -169,7 +169,7 @@ def define_class(program: Program, qualified_name: str, node: ast.ClassDef,
     for statement in node.body:
         _declare(program, result, statement, filename)
     if kind == "named tuple":
-        result.python = _named_tuple(result)
+        result.python = _create_named_tuple(result)
     elif kind == "enum":
         make: Any = enum.Enum
         result.python = make(result.name, list(result.constants.items()))
@@ -185,7 +185,7 @@ def _declare(program: Program, owner: ClassType, node: ast.stmt, filename: str) 
         if node.value is not None:
             owner.constants[node.target.id] = program.evaluate(node.value, filename)
     elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Subscript):
-        owner.attributes[_text(node.target.slice)] = node.annotation
+        owner.attributes[_unparse(node.target.slice)] = node.annotation
     elif isinstance(node, ast.Assign):
         _declare_names(program, owner, node, filename)
     elif not isinstance(node, (ast.Pass, ast.Expr)):
@@ -197,26 +197,26 @@ def _declare_names(program: Program, owner: ClassType, node: ast.Assign, filenam
     """Declare `__parameters__ = [...]` etc., a quoted attribute, or an Enum member."""
     (target,) = node.targets
     if isinstance(target, ast.Subscript):  # __annotations__["0"] = a type
-        owner.attributes[_text(target.slice)] = node.value
+        owner.attributes[_unparse(target.slice)] = node.value
         return
     name = target.id if isinstance(target, ast.Name) else ""
     if name in ("__parameters__", "__buffers__"):
-        names = frozenset(_text(e) for e in getattr(node.value, "elts", ()))
+        names = frozenset(_unparse(e) for e in getattr(node.value, "elts", ()))
         setattr(owner, name.strip("_"), names)
     elif name in ("__forward_pre_hooks__", "__forward_hooks__"):
-        hooks = [_text(e) for e in getattr(node.value, "elts", ())]
+        hooks = [_unparse(e) for e in getattr(node.value, "elts", ())]
         setattr(owner, name.strip("_").removeprefix("forward_"), hooks)
     elif name != "__annotations__":
         owner.constants[name] = program.evaluate(node.value, filename)
 
 
-def _text(node: ast.expr) -> str:
+def _unparse(node: ast.expr) -> str:
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
         raise ScriptSyntaxError(f"line {node.lineno}: a name in quotes was expected")
     return node.value
 
 
-def _named_tuple(owner: ClassType) -> Any:
+def _create_named_tuple(owner: ClassType) -> Any:
     """Create a NamedTuple class from checked names: namedtuple generates code from them."""
     for name in (owner.name, *owner.attributes):
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Callable
 from typing import NoReturn
 
-from .type_expressions import dotted_path
+from .type_expressions import format_dotted_path
 
-__all__ = ["BINARY", "Expressions", "ScriptSyntaxError", "local_name", "runtime_call"]
+__all__ = ["BINARY", "Expressions", "ScriptSyntaxError", "build_runtime_call", "local_name"]
 
 _NUMBERS = {"inf": float("inf"), "nan": float("nan"), "infj": complex(0, float("inf")),
             "nanj": complex(0, float("nan"))}
@@ -70,7 +70,7 @@ class Expressions:
         self.refuse(node, f"undefined value {node.id}")
 
     def _attribute(self, node: ast.Attribute) -> ast.expr:
-        path = dotted_path(node) or ""
+        path = format_dotted_path(node) or ""
         first = path.partition(".")[0]
         if first not in self.locals:
             if first == "CONSTANTS":
@@ -79,7 +79,7 @@ class Expressions:
                 return self.reference(node, path)
             if first in ("torch", "ops"):
                 self.refuse(node, f"{path} is no value: operators are called")
-        return runtime_call("g_get", self.expression(node.value), ast.Constant(node.attr))
+        return build_runtime_call("g_get", self.expression(node.value), ast.Constant(node.attr))
 
     def reference(self, node: ast.expr, path: str) -> ast.expr:
         """Refer to a class or function of the archive, or an Enum member."""
@@ -95,18 +95,19 @@ class Expressions:
             if function.id in _BUILTINS:
                 return self.applied(ast.Name(self.bind("operator", function.id), ast.Load()), node)
             self.refuse(node, f"undefined value {function.id}")
-        path = dotted_path(function) or ""
+        path = format_dotted_path(function) or ""
         first = path.partition(".")[0]
         if first in ("torch", "ops", "warnings", "math") and first not in self.locals:
-            name = self.bind("operator", _operator_name(path))
+            name = self.bind("operator", _find_operator_name(path))
             return self.applied(ast.Name(name, ast.Load()), node)
         if first == "__torch__" and path.endswith(".__new__"):
-            return runtime_call("g_new", self.reference(function, path.removesuffix(".__new__")))
+            owner = self.reference(function, path.removesuffix(".__new__"))
+            return build_runtime_call("g_new", owner)
         if isinstance(function, ast.Attribute) and first != "__torch__":
             operator = ast.Constant(function.attr)
-            bound = runtime_call("g_method", self.expression(function.value), operator)
+            bound = build_runtime_call("g_method", self.expression(function.value), operator)
             return self.applied(bound, node)
-        return self.applied(runtime_call("g_invocable", self.expression(function)), node)
+        return self.applied(build_runtime_call("g_invocable", self.expression(function)), node)
 
     def applied(self, function: ast.expr, node: ast.Call) -> ast.expr:
         """Build a call with a node's arguments."""
@@ -118,7 +119,7 @@ class Expressions:
 
     def special_annotate(self, node: ast.Call) -> ast.expr:
         """Translate `annotate(type, value)` to the value."""
-        return self.expression(self._arguments(node, 2)[1])
+        return self.expression(self._translate_arguments(node, 2)[1])
 
     special_unchecked_cast = special_annotate
 
@@ -128,28 +129,29 @@ class Expressions:
 
     def special_isinstance(self, node: ast.Call) -> ast.expr:
         """Translate a type test. The type stays text until run time."""
-        value, kind = self._arguments(node, 2)
-        return runtime_call("g_isinstance", self.expression(value), ast.Constant(ast.unparse(kind)))
+        value, kind = self._translate_arguments(node, 2)
+        kind_text = ast.Constant(ast.unparse(kind))
+        return build_runtime_call("g_isinstance", self.expression(value), kind_text)
 
     def special_getattr(self, node: ast.Call) -> ast.expr:
         """Read an attribute whose name is not an identifier."""
-        return self._by_name("g_get", node)
+        return self._call_by_name("g_get", node)
 
     def special_hasattr(self, node: ast.Call) -> ast.expr:
         """Test whether a value declares an attribute."""
-        return self._by_name("g_has", node)
+        return self._call_by_name("g_has", node)
 
-    def _by_name(self, function: str, node: ast.Call) -> ast.expr:
-        value, name = self._arguments(node, 2)
+    def _call_by_name(self, function: str, node: ast.Call) -> ast.expr:
+        value, name = self._translate_arguments(node, 2)
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
             self.refuse(node, "an attribute's name is a string")
-        return runtime_call(function, self.expression(value), ast.Constant(name.value))
+        return build_runtime_call(function, self.expression(value), ast.Constant(name.value))
 
     def special___new__(self, node: ast.Call) -> ast.expr:
         """Create an object without attributes from its class."""
-        return runtime_call("g_new", self.expression(self._arguments(node, 1)[0]))
+        return build_runtime_call("g_new", self.expression(self._translate_arguments(node, 1)[0]))
 
-    def _arguments(self, node: ast.Call, count: int) -> list[ast.expr]:
+    def _translate_arguments(self, node: ast.Call, count: int) -> list[ast.expr]:
         if node.keywords or len(node.args) < count:
             self.refuse(node, f"{count} arguments were expected")
         return node.args
@@ -161,13 +163,13 @@ class Expressions:
         if isinstance(operand, ast.Constant) and isinstance(node.op, ast.USub):
             return ast.UnaryOp(ast.USub(), operand)
         name = {ast.USub: "neg", ast.Invert: "bitwise_not"}.get(type(node.op))
-        return operand if name is None else runtime_call(self.bind("operator", name), operand)
+        return operand if name is None else build_runtime_call(self.bind("operator", name), operand)
 
     def _binop(self, node: ast.BinOp) -> ast.expr:
         name = BINARY.get(type(node.op))
         if name is None:
             self.refuse(node, "an unknown operator")
-        return runtime_call(self.bind("operator", name), self.expression(node.left),
+        return build_runtime_call(self.bind("operator", name), self.expression(node.left),
                      self.expression(node.right))
 
     def _compare(self, node: ast.Compare) -> ast.expr:
@@ -175,9 +177,10 @@ class Expressions:
             self.refuse(node, "a chain of comparisons")
         left, right = self.expression(node.left), self.expression(node.comparators[0])
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            inside = runtime_call(self.bind("operator", "__contains__"), right, left)
+            inside = build_runtime_call(self.bind("operator", "__contains__"), right, left)
             return inside if isinstance(node.ops[0], ast.In) else ast.UnaryOp(ast.Not(), inside)
-        return runtime_call(self.bind("operator", _COMPARISONS[type(node.ops[0])]), left, right)
+        comparison = self.bind("operator", _COMPARISONS[type(node.ops[0])])
+        return build_runtime_call(comparison, left, right)
 
     def _boolop(self, node: ast.BoolOp) -> ast.expr:
         op: ast.boolop = ast.And() if isinstance(node.op, ast.And) else ast.Or()
@@ -200,24 +203,25 @@ class Expressions:
                         [self.expression(v) for v in node.values])
 
     def _listcomp(self, node: ast.ListComp) -> ast.expr:
-        return ast.ListComp(self.expression(node.elt), self._generators(node))
+        return ast.ListComp(self.expression(node.elt), self._translate_generators(node))
 
     def _dictcomp(self, node: ast.DictComp) -> ast.expr:
         return ast.DictComp(self.expression(node.key), self.expression(node.value),
-                            self._generators(node))
+                            self._translate_generators(node))
 
-    def _generators(self, node: ast.ListComp | ast.DictComp) -> list[ast.comprehension]:
-        return [ast.comprehension(self.target(g.target), runtime_call("g_iterate",
+    def _translate_generators(self, node: ast.ListComp | ast.DictComp) -> list[ast.comprehension]:
+        return [ast.comprehension(self.target(g.target), build_runtime_call("g_iterate",
                                   self.expression(g.iter)),
                                   [self.expression(i) for i in g.ifs], 0) for g in node.generators]
 
     def _subscript(self, node: ast.Subscript) -> ast.expr:
-        return runtime_call("g_getitem", self.expression(node.value), self.expression(node.slice))
+        value, key = self.expression(node.value), self.expression(node.slice)
+        return build_runtime_call("g_getitem", value, key)
 
     def _slice(self, node: ast.Slice) -> ast.expr:
         parts = [ast.Constant(None) if p is None else self.expression(p)
                  for p in (node.lower, node.upper, node.step)]
-        return runtime_call("g_slice", *parts)
+        return build_runtime_call("g_slice", *parts)
 
     def target(self, node: ast.expr) -> ast.expr:
         """Translate an assignment target: a name, or tuples of them."""
@@ -234,10 +238,10 @@ def local_name(name: str) -> str:
     return f"v_{name}"
 
 
-def _operator_name(path: str) -> str:
+def _find_operator_name(path: str) -> str:
     """Convert `torch.relu` to relu, `ops.prim.dtype` to prim.dtype."""
     return path.removeprefix("torch.").removeprefix("ops.")
 
 
-def runtime_call(function: str, *args: ast.expr) -> ast.Call:
+def build_runtime_call(function: str, *args: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(function, ast.Load()), list(args), [])

@@ -48,7 +48,7 @@ class ScriptObject:
         return f"<torch.ScriptObject object of {self._flambeau_type.qualified_name}>"
 
 
-def _declared(name: str) -> Any:
+def _forward_to_declared(name: str) -> Any:
     """Return a special method that forwards to the class's declared one."""
     def call(self: ScriptObject, *args: Any) -> Any:
         method = self._flambeau_type.methods.get(name)
@@ -63,4 +63,4 @@ _OPERATORS = (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
     "lshift", "rshift", "lt", "le", "gt", "ge", "neg", "contains", "len", "str", "int", "float")
 for _name in _OPERATORS:
-    setattr(ScriptObject, f"__{_name}__", _declared(f"__{_name}__"))
+    setattr(ScriptObject, f"__{_name}__", _forward_to_declared(f"__{_name}__"))

@@ -98,7 +98,7 @@ def find(name: str) -> Callable[..., Any]:
     if space in ("prim", "aten", "math", "autograd"):
         return find(bare)
     if space:
-        return _of_library(space, bare)
+        return _find_in_library(space, bare)
     mixed = MIXED.get(name)
     aten = None if name.startswith("__") else aten_function(name)
     if mixed is None and aten is None:
@@ -108,10 +108,10 @@ def find(name: str) -> Callable[..., Any]:
         raise error
     if mixed is None or aten is None:
         return aten or mixed  # type: ignore[return-value]
-    return _by_values(mixed, aten)
+    return _dispatch_on_values(mixed, aten)
 
 
-def _by_values(mixed: Callable[..., Any], aten: Callable[..., Any]) -> Callable[..., Any]:
+def _dispatch_on_values(mixed: Callable[..., Any], aten: Callable[..., Any]) -> Callable[..., Any]:
     """Dispatch to the aten operator if an argument is a tensor, else to the Python one."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -130,7 +130,7 @@ def _by_values(mixed: Callable[..., Any], aten: Callable[..., Any]) -> Callable[
 _REFUSED_SPACES = ("image", "video_reader")
 
 
-def _of_library(space: str, name: str) -> Callable[..., Any]:
+def _find_in_library(space: str, name: str) -> Callable[..., Any]:
     """Return an operator registered by a library such as torchvision."""
     known = quantized if space == "quantized" else NAMESPACES.get(space)
     if space == "quantized" and not name.startswith("_"):

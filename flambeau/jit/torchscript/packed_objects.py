@@ -29,10 +29,10 @@ def start(qualified_name: str) -> type:
     name = _CLASSES.get(qualified_name.removeprefix(_PREFIX))
     if name is None:
         raise UnpicklingError(f"{qualified_name} is a C++ class that flambeau lacks")
-    return _class(name)
+    return _create_class(name)
 
 
-def _class(name: str) -> type:
+def _create_class(name: str) -> type:
     if name == "ConvPackedParams":
         return quantized.packed_conv.ConvPackedParams
     if name == "EmbeddingPackedParams":
@@ -45,11 +45,11 @@ def restore(target: PackedObject, state: Any) -> None:
     """Initialize packed weights from an archive's state. Raise UnpicklingError if damaged."""
     kind = type(target)
     try:
-        if kind is _class("LinearPackedParams"):
+        if kind is _create_class("LinearPackedParams"):
             _restore_linear(target, state)
-        elif kind is _class("ConvPackedParams"):
-            kind.__init__(target, *_geometry(state))
-        elif kind is _class("EmbeddingPackedParams"):
+        elif kind is _create_class("ConvPackedParams"):
+            kind.__init__(target, *_read_geometry(state))
+        elif kind is _create_class("EmbeddingPackedParams"):
             kind.__init__(target, state[1][0])
         else:
             _restore_cell(target, state)
@@ -58,13 +58,13 @@ def restore(target: PackedObject, state: Any) -> None:
 
 
 def _restore_linear(target: PackedObject, state: Any) -> None:
-    weight, bias = _tensors(*state)
+    weight, bias = _pack_tensors(*state)
     if not weight.is_quantized:  # rounded to float16 before multiplying
-        target.__class__ = _class("LinearPackedParamsFp16")
+        target.__class__ = _create_class("LinearPackedParamsFp16")
     type(target).__init__(target, weight, bias)
 
 
-def _geometry(state: Any) -> tuple[Any, ...]:
+def _read_geometry(state: Any) -> tuple[Any, ...]:
     """Return the constructor arguments of packed convolutions from either later layout."""
     _, first, second = state
     if isinstance(first[0], Tensor):  # numbers in a tensor, then the weight; bias separate
@@ -74,7 +74,7 @@ def _geometry(state: Any) -> tuple[Any, ...]:
         numbers = [int(v) for v in first]
         weight = next(t for t in second if t is not None and t.is_quantized)
         bias = next((t for t in second if t is not None and not t.is_quantized), None)
-    weight, bias = _tensors(weight, bias)
+    weight, bias = _pack_tensors(weight, bias)
     rank = numbers[0]
     stride, padding, dilation, output_padding = (
         numbers[1 + part * rank:1 + (part + 1) * rank] for part in range(4))
@@ -84,14 +84,14 @@ def _geometry(state: Any) -> tuple[Any, ...]:
 
 def _restore_cell(target: PackedObject, state: Any) -> None:
     name, _, _, numbers, parts = state
-    kinds = (_class("LinearPackedParams"), _class("LinearPackedParamsFp16"))
+    kinds = (_create_class("LinearPackedParams"), _create_class("LinearPackedParamsFp16"))
     if name not in ("quantized_dynamic", "quantized_fp16") or len(parts) != 2 \
             or not all(isinstance(part, kinds) for part in parts):
         raise ValueError(f"a cell of kind {name!r}")
     type(target).__init__(target, *parts, bool(numbers and numbers[0]))
 
 
-def _tensors(weight: Any, bias: Any) -> tuple[Any, Any]:
+def _pack_tensors(weight: Any, bias: Any) -> tuple[Any, Any]:
     if not isinstance(weight, Tensor) or not (bias is None or isinstance(bias, Tensor)):
         raise ValueError("weights are tensors")
     return weight, bias

@@ -74,16 +74,16 @@ class Program:
         if filename not in self._files:
             text = self._read(filename)
             if text is None:
-                return self._member(qualified_name)
+                return self._find_member(qualified_name)
             self.define(filename, text)
         for node in self._files[filename][0].body:
             if isinstance(node, ast.ClassDef) and node.name == name:
                 return define_class(self, qualified_name, node, filename)
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 return Function(self, qualified_name, node, filename)
-        return self._member(qualified_name)
+        return self._find_member(qualified_name)
 
-    def _member(self, qualified_name: str) -> Any:
+    def _find_member(self, qualified_name: str) -> Any:
         """Return an Enum member or a method, given its qualified name."""
         owner_name, _, name = qualified_name.rpartition(".")
         if owner_name.count(".") < 1:
@@ -101,7 +101,7 @@ class Program:
         key = f"{kind[0]}_{name.replace('.', '__dot__')}"
         if key not in self.environment:
             if kind == "operator":
-                self.environment[key] = _operator(name)
+                self.environment[key] = _find_operator(name)
             elif kind == "reference":
                 self.environment[key] = self.find(name)
             else:
@@ -123,7 +123,7 @@ class Program:
         return is_instance(value, ast.parse(kind, mode="eval").body, self.find)
 
 
-def _operator(name: str) -> Callable[..., Any]:
+def _find_operator(name: str) -> Callable[..., Any]:
     """Return an operator. An unknown one fails only when called, as that may never happen."""
     try:
         return operators.find(name)

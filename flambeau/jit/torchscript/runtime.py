@@ -46,7 +46,7 @@ def _get(value: Any, name: str) -> Any:
         return value[type(value)._fields.index(name)]  # type: ignore[attr-defined]
     elif any(isinstance(value, kind) and name in names for kind, names in _READABLE.items()):
         return getattr(value, name)
-    raise AttributeError(f"'{_shown(value)}' object has no attribute or method '{name}'")
+    raise AttributeError(f"'{_format(value)}' object has no attribute or method '{name}'")
 
 
 def _has(value: Any, name: str) -> bool:
@@ -64,33 +64,33 @@ def _set(value: Any, name: str, new: Any) -> None:
     if isinstance(value, Tensor) and name == "requires_grad":
         value.requires_grad_(bool(new))
         return
-    raise AttributeError(f"the attribute {name!r} of '{_shown(value)}' cannot be set")
+    raise AttributeError(f"the attribute {name!r} of '{_format(value)}' cannot be set")
 
 
-def _method(value: Any, name: str) -> Any:
+def _find_method(value: Any, name: str) -> Any:
     """Return a method defined by the archive, or an operator bound to the value."""
     if isinstance(value, _OBJECTS):
         methods = value._flambeau_type.methods
         if name in methods:
             return partial(methods[name], value)
-        return _invocable(value._flambeau_get(name))
+        return _check_callable(value._flambeau_get(name))
     if isinstance(value, Enum) or callable(value):
-        raise AttributeError(f"'{_shown(value)}' object has no attribute or method '{name}'")
+        raise AttributeError(f"'{_format(value)}' object has no attribute or method '{name}'")
     return partial(operators.find(name), value)
 
 
-def _invocable(value: Any) -> Any:
+def _check_callable(value: Any) -> Any:
     """Return a callable of the archive. Raise TypeError for other values."""
     if isinstance(value, (Function, ClassType, LoadedModule)):
         return value
     if isinstance(value, ScriptObject) and "__call__" in value._flambeau_type.methods:
         return partial(value._flambeau_type.methods["__call__"], value)
-    raise TypeError(f"'{_shown(value)}' object is not callable")
+    raise TypeError(f"'{_format(value)}' object is not callable")
 
 
 def _new(kind: Any) -> Any:
     if not isinstance(kind, ClassType):
-        raise TypeError(f"'{_shown(kind)}' is no class")
+        raise TypeError(f"'{_format(kind)}' is no class")
     return kind.new()
 
 
@@ -100,9 +100,9 @@ _SEQUENCES = (Tensor, list, tuple, dict, str)
 def _getitem(value: Any, key: Any) -> Any:
     if isinstance(value, _SEQUENCES):
         return value[key]
-    method = _method(value, "__getitem__") if isinstance(value, ScriptObject) else None
+    method = _find_method(value, "__getitem__") if isinstance(value, ScriptObject) else None
     if method is None:
-        raise TypeError(f"'{_shown(value)}' object is not subscriptable")
+        raise TypeError(f"'{_format(value)}' object is not subscriptable")
     return method(key)
 
 
@@ -110,15 +110,15 @@ def _setitem(value: Any, key: Any, new: Any) -> None:
     if isinstance(value, (Tensor, list, dict)):
         value[key] = new
     elif isinstance(value, ScriptObject):
-        _method(value, "__setitem__")(key, new)
+        _find_method(value, "__setitem__")(key, new)
     else:
-        raise TypeError(f"'{_shown(value)}' object does not support item assignment")
+        raise TypeError(f"'{_format(value)}' object does not support item assignment")
 
 
 def _iterate(value: Any) -> Any:
     if isinstance(value, (*_SEQUENCES, range, zip, enumerate)):
         return value
-    raise TypeError(f"'{_shown(value)}' object is not iterable")
+    raise TypeError(f"'{_format(value)}' object is not iterable")
 
 
 class _Entered:
@@ -128,16 +128,16 @@ class _Entered:
         self.value = value
 
     def __enter__(self) -> Any:
-        return _method(self.value, "__enter__")()
+        return _find_method(self.value, "__enter__")()
 
     def __exit__(self, *parts: Any) -> None:
-        _method(self.value, "__exit__")(*parts)
+        _find_method(self.value, "__exit__")(*parts)
 
 
 def _context(value: Any) -> Any:
     if isinstance(value, ScriptObject):
         return _Entered(value)
-    raise TypeError(f"'{_shown(value)}' object is no context manager")
+    raise TypeError(f"'{_format(value)}' object is no context manager")
 
 
 def _raise(message: Any = "", kind: Any = None) -> None:
@@ -146,13 +146,13 @@ def _raise(message: Any = "", kind: Any = None) -> None:
     raise ScriptError(f"{name}: {message}" if name else str(message))
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return getattr(getattr(value, "_flambeau_type", None), "qualified_name", type(value).__name__)
 
 
 def _fork(function: Any, *args: Any) -> Any:
     future: Any = Future()
-    future.set_result(_invocable(function)(*args))
+    future.set_result(_check_callable(function)(*args))
     return future
 
 
@@ -164,7 +164,8 @@ operators.TABLE.update({
 # Globals of translated functions. Local names have another prefix (expressions.py), so that no
 # TorchScript name can reach these.
 FUNCTIONS: dict[str, Any] = {
-    "g_get": _get, "g_set": _set, "g_has": _has, "g_method": _method, "g_invocable": _invocable,
+    "g_get": _get, "g_set": _set, "g_has": _has, "g_method": _find_method,
+    "g_invocable": _check_callable,
     "g_new": _new, "g_getitem": _getitem, "g_setitem": _setitem, "g_iterate": _iterate,
     "g_context": _context, "g_raise": _raise, "g_slice": slice,
 }

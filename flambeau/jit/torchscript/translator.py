@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from .expressions import BINARY, Expressions, local_name, runtime_call
+from .expressions import BINARY, Expressions, local_name, build_runtime_call
 
 __all__ = ["translate"]
 
@@ -32,7 +32,7 @@ class _Statements(Expressions):
         if definition.decorator_list or declared.vararg or declared.kwarg or declared.posonlyargs:
             self.refuse(definition, "decorators and variable arguments are no TorchScript")
         parameters = [*declared.args, *declared.kwonlyargs]
-        self.locals = {a.arg for a in parameters} | _assigned(definition)
+        self.locals = {a.arg for a in parameters} | _find_assigned(definition)
         arguments = ast.arguments(
             posonlyargs=[], args=[ast.arg(local_name(a.arg)) for a in declared.args],
             kwonlyargs=[ast.arg(local_name(a.arg)) for a in declared.kwonlyargs],
@@ -85,11 +85,11 @@ class _Statements(Expressions):
     def _for(self, node: ast.For) -> ast.stmt:
         if node.orelse:
             self.refuse(node, "a loop with else")
-        source = runtime_call("g_iterate", self.expression(node.iter))
+        source = build_runtime_call("g_iterate", self.expression(node.iter))
         return ast.For(self.target(node.target), source, self.block(node.body), [])
 
     def _with(self, node: ast.With) -> ast.stmt:
-        items = [ast.withitem(runtime_call("g_context", self.expression(i.context_expr)),
+        items = [ast.withitem(build_runtime_call("g_context", self.expression(i.context_expr)),
                               None if i.optional_vars is None else self.target(i.optional_vars))
                  for i in node.items]
         return ast.With(items, self.block(node.body))
@@ -98,19 +98,19 @@ class _Statements(Expressions):
         value = node.exc
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
             text = [self.expression(a) for a in value.args] or [ast.Constant("")]
-            return ast.Expr(runtime_call("g_raise", *text[:1], ast.Constant(value.func.id)))
-        return ast.Expr(runtime_call("g_raise", ast.Constant("")))
+            return ast.Expr(build_runtime_call("g_raise", *text[:1], ast.Constant(value.func.id)))
+        return ast.Expr(build_runtime_call("g_raise", ast.Constant("")))
 
     def _assert(self, node: ast.Assert) -> ast.stmt:
         text = ast.Constant("") if node.msg is None else self.expression(node.msg)
-        failed = ast.Expr(runtime_call("g_raise", text, ast.Constant("AssertionError")))
+        failed = ast.Expr(build_runtime_call("g_raise", text, ast.Constant("AssertionError")))
         return ast.If(ast.UnaryOp(ast.Not(), self.expression(node.test)), [failed], [])
 
     def _delete(self, node: ast.Delete) -> ast.stmt:
         (subscript,) = node.targets
         if not isinstance(subscript, ast.Subscript):
             self.refuse(node, "only an element can be deleted")
-        call = runtime_call(self.bind("operator", "Delete"), self.expression(subscript.value),
+        call = build_runtime_call(self.bind("operator", "Delete"), self.expression(subscript.value),
                             self.expression(subscript.slice))
         return ast.Expr(call)
 
@@ -129,27 +129,27 @@ class _Statements(Expressions):
         if name is None:
             self.refuse(node, "an unknown operator")
         operator = self.bind("operator", f"g_in_place_{name}")
-        read = self.expression(_loaded(node.target))
-        value = runtime_call(operator, read, self.expression(node.value))
+        read = self.expression(_convert_to_load(node.target))
+        value = build_runtime_call(operator, read, self.expression(node.value))
         return self.assignment(node.target, value)
 
     def assignment(self, target: ast.expr, value: ast.expr) -> ast.stmt:
         """Translate `target = value`. The runtime sets attributes and elements."""
         if isinstance(target, ast.Attribute):
             owner = self.expression(target.value)
-            return ast.Expr(runtime_call("g_set", owner, ast.Constant(target.attr), value))
+            return ast.Expr(build_runtime_call("g_set", owner, ast.Constant(target.attr), value))
         if isinstance(target, ast.Subscript):
-            return ast.Expr(runtime_call("g_setitem", self.expression(target.value),
+            return ast.Expr(build_runtime_call("g_setitem", self.expression(target.value),
                                   self.expression(target.slice), value))
         return ast.Assign([self.target(target)], value)
 
 
-def _assigned(definition: ast.FunctionDef) -> set[str]:
+def _find_assigned(definition: ast.FunctionDef) -> set[str]:
     """Return the names that a function assigns."""
     return {n.id for n in ast.walk(definition)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def _loaded(target: ast.expr) -> ast.expr:
+def _convert_to_load(target: ast.expr) -> ast.expr:
     """Convert an assignment target to the expression that reads it."""
     return ast.parse(ast.unparse(target), mode="eval").body

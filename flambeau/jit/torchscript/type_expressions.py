@@ -14,7 +14,7 @@ from ...tensor.devices import device
 from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor
 
-__all__ = ["dotted_path", "is_instance"]
+__all__ = ["format_dotted_path", "is_instance"]
 
 _PLAIN: dict[str, Callable[[Any], bool]] = {
     "Tensor": lambda v: isinstance(v, Tensor), "str": lambda v: isinstance(v, str),
@@ -31,7 +31,7 @@ _PLAIN: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def dotted_path(node: ast.expr) -> str | None:
+def format_dotted_path(node: ast.expr) -> str | None:
     """Return `a.b.c` as text, or None for any other expression."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -52,10 +52,10 @@ def is_instance(value: Any, kind: ast.expr, class_of: Callable[[str], Any]) -> b
     if isinstance(kind, ast.Constant) and kind.value is None:
         return value is None
     if isinstance(kind, ast.Subscript):
-        name = dotted_path(kind.value) or ""
+        name = format_dotted_path(kind.value) or ""
         inner = kind.slice.elts if isinstance(kind.slice, ast.Tuple) else [kind.slice]
         return _is_generic(value, name, inner, class_of)
-    path = dotted_path(kind) or ""
+    path = format_dotted_path(kind) or ""
     if path.startswith("__torch__."):
         return bool(class_of(path).is_type_of(value))
     test = _PLAIN.get(path.rpartition(".")[2])

@@ -68,7 +68,7 @@ def _reduce(u: Any) -> None:
         OPERATIONS[pickle.REDUCE[0]](u)
 
 
-def _new_object(u: Any) -> None:
+def _create_object(u: Any) -> None:
     kind, args = u.stack[-2:]
     if isinstance(kind, _PackedClass):
         last(u, 2)
@@ -101,5 +101,5 @@ def _build(u: Any) -> None:
         owner._flambeau_set(name, value)
 
 
-_OPERATIONS = {**OPERATIONS, pickle.REDUCE[0]: _reduce, pickle.NEWOBJ[0]: _new_object,
+_OPERATIONS = {**OPERATIONS, pickle.REDUCE[0]: _reduce, pickle.NEWOBJ[0]: _create_object,
                pickle.BUILD[0]: _build}

@@ -143,12 +143,12 @@ class CapabilityBasedPartitioner:
         chosen = [p for p in merging.all if p.size() > 0]
         if self.allows_single_node_partition:
             return chosen
-        return [p for p in chosen if self._pays(p)]
+        return [p for p in chosen if self._is_worthwhile(p)]
 
     def _move_items(self, merging: _Merging) -> None:
         """Move getitem nodes, also nested ones, to the partition that computes their tuple."""
         for node in self.graph_module.graph.nodes:
-            if not all(self._calls(user, {_GETITEM}) for user in node.users):
+            if not all(self._is_call_of(user, {_GETITEM}) for user in node.users):
                 continue
             home = merging.of.get(node)
             for user in node.users:
@@ -162,7 +162,7 @@ class CapabilityBasedPartitioner:
                     home.add_node(user)
                     merging.of[user] = home
 
-    def _pays(self, partition: Partition) -> bool:
+    def _is_worthwhile(self, partition: Partition) -> bool:
         """Return whether a partition computes enough to be worth a module."""
         free = {"torch.ops.aten.view", _GETITEM, *self.non_compute_ops}
         alone = set(self.allowed_single_node_partition_ops)
@@ -171,7 +171,7 @@ class CapabilityBasedPartitioner:
         return sum((name not in free) + (name in alone) for name in names) > 1
 
     @staticmethod
-    def _calls(node: Node, names: set[str]) -> bool:
+    def _is_call_of(node: Node, names: set[str]) -> bool:
         return node.op == "call_function" and qualified_name(node.target) in names
 
     def fuse_partitions(self, partitions: list[Partition], prefix: str = "fused_") -> GraphModule:
@@ -182,17 +182,17 @@ class CapabilityBasedPartitioner:
         """Remove from each partition the non-compute ops at its inputs and outputs."""
         for partition in partitions:
             inside = set(partition.nodes)
-            for node in self._bookends(inside):
+            for node in self._find_bookends(inside):
                 partition.nodes.pop(node, None)
 
-    def _bookends(self, inside: set[Node]) -> Iterator[Node]:
+    def _find_bookends(self, inside: set[Node]) -> Iterator[Node]:
         names = set(self.non_compute_ops)
         for onwards in (False, True):
             edge: set[Node] = set()
             order = reversed(self.graph_module.graph.nodes) if onwards \
                 else self.graph_module.graph.nodes
             for node in order:
-                if node not in inside or not self._calls(node, names):
+                if node not in inside or not self._is_call_of(node, names):
                     continue
                 neighbors = node.users if onwards else node.all_input_nodes
                 if all(n not in inside or n in edge or n.op == "placeholder" for n in neighbors):

@@ -82,7 +82,7 @@ class SubgraphMatcher:
                          if p.op not in ("placeholder", "output")]
                 if self._is_contained(match.nodes_map) and validate_partition(inner):
                     matches.append(match)
-        return _without_overlaps(matches) if self.remove_overlapping_matches else matches
+        return _drop_overlaps(matches) if self.remove_overlapping_matches else matches
 
     def _search(
         self, candidates: list[tuple[Node, list[Node]]], match: InternalMatch, name: str
@@ -110,7 +110,7 @@ class SubgraphMatcher:
         if p.op in ("placeholder", "output"):
             return True
         if p.op == "get_attr":
-            return _same_kind_of_attribute(p, g)
+            return _have_same_attribute_kind(p, g)
         return p.target == g.target
 
     def _is_contained(self, nodes_map: dict[Node, Node]) -> bool:
@@ -129,7 +129,7 @@ class SubgraphMatcher:
         match.nodes_map[p] = g
         if p.op == "placeholder":
             return True
-        pair = _arguments(p, g)
+        pair = _align_arguments(p, g)
         return pair is not None and self._match_lists(*pair, match)
 
     def _match_lists(self, ps: Any, gs: Any, match: InternalMatch) -> bool:
@@ -152,7 +152,7 @@ class SubgraphMatcher:
         return not isinstance(g, Node) and type(g) is type(p) and g == p
 
 
-def _arguments(p: Node, g: Node) -> tuple[list[Any], list[Any]] | None:
+def _align_arguments(p: Node, g: Node) -> tuple[list[Any], list[Any]] | None:
     """Return the arguments of both nodes in the same order, or None if they do not correspond."""
     if len(p.args) == len(g.args) and list(p.kwargs) == list(g.kwargs):
         return [*p.args, *p.kwargs.values()], [*g.args, *g.kwargs.values()]
@@ -168,7 +168,7 @@ def _arguments(p: Node, g: Node) -> tuple[list[Any], list[Any]] | None:
     return None
 
 
-def _same_kind_of_attribute(p: Node, g: Node) -> bool:
+def _have_same_attribute_kind(p: Node, g: Node) -> bool:
     values = [attribute_at(n.graph.owning_module, str(n.target)) for n in (p, g)]
     if type(values[0]) is not type(values[1]):
         return False
@@ -177,7 +177,7 @@ def _same_kind_of_attribute(p: Node, g: Node) -> bool:
     return True
 
 
-def _without_overlaps(matches: list[InternalMatch]) -> list[InternalMatch]:
+def _drop_overlaps(matches: list[InternalMatch]) -> list[InternalMatch]:
     """Drop each match that shares nodes with an earlier one."""
     chosen: list[InternalMatch] = []
     covered: set[Node] = set()

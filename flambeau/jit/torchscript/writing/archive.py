@@ -14,7 +14,7 @@ from ....serialization.rebuild import STORAGE_NAMES
 from ....tensor.devices import device
 from ....tensor.tensor import Tensor
 
-__all__ = ["Call", "Instance", "Tagged", "without_state", "write"]
+__all__ = ["Call", "Instance", "Tagged", "drop_state", "write"]
 
 _VERSION = b"10\n"
 
@@ -49,7 +49,7 @@ class Tagged:
 _STATE = re.compile(r"^(\s+__(?:parameters|buffers)__ = )\[.*\]$", re.MULTILINE)
 
 
-def without_state(code: dict[str, str]) -> dict[str, str]:
+def drop_state(code: dict[str, str]) -> dict[str, str]:
     """Turn parameters and buffers into plain attributes in the classes' code, for freezing."""
     return {space: _STATE.sub(r"\1[]", text) for space, text in code.items()}
 
@@ -124,9 +124,9 @@ class _Pickler:
         elif isinstance(value, Tagged):
             self._call("torch.jit._pickle", "restore_type_tag", (value.value, value.kind))
         else:
-            self._container(value)
+            self._write_container(value)
 
-    def _container(self, value: Any) -> None:
+    def _write_container(self, value: Any) -> None:
         if isinstance(value, tuple):
             self.parts.append(b"(")
             for item in value:
@@ -174,7 +174,7 @@ class _Pickler:
         self.value(value.attributes)
         self.parts.append(b"b")
 
-    def _quantizer(self, value: Tensor) -> None:
+    def _write_quantizer(self, value: Tensor) -> None:
         """Write the quantization parameters of a tensor."""
         scheme = value.qscheme()
         self.parts.append(b"(")
@@ -209,7 +209,7 @@ class _Pickler:
         for number in (value.storage_offset(), tuple(value.shape), tuple(value.stride())):
             self.value(number)
         if value.is_quantized:
-            self._quantizer(value)
+            self._write_quantizer(value)
         self.value(bool(value.requires_grad))
         self._call("collections", "OrderedDict", ())
         self.parts.append(b"tR")

@@ -13,7 +13,7 @@ from ....nn.module import Module
 from ...torchscript.script_module import LoadedModule
 from .archive import Call, Instance, Tagged
 from .graph_code import GraphCode
-from .loaded_module import archived_value
+from .loaded_module import find_archived_value
 
 __all__ = ["Embedded", "is_embedded", "is_traced"]
 
@@ -58,19 +58,19 @@ class Embedded:
                 raise NotImplementedError(f"torch.jit.script: the traced function "
                                           f"{module.original_name}, which reads parameters")
             space, _, name = known.rpartition(".")
-            text = textwrap.dedent(self._renumbered(code.forward, code.constants))
+            text = textwrap.dedent(self._renumber(code.forward, code.constants))
             text = re.sub(r"\(self: self(?:,\s*)?", "(", text, count=1)
             self.unit.classes.add(space, text.replace("def forward(", f"def {name}(", 1))
         return known
 
-    def _renumbered(self, text: str, constants: Any) -> str:
+    def _renumber(self, text: str, constants: Any) -> str:
         return _CONSTANT.sub(lambda match: self.unit.constant(constants[int(match[1])]), text)
 
     def _embed_traced(self, module: Any) -> Instance:
         program, classes = module._flambeau_program, self.unit.classes
         qualified = classes.name(module.original_name)
         code = GraphCode(program, qualified)
-        forward = self._renumbered(code.forward, code.constants)
+        forward = self._renumber(code.forward, code.constants)
         result: Instance = classes.tree(module, qualified, forward, frozenset(program.constants))
         return result
 
@@ -80,9 +80,9 @@ class Embedded:
         if space is None:
             space = self._spaces[id(program)] = f"__torch__.loaded_{len(self._spaces)}"
             for name, text in program.texts().items():
-                renamed = _SPACE.sub(space, self._renumbered(text, program.constants))
+                renamed = _SPACE.sub(space, self._renumber(text, program.constants))
                 self.unit.classes.add(name.replace("__torch__", space, 1), renamed)
-        result: Instance = _rename(archived_value(module), space, {})
+        result: Instance = _rename(find_archived_value(module), space, {})
         return result
 
 

@@ -17,19 +17,19 @@ import ast
 import copy
 from collections.abc import Iterator
 
-__all__ = ["expand_filter", "filtered_comprehensions", "name_item"]
+__all__ = ["expand_filter", "find_filtered_comprehensions", "name_item"]
 
 _CONDITIONAL = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.DictComp, ast.SetComp,
                 ast.GeneratorExp)
 
 
-def filtered_comprehensions(statement: ast.AST) -> Iterator[ast.ListComp]:
+def find_filtered_comprehensions(statement: ast.AST) -> Iterator[ast.ListComp]:
     """Yield the conditional comprehensions that a statement evaluates unconditionally."""
     for node in ast.iter_child_nodes(statement):
         if isinstance(node, ast.ListComp) and len(node.generators) == 1 and node.generators[0].ifs:
             yield node
         elif not isinstance(node, _CONDITIONAL):
-            yield from filtered_comprehensions(node)
+            yield from find_filtered_comprehensions(node)
 
 
 def expand_filter(node: ast.ListComp, items: str, chosen: str) -> list[ast.stmt]:

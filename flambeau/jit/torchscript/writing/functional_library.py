@@ -199,7 +199,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 @functools.cache
-def _parsed() -> dict[str, tuple[ast.FunctionDef, str]]:
+def _parse() -> dict[str, tuple[ast.FunctionDef, str]]:
     text = _POINTWISE + LOSSES + WINDOWS
     lines = text.splitlines(keepends=True)
     return {node.name: (node, "".join(lines[node.lineno - 1 : node.end_lineno]))
@@ -208,14 +208,14 @@ def _parsed() -> dict[str, tuple[ast.FunctionDef, str]]:
 
 def signatures() -> dict[str, ast.arguments]:
     """Return the parameters of each function."""
-    return {name: node.args for name, (node, _) in _parsed().items()}
+    return {name: node.args for name, (node, _) in _parse().items()}
 
 
 def definitions(names: set[str]) -> str:
     """Return the text of these functions, and of those that they call."""
     wanted, unvisited = set(names), list(names)
     while unvisited:
-        called = _CALLED.findall(_parsed()[unvisited.pop()][1])
+        called = _CALLED.findall(_parse()[unvisited.pop()][1])
         unvisited += [name for name in called if name not in wanted]
         wanted.update(called)
-    return "".join(text for name, (_, text) in _parsed().items() if name in wanted)
+    return "".join(text for name, (_, text) in _parse().items() if name in wanted)

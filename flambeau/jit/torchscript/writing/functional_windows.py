@@ -223,13 +223,13 @@ def interpolate(input: Tensor, size: Optional[List[int]]=None,
 '''
 
 
-def _for_axes(template: str, n: int) -> str:
+def _expand_axes(template: str, n: int) -> str:
     zeros, ones = (str([number] * n) for number in (0, 1))
     return template.format(n=n, zeros=zeros, ones=ones)
 
 
 WINDOWS = "".join([
-    *(_for_axes(_POOLING, n) for n in (1, 2, 3)),
-    *(_for_axes(_AVERAGE_WITH_DIVISOR, n) for n in (2, 3)),
+    *(_expand_axes(_POOLING, n) for n in (1, 2, 3)),
+    *(_expand_axes(_AVERAGE_WITH_DIVISOR, n) for n in (2, 3)),
     _FUNCTIONS,
 ])

@@ -17,7 +17,7 @@ from ....tensor.devices import device
 from ....tensor.dtypes import dtype
 from ....tensor.layout import layout, memory_format
 from ....utils import _pytree as pytree
-from .archive import without_state, write
+from .archive import drop_state, write
 from .classes import ClassWriter, attribute_read, literal
 from .functional_library import definitions, signatures
 
@@ -54,7 +54,7 @@ class GraphCode:
         self.forward = (f"  def forward(self: {class_name}{arguments}) -> {self._returns}:\n"
                         + "".join(f"    {line}\n" for line in body))
 
-    def function_code(self) -> str:
+    def write_functions(self) -> str:
         """Return the definitions of the nn.functional functions that the graph calls."""
         return definitions(self.functions)
 
@@ -155,12 +155,12 @@ class GraphCode:
                 bound[key] = float(value)
             if "List" in kinds[key] and value is not None and not isinstance(value, (list, tuple)):
                 number = float(value) if "float" in kinds[key] else value
-                bound[key] = [number] * self._axes(name, bound["input"])
+                bound[key] = [number] * self._count_axes(name, bound["input"])
         args, kwargs = [], bound
         return f"__torch__.torch.nn.functional.{name}({self._arguments(args, kwargs)})"
 
     @staticmethod
-    def _axes(name: str, input: Any) -> int:
+    def _count_axes(name: str, input: Any) -> int:
         """Return the number of spatial axes, to expand a scalar argument to."""
         name = name.removesuffix("_with_indices")
         if name[-2:] in ("1d", "2d", "3d"):
@@ -239,8 +239,8 @@ def save_graph(module: Module, program: ExportedProgram, name: str, file: Any,
     qualified = classes.name(name)
     code = GraphCode(program, qualified)
     root = classes.tree(module, qualified, code.forward, frozenset(program.constants))
-    functions = code.function_code()
+    functions = code.write_functions()
     if functions:
         classes.add("__torch__.torch.nn.functional", functions)
-    texts = without_state(classes.code) if is_frozen else classes.code
+    texts = drop_state(classes.code) if is_frozen else classes.code
     write(file, root, texts, code.constants, extra_files)

@@ -17,7 +17,7 @@ from .source_code import FunctionCode
 __all__ = ["HookMethods", "has_hooks", "write_hooks"]
 
 
-def _user_hooks(table: dict[int, Any]) -> list[Any]:
+def _list_user_hooks(table: dict[int, Any]) -> list[Any]:
     """Return the hooks of a table that are not the library's, such as weight_norm's.
 
     Raises NotImplementedError for hooks without source.
@@ -38,7 +38,7 @@ def _user_hooks(table: dict[int, Any]) -> list[Any]:
 
 def has_hooks(module: Module) -> bool:
     """Return whether a module has hooks of the user's."""
-    return bool(_user_hooks(module._forward_pre_hooks) or _user_hooks(module._forward_hooks))
+    return any(map(_list_user_hooks, (module._forward_pre_hooks, module._forward_hooks)))
 
 
 class HookMethods(typing.NamedTuple):
@@ -61,8 +61,8 @@ def write_hooks(module: Module, class_name: str, unit: Any) -> HookMethods:
 
     Raises NotImplementedError for a module whose forward has no source.
     """
-    pre_hooks = _user_hooks(module._forward_pre_hooks)
-    hooks = _user_hooks(module._forward_hooks)
+    pre_hooks = _list_user_hooks(module._forward_pre_hooks)
+    hooks = _list_user_hooks(module._forward_hooks)
     forward = inspect.unwrap(type(module).forward)
     if (forward.__module__ or "").startswith("flambeau."):
         hook = (*pre_hooks, *hooks)[0]
@@ -76,12 +76,12 @@ def write_hooks(module: Module, class_name: str, unit: Any) -> HookMethods:
             code = FunctionCode(inspect.unwrap(hook), module, unit)
             methods[hook.__name__] = code.text(hook.__name__, class_name)
     parameters = FunctionCode(forward, module, unit).parameters(class_name)
-    function = _calling_function(class_name, parameters, pre_hooks, hooks)
+    function = _write_calling_function(class_name, parameters, pre_hooks, hooks)
     return HookMethods([h.__name__ for h in pre_hooks], [h.__name__ for h in hooks], methods,
                        function)
 
 
-def _calling_function(class_name: str, parameters: list[str], pre_hooks: list[Any],
+def _write_calling_function(class_name: str, parameters: list[str], pre_hooks: list[Any],
                       hooks: list[Any]) -> str:
     """Return the function that runs them in turn, from its parameters on."""
     owner = parameters[0].partition(":")[0]
@@ -91,7 +91,7 @@ def _calling_function(class_name: str, parameters: list[str], pre_hooks: list[An
     current = "_input0" if names else "()"
     for number, hook in enumerate(pre_hooks, 1):
         call = f"{class_name}.{hook.__name__}({owner}, {current})"
-        returned = _returned(hook)
+        returned = _find_returned(hook)
         if returned is None:
             lines.append(f"_pre{number} = {call}")
             continue
@@ -110,7 +110,7 @@ def _calling_function(class_name: str, parameters: list[str], pre_hooks: list[An
     return f"({', '.join(parameters)}):\n{body}"
 
 
-def _returned(hook: Any) -> Any:
+def _find_returned(hook: Any) -> Any:
     """Return the annotated result of a pre-hook."""
     try:
         hints = typing.get_type_hints(hook)
@@ -123,6 +123,6 @@ def _returned(hook: Any) -> Any:
 def _has_result(hook: Any) -> bool:
     """Return whether a hook returns something other than None."""
     if "return" in hook.__annotations__:
-        return _returned(hook) is not None
+        return _find_returned(hook) is not None
     code = inspect.getsource(hook)
     return "return" in code

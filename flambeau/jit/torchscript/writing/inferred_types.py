@@ -44,16 +44,16 @@ class TypeInference:
         return "str"
 
     def _list(self, node: ast.List) -> str | None:
-        return self._container("List", node.elts[:1])
+        return self._infer_container("List", node.elts[:1])
 
     def _tuple(self, node: ast.Tuple) -> str | None:
-        return self._container("Tuple", node.elts)
+        return self._infer_container("Tuple", node.elts)
 
     def _dict(self, node: ast.Dict) -> str | None:
         first = node.keys[0] if node.keys else None
-        return None if first is None else self._container("Dict", [first, node.values[0]])
+        return None if first is None else self._infer_container("Dict", [first, node.values[0]])
 
-    def _container(self, name: str, parts: list[ast.expr]) -> str | None:
+    def _infer_container(self, name: str, parts: list[ast.expr]) -> str | None:
         inner = [self.infer(part) for part in parts]
         if not inner or None in inner:
             return None
@@ -62,7 +62,7 @@ class TypeInference:
     def _listcomp(self, node: ast.ListComp) -> str | None:
         generator = node.generators[0]
         source = self.infer(generator.iter)
-        item = "int" if _called_name(generator.iter) == "range" else _element(source)
+        item = "int" if _find_called_name(generator.iter) == "range" else _find_element(source)
         if not isinstance(generator.target, ast.Name) or item is None:
             return None
         inner = TypeInference({**self.names, generator.target.id: item}, self._result_of)
@@ -96,7 +96,7 @@ class TypeInference:
 
     def _subscript(self, node: ast.Subscript) -> str | None:
         owner = self.infer(node.value)
-        return owner if isinstance(node.slice, ast.Slice) else _element(owner)
+        return owner if isinstance(node.slice, ast.Slice) else _find_element(owner)
 
     def _attribute(self, node: ast.Attribute) -> str | None:
         if isinstance(node.value, ast.Name) and node.value.id == "self":
@@ -105,12 +105,12 @@ class TypeInference:
             else None
 
     def _call(self, node: ast.Call) -> str | None:
-        name = _called_name(node)
+        name = _find_called_name(node)
         if name in _BUILTIN_RESULTS:
             return _BUILTIN_RESULTS[name]
         if name in ("list", "abs", "sum", "min", "max", "sorted") and node.args:
             kind = self.infer(node.args[0])
-            return _element(kind) if name in ("sum", "min", "max") and kind is not None \
+            return _find_element(kind) if name in ("sum", "min", "max") and kind is not None \
                 and kind.startswith("List") else kind
         if isinstance(node.func, ast.Attribute) and self.infer(node.func.value) == "Tensor":
             if node.func.attr == "size":
@@ -119,12 +119,12 @@ class TypeInference:
         return self._result_of(node)
 
 
-def _called_name(node: Any) -> str:
+def _find_called_name(node: Any) -> str:
     """Return the name of the function if a call's callee is a bare name, else ""."""
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
-def _element(kind: str | None) -> str | None:
+def _find_element(kind: str | None) -> str | None:
     """Return the common type of all elements, or None if they differ."""
     if kind in ("Tensor", "str"):
         return kind

@@ -9,21 +9,21 @@ from typing import Any
 from ...torchscript.definitions import ClassType
 from ...torchscript.objects import ScriptObject
 from ...torchscript.script_module import LoadedModule
-from .archive import Call, Instance, Tagged, without_state, write
+from .archive import Call, Instance, Tagged, drop_state, write
 
-__all__ = ["archived_value", "save"]
+__all__ = ["find_archived_value", "save"]
 
 
 def save(module: LoadedModule, file: Any,
          extra_files: dict[str, Any] | None = None, is_frozen: bool = False) -> None:
     """Write the archive; if `is_frozen`, without parameters and buffers."""
     program = module._flambeau_type.program
-    root = archived_value(module)
-    code = without_state(program.texts()) if is_frozen else program.texts()
+    root = find_archived_value(module)
+    code = drop_state(program.texts()) if is_frozen else program.texts()
     write(file, root, code, list(program.constants), extra_files)
 
 
-def archived_value(module: LoadedModule) -> Any:
+def find_archived_value(module: LoadedModule) -> Any:
     """Return the object of a loaded module with its current state."""
     return _Values(module._flambeau_type.program.classes()).value(module, None)
 
@@ -38,14 +38,14 @@ class _Values:
     def value(self, value: Any, kind: ast.expr | None) -> Any:
         """Convert a value; `kind` is its declared type, if any."""
         if isinstance(value, (LoadedModule, ScriptObject)):
-            return self._object(value)
+            return self._convert_object(value)
         if isinstance(value, Enum):
             return Call(self._names[type(value)], value.value)
         if isinstance(value, tuple) and type(value) in self._names:
             return Call(self._names[type(value)], tuple(self.value(v, None) for v in value))
         inner = _inner(kind)
         if isinstance(value, (list, dict)) and kind is not None:
-            text = ast.unparse(_unwrapped(kind))
+            text = ast.unparse(_strip_optional(kind))
             if isinstance(value, list):
                 return Tagged([self.value(v, inner[0] if inner else None) for v in value], text)
             return Tagged({k: self.value(v, inner[1] if inner else None)
@@ -55,7 +55,7 @@ class _Values:
             return tuple(self.value(v, k) for v, k in zip(value, kinds, strict=True))
         return value
 
-    def _object(self, value: Any) -> Instance:
+    def _convert_object(self, value: Any) -> Instance:
         known = self._seen.get(id(value))
         if known is None:
             kind = value._flambeau_type
@@ -69,7 +69,7 @@ class _Values:
         return known
 
 
-def _unwrapped(kind: ast.expr) -> ast.expr:
+def _strip_optional(kind: ast.expr) -> ast.expr:
     """Strip Optional from a type."""
     if isinstance(kind, ast.Subscript) and ast.unparse(kind.value) == "Optional":
         return kind.slice
@@ -80,7 +80,7 @@ def _inner(kind: ast.expr | None) -> list[Any]:
     """Return the element types of a container type."""
     if kind is None:
         return []
-    kind = _unwrapped(kind)
+    kind = _strip_optional(kind)
     if not isinstance(kind, ast.Subscript):
         return []
     return list(kind.slice.elts) if isinstance(kind.slice, ast.Tuple) else [kind.slice]

@@ -110,7 +110,8 @@ def _batch_norm(m: Any) -> Method:
     return Method("input: Tensor", *lines)
 
 
-def _initial_state(m: Any, is_lstm: bool, rank: int, batch_axis: int, sizes: str) -> list[str]:
+def _write_initial_state(m: Any, is_lstm: bool, rank: int, batch_axis: int, sizes: str
+                         ) -> list[str]:
     """Return the lines that set `batched`, the input with a batch axis, and `state`, the initial
     state: `hx`, or zeros of `sizes` with the batch's size for {}. `alone`: the input lacks the
     batch axis; it has `rank` axes then.
@@ -131,7 +132,7 @@ def _initial_state(m: Any, is_lstm: bool, rank: int, batch_axis: int, sizes: str
     ]
 
 
-def _recurrent(m: Any) -> Method:
+def _write_recurrent(m: Any) -> Method:
     """Write all steps of an RNN, GRU or LSTM."""
     if m.proj_size:
         raise NotImplementedError("proj_size of an LSTM")
@@ -140,7 +141,8 @@ def _recurrent(m: Any) -> Method:
     settings = (f"[{weights}], {m.bias}, {m.num_layers}, {float(m.dropout)}, self.training, "
                 f"{m.bidirectional}, {m.batch_first}")
     states = m.num_layers * (2 if m.bidirectional else 1)
-    start = _initial_state(m, m.mode == "LSTM", 2, batch_axis, f"{states}, {{}}, {m.hidden_size}")
+    sizes = f"{states}, {{}}, {m.hidden_size}"
+    start = _write_initial_state(m, m.mode == "LSTM", 2, batch_axis, sizes)
     if m.mode == "LSTM":
         return Method(
             "input: Tensor, hx: Optional[Tuple[Tensor, Tensor]]=None", *start,
@@ -154,10 +156,10 @@ def _recurrent(m: Any) -> Method:
         f"  return (torch.squeeze(y, {batch_axis}), torch.squeeze(h, 1))", "return (y, h)")
 
 
-def _cell(m: Any) -> Method:
+def _write_cell(m: Any) -> Method:
     """Write one step of an RNN, GRU or LSTM."""
     is_lstm = isinstance(m, nn.LSTMCell)
-    start = _initial_state(m, is_lstm, 1, 0, f"{{}}, {m.hidden_size}")
+    start = _write_initial_state(m, is_lstm, 1, 0, f"{{}}, {m.hidden_size}")
     biases = "self.bias_ih, self.bias_hh" if m.bias else "None, None"
     weights = f"self.weight_ih, self.weight_hh, {biases}"
     if is_lstm:
@@ -186,7 +188,7 @@ def _loss(name: str, *settings: str) -> Writer:
     return write
 
 
-def _embedding(m: Any) -> Method:
+def _write_embedding(m: Any) -> Method:
     if m.max_norm is not None:
         raise NotImplementedError("max_norm of an Embedding")
     row = -1 if m.padding_idx is None else m.padding_idx
@@ -196,7 +198,7 @@ def _embedding(m: Any) -> Method:
         f"{m.scale_grad_by_freq}, {m.sparse})")
 
 
-def _layer_norm(m: Any) -> Method:
+def _write_layer_norm(m: Any) -> Method:
     return Method(
         "input: Tensor",
         f"return torch.layer_norm(input, {list(m.normalized_shape)}, "
@@ -206,7 +208,7 @@ def _layer_norm(m: Any) -> Method:
 _UPSAMPLED_AXES = {"linear": 1, "trilinear": 3}  # other modes: 2, for images
 
 
-def _upsample(m: Any) -> Method:
+def _write_upsample(m: Any) -> Method:
     count = _UPSAMPLED_AXES.get(m.mode, 2)
     size = None if m.size is None else _repeat(m.size, count)
     factors = None if m.scale_factor is None else [float(v) for v in _repeat(m.scale_factor, count)]
@@ -236,7 +238,7 @@ _LIBRARY: dict[type, Writer] = {
     **{getattr(nn, f"MaxPool{n}d"): _pool("max", n) for n in (1, 2, 3)},
     **{getattr(nn, f"AvgPool{n}d"): _pool("avg", n) for n in (1, 2, 3)},
     **{getattr(nn, f"AdaptiveAvgPool{n}d"): _adaptive(n) for n in (1, 2, 3)},
-    nn.LayerNorm: _layer_norm, nn.Embedding: _embedding, nn.Upsample: _upsample,
+    nn.LayerNorm: _write_layer_norm, nn.Embedding: _write_embedding, nn.Upsample: _write_upsample,
     nn.GroupNorm: _of("torch.group_norm(input, {}, self.weight, self.bias, {}, False)",
                       "input: Tensor", "num_groups", "eps"),
     nn.RMSNorm: _of("torch.rms_norm(input, {}, self.weight, {})", "input: Tensor",
@@ -260,8 +262,9 @@ _LIBRARY: dict[type, Writer] = {
     nn.LogSoftmax: _of("torch.log_softmax(input, {})", "input: Tensor", "dim"),
     nn.Flatten: _of("torch.flatten(input, {}, {})", "input: Tensor", "start_dim", "end_dim"),
     nn.PixelShuffle: _of("torch.pixel_shuffle(input, {})", "input: Tensor", "upscale_factor"),
-    nn.LSTM: _recurrent, nn.GRU: _recurrent, nn.RNNCell: _cell, nn.GRUCell: _cell,
-    nn.LSTMCell: _cell, **TRANSFORMERS,
+    nn.LSTM: _write_recurrent, nn.GRU: _write_recurrent,
+    nn.RNNCell: _write_cell, nn.GRUCell: _write_cell,
+    nn.LSTMCell: _write_cell, **TRANSFORMERS,
     nn.Sequential: _chain(lambda m: list(m._modules)),
     nn.MSELoss: _loss("mse_loss"), nn.L1Loss: _loss("l1_loss"),
     nn.SmoothL1Loss: _loss("smooth_l1_loss", "beta"), nn.HuberLoss: _loss("huber_loss", "delta"),

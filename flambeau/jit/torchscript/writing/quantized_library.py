@@ -14,33 +14,33 @@ from ....nn.modules import Identity
 from ....tensor.dtypes import float16
 from .classes import Method, literal
 
-__all__ = ["is_known", "methods_of", "packed_weights"]
+__all__ = ["is_known", "packed_weights", "write_methods"]
 
 Methods = dict[str, Method]  # by name
 
 
-def methods_of(module: Module, class_name: str) -> dict[str, str] | None:
+def write_methods(module: Module, class_name: str) -> dict[str, str] | None:
     """Return the text of each method, or None unless the class is a flambeau quantized one."""
-    write = _LIBRARY.get(_original(module))
+    write = _LIBRARY.get(_find_original(module))
     if write is None:
         return None
     methods = write(module)
     packed = packed_weights(module)
     if packed is not None:
-        methods |= _packing(module)
+        methods |= _write_packing(module)
     return {name: method.text(name, class_name, _RESULTS.get(name, ""))
             for name, method in methods.items()}
 
 
 def is_known(module: Module) -> bool:
     """Return whether the class is a quantized one, other than FloatFunctional."""
-    kind = _original(module)
+    kind = _find_original(module)
     return kind in _LIBRARY and kind is not quantized.FloatFunctional
 
 
 def packed_weights(module: Module) -> tuple[str, tuple[Any, ...]] | None:
     """Return (class, state) of a module's packed weights, or None if it has none."""
-    kind = _original(module)
+    kind = _find_original(module)
     if issubclass(kind, quantized.Linear):
         half = module._packed_params.dtype is float16
         name = "LinearPackedParamsBase"
@@ -52,7 +52,7 @@ def packed_weights(module: Module) -> tuple[str, tuple[Any, ...]] | None:
     return None
 
 
-def _original(module: Module) -> type:
+def _find_original(module: Module) -> type:
     """Return the original class of a scripted module."""
     return next(kind for kind in type(module).__mro__
                 if ".jit." not in f".{kind.__module__}." and "original_name" not in vars(kind))
@@ -61,9 +61,9 @@ def _original(module: Module) -> type:
 _RESULTS = {"__setstate__": "NoneType", "__getstate__": "Tuple[Tensor, Optional[Tensor], bool]"}
 
 
-def _packing(m: Any) -> Methods:
+def _write_packing(m: Any) -> Methods:
     """Return the methods that pack weights on load and unpack them on save."""
-    if issubclass(_original(m), quantized.Linear):
+    if issubclass(_find_original(m), quantized.Linear):
         half = "_fp16" if m._packed_params.dtype is float16 else ""
         unpack, pack = f"linear_unpack{half}", f"linear_prepack{half}(state[0], state[1])"
     else:
@@ -95,12 +95,12 @@ def _forward(call: str, parameters: str = "input: Tensor") -> Methods:
     return {"forward": Method(parameters, f"return {call}")}
 
 
-def _linear(name: str) -> Callable[[Any], Methods]:
+def _write_linear(name: str) -> Callable[[Any], Methods]:
     return lambda m: _forward(
         f"ops.quantized.{name}(input, self._packed_params, {_parameters(m)})")
 
 
-def _dynamic_linear(name: str) -> Callable[[Any], Methods]:
+def _write_dynamic_linear(name: str) -> Callable[[Any], Methods]:
     def write(m: Any) -> Methods:
         if m._packed_params.dtype is float16:
             return _forward(f"ops.quantized.{name}_fp16(input, self._packed_params)")
@@ -127,14 +127,14 @@ def _batch_norm(name: str) -> Callable[[Any], Methods]:
 
 def _norm(name: str, *settings: str) -> Callable[[Any], Methods]:
     def write(m: Any) -> Methods:
-        values = "".join(f"{literal(_plain(getattr(m, s)))}, " for s in settings)
+        values = "".join(f"{literal(_as_plain(getattr(m, s)))}, " for s in settings)
         return _forward(f"ops.quantized.{name}(input, {values}self.weight, self.bias, {m.eps}, "
                         f"{_parameters(m)})")
 
     return write
 
 
-def _plain(value: Any) -> Any:
+def _as_plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -144,7 +144,7 @@ def _quantize(m: Any) -> Methods:
         f"torch.quantize_per_tensor(X, {_parameters(m)}, dtype={dtype})", "X: Tensor")
 
 
-def _functional(m: Any) -> Methods:
+def _write_functional(m: Any) -> Methods:
     """Write the operations of a converted FloatFunctional."""
     tensors, scalar = "x: Tensor, y: Tensor", "x: Tensor, y: float"
     scale = _parameters(m)
@@ -157,7 +157,7 @@ def _functional(m: Any) -> Methods:
     }
 
 
-def _float_functional(m: Any) -> Methods:
+def _write_float_functional(m: Any) -> Methods:
     """Write the operations of a FloatFunctional without an observer."""
     if type(m.activation_post_process).__name__ != Identity.__name__:
         raise NotImplementedError("a FloatFunctional that is observed")
@@ -172,11 +172,11 @@ def _float_functional(m: Any) -> Methods:
     }
 
 
-def _rows() -> Iterator[tuple[type, Callable[[Any], Methods]]]:
-    yield quantized.Linear, _linear("linear")
-    yield fused.LinearReLU, _linear("linear_relu")
-    yield dynamic.Linear, _dynamic_linear("linear_dynamic")
-    yield fused.dynamic.LinearReLU, _dynamic_linear("linear_relu_dynamic")
+def _iterate_rows() -> Iterator[tuple[type, Callable[[Any], Methods]]]:
+    yield quantized.Linear, _write_linear("linear")
+    yield fused.LinearReLU, _write_linear("linear_relu")
+    yield dynamic.Linear, _write_dynamic_linear("linear_dynamic")
+    yield fused.dynamic.LinearReLU, _write_dynamic_linear("linear_relu_dynamic")
     for rank in (1, 2, 3):
         yield getattr(quantized, f"Conv{rank}d"), _convolution("")
         yield getattr(fused, f"ConvReLU{rank}d"), _convolution("_relu")
@@ -196,8 +196,8 @@ def _rows() -> Iterator[tuple[type, Callable[[Any], Methods]]]:
     yield quantized.Dropout, lambda m: _forward("input")
     yield quantized.Quantize, _quantize
     yield quantized.DeQuantize, lambda m: _forward("torch.dequantize(Xq)", "Xq: Tensor")
-    yield quantized.QFunctional, _functional
-    yield quantized.FloatFunctional, _float_functional
+    yield quantized.QFunctional, _write_functional
+    yield quantized.FloatFunctional, _write_float_functional
 
 
-_LIBRARY: dict[type, Callable[[Any], Methods]] = dict(_rows())
+_LIBRARY: dict[type, Callable[[Any], Methods]] = dict(_iterate_rows())

@@ -18,18 +18,18 @@ from .classes import literal
 from .inferred_types import TypeInference
 from .source_code import FunctionCode
 
-__all__ = ["attribute_types", "enum_text", "interface_text", "script_class_text"]
+__all__ = ["attribute_types", "write_enum", "write_interface", "write_script_class"]
 
 _PYTHON_ONLY = ("ignore", "unused")
 
 
-def enum_text(kind: type[enum.Enum], qualified: str) -> str:
+def write_enum(kind: type[enum.Enum], qualified: str) -> str:
     """Return an Enum class's text: its members and their values."""
     rows = [f"  {member.name} = {literal(member.value)}" for member in kind]
     return "\n".join([f"class {qualified.rpartition('.')[2]}(Enum):", *rows]) + "\n"
 
 
-def interface_text(kind: type, qualified: str, declare: Callable[[Any], str]) -> str:
+def write_interface(kind: type, qualified: str, declare: Callable[[Any], str]) -> str:
     """Return an interface's text: the signatures of its methods."""
     base = "ModuleInterface" if issubclass(kind, Module) else "Interface"
     lines = [f"class {qualified.rpartition('.')[2]}({base}):"]
@@ -44,7 +44,7 @@ def interface_text(kind: type, qualified: str, declare: Callable[[Any], str]) ->
     return "\n".join(lines) + "\n"
 
 
-def _members(kind: type) -> dict[str, Any]:
+def _list_members(kind: type) -> dict[str, Any]:
     """Return the methods of a class and its bases by name; the nearest definition wins."""
     result: dict[str, Any] = {}
     for base in kind.__mro__[:-1]:
@@ -54,7 +54,7 @@ def _members(kind: type) -> dict[str, Any]:
     return result
 
 
-def script_class_text(kind: type, qualified: str, unit: Any) -> str:
+def write_script_class(kind: type, qualified: str, unit: Any) -> str:
     """Return a class's text with all its methods.
 
     Raises NotImplementedError, with the line, for code that cannot be written.
@@ -62,18 +62,18 @@ def script_class_text(kind: type, qualified: str, unit: Any) -> str:
     rows = attribute_types(kind, unit)
     lines = [f"class {qualified.rpartition('.')[2]}:", *(f"  {n} : {t}" for n, t in rows.items())]
     text = "\n".join(lines) + "\n"
-    members = _members(kind)
+    members = _list_members(kind)
     if dataclasses.is_dataclass(kind):
-        text += _dataclass_methods(kind, qualified, rows, "__post_init__" in members, unit)
+        text += _write_dataclass_methods(kind, qualified, rows, "__post_init__" in members, unit)
         members = {n: m for n, m in members.items() if not _is_generated(m)}
     for name, member in members.items():
         if getattr(member, "_torchscript_modifier", "") in _PYTHON_ONLY:
             continue
-        text += _method_text(kind, qualified, name, member, unit)
+        text += _write_method(kind, qualified, name, member, unit)
     return text + "".join(unit.inherited_methods.pop(qualified, {}).values())
 
 
-def _method_text(kind: type, qualified: str, name: str, member: Any, unit: Any) -> str:
+def _write_method(kind: type, qualified: str, name: str, member: Any, unit: Any) -> str:
     if isinstance(member, property):
         if member.fset is not None:
             raise NotImplementedError(
@@ -96,7 +96,7 @@ def _is_generated(member: Any) -> bool:
         or getattr(function, "__name__", "") == "__repr__" and not isinstance(member, property)
 
 
-def _dataclass_methods(kind: type, qualified: str, rows: dict[str, str], has_post_init: bool,
+def _write_dataclass_methods(kind: type, qualified: str, rows: dict[str, str], has_post_init: bool,
                        unit: Any) -> str:
     """Write `__init__` and `__eq__` of a dataclass, equivalent to the generated ones."""
     parameters, body = "", ""
@@ -105,7 +105,7 @@ def _dataclass_methods(kind: type, qualified: str, rows: dict[str, str], has_pos
             raise NotImplementedError(f"torch.jit.script: the default_factory of "
                                       f"{kind.__name__}.{field.name}; set it in __post_init__")
         default = "" if field.default is dataclasses.MISSING else "=" + (
-            unit.enum_member(field.default) if isinstance(field.default, enum.Enum)
+            unit.register_enum_member(field.default) if isinstance(field.default, enum.Enum)
             else literal(field.default))
         if field.init:
             parameters += f", {field.name}: {rows[field.name]}{default}"
@@ -141,7 +141,7 @@ def _add_assigned(code: FunctionCode, rows: dict[str, str], unit: Any) -> None:
     """Add the attributes that an `__init__` assigns."""
     def result_of(call: ast.Call) -> str | None:
         function = code.scope.find(call.func)
-        return None if function is None else _result_type(code, call, function.value, unit)
+        return None if function is None else _find_result_type(code, call, function.value, unit)
 
     inference = TypeInference({**code.parameter_types(), **{
         f"self.{name}": kind for name, kind in rows.items()}}, result_of)
@@ -153,7 +153,7 @@ def _add_assigned(code: FunctionCode, rows: dict[str, str], unit: Any) -> None:
             is_own = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) \
                 and target.value.id == owner
             if isinstance(node, ast.AnnAssign):
-                kind: str | None = code.written_type(node, node.annotation)
+                kind: str | None = code.write_type(node, node.annotation)
             else:
                 kind = inference.infer(node.value)
             if is_own:
@@ -167,11 +167,11 @@ def _add_assigned(code: FunctionCode, rows: dict[str, str], unit: Any) -> None:
                 inference.names.setdefault(target.id, kind)
 
 
-def _result_type(code: FunctionCode, call: ast.Call, function: Any, unit: Any) -> str | None:
+def _find_result_type(code: FunctionCode, call: ast.Call, function: Any, unit: Any) -> str | None:
     """Return the result type of a call, or None if unknown."""
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", "") or ""
     if name == "annotate" and module.endswith(".jit"):
-        return code.written_type(call, call.args[0])
+        return code.write_type(call, call.args[0])
     if is_named_tuple(function) or is_written_class(function):
         return str(unit.declare(function))
     if isinstance(function, types.FunctionType) and "return" in function.__annotations__:

@@ -13,7 +13,7 @@ from ....nn.module import Module
 from ....tensor.tensor import Tensor
 from . import script_classes
 from .annotations import is_named_tuple, is_written_class, type_of_value, type_text
-from .archive import Call, Instance, without_state, write
+from .archive import Call, Instance, drop_state, write
 from .classes import ClassWriter
 from .functional_library import definitions
 from .module_state import ModuleState
@@ -25,7 +25,7 @@ from .source_code import FunctionCode
 __all__ = ["Script", "is_quantized"]
 
 
-def _quantized_library() -> Any:
+def _find_quantized_library() -> Any:
     """Return the writer of quantized modules, or None if no module can be quantized."""
     if "flambeau.ao.nn.quantized" not in sys.modules:
         return None
@@ -36,7 +36,7 @@ def _quantized_library() -> Any:
 
 def is_quantized(module: Module) -> bool:
     """Return whether a module contains quantized modules."""
-    library = _quantized_library()
+    library = _find_quantized_library()
     return library is not None and any(map(library.is_known, module.modules()))
 
 
@@ -92,9 +92,10 @@ class Script:
             self.call_module(module)
         else:
             code = FunctionCode(function, None, self)
-            self.function_code = code.text(function.__name__, None)
+            self.write_functions = code.text(function.__name__, None)
             self._methods[id(module)] = {
-                "forward": code.as_method(self._names[id(module)], self.call_function(function))}
+                "forward": code.write_as_method(
+                    self._names[id(module)], self.call_function(function))}
         for name in exported:
             self.call_method(module, name)
 
@@ -109,7 +110,7 @@ class Script:
              is_frozen: bool = False) -> None:
         """Write an archive that PyTorch can read too; if `is_frozen`, without module state."""
         names = {n for text in self.classes.code.values() for n in _FUNCTIONAL.findall(text)}
-        code = without_state(self.classes.code) if is_frozen else dict(self.classes.code)
+        code = drop_state(self.classes.code) if is_frozen else dict(self.classes.code)
         if names:
             code["__torch__.torch.nn.functional"] = definitions(names)
         write(file, self.root, code, self.constants, extra_files)
@@ -139,7 +140,7 @@ class Script:
                 if type(inner).forward is not Module.forward:
                     self.call_module(inner)
 
-    def hooked_call(self, module: Module) -> str | None:
+    def write_hooked_call(self, module: Module) -> str | None:
         """Return the function that runs a module's forward with its hooks, or None without."""
         return self._hooked_calls.get(id(module))
 
@@ -153,8 +154,9 @@ class Script:
 
     def _write_quantized(self, module: Module) -> bool:
         """Write all methods of a quantized module; return whether it is one."""
-        library = _quantized_library()
-        methods = None if library is None else library.methods_of(module, self._names[id(module)])
+        library = _find_quantized_library()
+        name = self._names[id(module)]
+        methods = None if library is None else library.write_methods(module, name)
         if methods is not None:
             self._methods[id(module)] = methods
         return methods is not None
@@ -208,42 +210,42 @@ class Script:
         known = self._kinds.get(kind)
         if known is None:
             known = self._kinds[kind] = self.classes.name(kind.__name__)
-            self.classes.add(known.rpartition(".")[0], self._class_text(kind, known))
+            self.classes.add(known.rpartition(".")[0], self._write_class(kind, known))
         return known
 
-    def _class_text(self, kind: Any, qualified: str) -> str:
+    def _write_class(self, kind: Any, qualified: str) -> str:
         if is_named_tuple(kind):  # fields without a type are tensors
             hints = typing.get_type_hints(kind)
             rows = [f"  {name} : {type_text(hints.get(name, Tensor), self.declare)}"
                     for name in kind._fields]
             return "\n".join([f"class {qualified.rpartition('.')[2]}(NamedTuple):", *rows]) + "\n"
         if issubclass(kind, enum.Enum):
-            return script_classes.enum_text(kind, qualified)
+            return script_classes.write_enum(kind, qualified)
         if vars(kind).get("_torchscript_interface") is kind:
-            return script_classes.interface_text(kind, qualified, self.declare)
-        return script_classes.script_class_text(kind, qualified, self)
+            return script_classes.write_interface(kind, qualified, self.declare)
+        return script_classes.write_script_class(kind, qualified, self)
 
-    def enum_member(self, member: enum.Enum) -> str:
+    def register_enum_member(self, member: enum.Enum) -> str:
         """Return the expression for an Enum member."""
         return f"{self.declare(type(member))}.{member.name}"
 
-    def _stored(self, value: Any) -> Any:
+    def _convert_value(self, value: Any) -> Any:
         """Convert an attribute's value to its archived form."""
         if isinstance(value, enum.Enum):
             return Call(self.declare(type(value)), value.value)
         if isinstance(value, tuple):
-            items = tuple(map(self._stored, value))
+            items = tuple(map(self._convert_value, value))
             return Call(self.declare(type(value)), items) if is_named_tuple(type(value)) else items
         if isinstance(value, list):
-            return list(map(self._stored, value))
+            return list(map(self._convert_value, value))
         if isinstance(value, dict):
-            return {self._stored(k): self._stored(v) for k, v in value.items()}
+            return {self._convert_value(k): self._convert_value(v) for k, v in value.items()}
         if is_written_class(type(value)):
             known = self._objects.get(id(value))
             if known is None:
                 self._objects[id(value)] = known = Instance(self.declare(type(value)))
                 for name in script_classes.attribute_types(type(value), self):
-                    known.attributes[name] = self._stored(getattr(value, name))
+                    known.attributes[name] = self._convert_value(getattr(value, name))
             return known
         return value
 
@@ -271,12 +273,12 @@ class Script:
             value = getattr(module, name)
             kind = type_text(hints[name], self.declare) if name in hints \
                 else type_of_value(value, self.declare)
-            attributes[name] = (kind, self._stored(value))
+            attributes[name] = (kind, self._convert_value(value))
         attributes |= {name: ("Tensor", value) for name, value in vars(module).items()
                        if isinstance(value, Tensor)}
-        attributes = _settings(module) | attributes
+        attributes = _collect_settings(module) | attributes
         text = "".join(self._methods.get(id(module), {}).values())
-        library = _quantized_library()
+        library = _find_quantized_library()
         packed = None if library is None else library.packed_weights(module)
         if packed is not None:  # its state is the tensors and numbers to repack from
             kind, state = packed
@@ -292,7 +294,7 @@ class Script:
         return result
 
 
-def _settings(module: Module) -> dict[str, tuple[str, Any]]:
+def _collect_settings(module: Module) -> dict[str, tuple[str, Any]]:
     """Return the types and values of a user module's plain settings.
 
     The code inlines them; the attributes are for users of the loaded module.

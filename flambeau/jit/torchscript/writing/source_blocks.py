@@ -8,7 +8,7 @@ from typing import Any
 
 from ....autograd.mode import enable_grad, no_grad, set_grad_enabled
 from .annotations import is_written_class
-from .filters import expand_filter, filtered_comprehensions, name_item
+from .filters import expand_filter, find_filtered_comprehensions, name_item
 from .source_calls import SourceCalls
 
 __all__ = ["SourceBlocks"]
@@ -23,7 +23,7 @@ class SourceBlocks(SourceCalls):
 
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
-        for statement in self._with_filters(statements):
+        for statement in self._insert_filters(statements):
             new = self.visit(statement)
             if isinstance(new, list):
                 result += new
@@ -31,13 +31,13 @@ class SourceBlocks(SourceCalls):
                 result.append(new)
         return result
 
-    def _with_filters(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+    def _insert_filters(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         """Insert filter loops before statements with conditional comprehensions (filters.py)."""
         result: list[ast.stmt] = []
         for statement in statements:
             if isinstance(statement, _UNBRANCHED):
-                for comprehension in filtered_comprehensions(statement):
-                    if self._modules_of(comprehension.generators[0].iter) is not None:
+                for comprehension in find_filtered_comprehensions(statement):
+                    if self._list_modules(comprehension.generators[0].iter) is not None:
                         continue
                     self._blocks += 1
                     name_item(comprehension, f"_item{self._blocks}")
@@ -91,7 +91,7 @@ class SourceBlocks(SourceCalls):
             return self._block(node.body)
         self._blocks += 1
         name = f"_context{self._blocks}"
-        before = self._grad_mode(node, name, entered, context)
+        before = self._write_grad_mode(node, name, entered, context)
         if before is None:
             if entered is not None and not is_written_class(entered):
                 self.refuse(node, "a with of anything but torch.no_grad(), torch.enable_grad(), "
@@ -101,7 +101,7 @@ class SourceBlocks(SourceCalls):
         return [*before, ast.With([ast.withitem(ast.Name(name), variable)],
                                   self._block(node.body) or [ast.Pass()], lineno=0)]
 
-    def _grad_mode(self, node: ast.With, name: str, entered: Any,
+    def _write_grad_mode(self, node: ast.With, name: str, entered: Any,
                    context: ast.expr) -> list[ast.stmt] | None:
         """Return the statements that create a gradient mode, or None for other contexts."""
         if entered not in (no_grad, enable_grad, set_grad_enabled):
@@ -120,10 +120,10 @@ class SourceBlocks(SourceCalls):
     def visit_While(self, node: ast.While) -> Any:
         """Keep the loop; rewrite its else clause."""
         if node.orelse:
-            return self._with_else(node)
+            return self._write_else(node)
         return ast.While(self.visit(node.test), self._block(node.body) or [ast.Pass()], [])
 
-    def _with_else(self, node: ast.While | ast.For) -> list[ast.stmt]:
+    def _write_else(self, node: ast.While | ast.For) -> list[ast.stmt]:
         """Write a loop with else, using a flag that `break` clears."""
         self._blocks += 1
         flag = f"_ended{self._blocks}"
@@ -137,8 +137,8 @@ class SourceBlocks(SourceCalls):
     def visit_For(self, node: ast.For) -> Any:
         """Unroll a loop over modules; keep others."""
         if node.orelse:
-            return self._with_else(node)
-        modules = self._modules_of(node.iter)
+            return self._write_else(node)
+        modules = self._list_modules(node.iter)
         if modules is None:
             return ast.For(self.visit(node.target), self.visit(node.iter), self._block(node.body),
                            [], lineno=0)

@@ -52,20 +52,20 @@ class SourceCalls(SourceLoops):
         function = self.scope.find(node.func)
         if getattr(function and function.value, "_torchscript_modifier", "") in _PYTHON_ONLY:
             self.refuse(node, "a call of a function that stays Python (jit.ignore)")
-        inherited = self._super_call(node)
+        inherited = self._write_super_call(node)
         if inherited is not None:
             return inherited
         known = self.scope.find(node)
         if known is not None and not isinstance(known.value, (range, Module)):
-            return self._known(node, known)
+            return self._write_known(node, known)
         if function is None:
-            return self._method(node)
+            return self._write_method(node)
         value = function.value
         if is_traced(value) and function.text is None:
             return self._apply(self.unit.embedded.function(value), node)
         if isinstance(value, Module):
             self.unit.call_module(value)
-            hooked = self.unit.hooked_call(value)
+            hooked = self.unit.write_hooked_call(value)
             if hooked is None:
                 return self._apply(f"({function.text}).forward", node)
             call = self._apply(hooked, node)
@@ -82,8 +82,8 @@ class SourceCalls(SourceLoops):
             return self._apply(f"({owner.text}).{value.__name__}", node)
         if isinstance(value, types.MethodType) and is_written_class(type(value.__self__)):
             self._change_object(node)
-            return self._method(node)
-        return self._global(node, value)
+            return self._write_method(node)
+        return self._write_global(node, value)
 
     def _change_object(self, node: ast.Call) -> None:
         """Mark a module's object as run-time state, since its methods may change it."""
@@ -93,7 +93,7 @@ class SourceCalls(SourceLoops):
             self.refuse(node, "a method of an object outside the function")
         self.unit.state.change(owner.value, holder.attr)
 
-    def _super_call(self, node: ast.Call) -> ast.expr | None:
+    def _write_super_call(self, node: ast.Call) -> ast.expr | None:
         """Write `super().name(...)`, or return None for other calls."""
         called = node.func
         if not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Call) \
@@ -119,7 +119,7 @@ class SourceCalls(SourceLoops):
         name = self.unit.call_super(owner, after, called.attr)
         return self._apply(f"({self.tree.args.args[0].arg}).{name}", node)
 
-    def _global(self, node: ast.Call, value: Any) -> Any:
+    def _write_global(self, node: ast.Call, value: Any) -> Any:
         name = getattr(value, "__name__", "")
         module = getattr(value, "__module__", None) or ""
         if module == "builtins" and name in _BUILTINS:
@@ -134,12 +134,12 @@ class SourceCalls(SourceLoops):
         if value is device:
             return self._apply("torch.device", node)
         if name == "annotate" and module.endswith(".jit"):
-            written = ast.parse(self.written_type(node, node.args[0]), mode="eval").body
+            written = ast.parse(self.write_type(node, node.args[0]), mode="eval").body
             return ast.Call(ast.Name("annotate"), [written, self.visit(node.args[1])], [])
         if name.startswith("_awaitable") and module.endswith(".jit"):
-            return self._awaited(node, name)
+            return self._write_awaited(node, name)
         if is_named_tuple(value):
-            return self._named_tuple(node, value)
+            return self._write_named_tuple(node, value)
         if isinstance(value, type) and issubclass(value, enum.Enum):
             self.refuse(node, f"a {value.__name__} looked up by its value")
         if is_written_class(value):
@@ -147,33 +147,33 @@ class SourceCalls(SourceLoops):
         wrapped = getattr(value, "__wrapped__", value)
         path = qualified_name(value) if callable(value) and not isinstance(value, type) else ""
         if path.startswith("torch."):
-            return self._operator(node, path)
+            return self._write_operator(node, path)
         if isinstance(wrapped, types.FunctionType):
             return self._apply(self.unit.call_function(wrapped), node)
         self.refuse(node, f"a call of {name or value}")
 
-    def _awaited(self, node: ast.Call, name: str) -> Any:
+    def _write_awaited(self, node: ast.Call, name: str) -> Any:
         """Write a delayed call as a plain one, which gives the same result earlier."""
         if name == "_awaitable":
             return self.visit(ast.Call(node.args[0], node.args[1:], node.keywords))
         return self.visit(node.args[0])
 
-    def _named_tuple(self, node: ast.Call, kind: Any) -> Any:
+    def _write_named_tuple(self, node: ast.Call, kind: Any) -> Any:
         """Write a named tuple with all its fields, in order."""
         call = self._apply(self.unit.declare(kind), node)
         values = dict(zip(kind._fields, call.args, strict=False))
         values |= {str(keyword.arg): keyword.value for keyword in call.keywords}
         for name, default in kind._field_defaults.items():
             if name not in values:
-                values[name] = self._known(node, Static(default))
+                values[name] = self._write_known(node, Static(default))
         if set(values) != set(kind._fields) or len(call.args) > len(kind._fields):
             self.refuse(node, f"a {kind.__name__} of other fields than its own")
         return ast.Call(call.func, [values[name] for name in kind._fields], [])
 
-    def _operator(self, node: ast.Call, path: str) -> Any:
+    def _write_operator(self, node: ast.Call, path: str) -> Any:
         name = path.rpartition(".")[2]
         if path.startswith("torch.nn.functional.") and name in signatures():
-            return self._functional(node, name)
+            return self._write_functional(node, name)
         if path.startswith("torch.nn.functional.") and name in _ONLY_IN_PYTHON:
             self.refuse(node, f"a call of {name}")
         if name == "einsum" and len(node.args) > 1:  # aten takes a list
@@ -186,13 +186,13 @@ class SourceCalls(SourceLoops):
                        if f".{p[:-1]}." in path and not name.startswith(p)), "")
         return self._apply(f"torch.{prefix}{name}", node)
 
-    def _functional(self, node: ast.Call, name: str) -> Any:
+    def _write_functional(self, node: ast.Call, name: str) -> Any:
         """Write a call of an nn.functional function, expanding scalars to lists."""
         arguments = signatures()[name].args
         places = [a.arg for a in arguments]
         passed = dict(zip(places, node.args, strict=False))
         passed |= {str(k.arg): k.value for k in node.keywords}
-        name = self._chosen(node, name, passed)
+        name = self._choose(node, name, passed)
         call = self._apply(f"__torch__.torch.nn.functional.{name}", node)
         kinds = {a.arg: ast.unparse(a.annotation) for a in arguments if a.annotation is not None}
         unknown = [k.arg for k in call.keywords if k.arg not in kinds]
@@ -217,7 +217,7 @@ class SourceCalls(SourceLoops):
         self._apply_legacy_reduction(node, call, passed)
         return call
 
-    def _chosen(self, node: ast.Call, name: str, passed: dict[str, ast.expr]) -> str:
+    def _choose(self, node: ast.Call, name: str, passed: dict[str, ast.expr]) -> str:
         """Return the function to call: the variant that returns indices, if requested."""
         for setting in ("return_indices", "max_norm", "return_attn_probs"):
             if setting not in passed:
@@ -249,7 +249,7 @@ class SourceCalls(SourceLoops):
         call.keywords = [k for k in call.keywords if k.arg != "reduction"]
         call.keywords.append(ast.keyword("reduction", ast.Constant(reduction)))
 
-    def _method(self, node: ast.Call) -> Any:
+    def _write_method(self, node: ast.Call) -> Any:
         """Write a method call on a run-time value, as an operator call."""
         method: Any = node.func
         if not isinstance(method, ast.Attribute):

@@ -45,7 +45,7 @@ class FunctionCode(SourceBlocks):
         return ast.parse(f"ops.prim.RaiseException({message!r}, 'builtins.NotImplementedError')\n"
                          f"return uninitialized({kind})").body
 
-    def as_method(self, class_name: str, name: str) -> str:
+    def write_as_method(self, class_name: str, name: str) -> str:
         """Return a `forward` method that calls the function by name."""
         parameters = self.parameters(None)
         names = ", ".join(p.partition(":")[0] for p in parameters)
@@ -57,7 +57,7 @@ class FunctionCode(SourceBlocks):
         arguments = self.tree.args
         if arguments.vararg or arguments.kwarg:
             self.refuse(self.tree, "*args and **kwargs")
-        self._hints = self._all_hints(class_name is not None)
+        self._hints = self._collect_hints(class_name is not None)
         result: list[str] = []
         defaults = {p.name: p.default for p in
                     inspect.signature(self.function).parameters.values()}
@@ -69,11 +69,11 @@ class FunctionCode(SourceBlocks):
             text = f"{node.arg}: {'Tensor' if hint is None else self._type(hint)}"
             default = defaults.get(node.arg, inspect.Parameter.empty)
             if default is not inspect.Parameter.empty:
-                text += f"={ast.unparse(self._known(node, Static(default)))}"
+                text += f"={ast.unparse(self._write_known(node, Static(default)))}"
             result.append(text)
         return result
 
-    def _all_hints(self, is_method: bool) -> dict[str, Any]:
+    def _collect_hints(self, is_method: bool) -> dict[str, Any]:
         """Return the types of parameters and return value, from annotations or type comments."""
         try:
             own = {} if self.script_class is None else {
@@ -100,7 +100,7 @@ class FunctionCode(SourceBlocks):
 
     def parameter_types(self) -> dict[str, str]:
         """Return the types of a method's parameters, except `self`."""
-        hints = self._all_hints(is_method=True)
+        hints = self._collect_hints(is_method=True)
         arguments = [*self.tree.args.args[1:], *self.tree.args.kwonlyargs]
         return {a.arg: self._type(hints[a.arg]) if a.arg in hints else "Tensor" for a in arguments}
 
@@ -124,7 +124,7 @@ class FunctionCode(SourceBlocks):
             return None
         if node.type_comment:
             kind = ast.parse(node.type_comment, mode="eval").body
-            value = self._annotated(node, kind, node.value)
+            value = self._write_annotated(node, kind, node.value)
         else:
             value = self.visit(node.value)
         return ast.Assign([self.visit(target)], value, lineno=0)
@@ -143,9 +143,9 @@ class FunctionCode(SourceBlocks):
         """Write `x: T = value` as an annotated value."""
         if node.value is None:
             return None
-        value = self._annotated(node, node.annotation, node.value)
+        value = self._write_annotated(node, node.annotation, node.value)
         return ast.Assign([self.visit(node.target)], value, lineno=0)
 
-    def _annotated(self, node: ast.AST, annotation: ast.expr, value: ast.expr) -> ast.expr:
+    def _write_annotated(self, node: ast.AST, annotation: ast.expr, value: ast.expr) -> ast.expr:
         text = ast.parse(self._type(self.evaluated(node, annotation)), mode="eval").body
         return ast.Call(ast.Name("annotate"), [text, self.visit(value)], [])

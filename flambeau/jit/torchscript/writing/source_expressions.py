@@ -41,7 +41,7 @@ class Unit(Protocol):
     def call_module(self, module: Module) -> None:
         """Register a call of a module's forward."""
 
-    def hooked_call(self, module: Module) -> str | None:
+    def write_hooked_call(self, module: Module) -> str | None:
         """Return the function that runs a module's forward with its hooks, or None without."""
         raise NotImplementedError
 
@@ -60,7 +60,7 @@ class Unit(Protocol):
     def declare(self, kind: type) -> str:
         """Register a named tuple, enum, interface or script class; return its name."""
 
-    def enum_member(self, member: Any) -> str:
+    def register_enum_member(self, member: Any) -> str:
         """Register an enum; return the expression for the member."""
 
     def grad_mode(self, enabled: bool) -> str:
@@ -85,7 +85,7 @@ class SourceExpressions(ast.NodeTransformer):
                 f"torch.jit.script: {function.__qualname__} is no function with a def")
         self.tree = tree
         self._lines = lines
-        self.scope = Scope(function, owner, _names_bound(tree), unit.state)
+        self.scope = Scope(function, owner, _find_bound_names(tree), unit.state)
 
     def refuse(self, node: ast.AST, reason: str) -> NoReturn:
         """Raise NotImplementedError naming the line."""
@@ -103,7 +103,7 @@ class SourceExpressions(ast.NodeTransformer):
         except NotImplementedError as error:
             self.refuse(self.tree, str(error))
 
-    def written_type(self, node: ast.AST, annotation: ast.expr) -> str:
+    def write_type(self, node: ast.AST, annotation: ast.expr) -> str:
         """Convert an annotation in the source to a TorchScript type."""
         return self._type(self.evaluated(node, annotation))
 
@@ -126,7 +126,7 @@ class SourceExpressions(ast.NodeTransformer):
             self.refuse(node, f"{type(node).__name__} in a function that is saved")
         return super().generic_visit(node)
 
-    def _known(self, node: ast.AST, static: Static) -> ast.expr:
+    def _write_known(self, node: ast.AST, static: Static) -> ast.expr:
         """Convert a known value to an expression."""
         value = static.value
         if isinstance(value, dtype):
@@ -138,7 +138,7 @@ class SourceExpressions(ast.NodeTransformer):
         if isinstance(value, device):
             return ast.parse(f'torch.device("{value}")', mode="eval").body
         if isinstance(value, enum.Enum):
-            return ast.parse(self.unit.enum_member(value), mode="eval").body
+            return ast.parse(self.unit.register_enum_member(value), mode="eval").body
         try:
             return ast.parse(literal(value), mode="eval").body
         except NotImplementedError:
@@ -159,12 +159,12 @@ class SourceExpressions(ast.NodeTransformer):
             return ast.parse(static.text, mode="eval").body
         if isinstance(static.value, Tensor):
             return ast.parse(self.unit.constant(static.value), mode="eval").body
-        return self._known(node, static)
+        return self._write_known(node, static)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Inline settings; keep reads of module attributes."""
         self._check_property(node)
-        own = self._of_own_class(node)
+        own = self._write_own_member(node)
         if own is not None:
             return own
         if not isinstance(node.ctx, ast.Load):
@@ -172,7 +172,7 @@ class SourceExpressions(ast.NodeTransformer):
             return ast.Attribute(self.visit(node.value), node.attr)
         static = self.scope.find(node)
         if static is not None and isinstance(static.value, (list, dict)):
-            static = self._shared(node, static)
+            static = self._read_shared(node, static)
         if static is None or (isinstance(static.value, Module) and static.text is not None):
             owner = self.scope.find(node.value)
             if owner is not None and isinstance(owner.value, Module) and owner.text is not None:
@@ -181,9 +181,9 @@ class SourceExpressions(ast.NodeTransformer):
                 base = ast.parse(owner.text, mode="eval").body
                 return ast.Attribute(base, node.attr)
             return ast.Attribute(self.visit(node.value), node.attr)
-        return self._known(node, static)
+        return self._write_known(node, static)
 
-    def _of_own_class(self, node: ast.Attribute) -> ast.expr | None:
+    def _write_own_member(self, node: ast.Attribute) -> ast.expr | None:
         """Write `self.name` if it is a property or class constant of a script class, else None."""
         arguments = self.tree.args.args
         if self.script_class is None or not isinstance(node.ctx, ast.Load) or not arguments \
@@ -194,7 +194,7 @@ class SourceExpressions(ast.NodeTransformer):
             return ast.Call(ast.Attribute(ast.Name(node.value.id), node.attr), [], [])
         if isinstance(member, (bool, int, float, str)) \
                 and node.attr not in self.script_class.__annotations__:
-            return self._known(node, Static(member))
+            return self._write_known(node, Static(member))
         return None
 
     def _change(self, node: ast.Attribute) -> None:
@@ -203,7 +203,7 @@ class SourceExpressions(ast.NodeTransformer):
         if owner is not None and isinstance(owner.value, Module):
             self.unit.state.change(owner.value, node.attr)
 
-    def _shared(self, node: ast.Attribute, static: Static) -> Static | None:
+    def _read_shared(self, node: ast.Attribute, static: Static) -> Static | None:
         """Read a module's list or dict at run time, since any holder may mutate it."""
         owner = self.scope.find(node.value)
         if owner is None or not isinstance(owner.value, Module) or owner.text is None:
@@ -231,7 +231,7 @@ class SourceExpressions(ast.NodeTransformer):
             return ast.parse(static.text, mode="eval").body
         if isinstance(node.ctx, ast.Load) and static is not None \
                 and not isinstance(static.value, (list, dict)):
-            return self._known(node, static)
+            return self._write_known(node, static)
         return ast.Subscript(self.visit(node.value), self.visit(node.slice))
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
@@ -245,7 +245,7 @@ class SourceExpressions(ast.NodeTransformer):
         """Drop known operands that do not decide the result."""
         known = self.scope.find(node)
         if known is not None:
-            return self._known(node, Static(bool(known.value)))
+            return self._write_known(node, Static(bool(known.value)))
         values = [self.visit(v) for v in node.values if self.scope.find(v) is None]
         return values[0] if len(values) == 1 else ast.BoolOp(node.op, values)
 
@@ -253,7 +253,7 @@ class SourceExpressions(ast.NodeTransformer):
         """Convert a chain of comparisons to a conjunction."""
         known = self.scope.find(node)
         if known is not None:
-            return self._known(node, known)
+            return self._write_known(node, known)
         operands = [self.visit(n) for n in (node.left, *node.comparators)]
         parts: list[ast.expr] = [ast.Compare(operands[i], [op], [operands[i + 1]])
                                  for i, op in enumerate(node.ops)]
@@ -281,7 +281,7 @@ def _parse(text: str) -> ast.stmt:
         return ast.parse(text).body[0]
 
 
-def _names_bound(tree: ast.FunctionDef) -> set[str]:
+def _find_bound_names(tree: ast.FunctionDef) -> set[str]:
     names = {a.arg for a in [*tree.args.args, *tree.args.kwonlyargs]}
     return names | {n.id for n in ast.walk(tree)
                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

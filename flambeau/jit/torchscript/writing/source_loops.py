@@ -9,7 +9,7 @@ from typing import Any
 from ....nn.module import Module
 from .filters import name_item
 from .source_expressions import SourceExpressions
-from .static_values import Static, elements_of, loop_over
+from .static_values import Static, list_elements, list_loop_items
 
 __all__ = ["SourceLoops"]
 
@@ -21,7 +21,7 @@ class SourceLoops(SourceExpressions):
         """Unroll a comprehension over modules."""
         if len(node.generators) != 1:
             self.refuse(node, "a comprehension with two loops")
-        modules = self._modules_of(node.generators[0].iter)
+        modules = self._list_modules(node.generators[0].iter)
         if modules is None:
             if node.generators[0].ifs:
                 self.refuse(node, "a comprehension with a condition within another expression: "
@@ -57,25 +57,25 @@ class SourceLoops(SourceExpressions):
         for name, item in zip(names, items, strict=True):
             self.scope.known[name.id] = item  # type: ignore[union-attr]
 
-    def _modules_of(self, node: ast.expr) -> list[list[Static]] | None:
+    def _list_modules(self, node: ast.expr) -> list[list[Static]] | None:
         """Return the items of each iteration over modules or parameters, or None for others."""
         container = self.scope.find(node)
         if container is not None and isinstance(container.value, Module):
-            items = loop_over(container)
+            items = list_loop_items(container)
             if items is None:
                 self.refuse(node, f"a loop over a {type(container.value).__name__}")
             return [[item] for item in items]
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-            whole, part = self._modules_of(node.value), self.scope.find_slice(node.slice)
+            whole, part = self._list_modules(node.value), self.scope.find_slice(node.slice)
             return None if whole is None or part is None else whole[part]
         if not isinstance(node, ast.Call):
             return None
         if isinstance(node.func, ast.Name) and node.args:
-            return self._modules_among(node, node.func.id)
+            return self._list_modules_in_call(node, node.func.id)
         if isinstance(node.func, ast.Attribute):
             owner = self.scope.find(node.func.value)
             if owner is not None and isinstance(owner.value, Module):
-                elements = elements_of(owner)
+                elements = list_elements(owner)
                 if node.func.attr in ("values", "children"):
                     return [[x] for x in elements.values()]
                 if node.func.attr in ("items", "named_children"):
@@ -84,14 +84,14 @@ class SourceLoops(SourceExpressions):
                     return [[Static(name)] for name in elements]
         return None
 
-    def _modules_among(self, node: ast.Call, name: str) -> list[list[Static]] | None:
+    def _list_modules_in_call(self, node: ast.Call, name: str) -> list[list[Static]] | None:
         """Return the items of `enumerate`, `zip` or `reversed` over modules, or None.
 
         `zip` may combine modules with known lists.
         """
         if name not in ("enumerate", "zip", "reversed"):
             return None
-        first = self._modules_of(node.args[0])
+        first = self._list_modules(node.args[0])
         if name == "reversed":
             return None if first is None else first[::-1]
         if name == "enumerate":
@@ -100,7 +100,7 @@ class SourceLoops(SourceExpressions):
             if first is None or offset is None:
                 return None
             return [[Static(i), *row] for i, row in enumerate(first, offset.value)]
-        parts = [self._modules_of(a) for a in node.args]
+        parts = [self._list_modules(a) for a in node.args]
         if all(part is None for part in parts):
             return None
         for place, part in enumerate(parts):

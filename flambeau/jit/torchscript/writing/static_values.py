@@ -19,7 +19,7 @@ from .annotations import SCRIPTED_CLASSES
 from .classes import attribute_read
 from .module_state import ModuleState
 
-__all__ = ["Scope", "Static", "elements_of", "loop_over"]
+__all__ = ["Scope", "Static", "list_elements", "list_loop_items"]
 
 _COMPARE = {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
             ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_,
@@ -40,7 +40,7 @@ class Static:
     text: str | None = None
 
 
-def elements_of(container: Static) -> dict[str, Static]:
+def list_elements(container: Static) -> dict[str, Static]:
     """Return the elements of a container of modules or parameters, by name."""
     owner = container.value
     if isinstance(owner, ParameterList):
@@ -56,13 +56,13 @@ def elements_of(container: Static) -> dict[str, Static]:
     }
 
 
-def loop_over(container: Static) -> list[Static] | None:
+def list_loop_items(container: Static) -> list[Static] | None:
     """Return the items of a loop over a container, or None if its class redefines `__iter__`."""
     iterates = getattr(type(container.value), "__iter__", None)
     if iterates in (ModuleDict.__iter__, ParameterDict.__iter__):
-        return [Static(name) for name in elements_of(container)]
+        return [Static(name) for name in list_elements(container)]
     if iterates in (Sequential.__iter__, ModuleList.__iter__, ParameterList.__iter__):
-        return list(elements_of(container).values())
+        return list(list_elements(container).values())
     return None
 
 
@@ -103,9 +103,9 @@ class Scope:
         if not isinstance(owner.value, Module):
             return Static(getattr(owner.value, node.attr)) if hasattr(owner.value, node.attr) \
                 else None
-        return self._of_module(owner, node.attr)
+        return self._read_module_attribute(owner, node.attr)
 
-    def _of_module(self, owner: Static, name: str) -> Static | None:
+    def _read_module_attribute(self, owner: Static, name: str) -> Static | None:
         if name == "training":
             return None
         value = getattr(owner.value, name)
@@ -122,7 +122,7 @@ class Scope:
         if owner is None or key is None:
             return None
         if isinstance(owner.value, Module):
-            static = _element(owner, key.value)
+            static = _find_element(owner, key.value)
             return None if static is None or isinstance(static.value, Tensor) else static
         if isinstance(owner.value, (tuple, list, dict)):
             try:
@@ -144,7 +144,7 @@ class Scope:
         owner, key = self.find(node.value), self.find(node.slice)
         if owner is None or key is None or not isinstance(owner.value, Module):
             return None
-        static = _element(owner, key.value)
+        static = _find_element(owner, key.value)
         return static if static is not None and isinstance(static.value, Tensor) else None
 
     def _unaryop(self, node: ast.UnaryOp) -> Static | None:
@@ -189,7 +189,7 @@ class Scope:
             look: Any = function.value
             if look is getattr and args[0] is not None and isinstance(args[0].value, Module) \
                     and hasattr(*values[:2]):
-                return self._of_module(args[0], values[1])
+                return self._read_module_attribute(args[0], values[1])
             return Static(look(*values))
         if function.value is math.sqrt and isinstance(values[0], (int, float)):
             return Static(math.sqrt(values[0]))
@@ -215,8 +215,8 @@ def _has_state(value: Any) -> bool:
     return type(value) in SCRIPTED_CLASSES
 
 
-def _element(owner: Static, key: Any) -> Static | None:
-    elements = elements_of(owner)
+def _find_element(owner: Static, key: Any) -> Static | None:
+    elements = list_elements(owner)
     if isinstance(key, int):
         return list(elements.values())[key]
     return elements[key] if isinstance(key, str) else None

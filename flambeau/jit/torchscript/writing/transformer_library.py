@@ -15,7 +15,7 @@ _BOOL = 11  # the number of torch.bool
 _MASK = "Optional[Tensor]=None"
 
 
-def _project(m: Any) -> list[str]:
+def _write_projection(m: Any) -> list[str]:
     """Return the lines that project the inputs and split them into heads."""
     if m._qkv_same_embed_dim:
         lines = ["wq, wk, wv = torch.chunk(self.in_proj_weight, 3)"]
@@ -38,7 +38,7 @@ def _mask(name: str) -> list[str]:
             f"    scores = torch.add(scores, {name})"]
 
 
-def _attention(m: Any) -> Method:
+def _write_attention(m: Any) -> Method:
     if m.bias_k is not None or m.add_zero_attn:
         raise NotImplementedError("MultiheadAttention with bias_k or add_zero_attn")
     swap, back = [], []
@@ -50,7 +50,7 @@ def _attention(m: Any) -> Method:
         f"query: Tensor, key: Tensor, value: Tensor, key_padding_mask: {_MASK}, "
         f"need_weights: bool=True, attn_mask: {_MASK}, average_attn_weights: bool=True, "
         "is_causal: bool=False",
-        "q = query", "k = key", "v = value", *swap, *_project(m),
+        "q = query", "k = key", "v = value", *swap, *_write_projection(m),
         f"scores = torch.div(torch.matmul(q, torch.transpose(k, -2, -1)), "
         f"{float(m.head_dim) ** 0.5})",
         "if attn_mask is not None:", "  mask = attn_mask",
@@ -67,7 +67,7 @@ def _attention(m: Any) -> Method:
         "    shown = weights", "return (y, shown)")
 
 
-def _activation(m: Any) -> str:
+def _choose_activation(m: Any) -> str:
     name = str(getattr(m.activation, "__name__", type(m.activation).__name__)).lower()
     for known in ("relu", "gelu"):
         if name.startswith(known):
@@ -75,7 +75,7 @@ def _activation(m: Any) -> str:
     raise NotImplementedError(f"the activation {name} of a {type(m).__name__}")
 
 
-def _steps(m: Any, parts: list[tuple[str, str, str]]) -> list[str]:
+def _write_steps(m: Any, parts: list[tuple[str, str, str]]) -> list[str]:
     """Return the lines of a layer: each part adds to `x`, with the norm before or after.
 
     A part is (norm name, dropout name, expression in `z` to add).
@@ -94,19 +94,19 @@ def _steps(m: Any, parts: list[tuple[str, str, str]]) -> list[str]:
 
 
 def _feed_forward(m: Any) -> str:
-    hidden = f"(self.dropout).forward(torch.{_activation(m)}((self.linear1).forward(z)))"
+    hidden = f"(self.dropout).forward(torch.{_choose_activation(m)}((self.linear1).forward(z)))"
     return f"(self.linear2).forward({hidden})"
 
 
-def _encoder_layer(m: Any) -> Method:
+def _write_encoder_layer(m: Any) -> Method:
     attend = "attend (self.self_attn).forward(z, z, z, src_key_padding_mask, False, src_mask)"
     return Method(
         f"src: Tensor, src_mask: {_MASK}, src_key_padding_mask: {_MASK}, is_causal: bool=False",
-        "x = src", *_steps(m, [("norm1", "dropout1", attend),
+        "x = src", *_write_steps(m, [("norm1", "dropout1", attend),
                                ("norm2", "dropout2", _feed_forward(m))]), "return x")
 
 
-def _decoder_layer(m: Any) -> Method:
+def _write_decoder_layer(m: Any) -> Method:
     own = "attend (self.self_attn).forward(z, z, z, tgt_key_padding_mask, False, tgt_mask)"
     cross = ("attend (self.multihead_attn).forward(z, memory, memory, memory_key_padding_mask, "
              "False, memory_mask)")
@@ -114,7 +114,7 @@ def _decoder_layer(m: Any) -> Method:
         f"tgt: Tensor, memory: Tensor, tgt_mask: {_MASK}, memory_mask: {_MASK}, "
         f"tgt_key_padding_mask: {_MASK}, memory_key_padding_mask: {_MASK}, "
         "tgt_is_causal: bool=False, memory_is_causal: bool=False",
-        "x = tgt", *_steps(m, [("norm1", "dropout1", own), ("norm2", "dropout2", cross),
+        "x = tgt", *_write_steps(m, [("norm1", "dropout1", own), ("norm2", "dropout2", cross),
                                ("norm3", "dropout3", _feed_forward(m))]), "return x")
 
 
@@ -139,7 +139,7 @@ _decoder = _stack(
     "tgt", "memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask")
 
 
-def _transformer(m: Any) -> Method:
+def _write_transformer(m: Any) -> Method:
     return Method(
         f"src: Tensor, tgt: Tensor, src_mask: {_MASK}, tgt_mask: {_MASK}, memory_mask: {_MASK}, "
         f"src_key_padding_mask: {_MASK}, tgt_key_padding_mask: {_MASK}, "
@@ -151,7 +151,7 @@ def _transformer(m: Any) -> Method:
 
 
 TRANSFORMERS: dict[type, Callable[[Any], Method]] = {
-    nn.MultiheadAttention: _attention, nn.TransformerEncoderLayer: _encoder_layer,
-    nn.TransformerDecoderLayer: _decoder_layer, nn.TransformerEncoder: _encoder,
-    nn.TransformerDecoder: _decoder, nn.Transformer: _transformer,
+    nn.MultiheadAttention: _write_attention, nn.TransformerEncoderLayer: _write_encoder_layer,
+    nn.TransformerDecoderLayer: _write_decoder_layer, nn.TransformerEncoder: _encoder,
+    nn.TransformerDecoder: _decoder, nn.Transformer: _write_transformer,
 }
