@@ -34,6 +34,11 @@ def test_settings_are_remembered():
     finally:
         torch.use_deterministic_algorithms(False)
     assert not torch.are_deterministic_algorithms_enabled()
+    with pytest.raises(TypeError, match="'warn_only' must be bool, not int"):
+        torch.use_deterministic_algorithms(True, warn_only=1)
+    with pytest.raises(TypeError, match=r"'mode' \(position 1\) must be bool, not int"):
+        torch.use_deterministic_algorithms(1)
+    assert not torch.are_deterministic_algorithms_enabled()
     with pytest.raises(RuntimeError, match="highest"):
         torch.set_float32_matmul_precision("low")
     assert torch.set_flush_denormal(True) is False

@@ -95,8 +95,12 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     True
     >>> torch.use_deterministic_algorithms(False)
     """
+    for place, value in (("'mode' (position 1)", mode), ("'warn_only'", warn_only)):
+        if not isinstance(value, bool):
+            raise TypeError(f"_set_deterministic_algorithms(): argument {place} must be bool, "
+                            f"not {type(value).__name__}")
     _choose("default" if not mode else "warn" if warn_only else "error")
-    _Chosen.warn_only = bool(warn_only)
+    _Chosen.warn_only = warn_only
 
 
 def _choose(mode: str) -> None:

@@ -79,6 +79,9 @@ class Node:
     def _sequence_nr(self) -> int:
         return self.sequence
 
+    def _set_sequence_nr(self, sequence_nr: int) -> None:
+        self.sequence = sequence_nr  # of two nodes that are ready the higher one runs first
+
     def register_hook(self, hook: Callable) -> Any:
         """Call hook(gradients of the inputs, gradients of the outputs) after the node."""
         return self._add_hook("post", hook)

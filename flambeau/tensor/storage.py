@@ -431,8 +431,8 @@ class TypedStorage(StorageCasts):
         return self
 
     def resizable(self) -> bool:
-        """Return True: resize_ may change its size."""
-        return True
+        """Return whether resize_ may make it larger: not if others, like NumPy, see its memory."""
+        return self._untyped_storage.resizable()
 
     def resize_(self, size: int) -> None:
         """Change the number of elements; existing tensors keep their old memory."""
