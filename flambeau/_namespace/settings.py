@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..native.foundation.public_names import class_of
+from ..native.foundation.user_frames import OneTime
 from ..tensor.ambient import note_change
 from ..tensor.devices import device
 from ..tensor.uninitialized import Filling
@@ -203,9 +204,7 @@ def set_warn_always(b: bool) -> None:
 
     >>> torch.set_warn_always(False)
     """
-    from ..ops.core.legacy_argument_order import Notice
-
-    Notice.always = b
+    OneTime.always = b
 
 
 def is_warn_always_enabled() -> bool:
@@ -214,9 +213,7 @@ def is_warn_always_enabled() -> bool:
     >>> torch.is_warn_always_enabled()
     False
     """
-    from ..ops.core.legacy_argument_order import Notice
-
-    return Notice.always
+    return OneTime.always
 
 
 def is_vulkan_available() -> bool:

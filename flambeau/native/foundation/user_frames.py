@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from types import CodeType, FrameType
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _GENERATED = ("<flambeau", "<frozen ", "<__array_function__")
@@ -74,6 +74,21 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         module=names.get("__name__", "<unknown>"),
         registry=names.setdefault("__warningregistry__", {}),
     )
+
+
+class OneTime:
+    """Warnings that a process gives once, by their text or another key; `always` repeats them."""
+
+    told: ClassVar[set[str]] = set()
+    always = False
+
+
+def warn_once(message: str, key: str | None = None) -> None:
+    """`warn`, once in a process or, after `set_warn_always(True)`, at every call."""
+    key = key or message
+    if OneTime.always or key not in OneTime.told:
+        OneTime.told.add(key)
+        warn(message)
 
 
 def noted(error: E, *notes: str | None) -> E:

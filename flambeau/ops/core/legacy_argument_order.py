@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import warn
+from ...native.foundation.user_frames import warn_once
 from ...tensor.tensor import Tensor
 
 # The factors that may come first, and the tensors that follow them, by operator.
@@ -28,11 +28,7 @@ _TENSORS: dict[str, tuple[str, ...]] = {
 OLD_ORDERED = frozenset(_FACTORS)
 
 
-class Notice:
-    """Whether the process was warned of the old order, and whether every call warns."""
-
-    told = False
-    always = False
+ONCE = "the order of arguments before 1.5"  # all functions share one warning
 
 
 def in_order(function: Callable, name: str, positional: tuple, named: dict[str, Any]) -> Any:
@@ -96,9 +92,6 @@ def _is_operand(x: Any, tensors: tuple[str, ...]) -> bool:
 
 def _warn(name: str, args: tuple, out: Any, factors: dict[str, Any]) -> None:
     """PyTorch's warning, once a process, for the line that called the operator."""
-    if Notice.told and not Notice.always:
-        return
-    Notice.told = True
     plain = name.rstrip("_")
     every, tensors = _FACTORS[plain], [f"Tensor {t}" for t in _TENSORS[plain]]
     numbers = [f"Number {f}" for f in factors]
@@ -108,8 +101,8 @@ def _warn(name: str, args: tuple, out: Any, factors: dict[str, Any]) -> None:
         old = [*numbers[:before], "Tensor input", *numbers[before:], *tensors, "*"]
         old.append("Tensor out = None")
         new = ["Tensor input", *new, "Tensor out = None"]
-    warn(
+    warn_once(
         f"This overload of {name} is deprecated:\n\t{name}({', '.join(old)})\n"
         f"Consider using one of the following signatures instead:\n\t{name}({', '.join(new)})",
-        UserWarning,
+        ONCE,
     )

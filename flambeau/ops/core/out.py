@@ -14,7 +14,7 @@ from ...autograd.tape import requires
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import check_resizable
 from ...tensor.overlap import check_no_internal_overlap, check_operands
-from ...tensor.promotion import check_cast, legacy_name
+from ...tensor.promotion import can_cast, check_cast, legacy_name
 from ...tensor.tensor import Tensor
 from ..native.row_copies import fill
 from .return_types import written_type
@@ -51,9 +51,9 @@ def write_result(
         return out
     if isinstance(out, Tensor) or len(out) != len(result):
         raise TypeError(f"{name}(): argument 'out' must be tuple of {len(result)} Tensors")
-    for y, target in zip(result, out, strict=True):
+    for place, (y, target) in enumerate(zip(result, out, strict=True)):
         _check_overlap(name, target, operands, pointwise)
-        _write_one(name, y, target)
+        _write_one(name, y, target, place)
     return written_type(type(result))(*out) if hasattr(type(result), "_fields") else out
 
 
@@ -67,7 +67,7 @@ def _check_overlap(name: str, out: Any, operands: tuple, pointwise: bool) -> Non
         check_operands(out._array, operands)
 
 
-def _write_one(name: str, y: Tensor, target: Any) -> None:
+def _write_one(name: str, y: Tensor, target: Any, place: int = 0) -> None:
     if not isinstance(target, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
     if MODE.grad and (y._requires_grad or (target._tracked and requires(target))):
@@ -75,7 +75,7 @@ def _write_one(name: str, y: Tensor, target: Any) -> None:
             f"{name}(): functions with out=... arguments don't support automatic "
             "differentiation, but one of the arguments requires grad."
         )
-    check_out_dtype(name, y.dtype, target.dtype)
+    check_out_dtype(name, y.dtype, target.dtype, place)
     write_into(target, y._array)
 
 
@@ -112,11 +112,11 @@ def _resize(target: Tensor, shape: tuple[int, ...]) -> None:
 _STRUCTURED = """
     addmm addmv alias_copy aminmax argmax argmin as_strided_copy avg_pool2d avg_pool3d baddbmm bmm
     cholesky_ex cross diag diagonal_copy expand_copy gather index_add index_copy index_reduce isin
-    linalg_cholesky linalg_cross linalg_det linalg_eigh linalg_eigvalsh linalg_inv linalg_inv_ex
-    linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve linalg_lu linalg_lu_factor
-    linalg_lu_factor_ex linalg_lu_solve linalg_qr linalg_slogdet linalg_solve linalg_solve_ex
-    linalg_svd linalg_svdvals linalg_vector_norm linear log_softmax lu_solve lu_unpack max min mm
-    msort norm permute_copy qr renorm scatter scatter_add scatter_reduce slice_scatter softmax sort
+    linalg_cross linalg_det linalg_eigh linalg_eigvalsh linalg_inv linalg_inv_ex linalg_ldl_factor
+    linalg_ldl_factor_ex linalg_ldl_solve linalg_lu linalg_lu_factor linalg_lu_factor_ex
+    linalg_lu_solve linalg_qr linalg_slogdet linalg_solve linalg_solve_ex linalg_svd linalg_svdvals
+    linalg_vector_norm linear log_softmax lu_solve lu_unpack matmul matrix_power max min mm msort
+    norm permute_copy qr renorm scatter scatter_add scatter_reduce slice_scatter softmax sort
     split_with_sizes_copy squeeze_copy svd t_copy take_along_dim topk transpose_copy
     triangular_solve tril triu unbind_copy unfold_copy unsqueeze_copy view_copy
 """
@@ -139,7 +139,7 @@ _RULES: dict[str, str] = {
                     "{name}(): self and result must have the same scalar type"),
     **dict.fromkeys(("cummax", "cummin", "diff", "logcumsumexp"),
                     "expected scalar_type {want} but found {got}"),
-    **dict.fromkeys(("dot", "matmul", "vdot"),
+    **dict.fromkeys(("dot", "vdot"),
                     "result dtype {got} does not match input dtype {want}"),
     **dict.fromkeys(("amax", "amin"), "Expected the dtype for input and out to match, but got "
                     "{want} for input's dtype and {got} for out's dtype."),
@@ -147,6 +147,13 @@ _RULES: dict[str, str] = {
                     "wrong, it can only be Int(int32) or Long(int64) depending on whether "
                     "out_int32 flag is True, but we got output tensor's dtype {got} and out_int32 "
                     "flag is {narrow}"),
+    **dict.fromkeys(("linalg_norm", "linalg_matrix_norm"),
+                    "{dotted} expected out tensor dtype {want} but got: {got}"),
+    "linalg_multi_dot": "multi_dot(): expected out tensor to have dtype {cwant} but got {cgot}",
+    "linalg_solve_triangular": "expected scalar type {want} but found {got}",
+    "linalg_vecdot": "linalg.vecdot: Expected out of dtype{want} but found {got}",
+    "ormqr": "torch.ormqr: Expected input and result to have the same dtype, but input has dtype"
+             "{want} and result has dtype {got}",
     "complex": "Expected object of scalar type {want} but got scalar type {got} for argument "
                "'out'",
     "multinomial": "multinomial expects Long tensor out, got: {got}",
@@ -160,6 +167,20 @@ _RULES: dict[str, str] = {
     "quantile": "quantile() out tensor must be same dtype as the input tensor",
     "nanquantile": "quantile() out tensor must be same dtype as the input tensor",
 }
+# Where these results cannot be cast to the output's dtype, the error names the function, as it
+# calls itself, and the output.
+_RESULT_NAMES: dict[str, tuple[str, ...]] = {
+    "cholesky": ("cholesky", "result"), "cholesky_inverse": ("cholesky_inverse", "result"),
+    "cholesky_solve": ("cholesky_solve", "result"), "geqrf": ("torch.geqrf", "a", "tau"),
+    "linalg_cond": ("linalg.cond", "result"),
+    "linalg_eig": ("torch.linalg.eig", "eigenvalues", "eigenvectors"),
+    "linalg_eigvals": ("torch.linalg.eigvals", "eigenvalues"),
+    "linalg_householder_product": ("torch.linalg.householder_product", "result"),
+    "linalg_lstsq": ("torch.linalg.lstsq", "solution", "residuals", "rank", "singular_values"),
+    "linalg_pinv": ("linalg.pinv", "result"), "matrix_power": ("matrix_power", "result"),
+    "matrix_rank": ("torch.linalg.matrix_rank", "result"),
+    "linalg_tensorinv": ("tensorinv", "result"), "linalg_tensorsolve": ("tensorsolve", "result"),
+}
 _JOINS = ("cat", "stack", "hstack", "vstack", "dstack", "column_stack")
 
 _CPP_NAMES = {
@@ -170,17 +191,21 @@ _CPP_NAMES = {
 }
 
 
-def check_out_dtype(name: str, result: Dtype, out: Dtype) -> None:
-    """Raise RuntimeError if an operator's result cannot be cast to the dtype of `out`."""
+def check_out_dtype(name: str, result: Dtype, out: Dtype, place: int = 0) -> None:
+    """Raise RuntimeError if an operator's result cannot be cast to the dtype of `out`.
+
+    `place`: which of several results it is.
+    """
     if result is out:
         return
     name = name.lstrip("_")
+    _check_named_cast(name, result, out, place)
     rule = _RULES.get(name) or _RULES.get(f"linalg_{name}")
     if rule is not None:
         narrow = result.name == "int32"
         raise RuntimeError(rule.format(
             name=name, want=legacy_name(result), got=legacy_name(out), narrow=narrow,
-            cwant=_CPP_NAMES.get(result.name, result.name),
+            dotted=name.replace("_", ".", 1), cwant=_CPP_NAMES.get(result.name, result.name),
             cgot=_CPP_NAMES.get(out.name, out.name),
         ))
     if name in ("all", "any"):
@@ -198,3 +223,16 @@ def check_out_dtype(name: str, result: Dtype, out: Dtype) -> None:
                 f"{legacy_name(out)}"
             ) from None
         raise
+
+
+def _check_named_cast(name: str, result: Dtype, out: Dtype, place: int) -> None:
+    """RuntimeError in the words of functions that name themselves and their outputs."""
+    names = _RESULT_NAMES.get(name) or _RESULT_NAMES.get(f"linalg_{name}")
+    if (names is None and name != "diag") or can_cast(result, out):
+        return
+    want, got = legacy_name(result), legacy_name(out)
+    if names is None:
+        raise RuntimeError(f"diag: result type {want} can't be cast to the desired out= type {got}")
+    label = names[1 + place]
+    raise RuntimeError(f"{names[0]}: Expected {label} to be safely castable from {want} dtype, but "
+                       f"got {label} with dtype {got}")

@@ -14,6 +14,7 @@ from numpy._core._multiarray_umath import (  # type: ignore[import-not-found]
     __cpu_features__,
 )
 
+from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit, refuse_narrow
@@ -102,6 +103,9 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
     >>> torch.range(1, 3)
     tensor([1., 2., 3.])
     """
+    warn("torch.range is deprecated and will be removed in a future release because its behavior "
+         "is inconsistent with Python's range builtin. Instead, use torch.arange, which produces "
+         "values in [start, end).")
     start, end, step = read_number(start), read_number(end), read_number(step)
     if step == 0:
         raise RuntimeError("step must be nonzero")

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn_once
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.operator import Array
+from ..core.out import write_out, write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
@@ -85,8 +87,6 @@ def cholesky_ex(
 
 
 def _write_result(y: Tensor, out: Tensor | None) -> Tensor:
-    from ..core.out import write_out
-
     return y if out is None else write_out(_cholesky_ex.operator, y, out)
 
 
@@ -103,6 +103,15 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
     return _write_result(_cholesky_ex(A, upper)[0], out)
 
 
+_DEPRECATED = (
+    "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a "
+    "future PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = "
+    "torch.linalg.cholesky(A)\nand\nU = torch.cholesky(A, upper=True)\nshould be replaced "
+    "with\nU = torch.linalg.cholesky(A).mH\nThis transform will produce equivalent results for "
+    "all valid (symmetric positive definite) inputs."
+)
+
+
 @composite(autocast=Policy.FULL, name="cholesky")
 def cholesky_legacy(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Compute L with input = L L^H; the older name of linalg.cholesky.
@@ -111,7 +120,9 @@ def cholesky_legacy(input: Tensor, upper: bool = False, *, out: Tensor | None = 
     tensor([[2., 0.],
             [1., 2.]])
     """
-    return _write_result(_cholesky_ex(input, upper, True, "cholesky")[0], out)
+    warn_once(_DEPRECATED)
+    y = _cholesky_ex(input, upper, True, "cholesky")[0]
+    return y if out is None else write_result("cholesky", y, out)
 
 
 # ------------------------------------------------------------------------------------ solves

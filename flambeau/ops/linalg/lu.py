@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn_once
 from ...native.target.eager_costs import MAX_MATRICES_FACTORED_SINGLY
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import elements
@@ -214,6 +215,15 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     return result if out is None else write_out(_lu_factor_ex.operator, result, out)
 
 
+_LU_DEPRECATED = (
+    "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and "
+    "will be removed in a future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\n"
+    "should be replaced with\nLU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\nLU, "
+    "pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\nLU, "
+    "pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
+)
+
+
 @composite(name="lu")
 def lu_legacy(
     A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None
@@ -226,6 +236,7 @@ def lu_legacy(
     >>> pivots  # row 1 was exchanged with row 2, counted from 1
     tensor([2, 2], dtype=torch.int32)
     """
+    warn_once(_LU_DEPRECATED)
     LU, pivots, info = _lu_factor_ex(A, pivot, not get_infos, "torch.linalg.lu_factor")
     result = (LU, pivots, info) if get_infos else (LU, pivots)
     return result if out is None else write_out(_lu_factor_ex.operator, result, tuple(out))
@@ -336,6 +347,12 @@ def lu_solve_legacy(
     >>> torch.lu_solve(torch.tensor([[5.], [11.]]), *torch.linalg.lu_factor(A)).flatten()
     tensor([1., 2.])
     """
+    warn_once(
+        "torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a "
+        "future PyTorch release.\nNote that torch.linalg.lu_solve has its arguments reversed.\nX = "
+        "torch.lu_solve(B, LU, pivots)\nshould be replaced with\nX = torch.linalg.lu_solve(LU, "
+        "pivots, B)"
+    )
     return lu_solve(LU_data, LU_pivots, input, out=out)
 
 

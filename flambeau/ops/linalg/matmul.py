@@ -18,6 +18,7 @@ from ..core.autocast import AUTOCAST, Policy
 from ...tensor.windows.batch import Batch
 from ..core.errors import not_a_tensor
 from ..core.operator import Array
+from ..core.out import check_out_dtype
 from ..core.sample_inputs import Rng, Sample
 from ..native.matmul import try_product
 from ..core.registry import composite, opaque
@@ -279,6 +280,8 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
             "dot : expected both vectors to have same dtype, but found "
             f"{legacy_name(input.dtype)} and {legacy_name(tensor.dtype)}"
         )
+    if out is not None:
+        check_out_dtype("dot", input.dtype, out.dtype)
     return matmul(input, tensor, out=out)
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn_once
 from ...tensor.dtypes import FROM_NUMPY, HALF, int64
 from ...tensor.promotion import promote_types
 from ...tensor.tensor import Tensor
 from ..core.operator import Array
-from ..core.out import write_out
+from ..core.out import write_result
 from ..core.registry import composite, opaque
 from ..reduction.vector_norms import matrix_norm
 from ..view.join import cat
@@ -24,8 +25,8 @@ from .solves import inv, inv_ex, solve
 from .svd import svdvals
 
 
-def _write_result(y: Tensor, out: Tensor | None) -> Tensor:
-    return y if out is None else write_out(_matrix_exp.operator, y, out)
+def _write_to(out: Tensor | None, name: str, y: Tensor) -> Tensor:
+    return y if out is None else write_result(name, y, out)
 
 
 # ------------------------------------------------------------------------------- exponential
@@ -139,7 +140,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     if n == 0:
         eye = A.new_zeros(A.shape)
         eye.diagonal(0, -2, -1).fill_(1)
-        return _write_result(eye + A * 0 if A._tracked else eye, out)
+        return _write_to(out, "matrix_power", eye + A * 0 if A._tracked else eye)
     if n < 0:
         A, n = inv(A), -n
     y: Any = None
@@ -149,7 +150,7 @@ def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
         n >>= 1
         if n:
             A = matmul(A, A)
-    return _write_result(y.clone() if out is None and y is A else y, out)
+    return _write_to(out, "matrix_power", y.clone() if out is None and y is A else y)
 
 
 def _choose_order(sizes: list[int]) -> list[list[int]]:
@@ -216,7 +217,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
     sizes = [t.shape[0] for t in chain] + [chain[-1].shape[1]]
     y = _chain(chain, _choose_order(sizes), 0, len(chain) - 1)
     y = y.squeeze(-1) if column else y
-    return _write_result(y.squeeze(0) if row else y, out)
+    return _write_to(out, "linalg_multi_dot", y.squeeze(0) if row else y)
 
 
 @composite(expose=("torch",), explains=True)
@@ -226,6 +227,9 @@ def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
     >>> torch.chain_matmul(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 1)).flatten()
     tensor([12., 12.])
     """
+    warn_once("torch.chain_matmul is deprecated and will be removed in a future PyTorch release. "
+              "Use torch.linalg.multi_dot instead, which accepts a list of two or more tensors "
+              "rather than multiple parameters.")
     for m in matrices:
         if m._array.ndim != 2:
             raise RuntimeError(f"Tensor dimension is {m._array.ndim}, expected 2 instead.")
@@ -258,15 +262,15 @@ def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         S = svdvals(A)
         if not S.shape[-1]:
-            return _write_result(S.new_zeros(S.shape[:-1]), out)
+            return _write_to(out, "linalg_cond", S.new_zeros(S.shape[:-1]))
         first, last = S.select(-1, 0), S.select(-1, -1)
-        return _write_result(last / first if p == -2 else first / last, out)
+        return _write_to(out, "linalg_cond", last / first if p == -2 else first / last)
     check_square(A._array, f"linalg.cond(ord={p if isinstance(p, str) else format(p, 'g')})")
     if not A._array.shape[-1]:
-        return _write_result(A.new_zeros(A.shape[:-2]).abs(), out)
+        return _write_to(out, "linalg_cond", A.new_zeros(A.shape[:-2]).abs())
     inverse, info = inv_ex(A)
     inverse = inverse.masked_fill((info > 0).unsqueeze(-1).unsqueeze(-1), math.inf)
-    return _write_result(matrix_norm(A, p) * matrix_norm(inverse, p), out)
+    return _write_to(out, "linalg_cond", matrix_norm(A, p) * matrix_norm(inverse, p))
 
 
 # ------------------------------------------------------------------------- tensor equations
@@ -293,7 +297,8 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
     if rows != columns:
         raise RuntimeError("Expected self to satisfy the requirement prod(self.shape[ind:]) == "
                            f"prod(self.shape[:ind]), but got {columns} != {rows}")
-    return _write_result(inv(A.reshape(rows, columns)).reshape((*shape[ind:], *shape[:ind])), out)
+    y = inv(A.reshape(rows, columns)).reshape((*shape[ind:], *shape[:ind]))
+    return _write_to(out, "linalg_tensorinv", y)
 
 
 @linalg_function()
@@ -320,7 +325,8 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> T
             f"{_multiply_lengths(known)}"
         )
     n = _multiply_lengths(unknown)
-    return _write_result(solve(A.reshape(n, n), B.reshape(n)).reshape(unknown), out)
+    y = solve(A.reshape(n, n), B.reshape(n)).reshape(unknown)
+    return _write_to(out, "linalg_tensorsolve", y)
 
 
 @linalg_function()

@@ -10,6 +10,7 @@ import numpy as np
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.operator import Array
+from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
@@ -241,7 +242,9 @@ def _select_first_repeated(x: Tensor, batch: Sequence[int]) -> Tensor:
 
 
 @linalg_function()
-def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:
+def lstsq(
+    A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None, out: Any = None
+) -> Any:
     """Find the X that minimizes |A X - B|.
 
     Also returns residuals, ranks and singular values; those the driver does not compute are empty.
@@ -263,4 +266,5 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any
         rank = rank.new_empty((0,))
     if driver in ("gels", "gelsy"):
         values = values.new_empty((0,))
-    return _RESULT(X.squeeze(-1) if is_vector else X, residuals, rank, values)
+    result = _RESULT(X.squeeze(-1) if is_vector else X, residuals, rank, values)
+    return result if out is None else write_result("linalg_lstsq", result, out)

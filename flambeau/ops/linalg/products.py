@@ -16,7 +16,7 @@ from ...tensor.windows.batch import Batch
 from ..core.inplace import assign
 from ..core.legacy_argument_order import in_order
 from ..core.operator import Array, Number
-from ..core.out import write_out
+from ..core.out import check_out_dtype, write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
@@ -338,7 +338,7 @@ def addr(
         y = (_scale(input, beta) + y) if beta != 0 else y
     if y.shape != (vec1.shape[0], vec2.shape[0]):
         y = y.expand(vec1.shape[0], vec2.shape[0])
-    return y if out is None else write_out(addmm.operator, y, out)
+    return y if out is None else write_result("addr", y, out)
 
 
 @composite(expose=("Tensor",))
@@ -373,7 +373,7 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     if not column.requires_grad:  # expanded to the result's shape, for the kernels
         column = column.expand(-1, vec2._array.size)
     y = column * vec2
-    return y if out is None else write_out(addmm.operator, y, out)
+    return y if out is None else write_result("outer", y, out)
 
 
 @composite(explains=True)
@@ -394,7 +394,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
                            f"shapes {list(a.shape)} and {list(b.shape)}")
     else:
         y = tensordot(input, other, ([-1], [-1]))
-    return y if out is None else write_out(addmm.operator, y, out)
+    return y if out is None else write_result("tensordot", y, out)
 
 
 @composite(autocast=Policy.AS_IS)
@@ -422,10 +422,12 @@ def vecdot(x: Tensor, y: Tensor, *, dim: Any = -1, out: Any = None) -> Tensor:
         raise RuntimeError("linalg.vecdot: Expected a floating point or complex tensor as input. "
                            f"Got {kind_name(x._array)}")
     left = x.conj() if x.is_complex() else x
+    if out is not None:
+        check_out_dtype("linalg_vecdot", x.dtype, out.dtype)
     if x._array.ndim == y._array.ndim == 1:
         return dot(left, y, out=out)
     result = (left * y).sum(dim)
-    return result if out is None else write_out(addmm.operator, result, out)
+    return result if out is None else write_result("linalg_vecdot", result, out)
 
 
 # -------------------------------------------------------------------------------- tensors
@@ -479,7 +481,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     x = a.permute(left + first).reshape(int(np.prod(rows)), length)
     y = b.permute(second + right).reshape(length, int(np.prod(columns)))
     result = matmul(x, y).reshape(rows + columns)
-    return result if out is None else write_out(addmm.operator, result, out)
+    return result if out is None else write_result("tensordot", result, out)
 
 
 @composite(explains=True)
@@ -497,4 +499,4 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     spread = [n for i in a for n in (i, 1)], [n for j in b for n in (1, j)]
     y = input.reshape(spread[0]) * other.reshape(spread[1])
     result = y.reshape([i * j for i, j in zip(a, b, strict=True)])
-    return result if out is None else write_out(addmm.operator, result, out)
+    return result if out is None else write_result("kron", result, out)

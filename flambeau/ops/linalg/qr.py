@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn_once
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.operator import Array
-from ..core.out import write_out
+from ..core.out import write_out, write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
@@ -120,6 +121,12 @@ def qr_legacy(
     >>> torch.allclose(Q @ R, torch.tensor([[3., 1.], [4., 2.]])), R.shape
     (True, torch.Size([2, 2]))
     """
+    warn_once(
+        "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future "
+        "PyTorch release.\nThe boolean parameter 'some' has been replaced with a string parameter "
+        "'mode'.\nQ, R = torch.qr(A, some)\nshould be replaced with\nQ, R = torch.linalg.qr(A, "
+        "'reduced' if some else 'complete')"
+    )
     result = _LEGACY(_qr(input, "reduced" if some else "complete"))
     return result if out is None else write_out(_qr.operator, result, out)
 
@@ -234,7 +241,7 @@ def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) ->
     if not tau._array.size:
         start = start + A * 0  # a constant, but part of the graph
     y = apply_reflectors(A, tau, start, False)
-    return y if out is None else write_out(_householder_product.operator, y, out)
+    return y if out is None else write_result("linalg_householder_product", y, out)
 
 
 def _check_target(A: Array, tau: Array, other: Array, left: bool) -> None:
@@ -295,4 +302,4 @@ def ormqr(
         y = apply_reflectors(input, tau, other, transpose)
     else:
         y = mH(apply_reflectors(input, tau, mH(other), not transpose))
-    return y if out is None else write_out(_householder_product.operator, y, out)
+    return y if out is None else write_result("ormqr", y, out)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn_once
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.operator import Array
+from ..core.out import write_out, write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type, written_type
@@ -96,8 +98,6 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def _place(y: Tensor, out: Tensor) -> Tensor:
     """A result written to `out`, of any shape."""
-    from ..core.out import write_out
-
     return write_out(_inv_ex.operator, y, out)
 
 
@@ -326,9 +326,16 @@ def solve_triangular(
     tensor([[1.],
             [2.]])
     """
-    return _solve_triangular(A, B, upper, left, unitriangular, out=out)
+    y = _solve_triangular(A, B, upper, left, unitriangular)
+    return y if out is None else write_result("linalg_solve_triangular", y, out)
 
 
+_DEPRECATED = (
+    "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangularand will be "
+    "removed in a future PyTorch release.\ntorch.linalg.solve_triangular has its arguments "
+    "reversed and does not return a copy of one of the inputs.\nX = torch.triangular_solve(B, "
+    "A).solution\nshould be replaced with\nX = torch.linalg.solve_triangular(A, B)."
+)
 _TRIANGULAR = return_type("triangular_solve", "solution", "cloned_coefficient")
 
 
@@ -349,6 +356,7 @@ def triangular_solve(
     >>> torch.triangular_solve(torch.tensor([[4.], [8.]]), A).solution.flatten()
     tensor([1., 2.])
     """
+    warn_once(_DEPRECATED)
     check_square(A._array, "triangular_solve")
     check_matrix(input._array, "triangular_solve", "b")
     check_equation(A._array, input._array, "triangular_solve", True, input.shape[-2:])

@@ -179,8 +179,4 @@ def svd_legacy(
         batch, (m, n) = input.shape[:-2], input.shape[-2:]
         result = (input.new_zeros((*batch, m, m)), svdvals(input),
                   input.new_zeros((*batch, n, n)))
-    if out is not None:
-        for target, y in zip(out, result, strict=True):
-            target.resize_(y.shape).copy_(y)
-        return _LEGACY(*out)
-    return _LEGACY(*result)
+    return _LEGACY(*result if out is None else write_result("svd", result, out))

@@ -15,7 +15,7 @@ from ..core.autocast import Policy
 from ..core.axes import canonical_dim
 from ..core.inplace import overwrite
 from ..core.operator import Array, Number, publish
-from ..core.out import write_out
+from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
@@ -247,7 +247,7 @@ def renorm(
     size = _vector_norm(input, float(p), axes, True)
     factor = select(size > maxnorm, maxnorm / (size + 1e-7), size.new_ones(()))
     y = (input * factor.to(input.dtype)).contiguous()
-    return y if out is None else write_out(_cdist.operator, y, out)
+    return y if out is None else write_result("renorm", y, out)
 
 
 @composite(expose=("Tensor",), explains=True)

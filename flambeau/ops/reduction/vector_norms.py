@@ -15,6 +15,7 @@ from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim, canonical_dims, means_all_axes
 from ..core.operator import PUBLIC, Array, publish
 from ..core.promotion import compute_dtype
+from ..core.out import check_out_dtype, write_result
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.rows import reduce_axes
@@ -166,13 +167,11 @@ def _(g: Tensor, input: Tensor, y: Tensor, ord: float, dim: Dims, keepdim: bool)
     return input * size.pow(ord - 2) * (g / y.pow(ord - 1)).masked_fill(y == 0, 0)
 
 
-def _write_to(out: Tensor | None, y: Tensor) -> Tensor:
-    """Resize and fill `out`, if given."""
-    if out is None:
-        return y
-    if out.shape != y.shape:
-        out.resize_(y.shape)
-    return out.copy_(y)
+def _check_target(name: str, A: Tensor, dtype: Dtype | None, out: Tensor | None) -> None:
+    """RuntimeError unless `out` has the dtype of a norm of A, real if A is complex."""
+    if out is not None:
+        kind = A.dtype if dtype is None else dtype
+        check_out_dtype(name, kind.to_real() if kind.is_complex else kind, out.dtype)
 
 
 @composite(expose=("linalg",), numpy_names=True)
@@ -276,14 +275,17 @@ def matrix_norm(
     check_floating(A._array, "linalg.matrix_norm")
     axes = _normalize_matrix_axes(A, dim)
     check_norm_dtype(A._array, dtype, "linalg.matrix_norm")
+    _check_target("linalg_matrix_norm", A, dtype, out)
     if dtype is not None and dtype is not A.dtype:
         A = A.to(dtype)
     if ord == "fro":
         return _vector_norm(A, 2.0, axes, keepdim, out=out)
     if ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
-        return _write_to(out, _measure_singular_values(A, ord, axes, keepdim))
+        y = _measure_singular_values(A, ord, axes, keepdim)
+        return y if out is None else write_result("linalg_matrix_norm", y, out)
     if not isinstance(ord, str) and abs(ord) in (1, math.inf):
-        return _write_to(out, _measure_row_sums(A, ord, axes, keepdim))
+        y = _measure_row_sums(A, ord, axes, keepdim)
+        return y if out is None else write_result("linalg_matrix_norm", y, out)
     shown = ord if isinstance(ord, str) else f"{ord:g}"
     raise RuntimeError(f"linalg.matrix_norm: Order {shown} not supported.")
 
@@ -308,6 +310,7 @@ def linalg_norm(
     if axes is None and ord is not None and rank not in (1, 2):
         raise RuntimeError("linalg.norm: If dim is not specified but ord is, the input must be 1D "
                            f"or 2D. Got {rank}D.")
+    _check_target("linalg_norm", A, dtype, out)
     if isinstance(ord, str) or (ord is not None and (len(axes) if axes else rank) == 2):
         where = tuple(range(rank)) if axes is None else tuple(axes)
         return matrix_norm(A, ord, where if len(where) != 1 or rank > 1 else (-2, -1), keepdim,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn_once
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.axes import canonical_dim
@@ -140,6 +141,14 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
 # ---------------------------------------------------------------------------------- properties
 
 
+_ONLY_MATRICES = (
+    "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated "
+    "and it will throw an error in a future release. Consider `x.mT` to transpose batches of "
+    "matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a "
+    "tensor."
+)
+
+
 def _transpose(self: Tensor) -> Tensor:
     """Reverse all axes; for a matrix, transpose it.
 
@@ -147,6 +156,8 @@ def _transpose(self: Tensor) -> Tensor:
     torch.Size([3, 2])
     """
     n = self._array.ndim
+    if n not in (0, 2):
+        warn_once(_ONLY_MATRICES)
     return t(self) if n <= 2 else permute(self, *range(n - 1, -1, -1))
 
 

@@ -161,9 +161,8 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     rank = input._array.ndim
     if rank not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
-    if rank == 1:
-        return diag_embed(input, diagonal, out=out)
-    y = input.diagonal(diagonal).clone(memory_format=contiguous_format)
+    y = diag_embed(input, diagonal) if rank == 1 else \
+        input.diagonal(diagonal).clone(memory_format=contiguous_format)
     return y if out is None else write_result("diag", y, out)
 
 

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 import flambeau as torch
-from flambeau.ops.core.legacy_argument_order import Notice
+from flambeau.native.foundation.user_frames import OneTime
 
 V = torch.tensor([1.0, 2.0])
 W = torch.tensor([3.0, 4.0])
@@ -43,7 +43,7 @@ OLD_AND_NEW = [
 
 @pytest.fixture(autouse=True)
 def not_warned(monkeypatch):
-    monkeypatch.setattr(Notice, "told", False)
+    monkeypatch.setattr(OneTime, "told", set())
 
 
 @pytest.mark.parametrize("old, new", OLD_AND_NEW)

@@ -33,14 +33,75 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("text", CASES)
-def test_dtypes_that_are_refused(torch, text):
+CAST = "Expected {0} to be safely castable from {1} dtype, but got {0} with dtype Int"
+OF_MATRICES = {
+    "torch.linalg.eig: " + CAST.format("eigenvectors", "ComplexFloat"):
+        lambda torch, a, out: torch.linalg.eig(a, out=(out("complex64"), out("int32"))),
+    "linalg.pinv: " + CAST.format("result", "Float"):
+        lambda torch, a, out: torch.linalg.pinv(a, out=out("int32")),
+    "linalg.cond: " + CAST.format("result", "Float"):
+        lambda torch, a, out: torch.linalg.cond(a, 1, out=out("int32")),
+    "matrix_power: " + CAST.format("result", "Float"):
+        lambda torch, a, out: torch.linalg.matrix_power(a, 2, out=out("int32")),
+    "torch.linalg.lstsq: " + CAST.format("solution", "Float"):
+        lambda torch, a, out: torch.linalg.lstsq(a, a, out=(out("int32"),) * 4),
+    "Expected out tensor to have dtype float, but got int instead":
+        lambda torch, a, out: torch.svd(a, out=(out("int32"), out("float32"), out("float32"))),
+    "Expected out tensor to have dtype float, but got double instead":
+        lambda torch, a, out: torch.mm(a, a, out=out("float64")),
+    "linalg.norm expected out tensor dtype Float but got: Int":
+        lambda torch, a, out: torch.linalg.norm(a, "nuc", out=out("int32")),
+    "linalg.matrix_norm expected out tensor dtype Float but got: Double":
+        lambda torch, a, out: torch.norm(a, "nuc", out=out("float64")),
+    "multi_dot(): expected out tensor to have dtype float but got int":
+        lambda torch, a, out: torch.linalg.multi_dot([a, a], out=out("int32")),
+    "expected scalar type Float but found Double":
+        lambda torch, a, out: torch.linalg.solve_triangular(a, a, upper=True, out=out("float64")),
+    "result dtype Int does not match input dtype Float":
+        lambda torch, a, out: torch.dot(a[0], a[0], out=out("int32")),
+    "linalg.vecdot: Expected out of dtypeFloat but found Int":
+        lambda torch, a, out: torch.linalg.vecdot(a[0], a[0], out=out("int32")),
+    "result type Float can't be cast to the desired output type Int":
+        lambda torch, a, out: torch.kron(a, a, out=out("int32")),
+    "diag: result type Float can't be cast to the desired out= type Int":
+        lambda torch, a, out: torch.diag(a[0], out=out("int32")),
+}
+
+
+def _refuse(torch, text, call, operand):
     def out(name):
         return torch.empty(0, dtype=getattr(torch, name))
 
     with pytest.raises(RuntimeError) as caught:
-        CASES[text](torch, torch.ones(3), out)
+        call(torch, operand, out)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_dtypes_that_are_refused(torch, text):
+    _refuse(torch, text, CASES[text], torch.ones(3))
+
+
+@pytest.mark.parametrize("text", OF_MATRICES)
+def test_dtypes_that_functions_of_matrices_refuse(torch, text):
+    _refuse(torch, text, OF_MATRICES[text], torch.eye(2))
+
+
+def test_wider_outputs_of_matrices(torch):
+    a, wide = torch.eye(2) * 2, torch.empty(0, dtype=torch.float64)
+    for fill in (torch.outer, torch.kron):
+        fill(a[0], a[1], out=wide)
+    assert wide.tolist() == [0, 4, 0, 0]
+
+
+def test_least_squares_and_old_factorizations_fill_outputs(torch):
+    a, b = torch.tensor([[1.0], [0.0]]), torch.tensor([[2.0], [3.0]])
+    targets = torch.empty(0), torch.empty(0), torch.empty(0, dtype=torch.int64), torch.empty(0)
+    result = torch.linalg.lstsq(a, b, driver="gelsd", out=targets)
+    assert result.solution is targets[0] and targets[0].tolist() == [[2]]
+    assert targets[1].tolist() == [9] and targets[2].item() == 1 and targets[3].tolist() == [1]
+    with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
+        torch.svd(a, out=(torch.empty(3), torch.empty(0), torch.empty(0)))
 
 
 def test_joins_raise_a_type_error(torch):
