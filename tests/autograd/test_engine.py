@@ -696,17 +696,3 @@ def test_operators_without_results_record_nothing(torch):
     assert x.unbind(0) == () == torch.split(x, []) and list(x) == [] == list(x * 2)
     (x * 2).sum().backward()
     assert x.grad.shape == (0, 3)
-
-
-def test_of_nodes_that_are_ready_the_one_with_the_highest_number_runs_first(torch):
-    x, y = leaf(torch, 1.0), leaf(torch, 2.0)
-    first, second = x + y, x * y
-    result = first + second
-    for number, part in zip((100, 99, 98), (first, second, result), strict=True):
-        part.grad_fn._set_sequence_nr(number)
-    assert first.grad_fn._sequence_nr() == 100
-    order = []
-    first.register_hook(lambda g: order.append("first"))
-    second.register_hook(lambda g: order.append("second"))
-    result.sum().backward()
-    assert order == ["first", "second"] and x.grad.item() == 3
