@@ -334,9 +334,12 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 
 
 def _count_writes(trace: Trace, versions: list[tuple[Any, int]]) -> None:
-    """Count the call's writes to memory that existed before it."""
+    """Count the call's writes to memory that existed before it and that it used; meanwhile other
+    threads may have written to other memory."""
     counted = set()
     for tensor, before in versions:
+        if id(owner_of(tensor._array)) not in trace.storage_numbers:
+            continue
         writes = version_of(tensor) - before
         if writes and id(tensor._counter) not in counted:
             counted.add(id(tensor._counter))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -22,6 +22,7 @@ from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...ops import ones_like, zeros_like
 from ...tensor.storage import version_of
 from ...tensor.layout import owner_of
+from ...tensor.random.generator import Generator
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batched_window import is_example
@@ -129,12 +130,16 @@ def make_detached_node(kind: type[Node]) -> Node:
 
 
 class EagerCall(NamedTuple):
-    """The arguments of a compiled call, kept to repeat it eagerly for a second derivative."""
+    """The arguments of a compiled call, kept to repeat it eagerly for a second derivative.
+
+    drawn: bookmarks of the generators before the call.
+    """
 
     args: tuple
     kwargs: dict[str, Any]
     inputs: list[Tensor]
     versions: list[tuple[Tensor, int]]  # of tensors read but not in `checked_versions`
+    drawn: Sequence[tuple[Any, ...]]
 
 
 class _PartialProgram(NamedTuple):
@@ -173,18 +178,22 @@ class BackwardRunner:
         self.result: Any = None
         self.written: list[Tensor] = []  # outside tensors that the step writes
         self.read: list[Tensor] = []  # outside tensors that it reads
+        self.generators: list[Generator] = []  # from which it draws
         self.externals = list(externals)
         self.leaves = sorted({s.leaf for s in bindings.slots if isinstance(s, Argument)})
         # These must not be written between forward and backward.
         self.saved = [(item, owner.leaf, owner.outside) for item, owner in bindings.saved]
 
     def allow_double_backward(
-        self, function: Callable, result: Any, written: list[np.ndarray]
+        self, function: Callable, result: Any, written: list[np.ndarray],
+        generators: list[Generator],
     ) -> None:
         """Let second derivatives call the function again.
 
-        result: the layout of its result; written: the outside memory that it writes.
+        result: the layout of its result; written: the outside memory that it writes; generators:
+        those from which it draws.
         """
+        self.generators = generators
         self.result, memory = result, OuterMemory(written)
         self.written = [t for t in self.externals if memory.holds(t._array)]
         self.read = [t for t in self.externals
@@ -194,11 +203,12 @@ class BackwardRunner:
 
     def make_node(
         self, outputs: list[np.ndarray], tensors: dict[int, Tensor], args: tuple = (),
-        kwargs: dict[str, Any] | None = None,
+        kwargs: dict[str, Any] | None = None, drawn: Sequence[tuple[Any, ...]] = (),
     ) -> Node:
         """Create the node of a call from the forward program's outputs and the call's tensors.
 
-        `args` and `kwargs` are the whole call, kept for second derivatives.
+        `args` and `kwargs` are the whole call, kept for second derivatives with `drawn`, the
+        generators' bookmarks before it.
         """
         result: Any = object.__new__(self.node_class)
         result.plan, result.saved, result.versions, result.restore = None, (), (), None
@@ -211,7 +221,8 @@ class BackwardRunner:
         if self.eager is not None:
             also = [*self.read, *[t for i, t in tensors.items()
                                   if i not in self.leaves and isinstance(t, Tensor)]]
-            result.call = args, kwargs or {}, inputs, [(t, version_of(t)) for t in also]
+            versions = [(t, version_of(t)) for t in also]
+            result.call = args, kwargs or {}, inputs, versions, drawn
         saved = [(outside if leaf is None else tensors[leaf], item)
                  for item, leaf, outside in self.saved]
         result.checked_versions = [(t, version_of(t), item) for t, item in saved]
@@ -259,8 +270,8 @@ class BackwardRunner:
     def differentiate(self, node: CompiledFunctionBackward, gs: tuple) -> list[Tensor | None]:
         """Return the inputs' cotangents as differentiable tensors, by repeating the call eagerly.
 
-        Raises RuntimeError if the call wrote or drew something, which must not happen twice, or if
-        it would compute something else now.
+        Raises RuntimeError if the call wrote something that it needs, or if it would compute
+        something else now.
         """
         saved_values = node.saved_values
         if node.call is None or saved_values is None:
@@ -270,7 +281,7 @@ class BackwardRunner:
         for tensor, version in call.versions:
             if version_of(tensor) != version:
                 raise_stale(node.name(), tensor._array, tensor._counter, version, tensor)
-        with _swap_memory(self.written):
+        with _swap_memory(self.written), _return_to(self.generators, call.drawn):
             returned = self.eager(*call.args, **call.kwargs)
         live = {form.live: tensor for tensor, form in iterate_outputs(returned, self.result)}
         result = _gradients(live, call.inputs, gs)
@@ -337,6 +348,24 @@ def _swap_memory(tensors: list[Tensor]) -> Iterator[None]:
     finally:
         for tensor, array, counter in previous:
             tensor._array, tensor._counter = array, counter
+
+
+@contextmanager
+def _return_to(
+    generators: list[Generator], bookmarks: Sequence[tuple[Any, ...]]
+) -> Iterator[None]:
+    """Draw the numbers after the bookmarks again inside the block; leave no trace of it."""
+    with ExitStack() as locks:
+        for generator in generators:
+            locks.enter_context(generator.lock)
+        states = [(generator, generator.bookmark()) for generator in generators]
+        try:
+            for generator, bookmark in zip(generators, bookmarks, strict=True):
+                generator.return_to(bookmark)
+            yield
+        finally:
+            for generator, state in states:
+                generator.return_to(state)
 
 
 _UNSHARED_COUNTER_REFS = 3 + ARGUMENT_REFERENCES  # the tensor's, the list's, the loop's

@@ -66,7 +66,8 @@ class Program:
                 build,
             )
             if is_repeatable(bindings) and modes.autocast is None:
-                self.backward.allow_double_backward(function, bindings.result, bindings.owners)
+                self.backward.allow_double_backward(
+                    function, bindings.result, bindings.owners, list_generators(bindings))
         self.modes = modes
         self.step, self.bindings = step, bindings
         self.function, self.reachable, self.proof = function, reachable, proof
@@ -221,7 +222,7 @@ class _CallWriter:
         if self.program.backward is not None:
             self.names["join"] = self.program.backward.make_node
             tensors = ", ".join(f"{i}: t{i}" for i in self.tensors)
-            lines.append(f"    node = join(o, {{{tensors}}}, args, kwargs)")
+            lines.append(f"    node = join(o, {{{tensors}}}, args, kwargs, drawn)")
         for call in self.bindings.callbacks:
             lines.append(f"    {self.name(call)}()")
         if not self.bindings.effects:

@@ -11,6 +11,7 @@ import numpy as np
 from ...tensor.layout import _as_bytes
 from ...tensor.random.generator import Generator, default_generator
 from ...tensor.tensor import Tensor
+from .counter_rng import draw_key
 from .trace import Effect, Event, SavedOwner, Storage, Value, address
 
 
@@ -267,15 +268,17 @@ class Bindings:
 
 
 def is_repeatable(bindings: Bindings) -> bool:
-    """Whether calling the function again gives the same results.
+    """Whether calling the function again, with the generators as they were, gives the same results.
 
-    It must draw and store nothing, and its results must not depend on memory that it writes.
+    It must store nothing, and its results must not depend on memory that it writes. Only recorded
+    calls and programs draw by counter, so eager ones would give others.
     """
-    has_draws = any(isinstance(slot, RandomInput) for slot in bindings.slots)
+    draws_by_counter = any(isinstance(slot, RandomInput) and slot.function is draw_key
+                           for slot in bindings.slots)
     backward = bindings.backward
     return backward is not None and not (
-        has_draws or bindings.written_leaves or backward.reads_what_it_writes or bindings.updates
-        or bindings.effects or bindings.callbacks or bindings.grads
+        draws_by_counter or bindings.written_leaves or backward.reads_what_it_writes
+        or bindings.updates or bindings.effects or bindings.callbacks or bindings.grads
     )
 
 

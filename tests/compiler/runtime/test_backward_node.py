@@ -247,9 +247,35 @@ def test_second_derivatives_are_those_of_the_eager_function():
     assert runs(fast) >= 3
 
 
-def test_a_second_derivative_of_a_call_that_draws_is_refused():
+def _draw_and_scale(x):
+    mask = torch.bernoulli(torch.full_like(x, 0.5), generator=GENERATOR)
+    return (x * mask).exp() + F.dropout(x * x, 0.4) * torch.randn(x.shape[1])
+
+
+GENERATOR = torch.Generator()
+
+
+@pytest.mark.parametrize("function", [
+    nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Tanh(), nn.Linear(4, 1)), _draw_and_scale])
+def test_a_second_derivative_of_a_call_that_draws_repeats_its_numbers(function):
+    fast, x = compiled(function), torch.randn(2, 3, requires_grad=True)
+    for seed in range(6):
+        results = []
+        for step in (fast, function):
+            torch.manual_seed(seed)
+            GENERATOR.manual_seed(seed)
+            y, _ = step(x), (torch.rand(700), torch.randn(1))  # the call is not the last to draw
+            (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+            (h,) = torch.autograd.grad(g.square().sum(), x)
+            later = torch.rand(2), torch.randn(2), torch.rand(1, generator=GENERATOR)
+            results.append((g, h, *later))
+        same(*results)
+    assert runs(fast) >= 3
+
+
+def test_a_second_derivative_of_a_call_that_draws_by_counter_is_refused():
     net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
-    fast = compiled(net)
+    fast = torch.compile(net, options={"mode": "now", "random": "counter"})
     for _ in range(5):
         x = torch.randn(2, 3, requires_grad=True)
         y = fast(x).sum()
