@@ -50,32 +50,38 @@ def busy() -> bool:
     return _recorders.current is not None
 
 
-def _refuse_warning(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """Replacement for warnings.warn during a recording."""
-    if len(args) < 3:
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 2
-    else:
-        args = (*args[:2], args[2] + 2, *args[3:])
-    _refuse_explicit_warning(recorder, real, *args, **kwargs)
+class _WarningWatch:
+    """Replaces a function of `warnings` during a recording, and refuses steps that call it: their
+    programs would not warn. Modules imported meanwhile keep it; it only forwards their later calls.
+    """
 
+    def __init__(self, function: Callable, recorder: Recorder, has_stacklevel: bool) -> None:
+        self.function, self.has_stacklevel = function, has_stacklevel
+        self.recorder: Recorder | None = recorder
 
-def _refuse_explicit_warning(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
-    """Replacement for warnings.warn_explicit during a recording."""
-    if recorder.here:
-        recorder.problem("it warns, which no compiled call would")
-    real(*args, **kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        recorder = self.recorder
+        if recorder is not None and recorder.here:
+            recorder.problem("it warns, which no compiled call would")
+        if self.has_stacklevel:  # which does not count this frame
+            if len(args) < 3:
+                kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+            else:
+                args = (*args[:2], args[2] + 1, *args[3:])
+        self.function(*args, **kwargs)
 
 
 @contextmanager
 def _refuse_warnings(recorder: Recorder) -> Iterator[None]:
     """Refuse steps in which the library warns, because their programs would not."""
     warn, explicit = warnings.warn, warnings.warn_explicit
-    warnings.warn = functools.partial(_refuse_warning, recorder, warn)
-    warnings.warn_explicit = functools.partial(_refuse_explicit_warning, recorder, explicit)
+    warnings.warn = first = _WarningWatch(warn, recorder, has_stacklevel=True)
+    warnings.warn_explicit = second = _WarningWatch(explicit, recorder, has_stacklevel=False)
     try:
         yield
     finally:
         warnings.warn, warnings.warn_explicit = warn, explicit
+        first.recorder = second.recorder = None
 
 
 def note(problem: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 import weakref
 
 import pytest
@@ -158,9 +159,24 @@ def test_replaced_objects_die_at_the_next_call(name, follow):
             alive = weakref.ref(watch())
             replace()
             step(x)
-            assert alive() is None
+            assert alive() is None, _describe_referrers(alive())
     finally:
         gc.enable()
+
+
+def _describe_referrers(value, depth=5):
+    """Two lines per object would not say which program or recording holds it: list the chain."""
+    seen, level, lines = {id(value)}, [value], []
+    for distance in range(depth):
+        found = []
+        for referrer in gc.get_referrers(*level):
+            if id(referrer) in seen or referrer is level or isinstance(referrer, types.FrameType):
+                continue
+            seen.add(id(referrer))
+            found.append(referrer)
+            lines.append(f"{distance}: {type(referrer).__qualname__} {repr(referrer)[:100]}")
+        level = found[:20]
+    return "\n".join(lines[:60])
 
 
 def test_modules_of_another_structure_take_over_the_specialization():
