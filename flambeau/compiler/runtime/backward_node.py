@@ -133,6 +133,7 @@ class EagerCall(NamedTuple):
     """The arguments of a compiled call, kept to repeat it eagerly for a second derivative.
 
     drawn: bookmarks of the generators before the call.
+    written: the arguments that it wrote, on which its results do not depend.
     """
 
     args: tuple
@@ -140,6 +141,7 @@ class EagerCall(NamedTuple):
     inputs: list[Tensor]
     versions: list[tuple[Tensor, int]]  # of tensors read but not in `checked_versions`
     drawn: Sequence[tuple[Any, ...]]
+    written: list[Tensor]
 
 
 class _PartialProgram(NamedTuple):
@@ -178,6 +180,7 @@ class BackwardRunner:
         self.result: Any = None
         self.written: list[Tensor] = []  # outside tensors that the step writes
         self.read: list[Tensor] = []  # outside tensors that it reads
+        self.written_leaves: list[int] = []  # arguments that it writes
         self.generators: list[Generator] = []  # from which it draws
         self.externals = list(externals)
         self.leaves = sorted({s.leaf for s in bindings.slots if isinstance(s, Argument)})
@@ -186,13 +189,14 @@ class BackwardRunner:
 
     def allow_double_backward(
         self, function: Callable, result: Any, written: list[np.ndarray],
-        generators: list[Generator],
+        leaves: list[int], generators: list[Generator],
     ) -> None:
         """Let second derivatives call the function again.
 
-        result: the layout of its result; written: the outside memory that it writes; generators:
-        those from which it draws.
+        result: the layout of its result; written: the outside memory that it writes; leaves: the
+        arguments that it writes; generators: those from which it draws.
         """
+        self.written_leaves = leaves
         self.generators = generators
         self.result, memory = result, OuterMemory(written)
         self.written = [t for t in self.externals if memory.holds(t._array)]
@@ -219,10 +223,11 @@ class BackwardRunner:
         result.runner, result.call = self, None
         result.saved_values = self.collect_inputs(outputs, tensors)
         if self.eager is not None:
-            also = [*self.read, *[t for i, t in tensors.items()
-                                  if i not in self.leaves and isinstance(t, Tensor)]]
+            written = [tensors[i] for i in self.written_leaves]
+            also = [*self.read, *[t for i, t in tensors.items() if isinstance(t, Tensor)
+                                  and i not in self.leaves and i not in self.written_leaves]]
             versions = [(t, version_of(t)) for t in also]
-            result.call = args, kwargs or {}, inputs, versions, drawn
+            result.call = args, kwargs or {}, inputs, versions, drawn, written
         saved = [(outside if leaf is None else tensors[leaf], item)
                  for item, leaf, outside in self.saved]
         result.checked_versions = [(t, version_of(t), item) for t, item in saved]
@@ -270,7 +275,7 @@ class BackwardRunner:
     def differentiate(self, node: CompiledFunctionBackward, gs: tuple) -> list[Tensor | None]:
         """Return the inputs' cotangents as differentiable tensors, by repeating the call eagerly.
 
-        Raises RuntimeError if the call wrote something that it needs, or if it would compute
+        Raises RuntimeError if the call wrote something that it reads, or if it would compute
         something else now.
         """
         saved_values = node.saved_values
@@ -281,7 +286,8 @@ class BackwardRunner:
         for tensor, version in call.versions:
             if version_of(tensor) != version:
                 raise_stale(node.name(), tensor._array, tensor._counter, version, tensor)
-        with _swap_memory(self.written), _return_to(self.generators, call.drawn):
+        written = [*self.written, *call.written]
+        with _swap_memory(written), _return_to(self.generators, call.drawn):
             returned = self.eager(*call.args, **call.kwargs)
         live = {form.live: tensor for tensor, form in iterate_outputs(returned, self.result)}
         result = _gradients(live, call.inputs, gs)
@@ -335,7 +341,7 @@ def _swap_memory(tensors: list[Tensor]) -> Iterator[None]:
     RuntimeError if other tensors share their memory.
     """
     counters = [tensor._counter for tensor in tensors if tensor._counter is not None]
-    if any(t._base is not None for t in tensors) or any(
+    if not all(isinstance(t, Tensor) and t._base is None for t in tensors) or any(
         sys.getrefcount(counter) > _UNSHARED_COUNTER_REFS for counter in counters
     ):
         raise_no_double_backward()

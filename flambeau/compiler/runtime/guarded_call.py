@@ -67,7 +67,8 @@ class Program:
             )
             if is_repeatable(bindings) and modes.autocast is None:
                 self.backward.allow_double_backward(
-                    function, bindings.result, bindings.owners, list_generators(bindings))
+                    function, bindings.result, bindings.owners, bindings.written_leaves,
+                    list_generators(bindings))
         self.modes = modes
         self.step, self.bindings = step, bindings
         self.function, self.reachable, self.proof = function, reachable, proof

@@ -277,8 +277,8 @@ def is_repeatable(bindings: Bindings) -> bool:
                            for slot in bindings.slots)
     backward = bindings.backward
     return backward is not None and not (
-        draws_by_counter or bindings.written_leaves or backward.reads_what_it_writes
-        or bindings.updates or bindings.effects or bindings.callbacks or bindings.grads
+        draws_by_counter or backward.reads_what_it_writes or bindings.updates
+        or bindings.effects or bindings.callbacks or bindings.grads
     )
 
 

@@ -273,6 +273,38 @@ def test_a_second_derivative_of_a_call_that_draws_repeats_its_numbers(function):
     assert runs(fast) >= 3
 
 
+def test_a_second_derivative_of_a_call_that_writes_to_an_argument_writes_once():
+    def step(x, total, last):
+        total.add_(x.detach())
+        last[...] = x.detach()
+        return (x ** 3).sum()
+
+    fast, states = compiled(step), [(torch.zeros(2), torch.zeros(2)) for _ in range(2)]
+    for _ in range(6):
+        x = torch.randn(2, requires_grad=True)
+        results = []
+        for function, state in zip((fast, step), states, strict=True):
+            first, second = (function(x * k, *state) for k in (1, 2))
+            (g,) = torch.autograd.grad(first + second, x, create_graph=True)
+            results.append((*torch.autograd.grad(g.square().sum(), x), *state))
+            results[-1] += (torch.tensor([t._version for t in state]),)
+        same(*results)
+    assert runs(fast) >= 3
+
+
+def test_a_second_derivative_of_a_call_that_reads_what_it_writes_is_refused():
+    def step(x, total):
+        total.add_(x.detach())
+        return (x ** 3 * total).sum()
+
+    fast, total = compiled(step), torch.zeros(2)
+    for _ in range(5):
+        x = torch.randn(2, requires_grad=True)
+        y = fast(x, total)
+    with pytest.raises(RuntimeError, match="double backward: compile the whole step"):
+        torch.autograd.grad(y, x, create_graph=True)
+
+
 def test_a_second_derivative_of_a_call_that_draws_by_counter_is_refused():
     net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
     fast = torch.compile(net, options={"mode": "now", "random": "counter"})
