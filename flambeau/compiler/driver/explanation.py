@@ -43,7 +43,7 @@ def describe_state(specializations: Specializations, fallback: Fallback) -> str:
         python = f"Python runs in some of its calls, because {fallback.reason}"
     if not followed.trial.pays:
         return (f"{name} stays eager: following its calls does not pay, as "
-                f"{followed.trial.outcome()}; {python}")
+                f"{followed.trial.describe_outcome()}; {python}")
     if is_anything_observed():
         return (f"{name} is eager for now: functions of the library are replaced (by a profile, "
                 f"forward-mode derivatives), above which calls are not followed; {python}")

@@ -44,10 +44,10 @@ class BackwardPass:
         self.walk: Any = None  # generated when the same graph appears a second time
 
     @staticmethod
-    def begun(root: Any, start: int, sequence: int) -> BackwardPass | None:
+    def begin(root: Any, start: int, sequence: int) -> BackwardPass | None:
         """Describe the pass about to run from `root`; None if it cannot be a single event."""
         result = BackwardPass(start)
-        root, result.output = _node_and_output(root)
+        root, result.output = _find_node_and_output(root)
         if not isinstance(root, Node) or SPECIAL.count:
             return None
         return result if result._describe(root, sequence) else None
@@ -65,7 +65,7 @@ class BackwardPass:
                     if edge is not None:
                         leaves[id(edge)] = edge
                     continue
-                below, output = _node_and_output(edge)
+                below, output = _find_node_and_output(edge)
                 if id(below) not in numbers:
                     numbers[id(below)] = len(nodes)
                     nodes.append(below)
@@ -129,7 +129,7 @@ class BackwardPass:
             following.pos = self.end - 1
             following.step()
             return True
-        root, output = _node_and_output(root)
+        root, output = _find_node_and_output(root)
         nodes = self._walk(root, following.sequence) if output == self.output else None
         if nodes is None:
             return False
@@ -166,7 +166,7 @@ class BackwardPass:
                     continue
                 if expected.__class__ is not tuple or edge is None or isinstance(edge, Tensor):
                     return None
-                below, output = _node_and_output(edge)
+                below, output = _find_node_and_output(edge)
                 known = numbers.get(id(below))
                 if known is None:
                     known = numbers[id(below)] = len(nodes)
@@ -178,7 +178,7 @@ class BackwardPass:
         return nodes if len(nodes) == count else None
 
 
-def _node_and_output(target: Any) -> tuple[Any, int]:
+def _find_node_and_output(target: Any) -> tuple[Any, int]:
     """Return an edge's node and output index; the index is -1 if the node has one output."""
     return (target.node, target.index) if target.__class__ is Output else (target, -1)
 

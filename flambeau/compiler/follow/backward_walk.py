@@ -179,14 +179,14 @@ class _GradMemory:
                 window = self.views[k]
                 if window is None or window.base is not array \
                         or sys.getrefcount(window) > HELD_BY_LIST:
-                    self.views[k] = _window(array, value)
+                    self.views[k] = _create_window(array, value)
                     self.recycled.generation += 1
             array = window = None  # these references would count as holders
         self.census.note(self.recycled.arrays, None)
         self.ids = {id(self.recycled.arrays[s]) for s in self.storages}
 
 
-def _window(owner: Any, value: Any) -> Any:
+def _create_window(owner: Any, value: Any) -> Any:
     whole = value.offset == 0 and value.shape == owner.shape \
         and value.strides == owner.strides and value.dtype == owner.dtype
     return owner[...] if whole else window_on_bytes(_as_bytes(owner), value)

@@ -30,8 +30,8 @@ def list_write(session: Session, target: np.ndarray, source: np.ndarray) -> None
         into, what = entry.event.args
         fresh = into.storage in entry.allocated
         begun = (following.begins(entry, into, target) if fresh
-                 else following.same_window(into, target))
-        return begun and following.same_window(what, source)
+                 else following.matches_window(into, target))
+        return begun and following.matches_window(what, source)
 
     if is_exposed(owner_of(target)):
         session.flush()
@@ -102,7 +102,7 @@ def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:
     def test(following: Following, entry: Entry) -> bool:
         into, what = entry.event.args
         return (into.storage in entry.allocated and into.strides == leaf._array.strides
-                and following.same_window(what, g._array))
+                and following.matches_window(what, g._array))
 
     following = session.match(WRITE, test)
     if following is None:
@@ -125,7 +125,7 @@ def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[st
         into = event.args[0]
         fresh = into.storage in entry.allocated
         begun = (following.begins(entry, into, array) if fresh
-                 else following.same_window(into, array))
+                 else following.matches_window(into, array))
         return begun and following.all_same(event.args[1:], rest) and following.same(
             event.kwargs, kwargs)
 

@@ -21,7 +21,7 @@ from ..ir.graph import Graph
 from .following import Following
 from .growing_program import GrowingProgram, Plan
 from .growing_segment import GrowingSegment, find_growth
-from .holder_census import survivors
+from .holder_census import take_census
 from .hooks import ACTIVE, TABLE
 from .interception import hooks
 from .replay import Replay
@@ -128,7 +128,7 @@ class FollowedFunction:
         """Describe the programs and the trial, for explain()."""
         programs = self.programs
         ends = "".join(f"\n  a program ends where {why}" for why in self.notes[:8])
-        outcome = self.trial.outcome()
+        outcome = self.trial.describe_outcome()
         plural = "" if len(programs) == 1 else "s"
         return (f"  {len(programs)} program{plural}, run {sum(p.calls for p in programs)} times"
                 f"{outcome and '; '}{outcome}{ends}")
@@ -136,18 +136,18 @@ class FollowedFunction:
     @property
     def is_building(self) -> bool:
         """Whether a program is being compiled."""
-        return any(exit.pending for exit in self._exits())
+        return any(exit.pending for exit in self._iterate_exits())
 
     def _drop_idle_memory(self, idle_calls: int = 32) -> None:
         """Every `idle_calls` calls, free the memory of paths that none of those calls took."""
         if self.calls % idle_calls:
             return
-        for exit in self._exits():
+        for exit in self._iterate_exits():
             for segment in exit.segments:
                 if segment.last_call <= self.calls - idle_calls:
                     segment.recycled.drop()
 
-    def _exits(self) -> Iterator[Exit]:
+    def _iterate_exits(self) -> Iterator[Exit]:
         exits = [self.root]
         for exit in exits:
             yield exit
@@ -177,7 +177,7 @@ class FollowedFunction:
 
     def compute(self, session: Session, following: Following) -> None:
         """Compute the listed events with a program if one fits, else with a replay."""
-        alive = survivors(following)
+        alive = take_census(following)
         segment = following.segment
         exit = segment.exit(following.pos)
         for program in exit.programs:
@@ -202,7 +202,7 @@ class FollowedFunction:
             program.note_agreement()
             return
         exit.programs.remove(program)
-        self._unfit(program.segment, f"the compiled step computes another {wrong} than the eager "
+        self._give_up(program.segment, f"the compiled step computes another {wrong} than the eager "
                     "one; please report this")
 
     def build(self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],
@@ -222,7 +222,7 @@ class FollowedFunction:
             else:
                 program = SegmentProgram(segment, count, owners, inputs, computed, shifts or {})
         except Unfit as error:
-            self._unfit(segment, f"{error.what} ({error.line})" if error.line else error.what)
+            self._give_up(segment, f"{error.what} ({error.line})" if error.line else error.what)
             return
         exit.pending = True
         self.built += 1
@@ -245,9 +245,9 @@ class FollowedFunction:
             del exit.programs[MAX_PROGRAMS_PER_EXIT:]
             self.programs.append(program)
         except Unfit as error:
-            self._unfit(segment, error.what)
+            self._give_up(segment, error.what)
         except Exception as error:
-            self._unfit(segment, describe_failure(error))
+            self._give_up(segment, describe_failure(error))
         finally:
             exit.pending = False
 
@@ -266,7 +266,7 @@ class FollowedFunction:
             return None
         return segment
 
-    def _unfit(self, segment: Segment, why: str) -> None:
+    def _give_up(self, segment: Segment, why: str) -> None:
         """Give up on a segment that no program can compute. The function stays eager, unless the
         segment merged several lengths; then each length gets its own program."""
         segment.problem = why

@@ -179,7 +179,7 @@ class Following:
         kind = a.__class__
         if kind is Value:
             array = b._array if isinstance(b, Tensor) else b
-            return array.__class__ is np.ndarray and self.same_window(a, array)
+            return array.__class__ is np.ndarray and self.matches_window(a, array)
         if a is b:
             return not isinstance(b, Tensor)
         if kind is tuple or kind is list:
@@ -198,20 +198,20 @@ class Following:
             return self.all_same((a.start, a.stop, a.step), (b.start, b.stop, b.step))
         return same_setting(a, b)
 
-    def same_window(self, value: Value, array: np.ndarray) -> bool:
+    def matches_window(self, value: Value, array: np.ndarray) -> bool:
         """Whether an array is the expected window. Binds outside memory on its first use."""
         owner = self.owners[value.storage]
         if owner is None:
             return self._bind(value, array)
         if self.sources and value.storage in self.sources:
             source = self.sources[value.storage]
-            return (owner_of(array) is source and self.lies(value, array)
+            return (owner_of(array) is source and self.has_layout(value, array)
                     and same_bits(source, owner))
         if owner is array or array.base is owner or owner_of(array) is owner:
-            return self.lies(value, array)
+            return self.has_layout(value, array)
         return False
 
-    def lies(self, value: Value, array: np.ndarray) -> bool:
+    def has_layout(self, value: Value, array: np.ndarray) -> bool:
         """Whether an array of the right storage has the expected layout and offset."""
         if not _is_alike(value, array):
             return False
@@ -235,7 +235,7 @@ class Following:
             return False
         self.owners[s] = owner
         self.bound.add(id(owner))
-        return self.lies(value, array)
+        return self.has_layout(value, array)
 
     # -------------------------------------------------------------------- memory from outside
 

@@ -19,7 +19,7 @@ from ..capture import capture
 from .hooks import ACTIVE
 
 
-def needs_dispatch(args: tuple, kwargs: dict[str, Any]) -> bool:
+def has_foreign(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether any argument of a call is a foreign tensor."""
     return torch_function.takes(args, kwargs) or torch_dispatch.takes(args, kwargs) \
         or window_stubs.takes(args, kwargs)

@@ -58,7 +58,7 @@ class GrowingProgram:
     def _compile(self, plan: Plan, lengths: Sequence[int], aside: bool) -> None:
         """Compile the common form of the plans for some lengths. Raises NoCommonForm."""
         with any_length():
-            programs = [self._at(n) for n in lengths]
+            programs = [self._specialize(n) for n in lengths]
             plans = [plan(program.graph) for program in programs]
         self._check_alike(programs)
         common = CommonTasks(lengths, plans, GROWING_CAPACITY)
@@ -74,7 +74,7 @@ class GrowingProgram:
         self.targets = last.target_storages
         self.checks = [self._make_check(check, last) for check in last.bindings.checks]
 
-    def _at(self, length: int) -> SegmentProgram:
+    def _specialize(self, length: int) -> SegmentProgram:
         """Return the fixed-shape program of one length."""
         segment, inputs = self.segment.sample(length)
         owners = segment.owners.copy()

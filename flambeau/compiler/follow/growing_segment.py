@@ -25,7 +25,7 @@ from ..trace.plain_values import same_plain, same_setting
 from ..trace.trace import CONSTANT, EMPTY, OPERATOR, WRITE, Event, Value, same_bits
 from .memory_layout import allocate
 from .segment import INPUT, INTERNAL, Memory, Segment
-from .segment_recorder import window_in
+from .segment_recorder import create_window_in
 
 MIN_EXTENT = 2  # smallest growing extent: extents of 0 and 1 follow other rules
 
@@ -53,7 +53,7 @@ class GrowingSegment(Segment):
     def __init__(self, segments: Sequence[Segment]) -> None:
         """Merge the segments. Raises NoCommonForm if they have no common form."""
         first = segments[0]
-        self.parts, self.lengths = [*segments], _lengths(segments)
+        self.parts, self.lengths = [*segments], _find_lengths(segments)
         common = _Common(self.lengths)
         every = list(zip(*([e.event for e in s.entries] for s in segments), strict=True))
         varying = [_is_varying_constant(events) for events in every]
@@ -131,7 +131,7 @@ class GrowingSegment(Segment):
                           [replace(m, computed=None, written=False) for m in self.memory],
                           self.modes, self.silent, dict(self.calls))
         self._define(segment)(length)
-        return segment, [_like(m) if m.kind == INPUT else None for m in segment.memory]
+        return segment, [_allocate_like(m) if m.kind == INPUT else None for m in segment.memory]
 
 
 def find_growth(segments: Sequence[Segment]) -> GrowingSegment | None:
@@ -147,7 +147,7 @@ def find_growth(segments: Sequence[Segment]) -> GrowingSegment | None:
         return None
 
 
-def _lengths(segments: Sequence[Segment]) -> list[int]:
+def _find_lengths(segments: Sequence[Segment]) -> list[int]:
     """Return the first extent of an input that is different in every segment."""
     for k, memory in enumerate(segments[0].memory):
         firsts = [s.memory[k].first for s in segments]
@@ -177,7 +177,7 @@ class _Common:
                (first.kind, first.operator, first.function, first.form) for e in events) \
                 or first.kind not in (OPERATOR, WRITE, CONSTANT, EMPTY):
             raise NoCommonForm("other events")
-        if any(not _same_array(e.array, first.array) for e in events):
+        if any(not _is_same_array(e.array, first.array) for e in events):
             raise NoCommonForm("different constants")
         result = {}
         for name in ("args", "kwargs", "results"):
@@ -221,7 +221,8 @@ class _Common:
                     raise NoCommonForm("different functions")
                 parts.append((entries[0][0], self.common([key for _, key in entries])))
             if any(isinstance(form, Form) for _, form in parts):
-                text = ", ".join(f"({self._text(hook)}, {self._text(key)})" for hook, key in parts)
+                text = ", ".join(f"({self._write_part(hook)}, {self._write_part(key)})"
+                                 for hook, key in parts)
                 result[at] = f"[{text}]"
         return result
 
@@ -236,18 +237,18 @@ class _Common:
         if kind is int:
             return self._number(items, 1)
         if kind is tuple or kind is list:
-            return self._several(items, kind)
+            return self._write_sequence(items, kind)
         if kind is dict:
             if any([*item] != [*first] for item in items):
                 raise NoCommonForm("different arguments")
-            form = self._several([tuple(item.values()) for item in items], tuple)
+            form = self._write_sequence([tuple(item.values()) for item in items], tuple)
             if not isinstance(form, Form):
                 return first
-            return Form(f"dict(zip({self._text([*first])}, {form.text}))")
+            return Form(f"dict(zip({self._write_part([*first])}, {form.text}))")
         if kind is slice:
-            form = self._several([(s.start, s.stop, s.step) for s in items], tuple)
+            form = self._write_sequence([(s.start, s.stop, s.step) for s in items], tuple)
             return Form(f"slice(*{form.text})") if isinstance(form, Form) else first
-        if any(item is not first and not _same(item, first) for item in items):
+        if any(item is not first and not _is_same(item, first) for item in items):
             raise NoCommonForm("different arguments")
         return first
 
@@ -255,11 +256,11 @@ class _Common:
         form = fit(self.lengths, items, degree)
         return form if isinstance(form, int) else Form(form.source())
 
-    def _text(self, part: Any) -> str:
+    def _write_part(self, part: Any) -> str:
         """Return source for a part."""
         return part.text if isinstance(part, Form) else self.source.name(part)
 
-    def _several(self, items: Sequence[Any], kind: type) -> Any:
+    def _write_sequence(self, items: Sequence[Any], kind: type) -> Any:
         if len({len(item) for item in items}) > 1:
             raise NoCommonForm("a different number of arguments")
         parts = [self.common(each) for each in zip(*items, strict=True)]
@@ -272,7 +273,7 @@ class _Common:
                 return None
             return next((n for i, form in forms if (n := form.solve(item[i])) is not None), None)
 
-        text = "".join(f"{self._text(part)}, " for part in parts)
+        text = "".join(f"{self._write_part(part)}, " for part in parts)
         return Form(f"[{text}]" if kind is list else f"({text})", solve)
 
     def _value(self, items: Sequence[Value]) -> Any:
@@ -291,8 +292,8 @@ class _Common:
                 if extent.slope < 1 or min(v.shape[k] for v in items) < MIN_EXTENT:
                     raise NoCommonForm("extents that shrink or equal one")
                 self.least = max(self.least, -((extent.base - MIN_EXTENT) // extent.slope))
-        text = (f"Value({first.storage}, {_source(offset)}, {_sources(shape)}, "
-                f"{_sources(strides)}, {self.source.name(first.dtype)})")
+        text = (f"Value({first.storage}, {_source(offset)}, {_write_tuple(shape)}, "
+                f"{_write_tuple(strides)}, {self.source.name(first.dtype)})")
         key = (first.storage, offset, *shape, *strides)
         variable = self._variables.get(key)
         if variable is None:
@@ -331,22 +332,22 @@ def _source(form: int | Polynomial) -> str:
     return str(form) if isinstance(form, int) else form.source()
 
 
-def _sources(forms: Sequence[int | Polynomial]) -> str:
+def _write_tuple(forms: Sequence[int | Polynomial]) -> str:
     return "(" + "".join(f"{_source(form)}, " for form in forms) + ")"
 
 
-def _same_array(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+def _is_same_array(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return a is b or same_bits(a, b)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _is_same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return same_bits(a, b)
     return same_plain(a, b) or same_setting(a, b)
 
 
-def _like(memory: Memory) -> np.ndarray:
+def _allocate_like(memory: Memory) -> np.ndarray:
     """Return a new array with the layout of an input's first use."""
     whole = memory.whole
     owner = allocate((whole.shape, whole.strides, whole.dtype))
-    return owner if memory.first is None else window_in(owner, memory.first)
+    return owner if memory.first is None else create_window_in(owner, memory.first)

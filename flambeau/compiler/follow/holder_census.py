@@ -65,7 +65,7 @@ class HolderCensus:
         self.generation, self.answer = recycled.generation, answer
 
 
-def survivors(following: Following) -> frozenset[int]:
+def take_census(following: Following) -> frozenset[int]:
     """Return the storages computed so far that something outside the call still holds."""
     following.windows.clear()  # their references would count as holders
     alive = _read_or_find_survivors(following)

@@ -53,7 +53,7 @@ from .event_listing import list_copy_of, list_draw, list_root, list_write
 from .hooks import ACTIVE, Hook
 from .listing import LISTING, NOTHING
 from .optimizer_update import GroupUpdate, has_states
-from .replay import python_operators
+from .replay import iterate_python_operators
 from .session import NO, Session
 from .varying_number import TRANSPARENT
 
@@ -84,7 +84,7 @@ NOW: Any = _Now()
 def hooks() -> list[Hook]:
     """Return a hook for each intercepted function."""
     result: dict[int, Hook] = {}
-    for hook in (*_special(), *_operators(), *_others()):
+    for hook in (*_hook_special(), *_hook_operators(), *_hook_others()):
         result.setdefault(id(hook.function), hook)
     return list(result.values())
 
@@ -92,21 +92,21 @@ def hooks() -> list[Hook]:
 # ------------------------------------------------------------------------------------ operators
 
 
-def _operators() -> Iterator[Hook]:
+def _hook_operators() -> Iterator[Hook]:
     for operator in OPERATORS.values():
         if operator.kind is Kind.COMPOSITE:
             continue
-        yield _operator(operator.function, operator, False)
+        yield _hook_operator(operator.function, operator, False)
         twin = getattr(operator, "twin", None)
         if twin is not None:
             longer = _bypass_fast_path(twin)
             yield Hook(twin, longer, lambda session, args, kwargs, longer=longer: longer(
                 None, args, kwargs))
-    for function, operator, reflected in python_operators():
-        yield _operator(function, operator, reflected)
+    for function, operator, reflected in iterate_python_operators():
+        yield _hook_operator(function, operator, reflected)
 
 
-def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
+def _hook_operator(function: Any, operator: Operator, swapped: bool) -> Hook:
     policy = operator.autocast
     binder = _Binder(operator)
     count = -1 if swapped or not binder.plain else binder.positional_count
@@ -144,12 +144,12 @@ def _operator(function: Any, operator: Operator, swapped: bool) -> Hook:
 
     hook = Hook(function, record, follow, operator)
     if operator.values is not None:
-        hook.follow = _checking_values(hook, operator.values, binder)
+        hook.follow = _check_values_first(hook, operator.values, binder)
     hook.binder, hook.swapped, hook.policy = binder, swapped, policy is not None
     return hook
 
 
-def _checking_values(hook: Hook, rule: ValueRule, binder: _Binder) -> Callable:
+def _check_values_first(hook: Hook, rule: ValueRule, binder: _Binder) -> Callable:
     """Return a `follow` for an operator that raises for some values; the call then raises too.
 
     If the values are still pending, the operator ends the segment and they are computed with it.
@@ -250,7 +250,7 @@ def _read(function: Any, exposes: bool = False) -> Hook:
     return hook
 
 
-def _recorded_only(function: Any, record: Callable) -> Hook:
+def _hook_recording(function: Any, record: Callable) -> Hook:
     """Return a hook that is active only while recording."""
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -273,16 +273,16 @@ def _split(function: Any, record: Callable, follow: Callable) -> Hook:
     return hook
 
 
-def _special() -> Iterator[Hook]:
-    yield from _writes()
-    yield from _factories()
-    yield from _gradients()
-    yield from _draws()
+def _hook_special() -> Iterator[Hook]:
+    yield from _hook_writes()
+    yield from _hook_factories()
+    yield from _hook_gradients()
+    yield from _hook_draws()
     for function, replacement in replacements(NOW):
         yield _hook(function, replacement)
     record = module_recorder(NOW)
-    yield _recorded_only(Module.__call__, record)
-    yield _recorded_only(Module._call_impl, record)
+    yield _hook_recording(Module.__call__, record)
+    yield _hook_recording(Module._call_impl, record)
     exposing = ("numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage",
                 "share_memory_")
     for name in _READS:
@@ -307,18 +307,18 @@ def _peek(function: Callable) -> Hook:
     return hook
 
 
-def _writes() -> Iterator[Hook]:
+def _hook_writes() -> Iterator[Hook]:
     r = record_writes
     yield _split(in_place.write, r._record_write, _write)
     yield _barrier(out.write_into)
     yield _split(copies._copy_array, r._copy_array, _copy)
-    yield _split(inplace.before_write, r._record_copy_before_write, _before_write)
+    yield _split(inplace.before_write, r._record_copy_before_write, _list_copy_before_write)
     yield _split(ops.fill_, r._fill_, _fill)
     yield _hook(ops.zero_, lambda original, input: ops.fill_(input, 0))
     yield _hook(index.put_at, functools.partial(r._put_at, NOW))
     yield _hook(index.setitem, functools.partial(r._record_setitem, NOW))
     yield _hook(index._as_value, functools.partial(r._as_value, NOW))
-    yield _hook(index._as_index, _as_index)
+    yield _hook(index._as_index, _list_index)
 
 
 def _write(original: Callable, target: Any, y: Any, name: Any) -> None:
@@ -336,7 +336,7 @@ def _copy(original: Callable, target: Any, source: Any) -> None:
     list_write(ACTIVE.session, target._array, source._array)
 
 
-def _before_write(original: Callable, x: Any, keep: Any) -> Any:
+def _list_copy_before_write(original: Callable, x: Any, keep: Any) -> Any:
     result = original(x, False)
     if keep:
         result._array = np.empty_like(x._array)
@@ -362,7 +362,7 @@ def _fill(original: Callable, input: Any, value: Any) -> Any:
     return input
 
 
-def _as_index(original: Callable, item: Any) -> Any:
+def _list_index(original: Callable, item: Any) -> Any:
     session = ACTIVE.session
     if isinstance(item, Tensor) and item._array.size == 1:
         session.flush()
@@ -375,33 +375,33 @@ def _as_index(original: Callable, item: Any) -> Any:
 # ------------------------------------------------------------------------------- new memory
 
 
-def _factories() -> Iterator[Hook]:
+def _hook_factories() -> Iterator[Hook]:
     r = record_writes
     everything = {**PUBLIC["Tensor"], **PUBLIC["torch"]}
     for name in r._FACTORIES:
-        hook = _hook(everything[name], _made_of_nothing)
+        hook = _hook(everything[name], _list_constant)
         hook.makes_constants = True
         yield hook
     for name in r._RESERVING:
-        yield _hook(everything[name], _reserved)
+        yield _hook(everything[name], _list_allocation)
     yield _hook(ops.tensor, _tensor)
-    yield _hook(interchange.from_numpy, _from_numpy)
+    yield _hook(interchange.from_numpy, _adopt_numpy)
     yield _hook(norm_formulas.statistics, functools.partial(r._record_statistics, NOW))
-    yield _recorded_only(tensors.wrap, _as_recorded(r._record_wrap))
-    yield _recorded_only(tensors.view_of, _as_recorded(r._record_view))
+    yield _hook_recording(tensors.wrap, _adapt_recorder(r._record_wrap))
+    yield _hook_recording(tensors.view_of, _adapt_recorder(r._record_view))
 
 
-def _as_recorded(record: Callable) -> Callable:
+def _adapt_recorder(record: Callable) -> Callable:
     return lambda original, args, kwargs: record(NOW, original, *args, **kwargs)
 
 
-def _reserved(original: Callable, *args: Any, **kwargs: Any) -> Any:
+def _list_allocation(original: Callable, *args: Any, **kwargs: Any) -> Any:
     if record_writes.reads_numbers(original, args, kwargs):
-        return _made_of_nothing(original, *args, **kwargs)
+        return _list_constant(original, *args, **kwargs)
     return record_writes._record_reserved(NOW, original, *args, **kwargs)
 
 
-def _made_of_nothing(original: Callable, *args: Any, **kwargs: Any) -> Any:
+def _list_constant(original: Callable, *args: Any, **kwargs: Any) -> Any:
     session = ACTIVE.session
     special = (kwargs.get("out") is not None
                or record_writes.reads_numbers(original, args, kwargs))
@@ -435,7 +435,7 @@ def _tensor(original: Callable, data: Any, **kwargs: Any) -> Any:
     return result
 
 
-def _from_numpy(original: Callable, ndarray: Any) -> Any:
+def _adopt_numpy(original: Callable, ndarray: Any) -> Any:
     session = ACTIVE.session
     with session.silence():
         result = original(ndarray)
@@ -448,7 +448,7 @@ def _from_numpy(original: Callable, ndarray: Any) -> Any:
 # -------------------------------------------------------------------------------- gradients
 
 
-def _gradients() -> Iterator[Hook]:
+def _hook_gradients() -> Iterator[Hook]:
     r, grad = record_writes, library_attributes(Tensor)["grad"]
     for function, record in (
         (grad.fget, r._record_grad_read), (grad.fset, r._record_grad_set),
@@ -456,15 +456,15 @@ def _gradients() -> Iterator[Hook]:
         (Tensor._alias, r._alias),
         (Tensor.requires_grad_, r._set_flag), (engine._add, r._record_grad_added),
     ):
-        yield _recorded_only(function, _as_recorded(record))
-    yield _split(engine._own_cotangent, r._own_gradient, _owned)
-    yield _split(engine.run, _engine_run_recorded, _engine_run)
+        yield _hook_recording(function, _adapt_recorder(record))
+    yield _split(engine._own_cotangent, r._own_gradient, _list_own_cotangent)
+    yield _split(engine.run, _record_engine_run, _run_engine)
     yield _hook(Elementwise._flambeau_step_group, _step_group)
     for function in (views.window_of, views.outside_of, views.spread_into):
         yield _barrier(function)
 
 
-def _owned(original: Callable, leaf: Any, g: Any) -> Any:
+def _list_own_cotangent(original: Callable, leaf: Any, g: Any) -> Any:
     session = ACTIVE.session
     result = list_copy_of(session, leaf, g)
     if result is None:
@@ -473,7 +473,7 @@ def _owned(original: Callable, leaf: Any, g: Any) -> Any:
     return result
 
 
-def _engine_run(original: Callable, roots: Any, *args: Any, **kwargs: Any) -> Any:
+def _run_engine(original: Callable, roots: Any, *args: Any, **kwargs: Any) -> Any:
     session = ACTIVE.session
     for _, g in roots:
         list_root(session, g._array, original)
@@ -485,7 +485,7 @@ def _engine_run(original: Callable, roots: Any, *args: Any, **kwargs: Any) -> An
     return original(roots, *args, **kwargs)
 
 
-def _engine_run_recorded(_: Any, original: Callable, roots: Any, *args: Any, **kwargs: Any) -> Any:
+def _record_engine_run(_: Any, original: Callable, roots: Any, *args: Any, **kwargs: Any) -> Any:
     session = ACTIVE.session
     recorder = session.recorder
     for _, g in roots:
@@ -493,7 +493,7 @@ def _engine_run_recorded(_: Any, original: Callable, roots: Any, *args: Any, **k
             recorder.constant(g._array, original)
     start, new = len(recorder.trace.events), None
     if args in _PLAIN_PASS and not kwargs and len(roots) == 1:
-        new = BackwardPass.begun(roots[0][0], start, recorder.sequence)
+        new = BackwardPass.begin(roots[0][0], start, recorder.sequence)
     result = original(roots, *args, **kwargs)
     if new is not None and session.recorder is recorder and new.finish(recorder):
         recorder.backwards.append(new)
@@ -528,13 +528,13 @@ def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> No
 # ------------------------------------------------------------------------------------ draws
 
 
-def _draws() -> Iterator[Hook]:
+def _hook_draws() -> Iterator[Hook]:
     for function in (
         distributions.fill_uniform, distributions.fill_bernoulli, distributions.fill_dropout,
         distributions.fill_exponential, distributions.fill_cauchy, distributions.fill_geometric,
         normals.fill_normal, normals.fill_log_normal, integers.fill_random,
     ):
-        yield _draw_hook(function)
+        yield _hook_draw(function)
     by_values: tuple[Any, ...] = (
         integers.randperm, integers.multinomial, rejection_sampling.poisson,
         rejection_sampling.binomial, rejection_sampling.standard_gamma,
@@ -545,10 +545,10 @@ def _draws() -> Iterator[Hook]:
     for kind in _iterate_subclasses(LRScheduler):
         step = vars(kind).get("step")
         if _is_function(step):
-            yield _recorded_only(step, lambda original, args, kwargs: original(*args, **kwargs))
+            yield _hook_recording(step, lambda original, args, kwargs: original(*args, **kwargs))
 
 
-def _draw_hook(function: Any) -> Hook:
+def _hook_draw(function: Any) -> Hook:
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         if session.quiet:
             return hook.original(*args, **kwargs)
@@ -568,7 +568,7 @@ def _draw_hook(function: Any) -> Hook:
 # ----------------------------------------------------------------------------------- others
 
 
-def _others() -> Iterator[Hook]:
+def _hook_others() -> Iterator[Hook]:
     """Yield hooks on public non-operators: composites, in-place and value-dependent functions."""
     for names in PUBLIC.values():
         for name, function in names.items():
@@ -579,10 +579,10 @@ def _others() -> Iterator[Hook]:
             if writes or reads or hasattr(function, "answers_from_values"):
                 yield _barrier(function)
             else:
-                yield _checked(function, name)
+                yield _hook_composite(function, name)
 
 
-def _checked(function: Any, name: str) -> Hook:
+def _hook_composite(function: Any, name: str) -> Hook:
     """Return a hook on a composite, whose operators are listed.
 
     A followed call runs it only at the recorded position with the same plain arguments, because
@@ -593,12 +593,12 @@ def _checked(function: Any, name: str) -> Hook:
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         session = ACTIVE.session
-        opaque, call = session.driver.opaque, (hook, _plain_but_numbers(args, kwargs))
+        opaque, call = session.driver.opaque, (hook, _build_key_of_classes(args, kwargs))
         if call in opaque:
             return session.barrier(hook, args, kwargs)
         recorder = session.recorder
         count = len(recorder.trace.events)
-        recorder.calls.setdefault(count, []).append((hook, _plain(args, kwargs)))
+        recorder.calls.setdefault(count, []).append((hook, _build_key(args, kwargs)))
         result = inner(original, args, kwargs)
         if session.recorder is recorder:
             events = recorder.trace.events
@@ -612,11 +612,11 @@ def _checked(function: Any, name: str) -> Hook:
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         opaque = session.driver.opaque
-        if opaque and (hook, _plain_but_numbers(args, kwargs)) in opaque:
+        if opaque and (hook, _build_key_of_classes(args, kwargs)) in opaque:
             return session.barrier(hook, args, kwargs)
         if function in TRANSPARENT:
             return hook.original(*args, **kwargs)
-        key = hook, _plain(args, kwargs)
+        key = hook, _build_key(args, kwargs)
         while session.following is not None or session.advance():
             following: Any = session.following
             if key in following.segment.calls.get(following.pos, ()):
@@ -625,13 +625,13 @@ def _checked(function: Any, name: str) -> Hook:
         return session.dispatch(hook, args, kwargs)
 
     hook = Hook(function, record, follow)
-    hook.plain = _plain_but_numbers if function in TRANSPARENT else _plain
+    hook.plain = _build_key_of_classes if function in TRANSPARENT else _build_key
     hook.settings = getattr(function, "repeats_operators", ())
     hook.repeats_operators = hasattr(function, "repeats_operators")
     return hook
 
 
-def _plain(args: tuple, kwargs: dict[str, Any]) -> tuple:
+def _build_key(args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Return a key: plain arguments by value, as they may affect control flow; others by class."""
     result = tuple([x if x.__class__ in _DECIDING else x.__class__ for x in args])
     if not kwargs:
@@ -643,7 +643,7 @@ def _plain(args: tuple, kwargs: dict[str, Any]) -> tuple:
 _DECIDING = (bool, int, float, str, type(None))
 
 
-def _plain_but_numbers(args: tuple, kwargs: dict[str, Any]) -> tuple:
+def _build_key_of_classes(args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Return the classes of the arguments, for functions that use numbers only as operands."""
     result = (*map(type, args),)
     return (result, tuple([(k, type(x)) for k, x in kwargs.items()])) if kwargs else result

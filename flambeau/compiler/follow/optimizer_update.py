@@ -88,7 +88,7 @@ class GroupUpdate:
             s = value.storage
             if grad is following.owners[s]:
                 continue
-            if not following.same_window(value, grad):
+            if not following.matches_window(value, grad):
                 return False
             if grad is following.windows.get(s):
                 self.same_windows.add(s)

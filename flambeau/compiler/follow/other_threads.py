@@ -58,7 +58,7 @@ class Gate:
 def compute_for_another(session: Session, args: tuple, kwargs: dict[str, Any]) -> None:
     """Compute the listed events if another thread's call uses memory of the session."""
     end = time.monotonic() + MAX_WAIT_FOR_USER_CODE_S
-    while ACTIVE.session is session and _concerns(session, args, kwargs):
+    while ACTIVE.session is session and _is_concerned(session, args, kwargs):
         gate = Gate(session)
         with gate.lock:
             ACTIVE.cue, ACTIVE.session = None, gate
@@ -74,7 +74,7 @@ def compute_for_another(session: Session, args: tuple, kwargs: dict[str, Any]) -
         time.sleep(0.001)
 
 
-def _concerns(session: Session, args: tuple, kwargs: dict[str, Any]) -> bool:
+def _is_concerned(session: Session, args: tuple, kwargs: dict[str, Any]) -> bool:
     following = session.following
     return following is not None and following.pos > 0 and any(
         id(owner_of(x._array)) in following.bound for x in tensors_in((args, kwargs)))

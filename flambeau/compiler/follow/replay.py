@@ -100,12 +100,12 @@ class Replay:
             )
 
 
-def _nothing(self: Replay, i: int, entry: Entry) -> None:
+def _do_nothing(self: Replay, i: int, entry: Entry) -> None:
     """Do nothing: constants already have their values, and empty memory needs none."""
 
 
 HANDLERS: dict[str, Callable[[Replay, int, Entry], None]] = {
-    OPERATOR: Replay.operator, WRITE: Replay.write, CONSTANT: _nothing, EMPTY: _nothing,
+    OPERATOR: Replay.operator, WRITE: Replay.write, CONSTANT: _do_nothing, EMPTY: _do_nothing,
     DRAW: Replay.draw, UPDATE: Replay.update,
 }
 
@@ -122,7 +122,7 @@ def apply(operator: Operator, bound: tuple) -> Any:
     return operator.function(*args, **kwargs)
 
 
-def python_operators() -> Iterator[tuple[Any, Operator, bool]]:
+def iterate_python_operators() -> Iterator[tuple[Any, Operator, bool]]:
     """Yield (function, operator, whether operands are swapped) for Python's arithmetic operators.
 
     Call before stubs are installed.
@@ -133,5 +133,5 @@ def python_operators() -> Iterator[tuple[Any, Operator, bool]]:
             yield function, *made_of
 
 
-PLAIN = {operator.name: f for f, operator, swapped in python_operators() if not swapped}
-REFLECTED = {operator.name: f for f, operator, swapped in python_operators() if swapped}
+PLAIN = {operator.name: f for f, operator, swapped in iterate_python_operators() if not swapped}
+REFLECTED = {operator.name: f for f, operator, swapped in iterate_python_operators() if swapped}

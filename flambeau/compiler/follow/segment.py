@@ -249,14 +249,14 @@ class Segment:
                     seen.add(value.storage)
                     fresh.append(value.storage)
             entry.allocated = tuple(fresh)
-            for value in written_by(event):
+            for value in find_written(event):
                 memory = self.memory[value.storage]
                 memory.written = True
                 if memory.computed is None:
                     memory.computed = i
 
 
-def written_by(event: Event) -> list[Value]:
+def find_written(event: Event) -> list[Value]:
     """Return the windows whose values an event computes."""
     from ..lowering import writes
 

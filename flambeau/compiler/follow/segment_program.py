@@ -69,11 +69,11 @@ class _Builder(Functionalization):
         for s in sorted(survivors):
             for region in self.regions.get(s, ()):
                 if region.written or region.node is not None:
-                    self._output_region(s, region)
+                    self._write_output_region(s, region)
         graph = Graph(self.sources, self.inputs, self.outputs, self._written())
         return self._check_values(graph)
 
-    def _output_region(self, s: int, region: Any) -> None:
+    def _write_output_region(self, s: int, region: Any) -> None:
         shape = region.shape
         strides = tuple(stride for _, stride in region.axes)
         packed = tuple(region.dtype.itemsize * math.prod(shape[i + 1 :])
@@ -156,11 +156,11 @@ class SegmentProgram:
 
     def _prepare(self) -> None:
         """Prepare readers for the arguments that change from call to call."""
-        self.quick_checks = [self._quick_check(check) for check in self.bindings.checks]
+        self.quick_checks = [self._build_quick_check(check) for check in self.bindings.checks]
         slots = self.bindings.slots
-        self.readers = [self._reader(slots[i]) for i in self.step.changing]
+        self.readers = [self._build_reader(slots[i]) for i in self.step.changing]
 
-    def _quick_check(self, check: Any) -> Callable[[list[Any]], bool]:
+    def _build_quick_check(self, check: Any) -> Callable[[list[Any]], bool]:
         leaf = check.leaf
         if leaf is None:
             return lambda arrays: check.test(
@@ -170,7 +170,7 @@ class SegmentProgram:
         test = check.bound.quick(first.dtype, 0 in first.shape)
         return lambda arrays: test(arrays[leaf])
 
-    def _reader(self, slot: Any) -> Callable[[list[Any], dict[int, Any]], Any]:
+    def _build_reader(self, slot: Any) -> Callable[[list[Any], dict[int, Any]], Any]:
         """Return a function that reads a slot's value from the input arrays and update scalars."""
         if isinstance(slot, Argument):
             leaf, shape = slot.leaf, slot.shape

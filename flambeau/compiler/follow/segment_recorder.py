@@ -158,7 +158,7 @@ class SegmentRecorder(Recorder):
             if event.kind == UPDATE:
                 self._note_states(event)
         self._note_buffers()
-        memory, owners, inputs = self._memory(events)
+        memory, owners, inputs = self._describe_memory(events)
         segment = Segment(events, memory, self.modes, self.silent, self.calls)
         segment.group_updates = {i for i in self.group_updates if i < len(events)}
         alive = {s.number for s in trace.storages
@@ -186,7 +186,7 @@ class SegmentRecorder(Recorder):
                     if buffer is not None:
                         self.stable.add(id(owner_of(buffer._array)))
 
-    def _memory(
+    def _describe_memory(
         self, events: list[Event]
     ) -> tuple[list[Memory], list[np.ndarray | None], list[np.ndarray | None]]:
         trace = self.trace
@@ -205,7 +205,7 @@ class SegmentRecorder(Recorder):
                 kind = INPUT
                 use = first.get(storage.number)
                 if use is not None and owner is not None:
-                    array = window_in(owner, use)
+                    array = create_window_in(owner, use)
             stored = owner if kind == STABLE else None
             memory.append(Memory(kind, storage.whole, stored, first.get(storage.number)))
             owners.append(storage.owner_ref() if storage.owner_ref is not None else owner)
@@ -213,7 +213,7 @@ class SegmentRecorder(Recorder):
         return memory, owners, inputs
 
 
-def window_in(owner: np.ndarray, value: Value) -> np.ndarray:
+def create_window_in(owner: np.ndarray, value: Value) -> np.ndarray:
     """Return the window of a Value on the array that owns its storage."""
     if value.offset == 0 and value.shape == owner.shape and value.strides == owner.strides:
         return owner

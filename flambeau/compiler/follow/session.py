@@ -20,13 +20,13 @@ from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..trace.ambient_modes import read_ambient_modes
 from .following import Following
-from .foreign_tensors import needs_dispatch
+from .foreign_tensors import has_foreign
 from .hooks import ACTIVE, RECORDING, Hook
-from .cues.cue_code import cue_for
+from .cues.cue_code import write_cue
 from .cues.inline_cache import drop_pieces, is_due, link
 from .other_threads import compute_for_another
 from .replay import Replay
-from .varying_number import is_number_alone, with_tensor
+from .varying_number import is_number_alone, replace_number
 from .segment import Entry, Exit
 from .segment_recorder import SegmentRecorder, end_recording
 
@@ -127,7 +127,7 @@ class Session:
 
     def record(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Call an intercepted function while recording."""
-        if self.is_guarded and not self.quiet and needs_dispatch(args, kwargs):
+        if self.is_guarded and not self.quiet and has_foreign(args, kwargs):
             self.leave()
             return hook.function(*args, **kwargs)
         if self.recorder is None:
@@ -138,12 +138,12 @@ class Session:
         """Call an intercepted function that has no inline cache here."""
         if self.quiet:
             return hook.follow(self, args, kwargs)
-        if self.is_guarded and needs_dispatch(args, kwargs):
+        if self.is_guarded and has_foreign(args, kwargs):
             self.leave()
             return hook.function(*args, **kwargs)
         if self.following is None and self.exit.varies is not None \
                 and self.exit.varies is hook.operator and self.recorder is None:
-            lifted = with_tensor(args)
+            lifted = replace_number(args)
             if lifted is not None:
                 return hook.function(*lifted, **kwargs)
         if self.following is None and self.advance():
@@ -234,17 +234,17 @@ class Session:
             if entry.operator is operator and following.segment.adapt(following.pos, bound):
                 continue
             if is_view or operator.name in following.segment.silent:
-                result = self._windows(hook, bound, args, kwargs)
+                result = self._create_views(hook, bound, args, kwargs)
                 if result is not NO:
                     return result
             varies = entry.operator is operator and is_number_alone(
                 operator, entry.event.args, bound)
             self.mismatch()
-            if varies and self.following is None and with_tensor(args) is not None:
+            if varies and self.following is None and replace_number(args) is not None:
                 self.exit.varies, self.tried = operator, 0
                 return self.follow(hook, args, kwargs)
 
-    def _windows(self, hook: Hook, bound: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _create_views(self, hook: Hook, bound: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Return an operator's result if it only creates views of its operands, else NO."""
         with self.silence():
             try:
@@ -286,7 +286,7 @@ def _follow_and_write(session: Session, hook: Hook, following: Following, cues: 
     try:
         result = hook.follow(session, args, kwargs)
         if session.following is following and following.cues is cues:
-            cues[at] = cue = cue_for(hook, session, following, pos, args, kwargs, result)
+            cues[at] = cue = write_cue(hook, session, following, pos, args, kwargs, result)
             if warned != WarningCount.value:
                 cue.take = cue.run  # it has to run to warn again
     finally:

@@ -34,15 +34,15 @@ class Trial:
         (self.eager if is_eager else self.followed).append(seconds)
         if all(map(_is_enough, (self.followed, self.eager))):
             self.is_over = True
-            limit_s = MAX_FOLLOWED_RELATIVE_TIME * undisturbed_mean(self.eager)
-            self.pays = undisturbed_mean(self.followed) <= limit_s
+            limit_s = MAX_FOLLOWED_RELATIVE_TIME * average_faster_half(self.eager)
+            self.pays = average_faster_half(self.followed) <= limit_s
 
-    def outcome(self) -> str:
+    def describe_outcome(self) -> str:
         """Describe the measured times, for explain(); empty until both ways were timed."""
         if not self.eager or not self.followed:
             return ""
-        return (f"a followed call takes {1e3 * undisturbed_mean(self.followed):.3g} ms, "
-                f"an eager one {1e3 * undisturbed_mean(self.eager):.3g} ms")
+        return (f"a followed call takes {1e3 * average_faster_half(self.followed):.3g} ms, "
+                f"an eager one {1e3 * average_faster_half(self.eager):.3g} ms")
 
 
 def _is_enough(seconds: list[float]) -> bool:
@@ -51,7 +51,7 @@ def _is_enough(seconds: list[float]) -> bool:
     return len(seconds) >= MIN_TIMED_CALLS and sum(seconds) >= MAX_TIMED_SECONDS
 
 
-def undisturbed_mean(seconds: list[float]) -> float:
+def average_faster_half(seconds: list[float]) -> float:
     """Return the mean of the faster half, which other load on the machine disturbs least."""
     faster = sorted(seconds)[: (len(seconds) + 1) // 2]
     return sum(faster) / len(faster)

@@ -40,7 +40,7 @@ def is_number_alone(operator: Operator, expected: tuple, actual: tuple) -> bool:
     return len(differ) == 1 and differ[0][0].__class__ in _NUMBERS
 
 
-def with_tensor(args: tuple) -> tuple | None:
+def replace_number(args: tuple) -> tuple | None:
     """Replace the only number by a tensor; None if that could change the result."""
     at = [i for i, x in enumerate(args) if x.__class__ in _NUMBERS]
     if len(at) != 1 or not at[0] or args[0].__class__ not in (Tensor, Parameter):

@@ -26,7 +26,7 @@ def test_the_faster_way_is_kept() -> None:
     assert tried([1e-3] * TIMED_CALLS, [2e-3] * TIMED_CALLS).pays
     assert not tried([2e-3] * TIMED_CALLS, [1e-3] * TIMED_CALLS).pays
     trial = tried([2e-3] * TIMED_CALLS, [1e-3] * TIMED_CALLS)
-    assert "takes 2 ms, an eager one 1 ms" in trial.outcome()
+    assert "takes 2 ms, an eager one 1 ms" in trial.describe_outcome()
 
 
 def test_calls_that_something_disturbed_do_not_decide() -> None:

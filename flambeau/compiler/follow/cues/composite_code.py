@@ -86,7 +86,7 @@ class _Join:
         else:
             raise _Unknown
 
-    def source_of(self, x: Any) -> str:
+    def find_source(self, x: Any) -> str:
         """Return an expression for an object inside the composite. Raises _Unknown."""
         if isinstance(x, Tensor):
             source = self.results.get(id(x)) or self.arguments.get(id(x))
@@ -94,7 +94,7 @@ class _Join:
                 raise _Unknown
             return source
         if x.__class__ in (tuple, list) and tensors_in(x):
-            parts = "".join(f"{self.source_of(part)}, " for part in x)
+            parts = "".join(f"{self.find_source(part)}, " for part in x)
             return f"({parts})" if x.__class__ is tuple else f"[{parts}]"
         if self.is_plain(x) or isinstance(x, (memory_format, np.dtype)):
             name = f"c{len(self.names)}"
@@ -104,7 +104,7 @@ class _Join:
 
     def add_piece(self, piece: Piece, number: int) -> None:
         """Add the tests and lines of one inline cache. Raises _Unknown."""
-        sources = {name: self.source_of(x) for name, x in piece.operands.items()}
+        sources = {name: self.find_source(x) for name, x in piece.operands.items()}
 
         def rename(match: re.Match[str]) -> str:
             return sources.get(match[1], f"{match[1]}_{number}")
@@ -122,7 +122,7 @@ class _Join:
         for name, y in piece.results.items():
             self.results[id(y)] = f"{name}_{number}"
 
-    def covers_arguments(self, pieces: list[Piece]) -> bool:
+    def checks_arguments(self, pieces: list[Piece]) -> bool:
         """Whether each tensor among the arguments is compared as an operand of some piece."""
         operands = {id(t) for piece in pieces for x in piece.operands.values()
                     for t in tensors_in(x)}
@@ -153,11 +153,11 @@ def join_pieces(inner: list[Cue], arguments: dict[str, Any], result: Any, names:
     try:
         for name, x in arguments.items():
             join.add_argument(name, x)
-        if not join.covers_arguments(pieces):
+        if not join.checks_arguments(pieces):
             return None
         for number, piece in enumerate(pieces):
             join.add_piece(piece, number)
-        source = join.source_of(result)
+        source = join.find_source(result)
     except _Unknown:
         return None
     tests = [f"MODE.grad is not {MODE.grad}", "SPECIAL.count", "AUTOCAST.count",

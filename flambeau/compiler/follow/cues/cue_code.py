@@ -13,41 +13,41 @@ from ....tensor.tensor import Tensor
 from ....tensor.dtypes import dtype
 from ...trace.trace import CONSTANT, DRAW, EMPTY, Value, values_in
 from ..following import Following
-from ..foreign_tensors import needs_dispatch
+from ..foreign_tensors import has_foreign
 from ..holder_census import HELD_BY_LIST
 from ..hooks import Hook
 from ..segment import INPUT, Entry
 from .composite_code import Piece, join_pieces
-from .cue_writer import CueWriter, every_result, is_comparable, window_on
-from .inline_cache import Cue, drop_inner, inner_cues
+from .cue_writer import CueWriter, as_sequence, create_window, is_comparable
+from .inline_cache import Cue, drop_inner, find_inner_cues
 
 if TYPE_CHECKING:
     from ..session import Session
 
 
-def cue_for(hook: Hook, session: Session, following: Following, at: int, args: tuple,
-            kwargs: dict[str, Any], result: Any) -> Cue:
+def write_cue(hook: Hook, session: Session, following: Following, at: int, args: tuple,
+              kwargs: dict[str, Any], result: Any) -> Cue:
     """Return a cue for an intercepted function that has just run, starting at event `at`."""
     cue = Cue(hook, following.segment)
     if not following.segment.is_fixed(at, following.owners, (args, kwargs)):
         return cue
     if hook.plain is not None:
-        if following.pos != at or not _view_by_composite(cue, following, args, kwargs, result):
-            _call(cue, following, at, args, kwargs, result)
+        if following.pos != at or not _write_composite_view(cue, following, args, kwargs, result):
+            _write_call(cue, following, at, args, kwargs, result)
     elif hook.operator is not None and hook.binder is not None:
-        layout = _layout(hook, args, kwargs)
+        layout = _find_layout(hook, args, kwargs)
         if layout is not None:
             if following.pos == at + 1 and _has_checked_values(hook.operator, following, at):
-                _operator(cue, following, at, layout, args, kwargs, result)
+                _write_operator(cue, following, at, layout, args, kwargs, result)
             elif following.pos == at and hook.operator.kind is Kind.VIEW \
                     and hook.operator.values is None:
-                _view(cue, following, layout, args, kwargs, result)
+                _write_view(cue, following, layout, args, kwargs, result)
     elif hook.always:
-        _draw(cue, following, at, args, kwargs)
+        _write_draw(cue, following, at, args, kwargs)
     elif hook.makes_constants:
-        _constant(cue, following, at, args, kwargs, result)
+        _write_constant(cue, following, at, args, kwargs, result)
     elif following.pos > at:
-        _reserved(cue, following, at, args, kwargs, result)
+        _write_allocation(cue, following, at, args, kwargs, result)
     return cue
 
 
@@ -64,11 +64,11 @@ def _has_checked_values(operator: Operator, following: Following, at: int) -> bo
     return all(event is None or event >= at for event in computed)
 
 
-def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
-              result: Any) -> None:
+def _write_allocation(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
+                      result: Any) -> None:
     """Write the cue of a function that only allocates memory, such as `empty_like`."""
     entries = following.segment.entries[at : following.pos]
-    results = every_result(result)
+    results = as_sequence(result)
     if kwargs or len(results) != len(entries) or any(
         entry.kind != EMPTY or len(entry.allocated) != 1 or y.__class__ is not Tensor
         or y._array is not following.owners[entry.allocated[0]] or y._requires_grad
@@ -90,8 +90,8 @@ def _reserved(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     cue.take = writer.compile(unpack, compare, body)
 
 
-def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
-              result: Any) -> None:
+def _write_constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
+                    result: Any) -> None:
     """Write the cue of a function that fills new memory from plain arguments, such as `zeros`."""
     entry = following.segment.entries[min(at, following.segment.count - 1)]
     recorded = entry.event.array
@@ -120,7 +120,8 @@ def _constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict
     cue.take = writer.compile(unpack, compare, body)
 
 
-def _draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any]) -> None:
+def _write_draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any]
+               ) -> None:
     """Write the cue of a function that fills this call's memory with random numbers."""
     entry = following.segment.entries[min(at, following.segment.count - 1)]
     if following.pos != at + 1 or entry.kind != DRAW or kwargs or entry.event.kwargs:
@@ -143,11 +144,11 @@ def _draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str
     cue.take = writer.compile(unpack, compare, body)
 
 
-def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
+def _find_layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
     """Return the source of each parameter's value, or (default,); None if not supported."""
     operator: Operator = hook.operator
     if not hook.binder.plain:
-        return _layout_of_rest(operator, args, kwargs)
+        return _find_variadic_layout(operator, args, kwargs)
     if hook.policy and AUTOCAST.count or any(
         name not in operator.names and (name != "out" or x is not None)
         for name, x in kwargs.items()
@@ -158,12 +159,13 @@ def _layout(hook: Hook, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None
         return None
     for i in range(len(args)):
         result[i] = f"a{1 - i if hook.swapped and len(args) == 2 else i}"
-    for name in _named_arguments(operator, kwargs):
+    for name in _select_named(operator, kwargs):
         result[operator.names.index(name)] = f"k_{name}"
     return result
 
 
-def _layout_of_rest(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> list[Any] | None:
+def _find_variadic_layout(operator: Operator, args: tuple, kwargs: dict[str, Any]
+                         ) -> list[Any] | None:
     """Return the layout of variadic operators such as `permute(input, *dims)`, or None."""
     kinds = [p.kind for p in operator.parameters]
     if operator.kind is not Kind.VIEW or kwargs or len(kinds) != 2 or len(args) < 2 \
@@ -173,21 +175,22 @@ def _layout_of_rest(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> 
     return ["a0", "(" + "".join(f"a{i}, " for i in range(1, len(args))) + ")"]
 
 
-def _named_arguments(operator: Operator, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _select_named(operator: Operator, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the keyword arguments that are parameters of the operator."""
     return {name: x for name, x in kwargs.items() if name in operator.names}
 
 
-def _named(writer: CueWriter, layout: list[Any]) -> list[str]:
+def _name_operands(writer: CueWriter, layout: list[Any]) -> list[str]:
     return [writer.constant(n[0]) if isinstance(n, tuple) else n for n in layout]
 
 
-def _comparisons(writer: CueWriter, layout: list[Any], expected: tuple, bound: tuple) -> list[str]:
+def _write_comparisons(writer: CueWriter, layout: list[Any], expected: tuple, bound: tuple
+                      ) -> list[str]:
     return [writer.expect(name, e, x) for name, e, x in zip(layout, expected, bound, strict=True)
             if isinstance(name, str)]
 
 
-def _value_rule(writer: CueWriter, operator: Operator, names: list[str], bound: tuple) -> str:
+def _write_value_test(writer: CueWriter, operator: Operator, names: list[str], bound: tuple) -> str:
     """Return a test that the operator raises for the operands' values; "" if it never does."""
     if operator.values is None:
         return ""
@@ -196,25 +199,25 @@ def _value_rule(writer: CueWriter, operator: Operator, names: list[str], bound: 
     return f"not {writer.constant(operator.values.holds)}({passed})"
 
 
-def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: tuple,
-              kwargs: dict[str, Any], result: Any) -> None:
+def _write_operator(cue: Cue, following: Following, at: int, layout: list[Any], args: tuple,
+                    kwargs: dict[str, Any], result: Any) -> None:
     """Write the cue of a listed operator."""
     segment, hook = following.segment, cue.hook
     entry: Entry = segment.entries[at]
     bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args,
-                        _named_arguments(hook.operator, kwargs))
+                        _select_named(hook.operator, kwargs))
     if bound is None or entry.operator is not hook.operator or len(bound) != len(layout):
         return
     writer = CueWriter(cue, following)
     entry_name = writer.constant(entry)
     writer.tests.insert(0, f"f.next is not {entry_name}")
     unpack = writer.unpack(args, kwargs)
-    compare = _comparisons(writer, layout, entry.event.args, bound)
-    names = _named(writer, layout)
-    rule = _value_rule(writer, hook.operator, names, bound)
+    compare = _write_comparisons(writer, layout, entry.event.args, bound)
+    names = _name_operands(writer, layout)
+    rule = _write_value_test(writer, hook.operator, names, bound)
     every_test = [*compare, rule] if rule else compare
     body = writer.memory(entry)
-    arrays = _arrays(writer, following, entry, result, body)
+    arrays = _find_arrays(writer, following, entry, result, body)
     if arrays is None:
         every = "(" + "".join(f"{n}, " for n in names) + ")"
         body = [f"made = f.produce({entry_name}, {every})", "if is_followed(f):",
@@ -229,9 +232,9 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     returned = "made" if hook.operator.result_type is None else \
         f"{writer.constant(hook.operator.result_type)}(*made)"
     body.append("made = (" + "".join(f"{r}, " for r in variables) + ")" if several else "made = r0")
-    history = writer.history(result, variables, names, bound, returned)
+    history = writer.write_history(result, variables, names, bound, returned)
     if hook.operator.result_type is None:
-        writer.add_piece(args, kwargs, compare, body, every_result(result), rule)
+        writer.add_piece(args, kwargs, compare, body, as_sequence(result), rule)
     body += [
         f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}", *history,
         "ACTIVE.cue = CUE.next", f"return {returned}",
@@ -239,8 +242,8 @@ def _operator(cue: Cue, following: Following, at: int, layout: list[Any], args: 
     cue.take = writer.compile(unpack, every_test, body)
 
 
-def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, body: list[str]
-            ) -> list[str | None] | None:
+def _find_arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, body: list[str]
+                ) -> list[str | None] | None:
     """Return the source of each result's array. Appends the lines that create windows to `body`.
 
     Returns None if a result is a view or lies on older memory.
@@ -255,7 +258,7 @@ def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, bod
     views: list[np.ndarray | None] = []
     storages: list[int] = []  # of the windows
     lines: list[str] = []
-    for (value, part), y in zip(entry.results, every_result(new), strict=True):
+    for (value, part), y in zip(entry.results, as_sequence(new), strict=True):
         if value is None:
             result.append(None)
             continue
@@ -264,7 +267,7 @@ def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, bod
         if not part:
             result.append(f"owners[{value.storage}]")
             continue
-        window = window_on(owner, value)
+        window = create_window(owner, value)
         if window.base is not owner:
             return None
         y._array = window  # the same window, with the owner itself as its base
@@ -276,7 +279,8 @@ def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, bod
             f"w{k} = views[{k}]",
             f"if w{k} is None or w{k}.base is not owners[{value.storage}] "
             f"or count(w{k}) > {HELD_BY_LIST}:",
-            f"    w{k} = views[{k}] = window_on(owners[{value.storage}], {writer.constant(value)})",
+            f"    w{k} = views[{k}] = "
+            f"create_window(owners[{value.storage}], {writer.constant(value)})",
             "    memory.generation += 1",
         ]
     if views:
@@ -286,8 +290,8 @@ def _arrays(writer: CueWriter, following: Following, entry: Entry, new: Any, bod
     return result
 
 
-def _view_by_composite(cue: Cue, following: Following, args: tuple, kwargs: dict[str, Any],
-                       new: Any) -> bool:
+def _write_composite_view(cue: Cue, following: Following, args: tuple, kwargs: dict[str, Any],
+                          new: Any) -> bool:
     """Write the cue of a composite, such as `reshape`, that returned a view. Return False if it did
     not."""
     operator = getattr(cue.hook.function, "views_as", None)
@@ -298,35 +302,37 @@ def _view_by_composite(cue: Cue, following: Following, args: tuple, kwargs: dict
         return False
     shape = new._array.shape
     expected = [(f"a{i}", x) for i, x in enumerate(args[1:], 1)]
-    _views(cue, following, operator, ["a0", (shape,)], (source, shape), expected, args, kwargs, new)
+    layout: list[Any] = ["a0", (shape,)]
+    _write_views(cue, following, operator, layout, (source, shape), expected, args, kwargs, new)
     if cue.views is None:
         return False
     drop_inner(following.cues or [None])
     return True
 
 
-def _view(cue: Cue, following: Following, layout: list[Any], args: tuple, kwargs: dict[str, Any],
-          new: Any) -> None:
+def _write_view(cue: Cue, following: Following, layout: list[Any], args: tuple,
+                kwargs: dict[str, Any], new: Any) -> None:
     """Write the cue of an operator that returns views of its first operand."""
     operator, hook = cue.hook.operator, cue.hook
     bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args,
-                        _named_arguments(hook.operator, kwargs))
+                        _select_named(hook.operator, kwargs))
     if bound is None or len(bound) != len(layout) or operator.result_type is not None:
         return
     if not isinstance(bound[0], Tensor) or any(isinstance(x, Tensor) for x in bound[1:]):
         return
     expected = [(n, x) for n, x in zip(layout[1:], bound[1:], strict=True) if isinstance(n, str)]
-    _views(cue, following, operator, layout, bound, expected, args, kwargs, new)
+    _write_views(cue, following, operator, layout, bound, expected, args, kwargs, new)
 
 
-def _views(cue: Cue, following: Following, operator: Operator, layout: list[Any], bound: tuple,
-           plain: list[tuple[str, Any]], args: tuple, kwargs: dict[str, Any], new: Any) -> None:
+def _write_views(cue: Cue, following: Following, operator: Operator, layout: list[Any],
+                 bound: tuple, plain: list[tuple[str, Any]], args: tuple, kwargs: dict[str, Any],
+                 new: Any) -> None:
     """Write the cue of a function that returns views of its first operand.
 
     layout, bound: the sources and values of the operator's operands. plain: the function's other
     arguments, as (source, value).
     """
-    result = _window(following, bound[0]._array)
+    result = _find_window(following, bound[0]._array)
     if result is None:
         return
     several = new.__class__ is tuple
@@ -339,13 +345,13 @@ def _views(cue: Cue, following: Following, operator: Operator, layout: list[Any]
     unpack = writer.unpack(args, kwargs)
     compare = [writer.expect(layout[0], result, bound[0])] if isinstance(layout[0], str) else []
     compare += [writer.expect(name, x, x) for name, x in plain]
-    names = _named(writer, layout)
+    names = _name_operands(writer, layout)
     test = " or ".join(["views[0] is None", f"views[0].base is not owners[{result.storage}]",
                         *[f"count(views[{k}]) > 2" for k in range(len(views))]])
     results = [f"r{k}" for k in range(len(views))]
     make = [f"{r} = view_of({names[0]}, views[{k}])" for k, r in enumerate(results)]
     make.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
-    history = writer.history(new, results, names, bound, "made")
+    history = writer.write_history(new, results, names, bound, "made")
     passed = "".join(f"a{i}, " for i in range(len(args)))
     named = ", ".join(f"{name!r}: k_{name}" for name in kwargs)
     targets = "".join(f"{r}, " for r in results)
@@ -360,7 +366,7 @@ def _views(cue: Cue, following: Following, operator: Operator, layout: list[Any]
     cue.take = writer.compile(unpack, compare, body)
 
 
-def _window(following: Following, array: np.ndarray) -> Value | None:
+def _find_window(following: Following, array: np.ndarray) -> Value | None:
     """Describe an array as a window on a storage of the segment; None for inputs and the rest."""
     for s, owner in enumerate(following.owners):
         if owner is None or following.segment.memory[s].kind == INPUT:
@@ -371,8 +377,8 @@ def _window(following: Following, array: np.ndarray) -> Value | None:
     return None
 
 
-def _call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
-          result: Any) -> None:
+def _write_call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
+                result: Any) -> None:
     """Write the cue of a composite. If its plain arguments are the same it runs normally, unless
     the results of its operators can be created without running it."""
     assert cue.hook.plain is not None
@@ -386,8 +392,8 @@ def _call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str
         f"{name}.__class__ is not {writer.constant(x)}" if isinstance(x, type)
         else writer.expect(name, x, x) for name, x in expected
     ]
-    writer.names["needs_dispatch"] = needs_dispatch
-    compare.append("ACTIVE.session.is_guarded and needs_dispatch(args, kwargs)")
+    writer.names["has_foreign"] = has_foreign
+    compare.append("ACTIVE.session.is_guarded and has_foreign(args, kwargs)")
     passed = "*args, **kwargs" if kwargs else ", ".join(f"a{i}" for i in range(len(args)))
     body = [*_repeat(writer, cue, following, at, args, kwargs, result), "ACTIVE.cue = CUE.next",
             f"return {writer.constant(cue.hook.original)}({passed})"]
@@ -401,7 +407,7 @@ def _repeat(writer: CueWriter, cue: Cue, following: Following, at: int, args: tu
     cue.piece = Piece()
     if not cue.hook.repeats_operators or not following.segment.has_one_length:
         return []
-    inner = inner_cues(following.cues or [])
+    inner = find_inner_cues(following.cues or [])
     arguments = {**{f"a{i}": x for i, x in enumerate(args)},
                  **{f"k_{name}": x for name, x in kwargs.items()}}
     joined = join_pieces(inner, arguments, result, writer.names, writer.expect, is_comparable)

@@ -188,7 +188,7 @@ class CueWriter:
                 f"{name}._node = {name}._grad = {name}._counter = {name}._base = None",
                 f"{name}._stamp = creation.stamp"]
 
-    def history(self, result: Any, names: list[str], layout: list[Any], bound: tuple,
+    def write_history(self, result: Any, names: list[str], layout: list[Any], bound: tuple,
                 returned: str) -> list[str]:
         """Return lines that record the results on the tape, as the operator's function does.
 
@@ -202,22 +202,22 @@ class CueWriter:
         every = "(" + "".join(f"{n}, " for n in layout) + ")"
         general = [f"attach(operator, made, {every})", "if not is_followed(f):",
                    f"    return {returned}"]
-        if any(y is not None and y._node is not None for y in every_result(result)):
+        if any(y is not None and y._node is not None for y in as_sequence(result)):
             self.certain = general[:1]
         if operator.sequence_positions or not tensors:
             return general
         general = [f"    {line}" for line in general]
         tracked = " or ".join(f"{n}._tracked" for n in tensors)
         plain = [f"if ({tracked}) and MODE.grad:", *general]
-        node = node_of(result)
+        node = find_node(result)
         if node is None or node.plan is None or node.hooks is not None:
             return plain
-        tests, lines = self._node(node, result, names, layout, bound)
+        tests, lines = self._write_node(node, result, names, layout, bound)
         self.certain = lines
         return [f"if {' and '.join(tests)}:", *[f"    {line}" for line in lines],
                 f"elif ({tracked}) and MODE.grad:", *general]
 
-    def _node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
+    def _write_node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
               ) -> tuple[list[str], list[str]]:
         """Return (tests that the same inputs require grad as in this call, lines that create the
         node if so)."""
@@ -232,7 +232,7 @@ class CueWriter:
                 edges.append(f"{n}._node or {n}")
             else:
                 tests.append(f"not {n}._tracked")
-        lines, saved, versions = self._saved(node, result, names, layout, bound)
+        lines, saved, versions = self._write_saved(node, result, names, layout, bound)
         tests += [f"{layout[i]}._stamp is not INFERENCE" for kind, i in plan.sources
                   if kind == INPUT_SOURCE and isinstance(bound[i], Tensor)]
         lines += [
@@ -244,7 +244,7 @@ class CueWriter:
         ]
         if result.__class__ is tuple:
             lines.append(f"node.outputs = {len(result)}")
-        for k, (name, y) in enumerate(zip(names, every_result(result), strict=True)):
+        for k, (name, y) in enumerate(zip(names, as_sequence(result), strict=True)):
             if y is None or y._node is None:
                 continue
             lines.append(f"{name}._node = " + (f"Output(node, {k})" if result.__class__ is tuple
@@ -252,7 +252,7 @@ class CueWriter:
             lines.append(f"{name}._requires_grad = {name}._tracked = True")
         return tests, lines
 
-    def _saved(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
+    def _write_saved(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
                ) -> tuple[list[str], str, str]:
         """Return (setup lines, source of the saved values, source of their versions)."""
         lines, saved, versions = [], "", ""
@@ -297,22 +297,22 @@ class CueWriter:
         return FunctionType(code, _SHARED, "take", tuple([self.names[name] for name in own]))
 
 
-def window_on(owner: np.ndarray, value: Value) -> np.ndarray:
+def create_window(owner: np.ndarray, value: Value) -> np.ndarray:
     """Return a window on an array."""
     return window_on_bytes(_as_bytes(owner), value)
 
 
-_SHARED["window_on"] = window_on
+_SHARED["create_window"] = create_window
 
 
-def every_result(result: Any) -> Any:
+def as_sequence(result: Any) -> Any:
     """Return a function's results as a sequence."""
     return result if isinstance(result, (tuple, list)) else (result,)
 
 
-def node_of(result: Any) -> Any:
+def find_node(result: Any) -> Any:
     """Return the node that all results share, or None."""
-    nodes = [y._node for y in every_result(result) if y is not None and y._node is not None]
+    nodes = [y._node for y in as_sequence(result) if y is not None and y._node is not None]
     if not nodes:
         return None
     if result.__class__ is not tuple:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .composite_code import Piece
-from ..foreign_tensors import needs_dispatch
+from ..foreign_tensors import has_foreign
 from ..hooks import ACTIVE, Hook
 from ..segment import Segment
 
@@ -41,7 +41,7 @@ class Cue:
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Take the general path; the next cue is for a function that this one calls."""
         session = ACTIVE.session
-        if session.is_guarded and needs_dispatch(args, kwargs):
+        if session.is_guarded and has_foreign(args, kwargs):
             return session.follow(self.hook, args, kwargs)
         ACTIVE.cue = self.next
         return self.hook.follow(session, args, kwargs)
@@ -74,7 +74,7 @@ class Cue:
         return result
 
 
-def inner_cues(cues: list[Cue | None]) -> list[Cue]:
+def find_inner_cues(cues: list[Cue | None]) -> list[Cue]:
     """Return the cues of functions called by the running one, whose place is the last empty one."""
     result: list[Cue] = []
     for cue in reversed(cues):
