@@ -27,7 +27,7 @@ GROUPS: dict[str, dict[str, Case]] = {"small": {}, "large": {}, "steps": {}}
 HEADINGS = {
     "small": "Small tensors",
     "large": "Large tensors, matrix products, convolution",
-    "steps": "Training steps (forward, backward, optimiser)",
+    "steps": "Training steps (forward, backward, optimizer)",
 }
 
 

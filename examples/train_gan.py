@@ -1,4 +1,4 @@
-"""A small GAN with two optimisers learns to put points on a ring; prints how far off they are.
+"""A small GAN with two optimizers learns to put points on a ring; prints how far off they are.
 
     python examples/train_gan.py
 """

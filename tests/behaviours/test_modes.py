@@ -1,4 +1,4 @@
-"""Grad modes, detached parts, accumulation and optimisers: lines 11 to 17 of the behaviours."""
+"""Grad modes, detached parts, accumulation and optimizers: lines 11 to 17 of the behaviours."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_line_15_zero_grad(torch):
         assert [p.grad for p in model.parameters()] == [None, None]
 
 
-def test_line_16_frozen_parameters_in_the_optimiser(torch):
+def test_line_16_frozen_parameters_in_the_optimizer(torch):
     def step(grad):
         parameter = torch.nn.Parameter(torch.ones(2))
         optimizer = torch.optim.SGD([parameter], lr=0.1, momentum=0.9, weight_decay=0.1)

@@ -68,29 +68,29 @@ def both(make: Callable[[], tuple], inputs: Callable[[int], tuple], calls: int =
     return fast
 
 
-def trainer(net: nn.Module, optimiser: Any, loss: Callable, clip: float | None = None) -> Callable:
+def trainer(net: nn.Module, optimizer: Any, loss: Callable, clip: float | None = None) -> Callable:
     """A whole training step."""
 
     def step(*batch: torch.Tensor) -> Any:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         value = loss(net, *batch)
         value.backward()
         if clip is not None:
             nn.utils.clip_grad_norm_(net.parameters(), clip)
-        optimiser.step()
+        optimizer.step()
         return value
 
     return step
 
 
-def left_by(net: nn.Module, optimiser: Any = None) -> Callable[[], dict]:
-    """What a step leaves: parameters, buffers, grads, the optimiser's state."""
+def left_by(net: nn.Module, optimizer: Any = None) -> Callable[[], dict]:
+    """What a step leaves: parameters, buffers, grads, the optimizer's state."""
 
     def left() -> dict:
         tensors: dict[str, Any] = dict(net.state_dict())
         tensors.update({f"{name}.grad": p.grad for name, p in net.named_parameters()})
-        if optimiser is not None:
-            for i, state in optimiser.state_dict()["state"].items():
+        if optimizer is not None:
+            for i, state in optimizer.state_dict()["state"].items():
                 tensors.update({f"{i}.{key}": value for key, value in state.items()})
         return tensors
 

@@ -1,4 +1,4 @@
-"""A small problem for optimisers: parameters of three shapes, and gradients that repeat."""
+"""A small problem for optimizers: parameters of three shapes, and gradients that repeat."""
 
 from __future__ import annotations
 

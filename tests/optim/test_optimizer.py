@@ -1,4 +1,4 @@
-"""What every optimiser promises: arguments, groups, steps, hooks, saving."""
+"""What every optimizer promises: arguments, groups, steps, hooks, saving."""
 
 import copy
 import warnings

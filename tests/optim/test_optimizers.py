@@ -1,4 +1,4 @@
-"""Optimisers against formulas written out in NumPy, compiled and not, straight and resumed."""
+"""Optimizers against formulas written out in NumPy, compiled and not, straight and resumed."""
 
 import copy
 import pickle

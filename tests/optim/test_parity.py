@@ -1,4 +1,4 @@
-"""Optimisers and schedulers beside PyTorch's, for 20 steps on the same numbers."""
+"""Optimizers and schedulers beside PyTorch's, for 20 steps on the same numbers."""
 
 import warnings
 

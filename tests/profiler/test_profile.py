@@ -38,7 +38,7 @@ def training_step():
     return step
 
 
-def test_operators_labels_modules_nodes_and_optimisers_nest():
+def test_operators_labels_modules_nodes_and_optimizers_nest():
     step = training_step()
     cpu = [ProfilerActivity.CPU]
     with profile(activities=cpu, with_modules=True) as prof, record_function("training"):

@@ -191,7 +191,7 @@ def test_names_of_other_libraries(name, instead):
     ("make", "message"),
     [(lambda t: StepLR(t.optimizer, 1), r"StepLR is a scheduler: Schedule\(\.\.\.\) steps it"),
      (lambda t: Accuracy(), r"Accuracy is a metric: Trainer\(\.\.\., metrics=\[\.\.\.\]\)"),
-     (lambda t: Schedule(StepLR), "not the class StepLR: a function of the optimiser")],
+     (lambda t: Schedule(StepLR), "not the class StepLR: a function of the optimizer")],
 )
 def test_what_belongs_elsewhere(make, message):
     trainer = make_trainer()
@@ -199,7 +199,7 @@ def test_what_belongs_elsewhere(make, message):
         trainer.fit((X, Y), callbacks=[make(trainer)])
 
 
-def test_a_schedule_of_another_optimiser():
+def test_a_schedule_of_another_optimizer():
     trainer = make_trainer()
     other = torch.optim.SGD(trainer.net.parameters(), lr=0.1)
     for schedule in (Schedule(StepLR(other, 1)), Schedule(lambda optimizer: StepLR(other, 1))):
@@ -208,7 +208,7 @@ def test_a_schedule_of_another_optimiser():
     assert trainer.state.step == 0
 
 
-def test_a_schedule_where_the_run_has_no_optimiser():
+def test_a_schedule_where_the_run_has_no_optimizer():
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     for run_ in (Loop(lambda batch: optimizer.step()), Trainer(None)):
         run_.step(lambda batch: optimizer.step())
@@ -216,12 +216,12 @@ def test_a_schedule_where_the_run_has_no_optimiser():
     assert optimizer.param_groups[0]["lr"] == 0.25
 
 
-def test_the_class_of_an_optimiser():
+def test_the_class_of_an_optimizer():
     with pytest.raises(TypeError, match=r"the class SGD: give SGD\(net.parameters\(\), ...\)"):
         Trainer(nn.Linear(4, 2), torch.optim.SGD, "cross_entropy")
 
 
-def test_the_state_of_another_optimiser():
+def test_the_state_of_another_optimizer():
     saved = make_trainer().state_dict()
     trainer = make_trainer()
     trainer.optimizer = torch.optim.Adam(trainer.net.parameters())

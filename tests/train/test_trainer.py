@@ -318,7 +318,7 @@ def test_what_a_step_may_return():
         trainer.fit((X, Y))
 
 
-def test_two_optimisers():
+def test_two_optimizers():
     nets = nn.ModuleDict({"a": nn.Linear(3, 1), "b": nn.Linear(3, 1)})
     optimizers = {name: torch.optim.SGD(net.parameters(), lr=0.1) for name, net in nets.items()}
     trainer = Trainer(nets, optimizers, compile=False)
@@ -511,7 +511,7 @@ def test_data_that_does_not_fit():
     unchanged(make(), "a loader has its own", data=loader, batch_size=3)
 
 
-def test_names_of_optimisers_and_losses():
+def test_names_of_optimizers_and_losses():
     for optimizer in ("adam", "SGD", "AdamW"):
         net = nn.Linear(3, 1)
         trainer = Trainer(net, optimizer, "smooth_l1", compile=False)

@@ -269,7 +269,7 @@ class _Computation:
         scalars = self.deferred.scalars[i]
         for param, grad, states in event.args:
             tensors = [wrap(self.array(value)) for value in (param, grad, *states)]
-            supplied["optimiser"]._flambeau_run_formula(
+            supplied["optimizer"]._flambeau_run_formula(
                 supplied["flags"], scalars, *tensors[:2], tensors[2:]
             )
 

@@ -156,11 +156,11 @@ def _record_scheduler_step(
     """Record a scheduler's step: pure Python on numbers that programs read at each call."""
     if args or kwargs:
         r.problem("a scheduler's step gets a number, which may be another at each call")
-    optimiser = self.optimizer
-    updates = count_updates(r.trace, optimiser)
+    optimizer = self.optimizer
+    updates = count_updates(r.trace, optimizer)
     with r.silence():
         result = original(self, *args, **kwargs)
-    r.trace.host_calls.append(HostCall(self.step, optimiser, updates, r.line()[0]))
+    r.trace.host_calls.append(HostCall(self.step, optimizer, updates, r.line()[0]))
     return result
 
 

@@ -200,35 +200,35 @@ def _record_group_step(r: Recorder, original: Callable, self: Any, group: dict[s
 
 
 def _begin_parameter(
-    r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict
+    r: Recorder, optimizer: Any, group: dict[str, Any], param: Any, state: dict
 ) -> Any:
     """Begin a parameter's step. State that it creates counts as existing before the call."""
     old = dict(state)
     had_counters = bool(_copy_counters(state))
     with r.silence():
-        key = optimiser._flambeau_begin(group, param, state)
+        key = optimizer._flambeau_begin(group, param, state)
     result = [t for n, t in state.items() if isinstance(t, Tensor) and old.get(n) is not t]
     for tensor in result:
         r.trace.existing_tensors.add(id(tensor))
         r.trace.known_owners.add(id(owner_of(tensor._array)))
         r.keep_alive.append((tensor, owner_of(tensor._array)))
         r.note_version(tensor)
-    if result and _goes_on_otherwise(r, optimiser, group, param, state, key):
-        r.problem(f"{type(optimiser).__name__} does something else in its first step")
+    if result and _goes_on_otherwise(r, optimizer, group, param, state, key):
+        r.problem(f"{type(optimizer).__name__} does something else in its first step")
     if r.deferred is not None:
-        r.deferred.note_state(optimiser.state, param, state, had_counters)
+        r.deferred.note_state(optimizer.state, param, state, had_counters)
     return key
 
 
 def _goes_on_otherwise(
-    r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict, key: Any
+    r: Recorder, optimizer: Any, group: dict[str, Any], param: Any, state: dict, key: Any
 ) -> bool:
     """Whether the step's flags after the first step, which has key `key`, differ from it."""
     old = dict(state)
     counters = _copy_counters(state)
     with r.silence():
         versions = [(t, version_of(t)) for t in state.values() if isinstance(t, Tensor)]
-        following = optimiser._flambeau_begin(group, param, state)
+        following = optimizer._flambeau_begin(group, param, state)
         for array, before in counters.values():
             array[...] = before
         for tensor, version in versions:
@@ -237,7 +237,7 @@ def _goes_on_otherwise(
                 r.versions.append((tensor, version - writes))  # every step starts with this version
         state.update(old)
         return bool(
-            optimiser._flambeau_plan(group, key)[0] != optimiser._flambeau_plan(group, following)[0]
+            optimizer._flambeau_plan(group, key)[0] != optimizer._flambeau_plan(group, following)[0]
         )
 
 
@@ -247,14 +247,14 @@ def _copy_counters(state: dict[str, Any]) -> dict[str, tuple[np.ndarray, np.ndar
             if isinstance(t, Tensor) and not t._array.ndim}
 
 
-def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, rows: list,
+def _update(r: Recorder, optimizer: Any, group: int, flags: Any, scalars: Any, rows: list,
             names: tuple[str, ...]) -> bool:
     """Record an update; return whether it is deferred, so that the caller need not run it."""
     if any(isinstance(s, Tensor) for s in scalars):
         r.compute()
-        r.problem(f"{type(optimiser).__name__} has options that are tensors")
+        r.problem(f"{type(optimizer).__name__} has options that are tensors")
         return False
-    where = {"optimiser": optimiser, "group": group, "flags": flags, "names": names,
+    where = {"optimizer": optimizer, "group": group, "flags": flags, "names": names,
              "positions": tuple(row[0] for row in rows)}
     refs = tuple(
         (r.refer(param), r.refer(grad), tuple(r.refer(state[n]) for n in names))
@@ -263,6 +263,6 @@ def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, r
     deferred = r.deferred
     if deferred is not None:
         deferred.scalars[len(r.trace.events)] = scalars
-    r.add(UPDATE, function=type(optimiser)._flambeau_formula, args=refs, kwargs=where,
+    r.add(UPDATE, function=type(optimizer)._flambeau_formula, args=refs, kwargs=where,
           array=np.array(scalars, np.float64))
     return deferred is not None

@@ -61,7 +61,7 @@ def note_arrays(trace: Trace) -> None:
 
 def _list_updated_groups(trace: Trace) -> list[dict[str, Any]]:
     """Return the parameter groups that the call's updates read."""
-    optimizers = [event.kwargs["optimiser"] for event in trace.events if event.kind == UPDATE]
+    optimizers = [event.kwargs["optimizer"] for event in trace.events if event.kind == UPDATE]
     return [group for optimizer in optimizers for group in optimizer.param_groups]
 
 

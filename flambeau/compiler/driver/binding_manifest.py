@@ -114,7 +114,7 @@ def _is_library_code(trace: Trace) -> bool:
         if event.kind == OPERATOR:
             place = getattr(event.operator.body, "__module__", "")
         elif event.kind == UPDATE:
-            formula = type(event.kwargs["optimiser"])._flambeau_formula
+            formula = type(event.kwargs["optimizer"])._flambeau_formula
             place = getattr(formula, "__module__", "")
         else:
             continue

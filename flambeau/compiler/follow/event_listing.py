@@ -167,6 +167,6 @@ def list_update(
     with session.silence(), no_grad():
         for param, grad, states in rows:
             tensors = [wrap(t._array) for t in (param, grad, *states)]
-            where["optimiser"]._flambeau_run_formula(
+            where["optimizer"]._flambeau_run_formula(
                 where["flags"], scalars, *tensors[:2], tensors[2:]
             )

@@ -510,7 +510,7 @@ def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> No
     if following is not None and following.pos in following.segment.group_updates \
             and following.ambient == AMBIENT.changes:
         entry = following.next
-        if entry.update is None and entry.event.kwargs["optimiser"] is optimizer \
+        if entry.update is None and entry.event.kwargs["optimizer"] is optimizer \
                 and has_states(entry):
             with session.silence():
                 entry.update = GroupUpdate(entry)

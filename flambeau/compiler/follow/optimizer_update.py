@@ -27,7 +27,7 @@ _array_of = attrgetter("_array")
 def has_states(entry: Entry) -> bool:
     """Whether an UPDATE entry's optimizer still has the states that the entry advances."""
     supplied = entry.event.kwargs
-    optimizer, names = supplied["optimiser"], supplied["names"]
+    optimizer, names = supplied["optimizer"], supplied["names"]
     params = optimizer.param_groups[supplied["group"]]["params"]
     return all(name in optimizer.state.get(params[i], ())
                for i in supplied["positions"] for name in names)
@@ -38,7 +38,7 @@ class GroupUpdate:
 
     def __init__(self, entry: Entry) -> None:
         supplied = entry.event.kwargs
-        self.optimizer, names = supplied["optimiser"], supplied["names"]
+        self.optimizer, names = supplied["optimizer"], supplied["names"]
         self.ran, self.listed = [0], [0]
         update = Update(self.optimizer, supplied["group"], supplied["positions"], names,
                         supplied["flags"], entry.event)

@@ -95,7 +95,7 @@ class Replay:
         supplied, scalars = entry.event.kwargs, self.following.updates[i]
         for param, grad, states in entry.event.args:
             tensors = [wrap(self.array(value)) for value in (param, grad, *states)]
-            supplied["optimiser"]._flambeau_run_formula(
+            supplied["optimizer"]._flambeau_run_formula(
                 supplied["flags"], scalars, *tensors[:2], tensors[2:]
             )
 

@@ -81,11 +81,11 @@ def add_update(graph: Functionalization, event: Event) -> None:
     assert event.array is not None
     at = len(graph.bindings.updates)
     graph.bindings.updates.append(bind.Update(
-        call["optimiser"], call["group"], call["positions"], call["names"],
+        call["optimizer"], call["group"], call["positions"], call["names"],
         call["flags"], event,
     ))
-    optimiser = call["optimiser"]
-    fields = type(optimiser)._flambeau_scalars._fields
+    optimizer = call["optimizer"]
+    fields = type(optimizer)._flambeau_scalars._fields
     numbers = [
         graph.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
                      float(event.array[i]))
@@ -98,7 +98,7 @@ def add_update(graph: Functionalization, event: Event) -> None:
         kinds = tuple((item.op, item.shape, item.type) for item in before)
         after = copy_update(*known[kinds], before, numbers) if kinds in known else None
         if after is None:
-            kind = type(optimiser)
+            kind = type(optimizer)
             after = trace_update(
                 kind._flambeau_formula,
                 call["flags"],

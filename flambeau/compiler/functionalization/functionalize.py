@@ -97,7 +97,7 @@ class Functionalization:
     def _list_host_calls(self) -> list[Callable[[], Any]]:
         """Return the calls to make after the run: schedulers, after their optimizers."""
         for call in self.trace.host_calls:
-            if call.updates < count_updates(self.trace, call.optimiser):
+            if call.updates < count_updates(self.trace, call.optimizer):
                 raise Unfit("a scheduler steps before its optimizer", call.line)
         return [call.function for call in self.trace.host_calls]
 

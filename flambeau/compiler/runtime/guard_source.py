@@ -136,11 +136,11 @@ class GuardWriter:
 
     def guard_states(self) -> None:
         """Guard the memory and flags of parameters, buffers and grads."""
-        of_optimisers = {
+        of_optimizers = {
             id(state) for ticker in self.program.tickers
             for _, states in ticker.rows for state in states.values()
         }
-        states = [s for s in self.program.reachable.states if id(s[0]) not in of_optimisers]
+        states = [s for s in self.program.reachable.states if id(s[0]) not in of_optimizers]
         if 0 < len(states) <= MAX_INLINE_GUARDS:
             self.return_miss_if(" or ".join(self.write_state_mismatch(*state) for state in states))
         elif states:

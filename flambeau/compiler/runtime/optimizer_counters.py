@@ -31,18 +31,18 @@ class StepCounter:
     def __init__(self, update: Update, ran: Any) -> None:
         """`ran`: the step's run count, in a cell; tells which run an increment was for."""
         self.ran, self.ticked = ran, -1
-        self.optimiser = optimiser = update.optimiser
+        self.optimizer = optimizer = update.optimizer
         self.flags = update.flags
-        self.groups, self.count = optimiser.param_groups, len(optimiser.param_groups)
+        self.groups, self.count = optimizer.param_groups, len(optimizer.param_groups)
         self.group = group = self.groups[update.group]
-        self.routes = read_routes(optimiser, group)
+        self.routes = read_routes(optimizer, group)
         self.params = group["params"]
         self.params_before = [*map(id, self.params)]
-        self.rows = [(self.params[i], optimiser.state.get(self.params[i], {}))
+        self.rows = [(self.params[i], optimizer.state.get(self.params[i], {}))
                      for i in update.positions]
-        self.state = optimiser.state
+        self.state = optimizer.state
         self.first_param, self.first_state = self.rows[0]
-        self.begin, self.plan = optimiser._flambeau_begin, optimiser._flambeau_plan
+        self.begin, self.plan = optimizer._flambeau_begin, optimizer._flambeau_plan
         self.saved = [self._list_scalars(state) for _, state in self.rows]
         self.simple = self._is_plain_count()
         self.before: list[tuple[np.ndarray, np.ndarray]] = []
@@ -50,7 +50,7 @@ class StepCounter:
         self.block: CounterBlock | None = None
         self.number = update.group
         if self.simple and len(self.rows) > 1 and self.saved[0]:
-            self.block = place_counters(optimiser, update.group)
+            self.block = place_counters(optimizer, update.group)
             self.simple = self.block is not None
         if self.block is not None:
             counts = self.block.counts
@@ -110,15 +110,15 @@ class StepCounter:
 
     def check(self) -> bool:
         """Whether the optimizer still has the groups and state of the program."""
-        optimiser = self.optimiser
+        optimizer = self.optimizer
         return (
-            optimiser.state is self.state and optimiser.param_groups is self.groups
+            optimizer.state is self.state and optimizer.param_groups is self.groups
             and len(self.groups) == self.count and self.groups[self.number] is self.group
-            and all(map(is_, read_routes(optimiser, self.group), self.routes))
+            and all(map(is_, read_routes(optimizer, self.group), self.routes))
             and self.group["params"] is self.params
             and [*map(id, self.params)] == self.params_before
             and (self.block is None
-                 or optimiser._flambeau_counters.get(self.number) is self.block)
+                 or optimizer._flambeau_counters.get(self.number) is self.block)
             and self._has_same_tensors()
         )
 
@@ -211,12 +211,12 @@ class CounterBlock:
         )
 
 
-def place_counters(optimiser: Any, number: int) -> CounterBlock | None:
+def place_counters(optimizer: Any, number: int) -> CounterBlock | None:
     """Move a group's step counters to one block, ordered by position, and return it; None if other
     groups count with the same tensors."""
-    params = optimiser.param_groups[number]["params"]
-    tensors = [optimiser.state[p]["step"] if p in optimiser.state else None for p in params]
-    stored = optimiser.__dict__.setdefault("_flambeau_counters", {})
+    params = optimizer.param_groups[number]["params"]
+    tensors = [optimizer.state[p]["step"] if p in optimizer.state else None for p in params]
+    stored = optimizer.__dict__.setdefault("_flambeau_counters", {})
     known = stored.get(number)
     if known is not None and known.has_cells_of(tensors):
         return known
@@ -237,7 +237,7 @@ class RecordedGroup:
     background build is valid."""
 
     def __init__(self, update: Update) -> None:
-        self.optimiser, self.number = update.optimiser, update.group
+        self.optimizer, self.number = update.optimizer, update.group
         self.before = self._read()
 
     def is_same(self) -> bool:
@@ -249,18 +249,18 @@ class RecordedGroup:
         return len(now) == len(self.before) and all(map(is_, now, self.before))
 
     def _read(self) -> list[Any]:
-        optimiser = self.optimiser
-        groups, state = optimiser.param_groups, optimiser.state
+        optimizer = self.optimizer
+        groups, state = optimizer.param_groups, optimizer.state
         group = groups[self.number]
         tensors = _list_state_tensors(state)
         entries = [group["params"], *group["params"], *tensors, *map(_array_of, tensors)]
-        return [groups, *groups, state, *entries, *read_routes(optimiser, group)]
+        return [groups, *groups, state, *entries, *read_routes(optimizer, group)]
 
 
-def read_routes(optimiser: Any, group: dict[str, Any]) -> tuple[Any, ...]:
+def read_routes(optimizer: Any, group: dict[str, Any]) -> tuple[Any, ...]:
     """Return the options that say whether a step is refused, and whether autograd records it."""
     return (group.get("capturable"), group.get("differentiable"),
-            optimiser.defaults.get("differentiable"))
+            optimizer.defaults.get("differentiable"))
 
 
 def snapshot_groups(bindings: Bindings) -> list[RecordedGroup]:

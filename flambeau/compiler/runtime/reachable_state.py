@@ -32,7 +32,7 @@ class ReachableState:
         self.tensors = list(trace.externals.values())
         self.states = [(t, t._array, t._requires_grad) for t in self.tensors]
         events = [event.kwargs for event in trace.events if event.kind == UPDATE]
-        self._optimizers = list({id(e["optimiser"]): e["optimiser"] for e in events}.values())
+        self._optimizers = list({id(e["optimizer"]): e["optimizer"] for e in events}.values())
         self._hooks = self._list_hooks()
         self.counts = change_counts()
 

@@ -75,7 +75,7 @@ class RandomInput:
 class Update:
     """An optimizer's update of the parameters at the given positions of a group."""
 
-    optimiser: Any
+    optimizer: Any
     group: int
     positions: tuple[int, ...]
     names: tuple[str, ...]

@@ -192,7 +192,7 @@ class HostCall:
     """
 
     function: Callable[[], Any]
-    optimiser: Any
+    optimizer: Any
     updates: int
     line: str
 
@@ -368,9 +368,9 @@ class Trace:
         self.problems.append((problem, line))
 
 
-def count_updates(trace: Trace, optimiser: Any) -> int:
+def count_updates(trace: Trace, optimizer: Any) -> int:
     """Count the updates that an optimizer ran."""
-    return sum(e.kind == UPDATE and e.kwargs["optimiser"] is optimiser for e in trace.events)
+    return sum(e.kind == UPDATE and e.kwargs["optimizer"] is optimizer for e in trace.events)
 
 
 def address(array: np.ndarray) -> int:

@@ -51,7 +51,7 @@ class Schedule:
         if isinstance(scheduler, type):
             name = scheduler.__name__
             raise TypeError(f"Schedule takes a scheduler, not the class {name}: a function of the "
-                            f"optimiser, lambda optimizer: {name}(optimizer, ...)")
+                            f"optimizer, lambda optimizer: {name}(optimizer, ...)")
         if not isinstance(scheduler, LRScheduler) and not callable(scheduler):
             raise TypeError("Schedule takes a scheduler or a function from an optimizer to a "
                             f"scheduler, not {type(scheduler).__name__}")

@@ -26,10 +26,10 @@ def _batch(i):
     return torch.randn(6, 8), torch.randint(0, 4, (6,))
 
 
-def _mlp(optimiser, clip=None, **options):
+def _mlp(optimizer_class, clip=None, **options):
     def make():
         net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 4))
-        optimizer = optimiser(net.parameters(), **options)
+        optimizer = optimizer_class(net.parameters(), **options)
         return trainer(net, optimizer, classify, clip), left_by(net, optimizer)
 
     return make
@@ -49,7 +49,7 @@ def test_training_steps(name, options):
     both(_mlp(getattr(torch.optim, name), **options), _batch)
 
 
-def test_an_optimiser_whose_formula_changes_with_the_step_gets_another_program():
+def test_an_optimizer_whose_formula_changes_with_the_step_gets_another_program():
     both(_mlp(torch.optim.RAdam, lr=0.01), _batch, calls=14, least=4)
 
 
@@ -81,14 +81,14 @@ def test_a_scheduler_moves_the_learning_rate_of_a_program():
 def test_step_counts_stay_in_the_state_dict():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
-    optimiser = torch.optim.Adam(net.parameters())
-    step = compiled(trainer(net, optimiser, classify))
+    optimizer = torch.optim.Adam(net.parameters())
+    step = compiled(trainer(net, optimizer, classify))
     for i in range(7):
         step(*_batch(i))
-    assert [s["step"].item() for s in optimiser.state_dict()["state"].values()] == [7.0] * 4
-    trainer(net, optimiser, classify)(*_batch(0))  # eager steps tick on
+    assert [s["step"].item() for s in optimizer.state_dict()["state"].values()] == [7.0] * 4
+    trainer(net, optimizer, classify)(*_batch(0))  # eager steps tick on
     step(*_batch(1))
-    assert [s["step"].item() for s in optimiser.state_dict()["state"].values()] == [9.0] * 4
+    assert [s["step"].item() for s in optimizer.state_dict()["state"].values()] == [9.0] * 4
 
 
 def test_loading_a_state_dict_is_noticed():
@@ -482,14 +482,14 @@ def test_gradients_accumulated_over_some_calls(period, inside, mode):
     def trained(wrap):
         torch.manual_seed(0)
         net = nn.Linear(8, 4)
-        optimiser = torch.optim.Adam(net.parameters(), 0.01)
+        optimizer = torch.optim.Adam(net.parameters(), 0.01)
 
         def micro(x, y, last):
             loss = classify(net, x, y) / period
             loss.backward()
             if inside and last:
-                optimiser.step()
-                optimiser.zero_grad()
+                optimizer.step()
+                optimizer.zero_grad()
             return loss.detach()
 
         step, results = wrap(micro), []
@@ -497,8 +497,8 @@ def test_gradients_accumulated_over_some_calls(period, inside, mode):
             last = i % period == period - 1
             results.append(step(torch.randn(6, 8), torch.randint(0, 4, (6,)), inside and last))
             if last and not inside:
-                optimiser.step()
-                optimiser.zero_grad()
+                optimizer.step()
+                optimizer.zero_grad()
             if isinstance(step, Compiled):
                 for build in step._specializations.list_builds():
                     build.done.wait(120)

@@ -238,7 +238,7 @@ def test_bad_labels_are_refused_as_ever(steps):
         torch.compile(step, mode="now")(x, y + 7)
 
 
-def test_an_optimiser_whose_first_step_is_another_goes_on(steps):
+def test_an_optimizer_whose_first_step_is_another_goes_on(steps):
     net, _, _ = steps.training()
     other, _, _ = steps.training()
     nets = []

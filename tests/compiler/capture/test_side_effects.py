@@ -101,7 +101,7 @@ def test_schedulers_inside_of_the_step_go_on(make: Callable) -> None:
     assert plain == {key: other_state[key] for key in plain}
 
 
-def test_a_scheduler_before_its_optimiser_leaves_the_step_eager() -> None:
+def test_a_scheduler_before_its_optimizer_leaves_the_step_eager() -> None:
     net, opt = trained()
     scheduler = torch.optim.lr_scheduler.ExponentialLR(opt, 0.5)
 

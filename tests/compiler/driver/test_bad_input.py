@@ -87,9 +87,9 @@ def test_a_compiled_step_inside_another():
 def training():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 4))
-    optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
-    left = left_by(net, optimiser)
-    return net, optimiser, {"left": left}
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    left = left_by(net, optimizer)
+    return net, optimizer, {"left": left}
 
 
 def batch(i=0):
@@ -103,7 +103,7 @@ def copied(left):
 
 
 def test_an_eager_call_that_raises_changes_nothing():
-    net, optimiser, parts = training()
+    net, optimizer, parts = training()
     broken = [False]
 
     def loss(net, x, y):
@@ -111,7 +111,7 @@ def test_an_eager_call_that_raises_changes_nothing():
         values, _ = torch.sort(y_hat, dim=1)  # called by the program as it is
         return F.cross_entropy(y_hat, y) + values.sum() * 0.01
 
-    step = native(trainer(net, optimiser, loss))
+    step = native(trainer(net, optimizer, loss))
     settled(step, *batch())
     (program,) = step._programs
     calls = [part for part in program.step.parts if hasattr(part, "node")]
@@ -144,8 +144,8 @@ def test_interrupts_leave_a_step_done_or_undone():
     x, y = batch()
     steps = []
     for _ in range(2):
-        net, optimiser, parts = training()
-        step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+        net, optimizer, parts = training()
+        step = native(trainer(net, optimizer, lambda net, x, y: F.cross_entropy(net(x), y)))
         settled(step, x, y)
         steps.append((step, parts["left"]))
     (step, left), (other, other_left) = steps
@@ -244,11 +244,11 @@ def test_a_step_is_called_from_several_threads():
 
 
 def test_a_thread_count_set_afterwards_is_heeded():
-    net, optimiser, parts = training()
-    step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+    net, optimizer, parts = training()
+    step = native(trainer(net, optimizer, lambda net, x, y: F.cross_entropy(net(x), y)))
     settled(step, *batch())
-    other, other_optimiser, other_parts = training()
-    plain = trainer(other, other_optimiser, lambda net, x, y: F.cross_entropy(net(x), y))
+    other, other_optimizer, other_parts = training()
+    plain = trainer(other, other_optimizer, lambda net, x, y: F.cross_entropy(net(x), y))
     for _ in range(4):
         plain(*batch())
     before = torch.get_num_threads()
@@ -264,8 +264,8 @@ def test_a_thread_count_set_afterwards_is_heeded():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_goes_on_with_its_own_copy():
-    net, optimiser, parts = training()
-    step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+    net, optimizer, parts = training()
+    step = native(trainer(net, optimizer, lambda net, x, y: F.cross_entropy(net(x), y)))
     settled(step, *batch())
     before, calls = copied(parts["left"]), runs(step)
     with warnings.catch_warnings():
@@ -288,10 +288,10 @@ def test_an_interrupt_while_a_program_is_checked_leaves_the_recorded_call(monkey
     from flambeau.compiler.validation import self_check
 
     x, y = batch()
-    net, optimiser, parts = training()
-    step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
-    other, other_optimiser, other_parts = training()
-    plain = trainer(other, other_optimiser, lambda net, x, y: F.cross_entropy(net(x), y))
+    net, optimizer, parts = training()
+    step = native(trainer(net, optimizer, lambda net, x, y: F.cross_entropy(net(x), y)))
+    other, other_optimizer, other_parts = training()
+    plain = trainer(other, other_optimizer, lambda net, x, y: F.cross_entropy(net(x), y))
 
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -316,8 +316,8 @@ def test_an_interrupt_while_a_program_is_made_is_raised(monkeypatch, call):
     def interrupted(graph):
         raise KeyboardInterrupt
 
-    net, optimiser, parts = training()
-    step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+    net, optimizer, parts = training()
+    step = native(trainer(net, optimizer, lambda net, x, y: F.cross_entropy(net(x), y)))
     for _ in range(call):
         step(*batch())
     step.forget()
@@ -330,10 +330,10 @@ def test_an_interrupt_while_a_program_is_made_is_raised(monkeypatch, call):
 
 
 def test_a_first_call_that_is_cut_short_is_not_the_first():
-    """The next one makes the optimiser's state, which later ones do not."""
+    """The next one makes the optimizer's state, which later ones do not."""
     torch.manual_seed(0)
     net = nn.Linear(12, 4)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     short = [True]
 
     def loss(net, x, y):
@@ -343,8 +343,8 @@ def test_a_first_call_that_is_cut_short_is_not_the_first():
 
     for mode in ("now", "default"):
         short[0] = True
-        step = torch.compile(trainer(net, optimiser, loss), mode=mode)
-        optimiser.state.clear()
+        step = torch.compile(trainer(net, optimizer, loss), mode=mode)
+        optimizer.state.clear()
         with pytest.raises(KeyboardInterrupt):
             step(*batch())
         short[0] = False
@@ -393,10 +393,10 @@ def test_an_interrupt_while_functions_are_swapped_leaves_none_swapped(monkeypatc
 
 def test_programs_made_beside_the_training_take_over_unnoticed():
     x, y = batch()
-    net, optimiser, parts = training()
-    step = torch.compile(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
-    other, other_optimiser, other_parts = training()
-    plain = trainer(other, other_optimiser, lambda net, x, y: F.cross_entropy(net(x), y))
+    net, optimizer, parts = training()
+    step = torch.compile(trainer(net, optimizer, lambda net, x, y: F.cross_entropy(net(x), y)))
+    other, other_optimizer, other_parts = training()
+    plain = trainer(other, other_optimizer, lambda net, x, y: F.cross_entropy(net(x), y))
     deadline = time.perf_counter() + 60
     while runs(step) < 3:
         assert time.perf_counter() < deadline, step.explain()

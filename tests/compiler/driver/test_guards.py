@@ -178,8 +178,8 @@ def test_a_replaced_parameter_is_seen():
 
 def test_a_frozen_parameter_is_seen():
     net = _net().eval()
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
-    step = compiled(trainer(net, optimiser, classify))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    step = compiled(trainer(net, optimizer, classify))
     for _ in range(4):
         step(*_batch())
     net[0].weight.requires_grad_(False)
@@ -344,13 +344,13 @@ def test_is_compiling_only_while_recorded():
 
 def test_an_exception_leaves_the_step_as_it_was():
     net = _net().eval()
-    optimiser = torch.optim.Adam(net.parameters())
-    step = compiled(trainer(net, optimiser, classify))
+    optimizer = torch.optim.Adam(net.parameters())
+    step = compiled(trainer(net, optimizer, classify))
     for _ in range(4):
         step(*_batch())
     program = step._programs[0]
     before = [p.detach().clone() for p in net.parameters()]
-    counts = [s["step"].item() for s in optimiser.state.values()]
+    counts = [s["step"].item() for s in optimizer.state.values()]
     run = program.call.__globals__["run"]
 
     def interrupted(values):
@@ -361,7 +361,7 @@ def test_an_exception_leaves_the_step_as_it_was():
         step(*_batch())
     program.call.__globals__["run"] = run
     same([p.detach() for p in net.parameters()], before)
-    assert counts == [s["step"].item() for s in optimiser.state.values()]
+    assert counts == [s["step"].item() for s in optimizer.state.values()]
     step(*_batch())
     assert runs(step) == 4
 
@@ -520,16 +520,16 @@ def test_hooks_on_parameters_and_modules_come_and_go():
         net = nn.Linear(3, 2)
         return net, torch.optim.SGD(net.parameters(), lr=0.01)
 
-    def make(net, optimiser):
+    def make(net, optimizer):
         def step(x):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             net(x).square().sum().backward()
-            optimiser.step()
+            optimizer.step()
 
         return step
 
-    (net, optimiser), (other, plain) = trained(), trained()
-    fast, step = compiled(make(net, optimiser)), make(other, plain)
+    (net, optimizer), (other, plain) = trained(), trained()
+    fast, step = compiled(make(net, optimizer)), make(other, plain)
     x = torch.ones(2, 3)
 
     def both():
@@ -578,19 +578,19 @@ def test_arguments_that_share_memory_are_calls_of_another_kind():
     lambda state, p: state[p].update(exp_avg=torch.ones_like(p)),
     lambda state, p: state[p]["exp_avg"].fill_(2.0),
 ])
-def test_an_optimisers_state_that_somebody_changed_is_seen(change):
+def test_an_optimizers_state_that_somebody_changed_is_seen(change):
     def make():
         torch.manual_seed(0)
         net = nn.Linear(8, 4)
-        optimiser = torch.optim.Adam(net.parameters(), 0.1)
-        return net, optimiser, trainer(net, optimiser, classify)
+        optimizer = torch.optim.Adam(net.parameters(), 0.1)
+        return net, optimizer, trainer(net, optimizer, classify)
 
-    (net, optimiser, step), (twin, other, wrapped) = make(), make()
+    (net, optimizer, step), (twin, other, wrapped) = make(), make()
     fast = compiled(wrapped)
     for i in range(12):
         batch = _batch()
         if i == 6:
-            change(optimiser.state, net.weight)
+            change(optimizer.state, net.weight)
             change(other.state, twin.weight)
         same(fast(*batch), step(*batch), 1e-4)
         same(list(twin.parameters()), list(net.parameters()), 1e-4)

@@ -21,13 +21,13 @@ def _warm(step, *args, calls=4):
 
 def test_labels():
     net = nn.Linear(3, 4)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 
     def step(x, y):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = F.cross_entropy(net(x), y)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         return loss
 
     fast = _warm(compiled(step), torch.randn(5, 3), torch.tensor([0, 1, 2, 3, 3]))

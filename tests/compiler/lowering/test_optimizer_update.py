@@ -1,4 +1,4 @@
-"""An optimiser's formula as nodes: for the next parameter of a shape they are copied."""
+"""An optimizer's formula as nodes: for the next parameter of a shape they are copied."""
 
 from __future__ import annotations
 

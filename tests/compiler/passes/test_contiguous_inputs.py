@@ -54,13 +54,13 @@ def test_a_language_model_learns_from_slices_of_its_tokens():
         torch.manual_seed(0)
         table = nn.Embedding(11, 8, padding_idx=0)
         head = nn.Linear(8, 11)
-        optimiser = torch.optim.SGD([*table.parameters(), *head.parameters()], lr=0.1)
+        optimizer = torch.optim.SGD([*table.parameters(), *head.parameters()], lr=0.1)
 
         def step(x, y):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = F.cross_entropy(head(table(x)).reshape(-1, 11), y.reshape(-1))
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             return loss
 
         return step
@@ -75,13 +75,13 @@ def test_a_language_model_learns_from_slices_of_its_tokens():
 
 def test_parameters_may_have_gaps():
     weight = nn.Parameter(torch.randn(6, 9, 4)[:, :-1])
-    optimiser = torch.optim.Adam([weight], lr=0.1)
+    optimizer = torch.optim.Adam([weight], lr=0.1)
 
     def step(x):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = (weight.reshape(-1, 4) @ x).square().mean()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         return loss
 
     fast = torch.compile(step, mode="now", fullgraph=True)

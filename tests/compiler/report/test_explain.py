@@ -17,17 +17,17 @@ def make_training(mode: str = "now", **options: Any) -> tuple[Any, Callable, tup
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2),
                         nn.Linear(16, 3))
-    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
 
     def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = F.cross_entropy(net(x), y)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         return loss
 
     def left() -> list[torch.Tensor]:
-        states = optimiser.state_dict()["state"].values()
+        states = optimizer.state_dict()["state"].values()
         tensors = [*net.state_dict().values(), *(p.grad for p in net.parameters()),
                  *(value for state in states for value in state.values())]
         copies = [tensor.clone() for tensor in tensors if tensor is not None]

@@ -32,13 +32,13 @@ def page(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(12, 40), nn.ReLU(), nn.Linear(40, 40), nn.Tanh(),
                         nn.Linear(40, 3))
-    optimiser = torch.optim.Adam(net.parameters())
+    optimizer = torch.optim.Adam(net.parameters())
 
     def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = F.cross_entropy(net(x), y)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         return loss
 
     fast = torch.compile(step, mode="now")

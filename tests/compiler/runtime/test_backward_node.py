@@ -31,12 +31,12 @@ def test_a_module_trains_as_it_does_eagerly():
     for i in range(6):
         x, y = torch.randn(6, 1, 8, 8), torch.randint(0, 5, (6,))
         losses = []
-        for model, _, optimiser in models:
+        for model, _, optimizer in models:
             torch.manual_seed(i)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = F.cross_entropy(model(x), y)
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             losses.append(loss)
         same(*losses)
         same({k: v for k, v in left_by(net)().items() if "0.bias" not in k},
@@ -319,13 +319,13 @@ def test_a_compiled_module_inside_a_compiled_step():
     def make():
         net = _net()
         model = compiled(net)
-        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
         def step(x, y):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = F.cross_entropy(model(x), y)
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             return loss
 
         return step, left_by(net)

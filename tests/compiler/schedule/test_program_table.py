@@ -41,14 +41,14 @@ def trained(calls=6, width=16):
     """A small network after some compiled steps: the step, and what it left."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(12, width), nn.Tanh(), nn.Dropout(0.1), nn.Linear(width, 4))
-    optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
-    step = torch.compile(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)),
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    step = torch.compile(trainer(net, optimizer, lambda net, x, y: F.cross_entropy(net(x), y)),
                          mode="now")
     x, y = torch.randn(8, 12), torch.randint(0, 4, (8,))
     for _ in range(calls):
         step(x, y)
     assert runs(step), "no program was made"
-    return step, left_by(net, optimiser)()
+    return step, left_by(net, optimizer)()
 
 
 def test_a_program_that_was_made_before_is_not_planned_again(folder, planned):

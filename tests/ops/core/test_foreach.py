@@ -105,7 +105,7 @@ def test_what_is_refused():
         torch._foreach_add_([torch.ones(2, requires_grad=True)], 1)
 
 
-def test_a_step_with_an_optimiser_of_ones_own_is_compiled():
+def test_a_step_with_an_optimizer_of_ones_own_is_compiled():
     def train(wrap):
         torch.manual_seed(0)
         net = torch.nn.Linear(4, 3)

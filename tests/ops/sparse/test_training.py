@@ -1,4 +1,4 @@
-"""Sparse gradients of embeddings, and the optimisers, files and copies that take them."""
+"""Sparse gradients of embeddings, and the optimizers, files and copies that take them."""
 
 import copy
 import io
