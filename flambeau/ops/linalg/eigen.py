@@ -132,7 +132,7 @@ def _check_general(A: Array, name: str) -> np.dtype:
     check_square(A, name)
     check_kernel(A, "linalg_eig_out_cpu")
     if not np.isfinite(A).all():
-        raise RuntimeError(f"{name}: input tensor should not contain infs or NaNs.")
+        raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
     return np.result_type(A.dtype, np.complex64)
 
 

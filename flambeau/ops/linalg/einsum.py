@@ -25,11 +25,12 @@ def _scan(text: str, start: int, place: str) -> list[str]:
             pass
         elif c == ".":
             if "..." in result:
-                raise RuntimeError(f"einsum(): found '.' for {place} for which an ellipsis was "
-                                   "already found")
+                again = "but an ellipsis (...)" if place == "output" else "for which an ellipsis"
+                raise RuntimeError(f"einsum(): found '.' for {place} {again} was already found")
             if text[i : i + 3] != "...":
                 raise RuntimeError(
                     f"einsum(): found '.' for {place} that is not part of any ellipsis"
+                    + " (...)" * (place == "output")
                 )
             result.append("...")
             i += 2
@@ -128,6 +129,12 @@ def _measure_labels(
         for label, n in zip(labels, shape, strict=True):
             known = result.get(label, 1)
             if n != known and 1 not in (n, known):
+                if isinstance(label, int):
+                    raise RuntimeError(
+                        f"einsum(): dimension {labels.index(label)} covered by ellipsis in operand "
+                        f"{index}has size {n} which does not broadcast with previously seen "
+                        f"ellipsis with size {known} for the respective dimension"
+                    )
                 raise RuntimeError(
                     f"einsum(): subscript {label} has size {n} for operand {index} which does not "
                     f"broadcast with previously seen size {known}"
@@ -329,12 +336,13 @@ def contract(operands: list, output: Sequence[Label]) -> Tensor:
     return _arrange(x, labels, output)
 
 
-def _convert_to_letter(number: Any, place: str) -> str:
+def _convert_to_letter(number: Any) -> str:
     if number is Ellipsis:
         return "..."
     if not 0 <= number < 52:
-        raise ValueError(f"einsum(): expected subscripts in {place} to be within the range "
-                         f"[0, 52), but got {number}")
+        raise ValueError(
+            "einsum(): subscript in subscript list is not within the valid range [0, 52)"
+        )
     return chr(ord("A") + number) if number < 26 else chr(ord("a") + number - 26)
 
 
@@ -342,14 +350,10 @@ def _from_lists(args: tuple) -> tuple[str, list[Tensor]]:
     """Return equation and operands of `einsum(x, [0, 1], y, [1, 2], [0, 2])`."""
     operands, pieces = list(args[: len(args) // 2 * 2 : 2]), []
     for subscripts in args[1 : len(args) // 2 * 2 : 2]:
-        pieces.append(
-            "".join(_convert_to_letter(s, "the operand subscript list") for s in subscripts)
-        )
+        pieces.append("".join(map(_convert_to_letter, subscripts)))
     equation = ",".join(pieces)
     if len(args) % 2:
-        equation += "->" + "".join(
-            _convert_to_letter(s, "the output subscript list") for s in args[-1]
-        )
+        equation += "->" + "".join(map(_convert_to_letter, args[-1]))
     return equation, operands
 
 
@@ -363,6 +367,22 @@ def _separate_operands(args: tuple) -> tuple:
     return args
 
 
+NO_OPERANDS = ("einsum(): must specify the equation string and at least one operand, or at least "
+               "one operand and its subscripts list")
+
+
+def _check_operands(equation: Any, operands: list[Any]) -> None:
+    if not operands:
+        raise ValueError(NO_OPERANDS)
+    if not isinstance(equation, str):
+        raise TypeError("einsum(): argument 'equation' (position 1) must be str, not "
+                        f"{type(equation).__name__}")
+    for i, x in enumerate(operands):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 1, but got "
+                            f"{type(x).__name__}")
+
+
 @composite(expose=("torch",))
 def einsum(*args: Any) -> Tensor:
     """Sum products over subscripts: "ij,jk->ik" is a matrix product.
@@ -374,9 +394,9 @@ def einsum(*args: Any) -> Tensor:
             [3., 3.]])
     """
     if len(args) < 2:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, or "
-                         "at least one operand and its subscripts list")
+        raise ValueError(NO_OPERANDS)
     equation, *operands = _separate_operands(args)
+    _check_operands(equation, operands)
     if len(operands) == 2:
         x, y = operands
         result = _plan_two_operands(equation, x._array.shape, y._array.shape)

@@ -15,16 +15,25 @@ from .solves import solve_triangular
 from .svd import svd
 
 
-def _approximate_basis(A: Tensor, q: int, niter: int) -> Tensor:
-    """Orthonormal columns that nearly span those of A: a random start, then power iterations.
+def _multiply(A: Tensor, M: Tensor | None, B: Tensor) -> Tensor:
+    """Return (A - M) B; the difference itself would be dense where A is sparse."""
+    return matmul(A, B) if M is None else matmul(A, B) - matmul(M, B)
+
+
+def _adjoint(A: Tensor) -> Tensor:
+    return A.transpose(-2, -1).conj() if A.is_sparse and A.is_complex() else mH(A)
+
+
+def _approximate_basis(A: Tensor, M: Tensor | None, q: int, niter: int) -> Tensor:
+    """Orthonormal columns that nearly span those of A - M: a random start, then power iterations.
 
     Halko, Martinsson and Tropp, "Finding structure with randomness", 2009, algorithm 4.4.
     """
-    start = randn(A.shape[-1], q, dtype=A.dtype)
-    Q = qr(matmul(A, start))[0]
+    Q = qr(_multiply(A, M, randn(A.shape[-1], q, dtype=A.dtype)))[0]
+    turned = _adjoint(A), None if M is None else mH(M)
     for _ in range(niter):
-        Q = qr(matmul(mH(A), Q))[0]
-        Q = qr(matmul(A, Q))[0]
+        Q = qr(_multiply(*turned, Q))[0]
+        Q = qr(_multiply(A, M, Q))[0]
     return Q
 
 
@@ -35,12 +44,13 @@ def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Any = None) -> Any:
     >>> [x.shape for x in torch.svd_lowrank(torch.ones(5, 4), q=2)]
     [torch.Size([5, 2]), torch.Size([2]), torch.Size([4, 2])]
     """
-    if M is not None:
-        A = A - M.expand(A.shape)
+    M = None if M is None else M.expand(A.shape)
     wide = A.shape[-2] < A.shape[-1]
-    X = mH(A) if wide else A
-    Q = _approximate_basis(X, q, niter)
-    U, S, Vh = svd(matmul(mH(Q), X), False)
+    if wide:
+        A, M = _adjoint(A), None if M is None else mH(M)
+    Q = _approximate_basis(A, M, q, niter)
+    turned = _adjoint(A), None if M is None else mH(M)
+    U, S, Vh = svd(mH(_multiply(*turned, Q)), False)
     U, V = matmul(Q, U), mH(Vh)
     return (V, S, U) if wide else (U, S, V)
 
@@ -65,9 +75,13 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
         )
     if niter < 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
-    if center:
-        A = A - A.mean(-2, True)
-    return svd_lowrank(A, q, niter)
+    if not center:
+        return svd_lowrank(A, q, niter)
+    if A.is_sparse:
+        if A.dim() != 2:
+            raise ValueError("pca_lowrank input is expected to be 2-dimensional tensor")
+        return svd_lowrank(A, q, niter, A.sum(-2, True).to_dense() / m)
+    return svd_lowrank(A - A.mean(-2, True), q, niter)
 
 
 @composite(expose=("torch",), explains=True)

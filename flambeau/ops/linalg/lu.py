@@ -67,6 +67,11 @@ def permutation_matrix(pivots: Array, m: int, kind: np.dtype) -> Array:
     return np.swapaxes(np.eye(m, dtype=kind)[permutation(pivots, m)], -1, -2).copy()
 
 
+def _has_wrong_pivots(pivots: Array, m: int, lowest: int = 1) -> bool:
+    """Whether a pivot is none of the rows `lowest` to m, counted from 1."""
+    return pivots.__class__ is np.ndarray and bool(((pivots < lowest) | (pivots > m)).any())
+
+
 def _check_rank(A: Array, name: str) -> None:
     if A.ndim < 2:
         raise RuntimeError(
@@ -268,6 +273,9 @@ def lu_unpack(
     k = min(m, n)
     P = L = U = LU_data.new_empty((0,))
     if unpack_pivots:
+        if _has_wrong_pivots(pivots, m):
+            raise RuntimeError("pivots passed to lu_unpack must be between 1 and LU.size(-2) "
+                               "inclusive.Did you properly pass the result of lu_factor?")
         P = wrap(permutation_matrix(pivots, m, data.dtype))
     if unpack_data:
         eye = wrap(np.eye(m, k, dtype=data.dtype))
@@ -302,6 +310,12 @@ def _check_solve(LU: Array, pivots: Array, B: Array, left: bool) -> None:
     if LU.shape[:-2] != pivots.shape[:-1]:
         raise RuntimeError(f"{name}: Batch dimensions of LU doesn't match batch dimensions of "
                            "pivots")
+    m = LU.shape[-2]
+    if _has_wrong_pivots(pivots, m):
+        too_large = not _has_wrong_pivots(pivots, m, np.iinfo(np.int32).min)
+        limit = "greater or equal to 1" if too_large else "smaller or equal to LU.size(-2)"
+        raise RuntimeError(f"Pivots given to lu_solve must all be {limit}. Did you properly pass "
+                           "the result of lu_factor?")
 
 
 @linalg_function()

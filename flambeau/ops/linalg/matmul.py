@@ -12,7 +12,7 @@ from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MIN_PRODUCT_L
 from ...autograd.tape import record_binary
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import legacy_name, missing_kernel
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import AUTOCAST, Policy
 from ...tensor.windows.batch import Batch
@@ -41,7 +41,7 @@ def multiply_matrices(a: Array, b: Array) -> Array:
             return y
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
     if a.dtype.kind == "b":
-        raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')
+        raise missing_kernel("addmm_impl_cpu_", a.dtype)
     if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := try_product(a, b)) is not None:
         return y
     if a.size > MAX_COUNTED_ROW_ELEMENTS and (y := _multiply_vector(a, b)) is not None:

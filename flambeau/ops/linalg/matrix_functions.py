@@ -268,9 +268,13 @@ def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     check_square(A._array, f"linalg.cond(ord={p if isinstance(p, str) else format(p, 'g')})")
     if not A._array.shape[-1]:
         return _write_to(out, "linalg_cond", A.new_zeros(A.shape[:-2]).abs())
+    if p == "nuc":  # of infinite entries there is no decomposition
+        S = svdvals(A)
+        return _write_to(out, "linalg_cond", S.sum(-1) * S.reciprocal().sum(-1))
     inverse, info = inv_ex(A)
     inverse = inverse.masked_fill((info > 0).unsqueeze(-1).unsqueeze(-1), math.inf)
-    return _write_to(out, "linalg_cond", matrix_norm(A, p) * matrix_norm(inverse, p))
+    y = matrix_norm(A, p) * matrix_norm(inverse, p)
+    return _write_to(out, "linalg_cond", y.nan_to_num(math.inf, math.inf, -math.inf))
 
 
 # ------------------------------------------------------------------------- tensor equations

@@ -20,6 +20,7 @@ from ..core.out import check_out_dtype, write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..core.scalar_conversion import convert_scalar
 from .matmul import dot, matmul, multiply_matrices
 from .declarations import linalg_function
 from .matrix_checks import kind_name
@@ -44,26 +45,30 @@ def _fits(input: Array, shape: Sequence[int]) -> None:
 
 def _check_factors(kind: np.dtype, **factors: Any) -> None:
     for name, value in factors.items():
-        if kind.kind in "biu" and isinstance(value, float):
+        if isinstance(value, bool) and kind.kind != "b":
+            raise RuntimeError(f"Boolean {name} only supported for Boolean results.")
+        if kind.kind in "biu" and isinstance(value, (float, complex)):
             raise RuntimeError(
                 f"For integral input tensors, argument {name} must not be a floating point number."
             )
+        if isinstance(value, complex):
+            convert_scalar(value, kind)  # RuntimeError for a real result
 
 
 def _add(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
     """Return beta * input + alpha * y, written over y if y owns its memory."""
     kind = y.dtype
     if kind.kind in "biu":  # truncates, as in C
-        beta, alpha = int(beta), int(alpha)
+        beta, alpha = (convert_scalar(v, kind).item() for v in (beta, alpha))
     if not y.ndim:
         y = np.asarray(y)
     if alpha != 1:
-        y = np.multiply(y, np.asarray(alpha).astype(kind))
+        y = np.multiply(y, convert_scalar(alpha, kind))
     if beta == 0:
         return y
     if beta == 1:
         return np.add(y, input)
-    return np.add(y, np.multiply(input, np.asarray(beta).astype(kind)))
+    return np.add(y, np.multiply(input, convert_scalar(beta, kind)))
 
 
 def _check_same_kinds(input: Array, *others: tuple[Array, str]) -> None:
