@@ -239,6 +239,8 @@ class _Computation:
     def write(self) -> None:
         """Write the whole computation, up to the return."""
         operator, add = self.operator, self.source.add
+        if operator.dtype_of_out:
+            add("if out is not None and dtype is None:", "    dtype = out.dtype")
         compute = f"    y = body({', '.join(self._pass_arrays())})"
         from_class = "answer if out is None else Overriding.into(out, answer)" if self.takes_out \
             else "answer"

@@ -84,6 +84,8 @@ class Operator:
         self.constant_outputs: tuple[int, ...] = options.pop("constant_outputs", ())
         # Floating inputs that must not require grad.
         self.constant_inputs: tuple[str, ...] = options.pop("constant_inputs", ())
+        # Whether, without dtype=, it computes in the dtype of out=.
+        self.dtype_of_out: bool = options.pop("dtype_of_out", False)
         # PyTorch's name for the operator in errors about its derivative.
         self.torch_kernel: str = options.pop("torch_kernel", name.strip("_"))
         self.result_type: Any = options.pop("result_type", None)

@@ -72,17 +72,17 @@ def _write_one(name: str, y: Tensor, target: Any, place: int = 0) -> None:
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(target).__name__}")
     if MODE.grad and (y._requires_grad or (target._tracked and requires(target))):
         raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic "
+            f"{name.strip('_')}(): functions with out=... arguments don't support automatic "
             "differentiation, but one of the arguments requires grad."
         )
     check_out_dtype(name, y.dtype, target.dtype, place)
     write_into(target, y._array)
 
 
-def write_into(target: Tensor, result: np.ndarray) -> None:
+def write_into(target: Tensor, result: np.ndarray, warns: bool = True) -> None:
     """Write an array over a tensor, with a cast; resize the tensor if the shape differs."""
     if target._array.shape != result.shape:
-        _resize(target, result.shape)
+        _resize(target, result.shape, warns)
     array = target._array
     if array.dtype != result.dtype \
             or (array.nbytes >= MIN_THREADED_COPY_BYTES and np.may_share_memory(array, result)):
@@ -93,8 +93,8 @@ def write_into(target: Tensor, result: np.ndarray) -> None:
     bump(target)
 
 
-def _resize(target: Tensor, shape: tuple[int, ...]) -> None:
-    if target._array.size:
+def _resize(target: Tensor, shape: tuple[int, ...], warns: bool) -> None:
+    if target._array.size and warns:
         warn(
             f"An output with one or more elements was resized since it had shape "
             f"{list(target.shape)}, which does not match the required output shape "
@@ -121,7 +121,8 @@ _STRUCTURED = """
     triangular_solve tril triu unbind_copy unfold_copy unsqueeze_copy view_copy
 """
 _UNARY = """
-    abs ceil conj_physical floor frac gelu hardshrink neg round sgn sign softplus softshrink trunc
+    abs bitwise_not ceil clamp conj_physical floor frac gelu hardshrink neg round sgn sign softplus
+    softshrink trunc
 """
 _FACTORIES = "arange empty eye full linspace logspace ones rand randint randn randperm zeros"
 
@@ -137,7 +138,7 @@ _RULES: dict[str, str] = {
                     "{name} does not support non-boolean outputs."),
     **dict.fromkeys(("index_select", "masked_select"),
                     "{name}(): self and result must have the same scalar type"),
-    **dict.fromkeys(("cummax", "cummin", "diff", "logcumsumexp"),
+    **dict.fromkeys(("cummax", "cummin", "logcumsumexp"),
                     "expected scalar_type {want} but found {got}"),
     **dict.fromkeys(("dot", "vdot"),
                     "result dtype {got} does not match input dtype {want}"),
@@ -154,8 +155,19 @@ _RULES: dict[str, str] = {
     "linalg_vecdot": "linalg.vecdot: Expected out of dtype{want} but found {got}",
     "ormqr": "torch.ormqr: Expected input and result to have the same dtype, but input has dtype"
              "{want} and result has dtype {got}",
-    "complex": "Expected object of scalar type {want} but got scalar type {got} for argument "
-               "'out'",
+    **dict.fromkeys(("complex", "polar"), "Expected object of scalar type {want} but got scalar "
+                    "type {got} for argument 'out'"),
+    **dict.fromkeys(("max_dim", "min_dim"),
+                    "Expected out tensor to have dtype {cwant}, but got {cgot} instead"),
+    **dict.fromkeys(("median_dim", "nanmedian_dim"),
+                    "Expected tensor for 'values' to have the same type as tensor for argument #2 "
+                    "'self'; but type torch.{got}Tensor does not equal torch.{want}Tensor (while "
+                    "checking arguments for median)"),
+    **dict.fromkeys(("histc", "histogram"), "torch.histogram: input tensor and hist tensor should "
+                    "have the same dtype, but got input {cwant} and hist {cgot}"),
+    "frexp": "torch.frexp() expects mantissa to have dtype {cwant} but got {cgot}",
+    "kthvalue": "output values must be of same type as input",
+    "mode": "expected scalar type '{want}' but got '{got}' for values output",
     "multinomial": "multinomial expects Long tensor out, got: {got}",
     "nan_to_num": "nan_to_num: dtype of out: {got} should be same as input: {want}",
     "nonzero": "nonzero: Expected out tensor to have scalar type {want} but got scalar type{got}",

@@ -118,7 +118,8 @@ def _create_sized_draw(name: str, fill: Callable, doc: str) -> Callable:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         if out is not None:
             kind = _choose_out_dtype(name, dtype, out)
-            write_into(out, _draw(shape, kind, None, lambda a: fill(a, generator)))
+            drawn = _draw(shape, kind, None, lambda a: fill(a, generator))
+            write_into(out, drawn, warns=False)
             return out
         kind = numpy_dtype(dtype)
         return place(_draw(shape, kind, device, lambda a: fill(a, generator)), device,
@@ -241,7 +242,7 @@ def randint(
     )
     array = _draw(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
     if out is not None:
-        write_into(out, array)
+        write_into(out, array, warns=False)
         return out
     return place(array, device, requires_grad)
 
@@ -286,7 +287,7 @@ def randperm(
     )
     array = integers.randperm(n, kind, generator)
     if out is not None:
-        write_into(out, array)
+        write_into(out, array, warns=False)
         return out
     return place(array, device, requires_grad)
 
@@ -358,7 +359,7 @@ def bernoulli(
         distributions.fill_bernoulli(result._array, input._array, generator)
     if out is not None:
         check_no_internal_overlap(out._array)
-        write_into(out, result._array)
+        write_into(out, result._array, warns=False)
         return out
     if MODE.grad and input.requires_grad:
         return _without_gradient(input, result)

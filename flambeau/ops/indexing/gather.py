@@ -22,6 +22,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
 from ..core.axes import canonical_dim
+from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign, overwrite
 from ..core.operator import Array, Number
 from ..core.out import write_result
@@ -612,6 +613,8 @@ def take_along_dim(
         shapes = [list(x._array.shape) for x in (input, indices)]
         for shape in shapes:
             shape[axis] = 1
+        if (mismatch := broadcast_mismatch([tuple(shape) for shape in shapes])) is not None:
+            raise RuntimeError(mismatch)
         common = np.broadcast_shapes(*map(tuple, shapes))
         wide = [[*common[:axis], x._array.shape[axis], *common[axis + 1 :]]
                 for x in (input, indices)]

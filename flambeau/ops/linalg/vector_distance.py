@@ -10,6 +10,7 @@ from ...tensor.capture_marks import shape_only
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import broadcast_mismatch
+from ..core.out import write_result
 from ..core.registry import composite
 
 
@@ -93,4 +94,4 @@ def normalize(
     tensor([[0.6000, 0.8000]])
     """
     y = input / input.norm(p, dim, True).clamp_min(eps)
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("div", y, out)

@@ -15,6 +15,7 @@ from ...tensor.tensor import Tensor
 from ...tensor.windows.lazy_window import LazyWindow, toggled
 from ..core.autocast import Policy
 from ..core.operator import Array
+from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, pointwise, view
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive_pairs
@@ -254,7 +255,7 @@ def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     tensor([1.-2.j])
     """
     y = conjugate(input) if input.is_complex() else input
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("conj_physical", y, out)
 
 
 @composite(expose=("Tensor", "torch"), explains=True)
@@ -374,4 +375,4 @@ def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     _check_parts(abs._array, angle._array, "Float or Double")
     y = complex(abs * angle.cos(), abs * angle.sin())
-    return y if out is None else out.copy_(y)
+    return y if out is None else write_result("polar", y, out)

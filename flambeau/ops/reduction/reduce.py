@@ -90,6 +90,7 @@ def spread(g: Tensor, shape: Sequence[int], dim: Dims, keepdim: bool) -> Tensor:
 
 
 @opaque(extents_follow=True, linear_in="input", samples=reductions, kernel="sum_cpu",
+        dtype_of_out=True,
         ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim))
 def sum(
     input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -291,7 +292,7 @@ def _differ_from_0(x: Array) -> Array:
 # ----------------------------------------------------------------------------------- products
 
 
-@opaque(autocast=Policy.FULL, kernel="prod_out_cpu",
+@opaque(autocast=Policy.FULL, kernel="prod_out_cpu", dtype_of_out=True,
         ref=lambda x, dim=None, keepdim=False: np.prod(x, dim, keepdims=keepdim),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
                                   ((rng.normal(size=(3, 4)), 1), {})]))

@@ -23,7 +23,7 @@ from ..view.join import cat
 from .reduce import round_to, sum_dtype
 
 
-@opaque(extents_follow=True, kernel="cumsum_out_cpu",
+@opaque(extents_follow=True, kernel="cumsum_out_cpu", dtype_of_out=True,
         linear_in="input", ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
 def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     """Cumulative sum along an axis.
@@ -48,7 +48,7 @@ def _(g: Tensor, dim: int) -> Tensor:
 
 
 @opaque(ref=lambda x, dim: np.cumprod(x, dim), samples=scans, inplace=True,
-        kernel="cumprod_out_cpu")
+        kernel="cumprod_out_cpu", dtype_of_out=True)
 def cumprod(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     """Cumulative product along an axis.
 

@@ -12,6 +12,7 @@ from ...tensor.tree import leaves, map_leaves
 from ..core.axes import canonical_dim
 from ..core.errors import explaining
 from ..core.operator import PUBLIC, publish
+from ..core.out import write_result
 from ..core.registry import composite
 from .sections import split, split_with_sizes, unbind
 from .slices import basic_index, diagonal, narrow, select
@@ -26,9 +27,9 @@ def _copy(y: Any) -> Any:
     return map_leaves(lambda view: view.clone(memory_format=contiguous_format), y)
 
 
-def _write(y: Any, out: Any) -> Any:
+def _write(name: str, y: Any, out: Any) -> Any:
     for view, target in zip(leaves(y), leaves(out), strict=True):
-        target.copy_(view)
+        write_result(name, view, target)
     return out
 
 
@@ -37,7 +38,7 @@ def _publish_copy(
 ) -> None:
     def copy(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         y = function(input, *args, **kwargs)
-        return _copy(y) if out is None else _write(y, out)
+        return _copy(y) if out is None else _write(name, y, out)
 
     copy.__name__ = copy.__qualname__ = name
     copy.__doc__ = doc or f"Like `{name.removesuffix('_copy')}`, in memory of its own."

@@ -30,6 +30,12 @@ CASES = {
         lambda torch, x, out: torch.multinomial(x, 2, out=out("float32")),
     "result type Float can't be cast to the desired output type Int":
         lambda torch, x, out: torch.sin(x, out=out("int32")),
+    "Found dtype Int but expected Float":
+        lambda torch, x, out: torch.clamp(x, 0, 1, out=out("int32")),
+    "output values must be of same type as input":
+        lambda torch, x, out: torch.kthvalue(x, 1, out=(out("float64"), out("int64"))),
+    "Expected out tensor to have dtype float, but got int instead":
+        lambda torch, x, out: torch.max(x, 0, out=(out("int32"), out("int64"))),
 }
 
 
@@ -115,6 +121,46 @@ def test_draws_are_written_into_views(torch):
         draw(2, 2, out=z[:, 1:])
         assert z[:, 0].tolist() == [0, 0]
         assert bool((z[:, 1:] != 0).all())
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", ["int32", "float64", "uint8"])
+def test_sums_are_computed_in_the_dtype_of_the_output(torch, name, dtype):
+    x = torch.tensor([[1.7, 2.9], [3.0, 4.0]])
+    out = torch.empty(0, dtype=getattr(torch, dtype))
+    result = getattr(torch, name)(x, 0, out=out)
+    assert result is out
+    assert out.tolist() == getattr(torch, name)(x.to(out.dtype), 0).tolist()
+
+
+def test_empty_outputs_grow(torch):
+    out, other, x = torch.empty(0), torch.empty(0), torch.ones(2, 3)
+    torch.nn.functional.normalize(torch.ones(1, 4), out=out)
+    assert out.tolist() == [[0.5] * 4]
+    out = torch.empty(0)
+    torch.t_copy(x, out=out)
+    assert out.shape == (3, 2)
+    out = torch.empty(0)
+    torch.unbind_copy(x, out=(out, other))
+    assert out.tolist() == other.tolist() == [1, 1, 1]
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float, but got int"):
+        torch.t_copy(x, out=torch.empty(0, dtype=torch.int32))
+
+
+def test_complex_outputs_grow(torch):
+    out = torch.empty(0, dtype=torch.complex64)
+    x = torch.tensor([2.0])
+    assert torch.polar(x, x * 0, out=out) is out and out.tolist() == [2]
+    assert torch.conj_physical(torch.complex(x, x), out=out).tolist() == [2 - 2j]
+    with pytest.raises(RuntimeError, match="Expected object of scalar type ComplexFloat but got"):
+        torch.polar(x, x, out=torch.empty(0))
+
+
+def test_draws_resize_without_a_word(torch, recwarn):
+    for draw in (torch.rand, torch.randn):
+        assert draw(2, out=torch.empty(5)).shape == (2,)
+    assert torch.randperm(2, out=torch.empty(5)).shape == (2,)
+    assert not [w for w in recwarn if "resized" in str(w.message)]
 
 
 def test_casts(torch):
