@@ -379,10 +379,26 @@ def _select_positional(operator: Operator, values: list[Any]) -> list[Any]:
     return values[: sum(p.kind is not p.KEYWORD_ONLY for p in operator.parameters)]
 
 
-def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    level = level_of(args)
-    if level is None or not LEVELS.enabled:
-        return original(*args, **kwargs)
+def _stub_of(*positions: int) -> Callable[[Callable], Callable]:
+    """Make a stub of rule(original, args, kwargs, level), which runs if the arguments at these
+    positions carry tangents: all arguments if no positions are given."""
+
+    def decorate(rule: Callable) -> Callable:
+        def stub(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+            chosen = tuple([args[i] for i in positions if i < len(args)]) if positions \
+                else (*args, *kwargs.values())
+            level = level_of(chosen)
+            if level is None or not LEVELS.enabled:
+                return original(*args, **kwargs)
+            return rule(original, args, kwargs, level)
+
+        return stub
+
+    return decorate
+
+
+@_stub_of(0, 1)
+def _copy(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
     target, source = args[:2]
     primal = primal_at(target, level)
     _copy(original, (primal, primal_at(source, level), *args[2:]), kwargs)
@@ -390,10 +406,8 @@ def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     return _write_tangent(target, primal, tangent, level)
 
 
-def _fill(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    level = level_of(args)
-    if level is None or not LEVELS.enabled:
-        return original(*args, **kwargs)
+@_stub_of(0, 1)
+def _fill(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
     primal = primal_at(args[0], level)
     value = args[1] if len(args) > 1 else None
     strip = functools.partial(primal_at, level=level)
@@ -405,32 +419,26 @@ def _fill(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 WRITES = {"copy_": _copy, "fill_": _fill, "zero_": _fill}
 
 
-def _draw(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+@_stub_of()
+def _draw(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Any:
     """Draw with a zero tangent: draws have no derivative with respect to parameters."""
-    level = level_of((*args, *kwargs.values()))
-    if level is None or not LEVELS.enabled:
-        return original(*args, **kwargs)
     strip = functools.partial(primal_at, level=level)
     named = map_leaves_of(Tensor, strip, kwargs)
     y = _draw(original, tuple(map_leaves_of(Tensor, strip, args)), named)
     return _as_dual(y, y.new_zeros(y.shape), level)
 
 
-def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    level = level_of((*args, *kwargs.values()))
-    if level is None or not LEVELS.enabled:
-        return original(*args, **kwargs)
+@_stub_of()
+def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
     strip = functools.partial(primal_at, level=level)
     primals = map_leaves_of(Tensor, strip, args)
     _draw_in_place(original, primals, map_leaves_of(Tensor, strip, kwargs))
     return _write_tangent(args[0], primals[0], None, level)
 
 
-def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+@_stub_of(0, 2)
+def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> None:
     target, item, value = args
-    level = level_of((target, value))
-    if level is None or not LEVELS.enabled:
-        return original(*args, **kwargs)
     primal = primal_at(target, level)
     _set_item(original, (primal, item, primal_at(value, level)), kwargs)
     own = tangent_at(target, level)
@@ -444,14 +452,11 @@ def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         _write_tangent(target, primal, tangent, level)
     else:
         _follow(target, primal)
-    return None
 
 
-def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+@_stub_of(0, 1)
+def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
     target, values, *rest = args
-    level = level_of((target, values))
-    if level is None or not LEVELS.enabled:
-        return original(*args, **kwargs)
     primal, own = primal_at(target, level), tangent_at(target, level)
     _put_at(original, (primal, primal_at(values, level), *rest), kwargs)
     pushed = tangent_at(values, level)
@@ -463,12 +468,10 @@ def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         else _follow(target, primal)
 
 
-def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+@_stub_of(0, 1)
+def _assign(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
     """Assign a composite's result to its first argument, with the tangent."""
     target, y, *rest = args
-    level = level_of((target, y))
-    if level is None or not LEVELS.enabled:
-        return original(*args, **kwargs)
     primal = primal_at(target, level)
     _assign(original, (primal, primal_at(y, level), *rest), kwargs)
     return _write_tangent(target, primal, tangent_at(y, level), level)
