@@ -14,29 +14,29 @@ from .autograd.engine import current_task_number, is_graph_retained
 from .autograd.mode import MODE
 from .autograd.saved.values import SavedTensor
 from .autograd.traces import bindings as _profiler
-from .ops.registration.autograd_fallback import get_mode as _get_autograd_fallback_mode
-from .ops.registration.autograd_fallback import set_mode as _set_autograd_fallback_mode
-from .ops.registration.aten_schemas import all_schemas, schemas
-from .ops.registration.custom_operators import NAMESPACES
-from .ops.registration.schema import Argument, InferredType
-from .ops.registration.schema import Schema as FunctionSchema
-from .ops.registration.schema import ScriptType as Type
-from .ops.registration.schema import infer_type as _jit_try_infer_type
-from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet
-from .ops.registration.dispatch_keys import _AutoDispatchBelowAutograd, _ExcludeDispatchKeyGuard
+from .futures import Future
+from .ops.attention.backend_choice import SDPBackend as _SDPBackend
 from .ops.interception.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
 from .ops.interception.subclass import EnableTorchFunction as _EnableTorchFunction
 from .ops.interception.torch_dispatch import dispatches
 from .ops.interception.torch_dispatch import without_dispatch as _without_dispatch
 from .ops.interception.torch_function import STATE as _STATE
 from .ops.interception.torch_function import _disabled_torch_function_impl, enter, leave
-from .futures import Future
-from .ops.attention.backend_choice import SDPBackend as _SDPBackend
 from .ops.linalg.matrix_checks import _LinAlgError
+from .ops.registration.aten_schemas import all_schemas, schemas
+from .ops.registration.autograd_fallback import get_mode as _get_autograd_fallback_mode
+from .ops.registration.autograd_fallback import set_mode as _set_autograd_fallback_mode
+from .ops.registration.custom_operators import NAMESPACES
+from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet
+from .ops.registration.dispatch_keys import _AutoDispatchBelowAutograd, _ExcludeDispatchKeyGuard
+from .ops.registration.schema import Argument, InferredType
+from .ops.registration.schema import Schema as FunctionSchema
+from .ops.registration.schema import ScriptType as Type
+from .ops.registration.schema import infer_type as _jit_try_infer_type
 from .tensor import Tensor, dtype
+from .tensor.absent import lacking
 from .tensor.devices import device, get_default_device
 from .tensor.random.generator import Generator
-from .tensor.absent import lacking
 from .tensor.size import Size
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn
 
-from .tensor.absent import lacking
 from .tensor import devices
+from .tensor.absent import lacking
 
 __all__ = ["current_accelerator", "device_count", "device_index", "is_available"]
 

@@ -24,9 +24,9 @@ from typing import Any
 from .amp.autocast_mode import _cast, autocast, is_autocast_available
 from .ops.core import aten
 from .ops.registration import custom_operators as custom
-from .ops.registration.dispatch_keys import DispatchKey
 from .ops.registration import aten_kernels
 from .ops.registration.custom_operators import CustomOperator
+from .ops.registration.dispatch_keys import DispatchKey
 from .ops.registration.inferred_schema import infer
 from .tensor.absent import lacking
 from .tensor.devices import device

@@ -10,11 +10,11 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from .wrap import wrap_with_set_grad_enabled
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.module_paths import attribute_at
 from ..fx.node import Node, map_arg
+from .wrap import wrap_with_set_grad_enabled
 
 __all__ = ["MODE_META", "inline_gradient_regions", "wrap_gradient_regions"]
 

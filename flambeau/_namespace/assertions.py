@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..native.foundation.public_names import class_of
 from .. import ops
+from ..native.foundation.public_names import class_of
 from ..tensor import dtypes
 from ..tensor.devices import device as _device
 from ..tensor.dtypes import dtype as dtype_class

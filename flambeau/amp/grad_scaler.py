@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..native.foundation.user_frames import warn
 from .. import ops
+from ..native.foundation.user_frames import warn
 from ..optim import Optimizer
 from ..tensor import Tensor
 

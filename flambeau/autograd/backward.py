@@ -12,10 +12,10 @@ from ..native.foundation.user_frames import noted
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, attach, wrap
 from .engine import key_of, run
-from .mode import MODE
-from .tangents import drop_tangents
 from .gradient_edge import GradientEdge, needs_gradient, target_of
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
+from .mode import MODE
+from .tangents import drop_tangents
 
 
 def _as_tuple(x: Any) -> tuple:

@@ -16,19 +16,19 @@ import numpy as np
 
 from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
-from ..tensor.storage import version_of
 from ..tensor.capture_marks import shape_only
+from ..tensor.storage import version_of
 from ..tensor.tensor import Tensor, view_of, wrap
 from ..tensor.windows.batch import innermost_batch
 from .checks.jvp_results import JvpCheck
 from .errors.graph_errors import raise_freed
-from .tangents import LEVELS, innermost_level, primal_at, tangent_at
 from .inplace import bump, check_writable, forbid_writes, rebase
 from .mode import MODE
 from .node import Node
 from .outputs import Output
 from .saved.plan import Plan
 from .saved.values import SavedOutput, read_saved_value
+from .tangents import LEVELS, innermost_level, primal_at, tangent_at
 from .tape import new_node, pack, requires
 from .unbroadcast import unbroadcast
 

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from .traces.profile_table import build_table, format_time
 from .traces.chrome_trace import write_chrome_trace
+from .traces.profile_table import build_table, format_time
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
 

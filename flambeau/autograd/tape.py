@@ -11,8 +11,8 @@ import itertools
 import traceback
 from typing import Any
 
-from ..tensor.storage import version_of
 from ..tensor.dtypes import FLOAT32
+from ..tensor.storage import version_of
 from ..tensor.tensor import INFERENCE, Tensor
 from .errors.graph_errors import raise_inference
 from .mode import MODE, SPECIAL

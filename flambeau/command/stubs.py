@@ -15,9 +15,9 @@ from typing import Any
 
 from ..native.foundation.source_hash import PACKAGE
 from ..ops.core.operator import PUBLIC, Kind
+from ..ops.core.return_types import RETURN_TYPES
 from ..tensor import dtypes
 from ..tensor.tensor import Tensor
-from ..ops.core.return_types import RETURN_TYPES
 
 ROOT = Path(PACKAGE)
 _EMPTY = inspect.Parameter.empty

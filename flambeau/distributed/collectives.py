@@ -15,9 +15,9 @@ import numpy as np
 
 from ..native.foundation.user_frames import warn
 from ..tensor import Tensor
+from .collective_launch import Destination, launch, require_tensor, require_tensors, source_array
 from .engines.engine import Array, reduced
 from .errors import DistStoreError
-from .collective_launch import Destination, launch, require_tensor, require_tensors, source_array
 from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
 from .reduce_op import ReduceOp
 from .work import Work

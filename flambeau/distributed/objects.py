@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .engines.engine import Array
 from .collective_launch import launch
+from .engines.engine import Array
 from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
 
 __all__ = [

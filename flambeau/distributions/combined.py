@@ -13,8 +13,8 @@ from ..tensor import dtypes as types
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from . import constraints
-from .discrete import Categorical
 from .constraints import Constraint
+from .discrete import Categorical
 from .distribution import EVENTLESS, Distribution, broadcast_all, sum_rightmost
 from .real_line import Cauchy, Normal, Uniform
 from .transforms import AbsTransform, AffineTransform, ComposeTransform, ExpTransform, Transform

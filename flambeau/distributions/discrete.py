@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from .. import ops
 from ..autograd import no_grad
-from ..ops.indexing.embedding import one_hot
-from ..ops.loss.binary import binary_cross_entropy_with_logits
 from ..ops.activation.softmax import softmax
 from ..ops.activation.softplus import softplus
+from ..ops.indexing.embedding import one_hot
+from ..ops.loss.binary import binary_cross_entropy_with_logits
 from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 from . import constraints

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any, ClassVar
 
-from ..native.foundation.public_names import class_of
-from ..native.foundation.user_frames import warn
 from .. import ops
 from ..autograd import enable_grad, grad, no_grad
+from ..native.foundation.public_names import class_of
+from ..native.foundation.user_frames import warn
 from ..overrides import is_tensor_like
 from ..tensor import dtypes as types
 from ..tensor.capture_marks import all_hold, holds

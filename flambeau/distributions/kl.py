@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..native.foundation.user_frames import warn
 from ..autograd import enable_grad, grad
+from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor
 from .distribution import Distribution, ExponentialFamily, sum_rightmost
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ..native.foundation.shared_constructors import own_constructor
 from .. import ops
 from ..autograd import no_grad
+from ..native.foundation.shared_constructors import own_constructor
 from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 from . import constraints

@@ -10,8 +10,8 @@ from .. import ops
 from ..tensor.tensor import Tensor
 from . import constraints
 from .combined import TransformedDistribution
-from .discrete import Binary, Categorical
 from .constraints import Constraint
+from .discrete import Binary, Categorical
 from .distribution import EVENTLESS, Distribution, broadcast_all, clamp_probs
 from .transforms import ExpTransform, SigmoidTransform
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from numbers import Number
 from typing import Any, ClassVar
 
-from ..native.foundation.user_frames import warn
 from .. import linalg, ops
+from ..native.foundation.user_frames import warn
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from . import constraints

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any, TypeVar
 
-from .finding import Place
 from ..native.foundation.user_frames import user_frame
+from .finding import Place
 from .places import place_of
 from .source import find_statements
 

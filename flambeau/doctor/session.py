@@ -10,13 +10,13 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..native.foundation.user_frames import user_frame
+from ..tensor.windows.batched_window import ExampleRead
 from .clock import Clock
 from .executed import ExecutedLines
 from .finding import Finding, Level, Mistake, Place
 from .instruments import Instruments
 from .intended import is_intended
-from ..native.foundation.user_frames import user_frame
-from ..tensor.windows.batched_window import ExampleRead
 from .places import Spot, variable_name
 from .rules import all_rules
 from .rules.rule import Rule, overridden

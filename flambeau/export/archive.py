@@ -37,12 +37,12 @@ from ..tensor.layout import layout, memory_format
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .exported_program import ExportedProgram
-from .pytorch_files import reading
-from .pytorch_files.writing import Unwritable, document_of, tensor_meta
 from .graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec,
     SymIntArgument, TensorArgument,
 )
+from .pytorch_files import reading
+from .pytorch_files.writing import Unwritable, document_of, tensor_meta
 
 __all__ = ["ArchiveError", "load", "save"]
 

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from .._higher_order_ops.gradient_regions import MODE_META
 from .._higher_order_ops.active_export import read_observer, recording
+from .._higher_order_ops.gradient_regions import MODE_META
 from .._higher_order_ops.recorded_modes import ModeRecorder
 from ..fx import traceback as fx_traceback
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import _RANDOM, Node
-from ..fx.trace_errors import explain, user_frame
 from ..fx.qualified_names import qualified_name
+from ..fx.trace_errors import explain, user_frame
 from ..ops.core.aten import aten
 from ..ops.interception import torch_function
 from ..tensor.size import Size

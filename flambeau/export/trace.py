@@ -6,13 +6,12 @@ import inspect
 import re
 from typing import Any
 
-from ..native.foundation.public_names import class_of
+from .._higher_order_ops.active_export import exporting, is_jit_tracing
+from .._higher_order_ops.gradient_regions import wrap_gradient_regions
+from .._subclasses.fake_tensor import is_fake
 from ..autograd.mode import (
     exporting_without_tape, is_grad_enabled, no_grad, set_grad_enabled,
 )
-from .._higher_order_ops.gradient_regions import wrap_gradient_regions
-from .._higher_order_ops.active_export import exporting, is_jit_tracing
-from .._subclasses.fake_tensor import is_fake
 from ..fx._pytree import tree_flatten_spec
 from ..fx.codegen import _PyTreeCodeGen
 from ..fx.graph import Graph
@@ -22,6 +21,7 @@ from ..fx.node import _RANDOM, Node
 from ..fx.patcher import Patcher
 from ..fx.trace_errors import explain
 from ..fx.traceback import preserve_node_meta
+from ..native.foundation.public_names import class_of
 from ..nn.module import Module
 from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..native.foundation.public_names import class_of
 from .. import ops
+from ..native.foundation.public_names import class_of
 from ..nn.module import Module
 from ..nn.utils.stateless import _functional_call
 from ..tensor import Tensor

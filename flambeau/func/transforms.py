@@ -13,12 +13,12 @@ from typing import Any
 from .. import ops
 from ..autograd import enable_grad, is_grad_enabled
 from ..autograd import grad as autograd_grad
+from ..autograd.mode import transforming
+from ..autograd.outputs import Output
 from ..autograd.tangents import (
     LEVELS, attach, carry, give, match_strides, pop_level, primal_at, push_level, same_history,
     tangent_at, tangents_of,
 )
-from ..autograd.mode import transforming
-from ..autograd.outputs import Output
 from ..ops.interception.batching import inner_leaf, is_inside, with_below
 from ..tensor import Tensor
 from ..tensor.tree import leaves, map_leaves

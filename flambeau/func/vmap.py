@@ -10,19 +10,19 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..native.foundation.public_names import class_of
 from .. import ops
+from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import noted
 from ..ops.core.axes import canonical_dim
 from ..ops.creation.random import get_rng_state, set_rng_state
-from ..tensor.windows.batch import Batch
 from ..ops.interception import (  # noqa: F401 they add themselves
     batched_derivatives, batched_draws, batched_functions, batched_index, batched_views,
 )
 from ..ops.interception.batching import batch_of
 from ..tensor import Tensor
-from ..tensor.windows.batched_window import ExampleRead
 from ..tensor.tree import leaves
+from ..tensor.windows.batch import Batch
+from ..tensor.windows.batched_window import ExampleRead
 from ..utils._pytree import tree_leaves, tree_structure
 from .structure import rebuild, spread
 

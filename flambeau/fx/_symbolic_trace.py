@@ -14,8 +14,8 @@ from itertools import chain
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar
 
-from ..native.foundation.user_frames import warn
 from .._namespace.assertions import _assert
+from ..native.foundation.user_frames import warn
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..ops.interception import torch_function

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from ..native.foundation.user_frames import warn
 from ..tensor.absent import lacking
 from ._compatibility import compatibility
+from .code_writer import format_target
 from .codegen import (
     CodeGen, PythonCode, TransformCodeFunc, override_sym_repr,
 )
-from .code_writer import format_target
 from .namespace import Namespace, custom_builtins, register_custom_builtin
 from .node import Argument, Node, Target, map_arg
 from .qualified_names import is_from_torch, find_node_name, qualified_name, snake_case

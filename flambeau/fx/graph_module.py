@@ -17,10 +17,10 @@ from ._compatibility import compatibility
 from .codegen import PythonCode, _BoxedCodeGen, _PyTreeCodeGen
 from .generated_source import exec_with_source, forward_of, import_block
 from .graph import Graph
+from .module_folder import write_folder
 from .module_paths import (
     assign_attribute, attribute_at, copy_attribute, delete_attribute, has_attribute,
 )
-from .module_folder import write_folder
 
 __all__ = ["GraphModule", "make_graph_module", "reduce_graph_module"]
 

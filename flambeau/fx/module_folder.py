@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..native.foundation.user_frames import warn
 from .. import nn
+from ..native.foundation.user_frames import warn
 from ..nn.module import Module, _addindent
 from ..serialization import save
 from .namespace import custom_builtins

@@ -16,8 +16,8 @@ from typing import Any
 from .checking.signatures import Signature, signature_of
 from .checking.source import read_source
 from .checking.types import Kind
-from .python_code import PYTHON_CODE
 from .conversions import CastError, convert_value
+from .python_code import PYTHON_CODE
 from .script_errors import convert_error
 
 __all__ = ["Entry", "is_in_script"]

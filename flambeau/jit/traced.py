@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..export import Dim, ExportedProgram, archive, export
 from .._higher_order_ops.active_export import jit_tracing
+from ..export import Dim, ExportedProgram, archive, export
 from ..export.sizes import SpecializationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter

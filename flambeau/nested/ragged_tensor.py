@@ -15,9 +15,9 @@ from ..ops.core.dispatch import pointwise_call
 from ..ops.core.operator import OPERATORS, Kind
 from ..ops.interception.subclass import DisableTorchFunctionSubclass
 from ..overrides.modes import redispatch_function
-from ..tensor.windows.opaque_window import OpaqueWindow, missing_implementation
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, _TensorType
+from ..tensor.windows.opaque_window import OpaqueWindow, missing_implementation
 
 Rules = dict[str, Callable[..., Any]]
 

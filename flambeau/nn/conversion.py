@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..native.foundation.public_names import class_of
 from .. import ops
 from ..autograd import no_grad
+from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
 from ..tensor import Tensor, dtype
 from ..tensor import device as device_type

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import autograd
-from ..tensor import Tensor
 from ..ops.spatial.convolution import conv1d, conv2d, conv3d
+from ..tensor import Tensor
 
 
 def _compute_gradient(

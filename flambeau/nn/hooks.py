@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..native.foundation.public_names import class_of
 from ..autograd.handle import RemovableHandle
+from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
 from ..tensor import Tensor
 from . import global_hooks

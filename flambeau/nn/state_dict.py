@@ -10,9 +10,9 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..native.foundation.public_names import class_of
 from ..autograd import no_grad
 from ..autograd.handle import RemovableHandle
+from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
 from ..native.foundation.user_frames import noted
 from ..tensor import Tensor

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-from ..native.foundation.user_frames import warn
 from ..autograd import profiler
 from ..autograd.profiler import KinetoStepTracker, record_function
 from ..autograd.profiler_util import EventList
+from ..native.foundation.user_frames import warn
 from .schedule import ProfilerAction, _default_schedule_fn
 
 

@@ -20,10 +20,10 @@ from flambeau.tensor.storage import TypedStorage, UntypedStorage, anchored
 from ..native.foundation.user_frames import warn
 from . import legacy, names, safe_globals, unpickler
 from .archive import ArchiveReader, is_archive
+from .byte_order import swap_bytes
 from .location import MapLocation, MetaStorage, goes_to_meta, restorer
 from .options import MAP_SHARED, LoadEndianness, Settings
 from .rebuild import LoadState, StorageType, check_sparse_tensors
-from .byte_order import swap_bytes
 
 FileLike = str | os.PathLike[str] | IO[bytes]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .narrow_dtypes import widened
 from .dtypes import bool_, complex64, complex128, float64, get_default_dtype, int64
 from .meta import MetaArray
+from .narrow_dtypes import widened
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ..native.foundation.user_frames import warn
 from .. import ops
+from ..native.foundation.user_frames import warn
 from ..tensor import Tensor, dtype
 from ..tensor import dtypes as types
 from ..tensor.layout import (

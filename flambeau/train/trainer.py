@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..nn import Module
 from ..optim import Optimizer
-from .events import scope
 from .checkpointing.run_state import collect_state, restore_accumulation, restore_objects
+from .events import scope
+from .events.handler_arguments import step_of
+from .events.scope import Stage
 from .loop.attach import as_list
-from .training_step.validation import check_trainable, as_loss, as_optimizer
+from .loop.evaluation import joined, observe, sweep
+from .loop.loop import Loop
 from .state.data import check_paired, inputs, is_arrays, count_batches, as_loader
 from .state.data_limits import set_aside
+from .state.epoch_numbers import Measures
 from .state.fit_data import build_training_loader, build_validation_loaders
 from .state.history import History
 from .training_step.model_loss import weigh_classes
-from .loop.evaluation import joined, observe, sweep
-from .loop.loop import Loop
-from .state.epoch_numbers import Measures
-from .events.scope import Stage
-from .events.handler_arguments import step_of
 from .training_step.supervised import Supervised
 from .training_step.trainable_module import TrainableModule, attach_module, parse_optimizers
+from .training_step.validation import check_trainable, as_loss, as_optimizer
 
 if TYPE_CHECKING:
     from ..doctor import Doctor

@@ -18,8 +18,8 @@ from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.tensor import Tensor
 from flambeau.tensor.random.generator import default_generator
 
-from ..native.foundation.user_frames import warn
 from ..autograd.engine import current_task_number, is_checkpoint_valid
+from ..native.foundation.user_frames import warn
 from ..ops.core.autocast import autocast_settings, with_autocast_settings
 from .checkpoint_debug import CheckpointDebugLogs
 from .selective_checkpoint import (

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from ..native.foundation.user_frames import warn
 from ..compiler.capture.patch_targets import swaps_of
+from ..native.foundation.user_frames import warn
 from ..nn.modules.module import (
     Module,
     register_module_forward_hook,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..native.foundation.user_frames import warn
 from ..autograd.handle import RemovableHandle
+from ..native.foundation.user_frames import warn
 from ..nn.backward_hook import BackwardHook
 from ..tensor import Tensor
 

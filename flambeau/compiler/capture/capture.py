@@ -21,26 +21,26 @@ from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import allocate_outside_heap
 from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.runtime.background_jit import KernelPolicy
+from ...ops.interception.code_patching import end_followed_call
 from ...tensor.layout import owner_of
 from ...tensor.quantized import QuantizedCreated
 from ...tensor.sparse import Created
 from ...tensor.storage import version_of
-from ...ops.interception.code_patching import end_followed_call
 from ...tensor.tensor import wrap
 from ...tensor.windows.opaque_window import OpaqueWindow
+from ..proof.watcher import Watcher
+from ..trace.ambient_modes import read_ambient_modes
+from ..trace.operands import arrays_in, flatten, tensors_in
+from ..trace.trace import UPDATE, Backward, Trace, address, values_in
+from ..trace.trace_signature import Precedent
+from .escapes import backward_problem, finish, list_live_bases, live_outputs
 from .lazy_call import Deferred
 from .live_tensors import live_tensors
-from .escapes import backward_problem, finish, list_live_bases, live_outputs
-from ..trace.ambient_modes import read_ambient_modes
-from .returned_tensors import describe_returned
-from ..trace.operands import arrays_in, flatten, tensors_in
-from ..trace.trace_signature import Precedent
+from .patch_targets import restore_all, swap_all
 from .recorder import Recorder
+from .returned_tensors import describe_returned
 from .saved_versions import find_reach, note_saved_versions, select_bits
 from .side_effects import note_arrays, note_stores
-from .patch_targets import restore_all, swap_all
-from ..proof.watcher import Watcher
-from ..trace.trace import UPDATE, Backward, Trace, address, values_in
 
 _capturing = threading.RLock()  # one capture at a time: patches affect all threads
 

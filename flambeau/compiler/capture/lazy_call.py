@@ -28,10 +28,10 @@ from ..schedule.arena import Arena
 from ..trace.bindings import Bindings, window_on_bytes
 from ..trace.counter_rng import CounterDraw, draw_key
 from ..trace.operands import arrays_in, as_arrays, unbind
-from ..trace.trace_signature import Geometry, Precedent
 from ..trace.trace import (
     CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, map_values, values_in,
 )
+from ..trace.trace_signature import Geometry, Precedent
 from .listed_history import attach
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...ops.core.dispatch import pointwise_call
+from ...native.foundation.method_patches import library_attributes
 from ...ops.core import inplace as in_place
+from ...ops.core.dispatch import pointwise_call
 from ...ops.core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
     Swap, clone, own_function, restore_stubs, swap_of,
 )
 from ...ops.interception.stub_set import STUB_SETS
-from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from .recorder import Recorder, composite_recorder
 

@@ -14,18 +14,18 @@ import numpy as np
 from ...native.foundation.source_hash import PACKAGE
 from ...ops.core import inplace as in_place
 from ...optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from ...tensor import tensor as tensors
+from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
 from ...tensor.random import generator as generators
 from ...tensor.random import integers, rejection_sampling, distributions
 from ...tensor.random import normal as normals
-from ...tensor import tensor as tensors
-from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
 from ...tensor.tensor import Tensor
-from ..trace.counter_rng import replace_draw, draw_key
 from ..proof.declarations import in_library
+from ..trace.counter_rng import replace_draw, draw_key
 from ..trace.host_numbers import Read
 from ..trace.operands import arrays_in
-from .recorder import Recorder, note_host_read
 from ..trace.trace import CHECK, DRAW, HostCall, count_updates
+from .recorder import Recorder, note_host_read
 
 Pairs = Iterator[tuple[Any, Callable]]
 _COMPILER = os.path.join(PACKAGE, "compiler", "")

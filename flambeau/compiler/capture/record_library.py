@@ -23,14 +23,14 @@ from ...ops.linalg import matmul, vector_distance
 from ...ops.view import join
 from ...optim.elementwise import Elementwise
 from ...optim.kernel import count_writes
-from ...tensor.random import distributions
 from ...tensor import tensor as tensors
 from ...tensor.layout import owner_of
+from ...tensor.random import distributions
 from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
-from .recorder import Recorder
 from ..trace.trace import UPDATE
+from .recorder import Recorder
 
 
 def replacements(r: Recorder) -> list[tuple[Any, Callable]]:

@@ -32,12 +32,12 @@ from ...tensor.overlap import check_put, has_internal_overlap
 from ...tensor.tensor import Tensor
 from ...tensor.uninitialized import should_fill
 from ..ir.reasons import Advice, Reason
-from .escapes import walk
-from .record_library import replacements
 from ..trace.operands import tensors_in
-from .record_draws_and_reads import draws, host_reads, schedules, when_on
-from .recorder import Recorder, module_recorder, note_host_read
 from ..trace.trace import WINDOW, WRITE, GradAccess
+from .escapes import walk
+from .record_draws_and_reads import draws, host_reads, schedules, when_on
+from .record_library import replacements
+from .recorder import Recorder, module_recorder, note_host_read
 
 Pairs = Iterator[tuple[Any, Callable]]
 # Calls of compiled functions, which recorded steps inline; the driver registers them here.

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.source_hash import PACKAGE
 from ...autograd.node import Node
+from ...native.foundation.source_hash import PACKAGE
 from ...nn.module import Module
 from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
 from ...ops.core.operator import Kind, Operator
@@ -25,12 +25,12 @@ from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..proof.watcher import Watcher
-from .lazy_call import NOT_NOW, Deferred
 from ..trace.operands import (
     arrays_in, bind, takes_number_from_tensor, tensors_in, unbind,
 )
 from ..trace.plain_values import PLAIN
 from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
+from .lazy_call import NOT_NOW, Deferred
 
 _LIBRARY = PACKAGE + os.sep
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")

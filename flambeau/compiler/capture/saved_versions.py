@@ -18,8 +18,8 @@ from ...autograd.engine import key_of
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...autograd.saved.values import SavedOutput, can_recompute
-from ...tensor.storage import VersionCounter
 from ...ops.indexing.index import VersionedPositions
+from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor
 
 

@@ -17,14 +17,14 @@ from ...native.loop_ir.ir import Type
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.layout import owner_of
 from ...tensor.storage import version_of
-from ..trace import bindings as bind
-from ..functionalization.index_checks import IndexBound, IndexCheck
-from ..ir.graph import Graph, Node, Op, Source
-from ..ir.serialization import serialize_graph, deserialize_graph
 from ..capture.returned_tensors import ReturnedTensor
 from ..functionalization.graph_inputs import (
     bind_arguments, array_of, list_draws, gradients_read_before, allocate_gradient, memory_getter,
 )
+from ..functionalization.index_checks import IndexBound, IndexCheck
+from ..ir.graph import Graph, Node, Op, Source
+from ..ir.serialization import serialize_graph, deserialize_graph
+from ..trace import bindings as bind
 from ..trace.trace import OPERATOR, UPDATE, Trace, Value
 
 _PLAIN = (type(None), bool, int, float, str)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ..runtime.optimizer_counters import RecordedGroup
-from ..trace.trace_signature import Precedent
-from ..runtime.sample_inputs import SampleInputs
 from ..ir.errors import describe_failure
+from ..runtime.optimizer_counters import RecordedGroup
+from ..runtime.sample_inputs import SampleInputs
+from ..trace.trace_signature import Precedent
 
 
 class Pending:

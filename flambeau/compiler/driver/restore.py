@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...native.jit.compile import load_cached
-from ..schedule.arena import Arena
 from ..ir.graph import Graph
 from ..ir.serialization import deserialize_graph
 from ..runtime.executable import Planned, Step
+from ..schedule.arena import Arena
 from ..schedule.program_table import load_table
 
 

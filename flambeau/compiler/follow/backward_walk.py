@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...autograd.node import Node
 from ...autograd.outputs import Output
-from ...tensor.layout import _as_bytes
 from ...tensor.exposed_memory import EXPOSED
+from ...tensor.layout import _as_bytes
 from ...tensor.tensor import Tensor, creation
 from ..trace.bindings import window_on_bytes
 from ..trace.trace import Value

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.fast_call import data_address
 from ...autograd.tape import _next_sequence
+from ...native.runtime.fast_call import data_address
 from ...ops.core.operator import Kind
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import any_exposed, is_exposed
 from ...tensor.layout import _as_bytes, owner_of
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of
+from ..capture.listed_history import attach
 from ..trace.bindings import window_on_bytes
 from ..trace.plain_values import PLAIN, same_plain, same_setting
 from ..trace.trace import Value, same_bits
-from ..capture.listed_history import attach
 from .segment import END, INTERNAL, Entry, Segment
 
 _new = object.__new__

@@ -17,6 +17,7 @@ import numpy as np
 from ... import ops
 from ...autograd import engine, inplace, views
 from ...autograd.mode import MODE
+from ...native.foundation.method_patches import library_attributes
 from ...nn.module import Module
 from ...ops.core import inplace as in_place
 from ...ops.core import out
@@ -30,12 +31,11 @@ from ...optim.elementwise import Elementwise
 from ...optim.lr_scheduler import LRScheduler
 from ...tensor import tensor as tensors
 from ...tensor.ambient import AMBIENT
+from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
 from ...tensor.exposed_memory import expose
 from ...tensor.random import distributions, integers, rejection_sampling
 from ...tensor.random import normal as normals
-from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
-from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
 from ..capture import record_writes
 from ..capture.patch_targets import _bypass_fast_path
 from ..capture.record_draws_and_reads import _draw, _iterate_subclasses

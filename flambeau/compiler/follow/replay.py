@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import no_grad
-from ...ops.core.dispatch import pointwise_call
+from ...native.foundation.method_patches import library_attributes
 from ...ops.core.autocast import STATE
+from ...ops.core.dispatch import pointwise_call
 from ...ops.core.operator import Operator
 from ...tensor.layout import _as_bytes
-from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor, wrap
 from ..trace.bindings import window_on_bytes
 from ..trace.operands import as_arrays, unbind

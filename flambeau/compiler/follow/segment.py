@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ...ops.core.operator import Kind
+from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, values_in
 from .backward_pass import BackwardPass
 from .holder_census import HolderCensus
 from .memory_layout import RecycledMemory
-from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, values_in
 
 if TYPE_CHECKING:
     from .following import Following

@@ -19,16 +19,16 @@ from ...tensor.ambient import AMBIENT
 from ...tensor.layout import owner_of
 from ...tensor.tensor import Tensor
 from ..trace.ambient_modes import read_ambient_modes
+from .cues.cue_code import write_cue
+from .cues.inline_cache import drop_pieces, is_due, link
 from .following import Following
 from .foreign_tensors import has_foreign
 from .hooks import ACTIVE, RECORDING, Hook
-from .cues.cue_code import write_cue
-from .cues.inline_cache import drop_pieces, is_due, link
 from .other_threads import compute_for_another
 from .replay import Replay
-from .varying_number import is_number_alone, replace_number
 from .segment import Entry, Exit
 from .segment_recorder import SegmentRecorder, end_recording
+from .varying_number import is_number_alone, replace_number
 
 NO = object()  # sentinel: the operator is not the segment's next event
 

@@ -11,6 +11,7 @@ from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Place, combine_call
 from .attributes import has_attribute, load_attribute
 from .contents import guard_content, guard_if_container
+from .contents import SEARCHING_METHODS, refuse_tensors
 from .declarations import in_standard_library
 from .effects import CHANGES_ARGUMENT, advance_count, is_count, store
 from .facts import Facts
@@ -19,7 +20,6 @@ from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, is_pl
 from .purity import (
     CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS, is_pure,
 )
-from .contents import SEARCHING_METHODS, refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 from .stores import Store
 

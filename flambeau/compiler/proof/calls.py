@@ -14,10 +14,9 @@ from ...optim.optimizer import Optimizer
 from ...tensor.tensor import Tensor
 from . import c_calls
 from .contents import guard_content
-from .state.module_state import declare_module, declare_optimizer
-from .state.object_state import declare_object
-from .declarations import LIBRARY, in_library, is_declared, is_performed
+from .contents import refuse_tensors
 from .decisions import truth_of_number
+from .declarations import LIBRARY, in_library, is_declared, is_performed
 from .facts import Facts, refuse_finalizer
 from .guards import Test
 from .provenance import (
@@ -25,8 +24,9 @@ from .provenance import (
     depends_on_values, is_plain,
 )
 from .purity import NUMBER_TYPES, PURE_TYPES, find_on_class
-from .contents import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
+from .state.module_state import declare_module, declare_optimizer
+from .state.object_state import declare_object
 
 Named = dict[str, Provenance]
 _COROUTINE, _GENERATOR, _STAR, _STARS = 0x280, 0x20, 0x04, 0x08  # flags of code objects

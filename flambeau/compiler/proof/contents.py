@@ -11,10 +11,10 @@ import numpy as np
 from ...native.target.compile_costs import MAX_GUARDED_ARRAY_BYTES, MAX_GUARDS
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
-from .state.module_state import declare_module
 from .facts import Facts
 from .guards import Test
 from .provenance import Aspect, Kind, NotProvedError, Provenance, is_plain
+from .state.module_state import declare_module
 
 _SEQUENCES = (list, tuple, deque)
 _MAPPINGS = (dict, OrderedDict)

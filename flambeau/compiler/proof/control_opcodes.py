@@ -10,8 +10,8 @@ from .bytecode import (
 )
 from .calls import invoke
 from .contents import guard_content, guard_if_container
-from .declarations import in_library
 from .decisions import guard_number_classes
+from .declarations import in_library
 from .facts import Facts
 from .opcodes import decide, opcode
 from .provenance import Kind, NotProvedError, Provenance

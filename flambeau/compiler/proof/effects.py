@@ -17,8 +17,8 @@ from .guards import Test
 from .provenance import (
     UNKNOWN, Kind, NotProvedError, Provenance, Symbol, attribute_place, is_plain,
 )
-from .stores import Store, position
 from .shadow_frame import CallState, ShadowFrame
+from .stores import Store, position
 
 CHANGES_ARGUMENT = "it changes a list or dict that is an argument: return what is new instead"
 _TENSOR_ATTRIBUTES = ("grad", "data", "requires_grad")

@@ -9,10 +9,10 @@ from typing import Any
 from .declarations import in_library
 from .guards import Guard, Proof, Test
 from .provenance import Aspect, Kind, Provenance
-from .state.tensor_state import TensorState
 from .purity import (
     IMMUTABLE, SPECIAL_METHODS, computes_members, is_own_class, runs_own_code,
 )
+from .state.tensor_state import TensorState
 
 
 class Guarding:

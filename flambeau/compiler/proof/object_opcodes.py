@@ -12,23 +12,23 @@ from ...nn.module import Module
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import combine
-from .bytecode import IS_METHOD_FLAG
 from .attributes import load_attribute
+from .bytecode import IS_METHOD_FLAG
 from .calls import parameters
 from .contents import guard_content, guard_if_container
+from .contents import refuse_tensors
+from .decisions import combine_numbers, guard_number_classes, negate_number
 from .declarations import in_library
 from .effects import store
-from .decisions import combine_numbers, guard_number_classes, negate_number
 from .facts import Facts
 from .guards import Test
-from .state.module_state import declare_module
 from .opcodes import apply_operator, decide, opcode
 from .provenance import (
     UNKNOWN, Increment, Kind, NotProvedError, Provenance, depends_on_values, is_plain,
 )
 from .purity import ARITHMETIC
-from .contents import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
+from .state.module_state import declare_module
 
 _INDEXABLE = (list, tuple, dict, OrderedDict)
 

@@ -9,11 +9,11 @@ from typing import Any
 from ..trace.host_numbers import Place
 from .attributes import load_attribute
 from .contents import guard_content, guard_if_container
+from .contents import refuse_tensors
 from .effects import note_write
 from .facts import Facts
 from .opcodes import apply_operator, load_outside, opcode
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
-from .contents import refuse_tensors
 from .shadow_frame import CallState, ShadowFrame
 
 # ------------------------------------------------------------------------------------- stack

@@ -20,9 +20,9 @@ from ...autograd.outputs import Output
 from ...autograd.tape import _next_sequence
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...ops import ones_like, zeros_like
-from ...tensor.storage import version_of
 from ...tensor.layout import owner_of
 from ...tensor.random.generator import Generator
+from ...tensor.storage import version_of
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batched_window import is_example

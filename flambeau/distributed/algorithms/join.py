@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ...native.foundation.user_frames import warn
 from ... import ops
+from ...native.foundation.user_frames import warn
 from .. import collectives
 
 __all__ = ["Join", "JoinHook", "Joinable"]

@@ -15,8 +15,8 @@ import numpy as np
 from ...autograd.outputs import Output
 from ...futures import Future
 from ...tensor import Tensor
-from ..engines.engine import reduced
 from ..collective_launch import recorder, refuse_compilation
+from ..engines.engine import reduced
 from ..process_group import ProcessGroup
 from ..reduce_op import ReduceOp
 from .bucket import Bucket, GradBucket, assign_buckets

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from ...autograd import tape
 from ...autograd.function import Function
 from ...autograd.mode import MODE
+from ...native.foundation.user_frames import is_internal
 from ...nn.parameter import Parameter
 from ...ops.core.operator import PUBLIC
 from ...tensor.tensor import Tensor
 from ..events import LossCall, Statistic
-from ...native.foundation.user_frames import is_internal
 from ..places import callers, here
 from . import Observer, distributions, memory, tokens
 

@@ -12,14 +12,14 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.mode import MODE
+from ...native.foundation.user_frames import is_internal, user_frame
 from ...nn.module import Module
 from ...optim import optimizer as optimizers
 from ...tensor.tensor import Tensor
 from ..events import ModuleCall, Update
-from ...native.foundation.user_frames import is_internal, user_frame
+from ..places import Spot, constructor_spot, here
 from . import Observer
 from .passes import PassObserver
-from ..places import Spot, constructor_spot, here
 
 if TYPE_CHECKING:
     from ..session import Session

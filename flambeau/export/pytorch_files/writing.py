@@ -24,9 +24,9 @@ from ...tensor.layout import layout, memory_format
 from ...tensor.tensor import Tensor
 from ...utils import _pytree as pytree
 from ..graph_signature import ConstantArgument, InputKind, SymIntArgument
-from .reading import DTYPES
 from ..sizes import SymbolicSize, plain
 from ..symbolic_expressions import INFINITE
+from .reading import DTYPES
 
 __all__ = ["Unwritable", "document_of", "tensor_meta"]
 

@@ -6,13 +6,13 @@ import ast
 from contextlib import AbstractContextManager
 from typing import Any
 
+from .annotations import find_value_kind
 from .container_choice import choose_dictionary, choose_list
 from .diagnostics import Refusal
 from .types import (
     FLOAT, INT, NONE, NUMBERS, STR, UNKNOWN, Kind, dictionary, fits,
     is_known, list_of, build_tuple, union,
 )
-from .annotations import find_value_kind
 from .values import Frame, Truth, Value
 
 __all__ = ["Literals"]

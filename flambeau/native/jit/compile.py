@@ -15,13 +15,13 @@ from ..foundation import disk_cache
 from ..foundation.allocator import probe
 from ..loop_ir.ir import Kernel
 from ..target.compile_costs import COLLECT_AFTER_IR_CHARACTERS, MAX_LLVM_THREADS_PER_EMITTER
+from ..target.machine import (
+    COMPILE_BYTES, emit_object_code, external_functions, host, llvm_version,
+)
 from . import scratch_slots  # noqa: F401 - provides the functions that kernels take scratch by
 from .elf_loader import find_loaded, load_codes
 from .object_code import emit_text, hash_emitter
 from .thread_priority import yield_to_others
-from ..target.machine import (
-    COMPILE_BYTES, emit_object_code, external_functions, host, llvm_version,
-)
 
 
 def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False

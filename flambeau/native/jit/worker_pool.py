@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import IO, Any
 
-from ..foundation.source_hash import PACKAGE
 from ..foundation.environment import DEBUG
 from ..foundation.environment import COMPILE_WORKERS as FLAG
+from ..foundation.source_hash import PACKAGE
 from ..loop_ir.ir import Contract, Kernel, statements
 from ..target.compile_costs import (
     FIRST_PRODUCT_COMPILE_S, IN_PROCESS_TIME_RATIO, MIN_BACKGROUND_WORK_S, OTHER_KERNEL_COMPILE_S,
     PROCESSORS_PER_BACKGROUND_WORKER, WORKER_IDLE_TIMEOUT_S, WORKER_START_S,
     WORKER_START_TIMEOUT_S, WORK_PER_WORKER_S,
 )
+from ..target.machine import Target, host, llvm_version
 from .object_code import hash_emitter
 from .worker_main import receive, send
-from ..target.machine import Target, host, llvm_version
 
 # A package stub replaces flambeau/__init__.py, which would import everything.
 _BOOT = """

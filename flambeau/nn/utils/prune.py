@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...native.foundation import public_names
 from ... import ops
+from ...native.foundation import public_names
 from ...tensor import Tensor
 from ..module import Module
 from .convert_parameters import parameters_to_vector

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...native.foundation.public_names import class_of
 from ... import ops
 from ...autograd import is_grad_enabled
+from ...native.foundation.public_names import class_of
 from ...tensor import Tensor, dtypes, wrap
 from ...tensor.capture_marks import may_write_arrays
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from ...autograd.mode import MODE
 from ...native.foundation.user_frames import warn
-from ...native.runtime.background_jit import KernelPolicy
-from ...native.runtime.fast_call import FastCalls
 from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.eager_kernels import EagerKernel
+from ...native.runtime.fast_call import FastCalls
 from ...native.target.eager_costs import (
     MAX_NUMPY_ROW_ELEMENTS, MAX_SHORT_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, SOFTMAX_BLOCK_ELEMENTS,
 )

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...autograd.tangents import LEVELS, sum_terms, unless_missing
 from ...autograd.mode import MODE
+from ...autograd.tangents import LEVELS, sum_terms, unless_missing
 from ...autograd.tape import requires
 from ...native.target.eager_costs import MAX_SAVED_PROBABILITIES, SCORES_PER_NUMPY_BLOCK
 from ...tensor.dtypes import FROM_NUMPY
@@ -22,17 +22,17 @@ from ...tensor.layout import preserved_strides, strides_of
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
 from ..activation.softmax import softmax, softmax_backward
 from ..core.autocast import Policy
-from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout, lay_out_again
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
-from ..reduction.numpy_reductions import reduce_max, reduce_sum
 from ..creation.creation import full
 from ..creation.dropout import dropout
+from ..reduction.numpy_reductions import reduce_max, reduce_sum
 from .backend_choice import AttentionSettings, check_choice
 from .native import backward as whole_backward
 from .native import forward as whole_forward

@@ -15,24 +15,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...autograd.tape import record_binary, record_number, record_unary
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
 from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW
 from ...tensor.tensor import Tensor, creation, wrap
 from ..documentation import source_listing
+from ..native.pointwise import try_kernel, swap_operands
 from .autocast import autocasting
 from .errors import MISSING, Overriding, explain, explaining, name_in_errors, no_overload
 from .errors import not_a_tensor, not_this_tensor
 from .function_writer import NUMPY_NAMES, write_function
 from .inplace import OPERANDS, inplace_twin
-from .out import write_out
-from .number_cache import CACHED_NUMBERS, cache_number
 from .legacy_argument_order import OLD_ORDERED
-from ..native.pointwise import try_kernel, swap_operands
+from .number_cache import CACHED_NUMBERS, cache_number
+from .operator import Kind, Operator, Promotion, publish
+from .out import write_out
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
-from .operator import Kind, Operator, Promotion, publish
 
 _new = object.__new__
 _ndarray = np.ndarray

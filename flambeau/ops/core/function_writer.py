@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
-from ...native.foundation.generated_code import SourceBuilder
 from ...autograd.tape import record, requires
+from ...native.foundation.generated_code import SourceBuilder
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import FLOATS, as_dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
+from ..native.pointwise import try_kernel_with
 from .autocast import AUTOCAST, cast_inputs
 from .errors import MISSING, Overriding, check_sequence, explain
 from .legacy_argument_order import OLD_ORDERED, in_order
-from ..native.pointwise import try_kernel_with
+from .operator import Kind, Operator, Promotion
 from .out import write_out
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
-from .operator import Kind, Operator, Promotion
 
 NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # accepted besides PyTorch's names
 # Operators whose list of axes is required, even if empty.

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
-from ...native.foundation.user_frames import warn
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
+from ...native.foundation.user_frames import warn
+from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import check_resizable
 from ...tensor.overlap import check_no_internal_overlap, check_operands

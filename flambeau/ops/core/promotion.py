@@ -12,9 +12,9 @@ from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
 from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW, widened
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
+from ..native.pointwise import try_kernel_with, min_kernel_elements, mix_dtypes, swap_operands
 from .narrow_arithmetic import compute_narrow, refuse_eight_bit_arithmetic
 from .operator import Operator, Promotion
-from ..native.pointwise import try_kernel_with, min_kernel_elements, mix_dtypes, swap_operands
 
 
 def compute_pointwise(

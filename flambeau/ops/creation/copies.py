@@ -8,8 +8,8 @@ import numpy as np
 
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
-from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...native.foundation.public_names import c_class_name
+from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.layout import (
     channels_last_form, contiguous_format, copy_in_format, empty_preserving, is_channels_last,
     is_plain, preserve_format,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.inplace import bump, check_writable
 from ...autograd.errors.missing_derivatives import record_without_derivative
+from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE, no_grad
 from ...tensor import dtypes as types
 from ...tensor.capture_marks import holds, none_is_negative

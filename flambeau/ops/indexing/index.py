@@ -21,12 +21,12 @@ from ...native.target.eager_costs import (
     MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_SORTED_ROW_ELEMENTS,
     MIN_THREADED_COPY_BYTES,
 )
-from ...tensor.storage import version_of
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray, refuse_unknown_values
 from ...tensor.narrow_dtypes import NARROW, narrowed
 from ...tensor.overlap import check_no_internal_overlap, check_put
 from ...tensor.promotion import legacy_name
+from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..core.errors import advise_on_array
 from ..core.inplace import assign

@@ -13,9 +13,9 @@ from ...tensor.capture_marks import peek
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batch import Batch
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
-from ...tensor.windows.batch import Batch
 from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.output_layout import Layout

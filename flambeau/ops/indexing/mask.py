@@ -17,9 +17,9 @@ from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
+from ..core.errors import no_overload
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
-from ..core.errors import no_overload
 from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout

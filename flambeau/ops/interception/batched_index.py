@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tensor.dtypes import bool_ as _bool, uint8 as _uint8
 from ...native.foundation.method_patches import library_attributes
+from ...tensor.dtypes import bool_ as _bool, uint8 as _uint8
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves_of
 from ...tensor.windows.batch import innermost_batch

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...autograd import grad as autograd_grad
-from ...autograd.tangents import give, primal_at, tangents_of
 from ...autograd.mode import MODE, enable_grad
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...autograd.saved.plan import Plan
+from ...autograd.tangents import give, primal_at, tangents_of
 from ...autograd.tape import new_node, requires
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves, map_leaves
-from ...tensor.windows.batched_window import ExampleRead
 from ...tensor.windows.batch import Batch, innermost_batch
+from ...tensor.windows.batched_window import ExampleRead
 from ..core.operator import OPERATORS
 
 

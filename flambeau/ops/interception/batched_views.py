@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.views import Views
 from ...autograd.mode import enable_grad
+from ...autograd.views import Views
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import innermost_batch
 from ...tensor.windows.batched_window import BatchedWindow

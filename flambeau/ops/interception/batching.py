@@ -16,19 +16,19 @@ from types import FunctionType
 from typing import Any, NoReturn
 
 from ...autograd import inplace
-from ...autograd.tangents import LEVELS
 from ...autograd.inplace import check_writable
 from ...autograd.mode import MODE, transforming
+from ...autograd.tangents import LEVELS
 from ...autograd.tape import record, requires
-from ...tensor.storage import version_of
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import check_cast
-from ...native.foundation.method_patches import library_attributes
+from ...tensor.storage import version_of
 from ...tensor.tensor import Tensor, view_of
 from ...tensor.tree import leaves, leaves_of, map_leaves_of
+from ...tensor.windows.batch import Batch, innermost_batch
 from ...tensor.windows.batched_window import BatchedWindow, ExampleRead
 from ..core import inplace as core_inplace
-from ...tensor.windows.batch import Batch, innermost_batch
 from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from . import batching_rules, forward_mode

@@ -13,8 +13,8 @@ from typing import Any
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves
-from ..core.axes import canonical_dim
 from ...tensor.windows.batch import Batch
+from ..core.axes import canonical_dim
 from ..core.operator import Kind, Operator, Promotion
 from .tangent_rules import call_with
 

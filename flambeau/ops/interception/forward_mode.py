@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
-from ...autograd.tangents import (
-    LEVELS, Switch, allocate_memory_tangent, attach, carry, give, hide, last_level, primal_at,
-    same_history, tangent_at, tangents_of, zeros_like_layout,
-)
 from ...autograd.inplace import before_write
 from ...autograd.mode import MODE
 from ...autograd.node import Node
 from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
-from ...tensor.dtypes import dtype
+from ...autograd.tangents import (
+    LEVELS, Switch, allocate_memory_tangent, attach, carry, give, hide, last_level, primal_at,
+    same_history, tangent_at, tangents_of, zeros_like_layout,
+)
 from ...native.foundation.method_patches import library_attributes
+from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of, map_leaves_of
 from ...tensor.windows.batch import innermost_batch

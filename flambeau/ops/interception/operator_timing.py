@@ -18,14 +18,14 @@ from ...autograd.node import Node
 from ...autograd.traces.chrome_trace import TraceSwitches
 from ...autograd.traces.flops import count_flops
 from ...autograd.traces.recorder import Details, Recorder, Recording, RecordScope, user_stack
-from ...tensor.layout import strides_of
 from ...native.foundation.method_patches import library_attributes
+from ...tensor.layout import strides_of
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from ..core.dispatch import pointwise_call
 from ..core.operator import OPERATORS, PUBLIC
-from .code_patching import Swap, swap_of
 from ..registration.aten_schemas import find_overload
+from .code_patching import Swap, swap_of
 from .operator_arguments import arguments_of
 
 # Each yields (function, its timing observer) pairs, whole the profile's recorder.

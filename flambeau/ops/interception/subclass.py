@@ -10,9 +10,9 @@ from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor, _TensorType
 from ..core.operator import PUBLIC, publish
 from . import torch_function
-from .wrapper_metadata import let_class_answer
 from .torch_dispatch import dispatches
 from .torch_function import STATE
+from .wrapper_metadata import let_class_answer
 
 
 class DisableTorchFunctionSubclass:

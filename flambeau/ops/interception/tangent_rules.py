@@ -15,8 +15,8 @@ from typing import Any
 
 from ...autograd import enable_grad, is_grad_enabled, no_grad
 from ...autograd import grad as autograd_grad
-from ...autograd.tangents import LEVELS, last_level
 from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
+from ...autograd.tangents import LEVELS, last_level
 from ...autograd.unbroadcast import unbroadcast
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example

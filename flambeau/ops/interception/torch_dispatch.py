@@ -16,8 +16,8 @@ from typing import Any
 
 from ...autograd.mode import MODE
 from ...autograd.tape import record
-from ...tensor.ambient import note_change
 from ...native.foundation.method_patches import library_attributes
+from ...tensor.ambient import note_change
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from ..core.aten import aten

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.method_patches import library_attributes
 from ...native.foundation.user_frames import warn
 from ...tensor.absent import Lacking
 from ...tensor.ambient import note_change
@@ -23,7 +24,6 @@ from ...tensor.devices import device
 from ...tensor.dtypes import dtype
 from ...tensor.layout import layout, memory_format
 from ...tensor.size import Size
-from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ..core.errors import MISSING, Overriding
 from ..core.operator import PUBLIC, Operator

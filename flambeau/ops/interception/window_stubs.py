@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from ...native.foundation.method_patches import library_attributes
 from ...tensor.dtypes import dtype
 from ...tensor.size import Size
-from ...native.foundation.method_patches import library_attributes
 from ...tensor.tensor import Tensor
 from ..core.operator import PUBLIC
 from .stub_set import StubSet

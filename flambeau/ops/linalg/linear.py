@@ -13,8 +13,8 @@ from ...native.target.eager_costs import MIN_PRODUCT_LHS_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.autocast import Policy
 from ...tensor.windows.batch import Batch
+from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque

@@ -7,9 +7,9 @@ from typing import Any
 from ...tensor.tensor import Tensor
 from ..core.registry import composite
 from ..creation.random import randn
+from .declarations import mH
 from .eigen import eigh
 from .matmul import matmul
-from .declarations import mH
 from .qr import qr
 from .solves import solve_triangular
 from .svd import svd

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MIN_PRODUCT_LHS_ELEMENTS
 from ...autograd.tape import record_binary
+from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MIN_PRODUCT_LHS_ELEMENTS
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import legacy_name, missing_kernel
 from ...tensor.tensor import Tensor, wrap
-from ..core.autocast import AUTOCAST, Policy
 from ...tensor.windows.batch import Batch
+from ..core.autocast import AUTOCAST, Policy
 from ..core.errors import not_a_tensor
 from ..core.operator import Array
 from ..core.out import check_out_dtype
+from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.matmul import try_product
-from ..core.registry import composite, opaque
 from ..native.rows import sum_of, multiply_by_vector
 from ..quantized.integer_matmul import multiply_int8
 

@@ -17,8 +17,8 @@ from ..core.out import write_result
 from ..core.registry import composite, opaque
 from ..reduction.vector_norms import matrix_norm
 from ..view.join import cat
-from .matmul import matmul
 from .declarations import linalg_function, mH
+from .matmul import matmul
 from .matrix_checks import check_floats, check_square
 from .matrix_samples import square_samples
 from .solves import inv, inv_ex, solve

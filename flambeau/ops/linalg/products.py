@@ -10,9 +10,9 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
-from ...tensor.windows.batch import Batch
 from ..core.inplace import assign
 from ..core.legacy_argument_order import in_order
 from ..core.operator import Array, Number
@@ -21,8 +21,8 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.scalar_conversion import convert_scalar
-from .matmul import dot, matmul, multiply_matrices
 from .declarations import linalg_function
+from .matmul import dot, matmul, multiply_matrices
 from .matrix_checks import kind_name
 
 

@@ -21,8 +21,8 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..pointwise.selection import select
 from ..reduction.vector_norms import _vector_norm
-from .matmul import matmul
 from .declarations import mT
+from .matmul import matmul
 from .matrix_checks import kind_name
 
 # ------------------------------------------------------------------------------------ cross

@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...native.foundation.user_frames import noted
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, missing_kernel
 from ...tensor.random.distributions import within_unit
 from ...tensor.tensor import Tensor
-from .elementwise import _find_common_dtype, _reduce
-from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
-from ..native.pointwise import try_kernel
 from ..core.autocast import Policy, autocasting
 from ..core.operator import Array, publish
-from ..core.promotion import compute_dtype
 from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ValueRule
+from ..native.pointwise import try_kernel
+from .elementwise import _find_common_dtype, _reduce
+from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 
 
 def _probabilities(rng: Rng) -> Iterator[Sample]:

@@ -14,9 +14,9 @@ from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_SMALL
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, missing_kernel
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
 from ..activation.softmax import log_softmax, log_softmax_backward, push_log_softmax
 from ..core.autocast import Policy
-from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype

@@ -11,25 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.tangents import sum_terms, unless_missing
-from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...autograd.mode import MODE
+from ...autograd.tangents import sum_terms, unless_missing
 from ...native.foundation.user_frames import warn
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor.capture_marks import holds, none_is_negative
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, missing_kernel, result_dtype
 from ...tensor.tensor import Tensor
-from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
-from ..native.pointwise import try_kernel_with
 from ..core.autocast import Policy, autocasting
-from ..core.promotion import compute_dtype
-from ..core.output_layout import Layout
 from ..core.errors import broadcast_mismatch
 from ..core.operator import Array, Number, publish
+from ..core.output_layout import Layout
+from ..core.promotion import compute_dtype
 from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..native.pointwise import try_kernel_with
 from ..native.rows import sum_of
 from ..pointwise.selection import where
+from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
 
 
 def _cast_pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import call_kernel, call_on_threads
-from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS
 from ...tensor.dtypes import FLOATS

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.fast_call import call_kernel
 from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOAT64

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...native.foundation.allocator import RETAINED_BYTES
-from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.fast_call import call_on_threads
 from ...native.target.eager_costs import (
     MIN_COPIED_ROW_BYTES, MIN_SHARED_COPY_ROWS, MIN_THREADED_COPY_BYTES,
 )

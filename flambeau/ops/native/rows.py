@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import CallCounts, KernelPolicy, request_kernel
-from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.background_jit import CallCounts, KernelPolicy, request_kernel
 from ...native.runtime.eager_kernels import EagerKernel
+from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.target.eager_costs import (
     ELEMENTS_PER_PARTIAL_SUM, MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_ROW_ELEMENTS,
     MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MAX_SINGLE_THREAD_ELEMENTS, MIN_REDUCED_RATIO,

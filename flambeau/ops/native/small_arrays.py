@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import Small
 from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.background_jit import Small
 from ...native.runtime.eager_kernels import EagerKernel
 from ...tensor.dtypes import FLOAT32, FLOAT64
 

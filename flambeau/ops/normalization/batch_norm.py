@@ -22,12 +22,12 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..reduction.variance import var_mean
 from .duals import channels_with_tangent
+from .norm_arrays import affine, channel_moments, channel_sums, combine
 from .norm_formulas import (
     affine_tangent, along_channels, as_dtype, channel_scale, check_parameter_dtypes,
     flatten_positions, input_cotangent, normalize, scale_channels, select_needed, statistics,
     statistics_dtype,
 )
-from .norm_arrays import affine, channel_moments, channel_sums, combine
 from .small_batch_norm import differentiate_small_batch, normalize_small_batch
 
 

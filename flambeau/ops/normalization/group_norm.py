@@ -19,12 +19,12 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import group_norm as group_native
 from .batch_norm import batch
+from .norm_arrays import affine, channel_moments, channel_sums, combine, rows_forward
 from .norm_formulas import (
     affine_tangent, along_channels, as_dtype, channel_scale, check_parameter_dtypes,
     flatten_positions, input_cotangent, normalize, scale_channels, select_needed, statistics,
     statistics_dtype,
 )
-from .norm_arrays import affine, channel_moments, channel_sums, combine, rows_forward
 
 
 def _group_samples(rng: Rng) -> Iterator[Sample]:

@@ -19,11 +19,11 @@ from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..view.join import cat
 from .duals import rows_with_tangent
+from .norm_arrays import rows_backward, rows_forward, rows_tangent
 from .norm_formulas import (
     affine_tangent, as_dtype, check_parameter_dtypes, input_cotangent, normalize, select_needed,
     statistics, statistics_dtype,
 )
-from .norm_arrays import rows_backward, rows_forward, rows_tangent
 
 
 def _layer_samples(rng: Rng) -> Iterator[Sample]:

@@ -13,9 +13,9 @@ from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL
 from ...tensor.tensor import Tensor
 from ..core.dispatch import python_operator, reflect
-from ..core.inplace import python_in_place
 from ..core.dtype_refusals import Refusal
 from ..core.errors import not_a_tensor
+from ..core.inplace import python_in_place
 from ..core.legacy_argument_order import in_order
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise

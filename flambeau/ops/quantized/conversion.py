@@ -8,7 +8,6 @@ import numpy as np
 
 from ...tensor.dtypes import FLOAT32, QuantizedDtype, float16, qint8, quint8
 from ...tensor.meta import MetaArray
-from ...tensor.windows.opaque_window import missing_implementation
 from ...tensor.quantized import (
     QuantizedArray, QuantizedCreated, QuantizedTensor, quantized, quantized_on_bytes,
 )
@@ -16,6 +15,7 @@ from ...tensor.quantizers import (
     PerChannel, PerTensor, Quantizer, choose_parameters, quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.opaque_window import missing_implementation
 from ..core.operator import publish
 from ..creation.creation import public
 

@@ -10,12 +10,12 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from ...tensor.windows.opaque_window import missing_implementation
 from ...tensor.quantized import QuantizedCreated, QuantizedTensor
+from ...tensor.windows.opaque_window import missing_implementation
 from ..core.errors import Overriding
 from ..core.operator import Operator
-from ..interception.torch_function import _disabled_torch_function_impl
 from ..interception import window_stubs
+from ..interception.torch_function import _disabled_torch_function_impl
 
 # Implementations for calls with a quantized argument, by public name.
 QUANTIZED: dict[str, Callable] = {}

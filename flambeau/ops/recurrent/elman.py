@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.tangents import push_through
 from ...autograd.mode import MODE
+from ...autograd.tangents import push_through
 from ...tensor.tensor import Tensor
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout

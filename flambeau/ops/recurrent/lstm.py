@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.tangents import push_through
 from ...autograd.mode import MODE
+from ...autograd.tangents import push_through
 from ...autograd.tape import requires
 from ...native.target.eager_costs import BLOCK_ELEMENTS
 from ...tensor.tensor import Tensor

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...native.runtime.fast_call import call_kernel
 from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.eager_kernels import EagerKernel
+from ...native.runtime.fast_call import call_kernel
 from ...native.target.eager_costs import (
     MAX_HEAP_ELEMENTS, MAX_INSERTION_SORT_LENGTH, MAX_KEYS_SORTED_WHOLE, MAX_SELECTED_TIE_ELEMENTS,
     MAX_SORTED_TIE_ELEMENTS,

@@ -14,8 +14,8 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim, canonical_dims, means_all_axes
 from ..core.operator import PUBLIC, Array, publish
-from ..core.promotion import compute_dtype
 from ..core.out import check_out_dtype, write_result
+from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.rows import reduce_axes

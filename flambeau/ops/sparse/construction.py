@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.tangents import carry
 from ...tensor import layout as layouts
 from ...tensor.dtypes import as_dtype
-from ...autograd.tangents import carry
 from ...tensor.layout import layout
 from ...tensor.promotion import legacy_name
 from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, layout_name, wrap_sparse

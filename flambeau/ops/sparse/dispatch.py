@@ -24,8 +24,8 @@ from ..core.errors import Overriding
 from ..core.inplace import adopt
 from ..core.operator import OPERATORS, Kind, Operator
 from ..core.registry import Declared
-from ..interception.torch_function import _disabled_torch_function_impl
 from ..interception import forward_mode, window_stubs
+from ..interception.torch_function import _disabled_torch_function_impl
 
 # Implementations for calls with a sparse argument, by public name such as "add" or "add_".
 SPARSE: dict[str, Callable] = {}

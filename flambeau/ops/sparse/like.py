@@ -13,8 +13,8 @@ from ...tensor.sparse import (
     COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse,
 )
 from ...tensor.tensor import Tensor, wrap
-from .conversion_checks import refuse_meta
 from .construction import empty_coo, empty_of_layout
+from .conversion_checks import refuse_meta
 from .dispatch import implements, refuse
 
 

@@ -17,8 +17,8 @@ from ...native.foundation.user_frames import noted
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
-from ..core.autocast import Policy
 from ...tensor.windows.batch import Batch
+from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype

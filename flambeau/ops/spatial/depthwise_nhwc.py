@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...native.runtime.fast_call import call_kernel
 from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.fast_call import call_kernel
 from ...native.target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..core.operator import Array
 from .pool_index_tables import Pixels, Reach, pixels_of, windows

@@ -6,10 +6,10 @@ from math import prod
 
 import numpy as np
 
-from ...native.runtime.background_jit import KernelPolicy
-from ...native.runtime.fast_call import call_kernel
 from ...native.runtime import eager_kernels as kernels
+from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.eager_kernels import EagerKernel
+from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import (
     MIN_GRID_ROW_POINTS, MIN_SAMPLED_VALUES, SAMPLED_POINTS_PER_BLOCK,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...autograd.tangents import push_through
 from ...autograd.mode import MODE
+from ...autograd.tangents import push_through
 from ...native.foundation.user_frames import warn
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name

@@ -17,8 +17,8 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
-from .resampling_taps import cubic_weights
 from .resample_native import pixels_taken
+from .resampling_taps import cubic_weights
 
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)

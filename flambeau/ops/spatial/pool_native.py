@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ...native.kernels.pool import lanes_of
-from ...native.runtime.fast_call import call_kernel
 from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.background_jit import CallCounts
 from ...native.runtime.eager_kernels import EagerKernel
+from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.thread_pool import threads
 from ...native.target.cost_model import MAX_POOL_STRIP_ELEMENTS
 from ...native.target.eager_costs import (

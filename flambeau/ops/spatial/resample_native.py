@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
+from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import call_on_threads
-from ...native.runtime import eager_kernels as kernels
 from ...native.target.eager_costs import MAX_NUMPY_RESAMPLED_ELEMENTS, MAX_RESAMPLING_TAPS
 from ...tensor.dtypes import FLOATS
 from ..native.route import native_route

@@ -18,9 +18,9 @@ from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import missing_kernel, result_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batch import Batch
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim, canonical_dims
-from ...tensor.windows.batch import Batch
 from ..core.errors import RefusedValue
 from ..core.operator import Array
 from ..core.out import write_result

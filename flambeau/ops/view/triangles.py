@@ -9,14 +9,14 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.layout import contiguous_format
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import missing_kernel
-from ...tensor.layout import contiguous_format
 from ...tensor.tensor import Tensor
 from ...tensor.tensor import wrap as wrap_array
+from ...tensor.windows.batch import Batch
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
-from ...tensor.windows.batch import Batch
 from ..core.inplace import assign
 from ..core.operator import Array, Number
 from ..core.out import write_result

@@ -14,10 +14,10 @@ from ..core.errors import explaining
 from ..core.operator import PUBLIC, publish
 from ..core.out import write_result
 from ..core.registry import composite
+from .expand import squeeze, unsqueeze
 from .sections import split, split_with_sizes, unbind
 from .slices import basic_index, diagonal, narrow, select
 from .strided import as_strided, unfold
-from .expand import squeeze, unsqueeze
 from .transpose import permute, t, transpose
 
 # ------------------------------------------------------------------------------------- copies

@@ -13,8 +13,8 @@ from ...autograd.tangents import LEVELS, carry
 from ...tensor.tensor import Tensor
 from ..core.errors import explaining
 from ..core.operator import publish
-from .strided import as_strided
 from .expand import squeeze, unsqueeze
+from .strided import as_strided
 from .transpose import t, transpose
 
 

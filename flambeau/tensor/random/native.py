@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.fast_call import FastCalls
 from ...native.target.eager_costs import (
     MAX_PYTHON_LIBM_CALLS, MIN_DRAW_KERNEL_ELEMENTS, SMALL_DRAWS_BEFORE_COMPILING,
 )
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
-from ...native.runtime.fast_call import FastCalls
 
 if TYPE_CHECKING:
     from ...native.loop_ir.ir import Kernel

@@ -12,10 +12,10 @@ from types import TracebackType
 
 import numpy as np
 
-from . import native
-from .generator import Generator, default_generator
-from .distributions import BFLOAT16, require, unit64
 from ...native.loop_ir.stirling_tail import STIRLING_TAIL
+from . import native
+from .distributions import BFLOAT16, require, unit64
+from .generator import Generator, default_generator
 
 _WHOLE = 2.0**53  # below this, float64 represents every integer
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...nn import Module
 from ...optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
-from ..events.order import Band
 from ..events.handlers import Handle
+from ..events.order import Band
 from ..events.scope import epoch, step
 from ..state.snapshot import copied
 

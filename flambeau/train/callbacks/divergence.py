@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...native.foundation.user_frames import warn
 from ... import ops
+from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from ..events.order import Band

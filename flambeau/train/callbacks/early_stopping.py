@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from ..events.order import Band
-from ..state.monitored_metric import Monitor
 from ..state.formatting import short
+from ..state.monitored_metric import Monitor
 from ..state.snapshot import copied
 
 

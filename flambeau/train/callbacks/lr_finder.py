@@ -10,13 +10,13 @@ from html import escape
 from typing import Any
 
 from ...optim.lr_scheduler.scheduler import set_value
-from ..state.data import is_loader, as_loader
 from ..events.handlers import Handlers
-from ..state.epoch_numbers import Measures
-from ..reporting.plot_panel import Panel
 from ..reporting.learning_curves import Picture
-from ..state.random_state import read_random_state, set_random_state
+from ..reporting.plot_panel import Panel
+from ..state.data import is_loader, as_loader
+from ..state.epoch_numbers import Measures
 from ..state.formatting import short
+from ..state.random_state import read_random_state, set_random_state
 from ..state.snapshot import copied
 from ..state.state import State
 

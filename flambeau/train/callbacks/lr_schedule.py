@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ...optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
-from ..events.order import Band
 from ..events.event import Event, Events
 from ..events.handlers import Handle
-from ..state.monitored_metric import Monitor
+from ..events.order import Band
 from ..events.scope import epoch, step
+from ..state.monitored_metric import Monitor
 from ..state.snapshot import copied
 
 _EACH = {"epoch": epoch.end, "step": step.end}

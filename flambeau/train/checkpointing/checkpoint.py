@@ -6,12 +6,12 @@ import os
 import time
 from typing import Any
 
-from ..events.order import Band
 from ..events.handlers import Handle
-from ..state.monitored_metric import Monitor
+from ..events.order import Band
+from ..events.scope import step
 from ..reporting.learning_curves import PlotCurves
 from ..reporting.provenance import describe_rounding
-from ..events.scope import step
+from ..state.monitored_metric import Monitor
 from ..state.ranks import writes_files
 from ..state.snapshot import copied
 from .background_writer import Writer

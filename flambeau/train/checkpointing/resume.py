@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from ..events.order import Band
-from .checkpoint import Checkpoint
 from ..reporting.provenance import describe_rounding
+from .checkpoint import Checkpoint
 from .storage import Location, as_location, read_state, find_unfinished
 
 

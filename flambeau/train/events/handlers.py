@@ -11,13 +11,13 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from .order import Band, as_band
 from .direct_handlers import Direct
 from .event import Event, Events
 from .generators import Task, is_generator_callback
+from .handler_arguments import bind, form_of
+from .order import Band, as_band
 from .other_libraries import find_event
 from .scope import PARTS, SCOPES, Scope
-from .handler_arguments import bind, form_of
 
 INSIDE = "parts of a step"  # in `live`: the listeners of forward, backward or optim
 

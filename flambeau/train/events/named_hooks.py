@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from .suggestions import suggest
 from .other_libraries import TNT
+from .suggestions import suggest
 
 if TYPE_CHECKING:
     from .handlers import Handle

@@ -7,9 +7,9 @@ from collections.abc import Generator
 from typing import Any
 
 from ..events.order import Band
+from ..events.scope import epoch, step
 from ..state.formatting import read_epoch_numbers, read_step_numbers
 from ..state.ranks import writes_files
-from ..events.scope import epoch, step
 
 
 class Logger:

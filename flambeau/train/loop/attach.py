@@ -9,9 +9,9 @@ from typing import Any
 from ..events.generators import is_generator_callback
 from ..events.handlers import Handle, Handlers
 from ..events.other_libraries import METHODS
+from ..events.scope import run as run_scope
 from ..events.suggestions import suggest
 from ..state.persisted_state import Persistence
-from ..events.scope import run as run_scope
 
 
 def as_list(callbacks: Any) -> list[Any]:

@@ -11,14 +11,14 @@ from itertools import count
 from typing import Any, TypeVar
 
 from ..events import scope as scopes
-from .attach import as_list
-from .run import Run
+from ..events.handler_arguments import step_of
+from ..events.handlers import Frame, Handle
 from ..state.data import count_batches, skipped
 from ..state.history import History
-from ..events.handlers import Frame, Handle
 from ..state.numpy_packing import packed, unpacked
 from ..state.random_state import plain, read_random_state, set_random_state
-from ..events.handler_arguments import step_of
+from .attach import as_list
+from .run import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
 _STEP, _START = scopes.step, scopes.step.start

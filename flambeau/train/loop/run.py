@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 from ..._namespace import settings
 from ..events import scope as scopes
-from .attach import use
-from ..state.history import History
 from ..events.event import Event
 from ..events.handlers import Entered, Handle, Handlers
 from ..events.named_hooks import Hooks
 from ..events.other_libraries import ELSEWHERE, Elsewhere
-from ..events.suggestions import suggest
-from ..state.persisted_state import Persisted, Persistence
 from ..events.scope import Scope
+from ..events.suggestions import suggest
+from ..state.history import History
+from ..state.persisted_state import Persisted, Persistence
 from ..state.state import State
+from .attach import use
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..events.order import Band
-from ..state.monitored_metric import guess_higher_is_better
 from ..state.formatting import STAGES, scalars, short, stage_of
+from ..state.monitored_metric import guess_higher_is_better
 from .curves_page import render_notebook_part, page
 from .plot_panel import Panel, Points
 from .svg import FAINT, GRID, INK, choose_color, count_columns, render_svg

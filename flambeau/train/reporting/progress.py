@@ -6,8 +6,8 @@ import time
 from typing import Any, TextIO
 
 from ..events.order import Band
-from .progress_bars import LogLines, choose_bar, check_kind
 from ..state.formatting import duration, scalars, short, stage_of
+from .progress_bars import LogLines, choose_bar, check_kind
 
 
 class Progress:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, TextIO
 
-from ..events.order import Band
 from ..events.generators import Task
 from ..events.handlers import Entry
-from ..state.formatting import duration
+from ..events.order import Band
 from ..events.scope import Scope, backward, epoch, fetch, forward, optim, step, train, valid
+from ..state.formatting import duration
 
 
 class Row:

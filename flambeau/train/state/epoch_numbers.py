@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...tensor.tensor import Tensor
-from .data import detached
-from .ranks import gathered
 from ..metrics import MetricGroup
 from ..metrics.metric import batch_size
+from .data import detached
+from .ranks import gathered
 
 
 class Outcome(NamedTuple):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .step_function import Step
 from .batch_kinds import describe_kind
+from .step_function import Step
 
 _SELDOM = 8  # batches of another kind than the first that are not worth a program
 

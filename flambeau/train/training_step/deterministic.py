@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...native.foundation.user_frames import warn
 from ...autograd.mode import no_grad
 from ...compiler.driver.compiled_function import Compiled
 from ...compiler.runtime.guarded_call import MISS
+from ...native.foundation.user_frames import warn
 from ...native.target.compile_costs import MAX_RECORDED_CALLS, MAX_SPECIALIZATIONS
 from ...nn import Module
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
-from .step_function import Step, try_compile
-from .batch_kinds import Kinds, describe_kind
 from ..state.random_state import read_random_state, set_random_state
+from .batch_kinds import Kinds, describe_kind
+from .step_function import Step, try_compile
 
 _AGAIN = 3  # how often an invalidated program is rebuilt
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._namespace.settings import are_deterministic_algorithms_enabled
-from .step_function import Region, call_net, try_compile
 from .batch_kinds import Kinds
+from .step_function import Region, call_net, try_compile
 
 _COMPILER = "flambeau.compiler.driver.compiled_function"
 _EAGER_BATCHES = 4  # batches before a program is requested

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .step_function import Step
 from ..metrics.metric import batch_size
+from .step_function import Step
 
 if TYPE_CHECKING:
     from ..trainer import Trainer

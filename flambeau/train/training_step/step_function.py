@@ -14,9 +14,9 @@ from time import perf_counter
 from typing import Any
 
 
+from ... import compiler
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES, PARAMETER_REFERENCES
 from ...native.foundation.user_frames import warn
-from ... import compiler
 from ...nn.utils import clip_grad_norm_, clip_grad_value_
 from ...ops.creation.random import get_rng_state, set_rng_state
 from ...tensor.tensor import Tensor, wrap

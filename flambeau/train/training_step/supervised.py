@@ -11,24 +11,24 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..._namespace.settings import are_deterministic_algorithms_enabled
 from ...amp import GradScaler, autocast
 from ...autograd.handle import HANDLES
-from ..._namespace.settings import are_deterministic_algorithms_enabled
 from ...tensor import dtypes
 from ..events import scope
+from ..events.handlers import INSIDE
+from ..metrics.metric import batch_size
 from ..state.data import detached, moved, split
+from ..state.epoch_numbers import Outcome
+from .adaptive import Frequent
+from .batch_kinds import Kinds
+from .evaluation_step import Look
+from .fast_path import Body, build_whole_body
+from .model_loss import find_loss, find_output_loss, find_predictions, split_mapping, weigh_samples
 from .step_function import (
     Region, Step, build_clip, build_train_step, call_net, check_loss, compile_on_first_call,
     try_compile, warn_uncompiled,
 )
-from .adaptive import Frequent
-from ..events.handlers import INSIDE
-from .batch_kinds import Kinds
-from .evaluation_step import Look
-from .model_loss import find_loss, find_output_loss, find_predictions, split_mapping, weigh_samples
-from ..state.epoch_numbers import Outcome
-from ..metrics.metric import batch_size
-from .fast_path import Body, build_whole_body
 from .user_hooks import DOCTOR, find_observer
 
 if TYPE_CHECKING:

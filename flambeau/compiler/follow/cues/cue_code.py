@@ -9,8 +9,8 @@ import numpy as np
 
 from ....ops.core.autocast import AUTOCAST
 from ....ops.core.operator import Kind, Operator
-from ....tensor.tensor import Tensor
 from ....tensor.dtypes import dtype
+from ....tensor.tensor import Tensor
 from ...trace.trace import CONSTANT, DRAW, EMPTY, Value, values_in
 from ..following import Following
 from ..foreign_tensors import has_foreign

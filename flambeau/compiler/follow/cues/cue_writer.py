@@ -26,19 +26,19 @@ from ....ops.core.operator import Operator
 from ....tensor.ambient import AMBIENT
 from ....tensor.devices import device
 from ....tensor.dtypes import dtype
+from ....tensor.exposed_memory import EXPOSED
 from ....tensor.layout import _as_bytes
 from ....tensor.size import Size
-from ....tensor.exposed_memory import EXPOSED
 from ....tensor.tensor import INFERENCE, Tensor, creation, view_of
+from ...capture.listed_history import attach
 from ...trace.bindings import window_on_bytes
 from ...trace.trace import Value
-from .composite_code import Piece
 from ..following import Following
-from ..hooks import ACTIVE
-from .inline_cache import Cue
-from ...capture.listed_history import attach
 from ..holder_census import HELD_BY_LIST
+from ..hooks import ACTIVE
 from ..segment import INPUT, Entry
+from .composite_code import Piece
+from .inline_cache import Cue
 
 if TYPE_CHECKING:
     pass

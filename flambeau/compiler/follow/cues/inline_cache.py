@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from .composite_code import Piece
 from ..foreign_tensors import has_foreign
 from ..hooks import ACTIVE, Hook
 from ..segment import Segment
+from .composite_code import Piece
 
 _TRIES = (1, 4, 16)  # misses before the cues of a segment are regenerated
 

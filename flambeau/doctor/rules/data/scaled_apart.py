@@ -11,9 +11,9 @@ from ...events import ModuleCall, Statistic
 from ...finding import Level, Place
 from ...places import Spot, place_of
 from ...programs import edit
+from ...samples import row_hashes
 from ...source import parse_file
 from ..rule import Rule
-from ...samples import row_hashes
 
 _ROWS = 16  # of each part
 _MAX_ROWS = 1 << 14  # rows of a part that are added up

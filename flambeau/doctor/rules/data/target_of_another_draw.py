@@ -10,8 +10,8 @@ from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
 from ...programs import edit
-from ..rule import Rule
 from ...samples import row_hashes
+from ..rule import Rule
 
 _MAX_ROWS = 1 << 14  # rows that are remembered
 _TIMES = 6

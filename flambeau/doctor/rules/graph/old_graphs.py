@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from ....native.foundation.user_frames import user_frame
 from ...events import Backward
 from ...finding import Level, Place
 from ...graph import node_of
-from ....native.foundation.user_frames import user_frame
 from ...places import Spot
 from ...programs import edit
 from ...source import find_body

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ....nn.module import Module
 from ....native.foundation.user_frames import is_internal, user_frame
+from ....nn.module import Module
 from ...events import Update
 from ...finding import Level, Place
 from ...places import Spot, place_of

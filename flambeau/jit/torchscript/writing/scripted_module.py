@@ -15,11 +15,11 @@ from . import script_classes
 from .annotations import is_named_tuple, is_written_class, type_of_value, type_text
 from .archive import Call, Instance, drop_state, write
 from .classes import ClassWriter
-from .functional_library import definitions
-from .module_state import ModuleState
-from .module_library import forward_of
 from .embedded import Embedded, is_embedded
+from .functional_library import definitions
 from .hooks import HookMethods, has_hooks, write_hooks
+from .module_library import forward_of
+from .module_state import ModuleState
 from .source_code import FunctionCode
 
 __all__ = ["Script", "is_quantized"]

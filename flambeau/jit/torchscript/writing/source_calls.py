@@ -15,8 +15,8 @@ from ....tensor.devices import device
 from ....tensor.dtypes import (
     bfloat16, bool_, dtype, float16, float32, float64, int8, int16, int32, int64, uint8,
 )
-from .embedded import is_traced
 from .annotations import is_named_tuple, is_written_class
+from .embedded import is_traced
 from .functional_library import signatures
 from .source_loops import SourceLoops
 from .static_values import Static

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...target.amx import DEPTH_PER_TILE, SIDE
 from ...loop_ir.ir import Type
+from ...target.amx import DEPTH_PER_TILE, SIDE
 from ...target.cost_model import (
     AMX_BLOCK_DEPTH, AMX_PACK_CYCLES_CONTIGUOUS, AMX_PACK_CYCLES_TRANSPOSED, AMX_STARTUP_CYCLES,
     AMX_TILE_CYCLES, FMA_PER_CYCLE, MAX_AMX_UNCUT_DEPTH,

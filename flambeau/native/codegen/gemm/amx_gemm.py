@@ -12,8 +12,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...target.amx import SIDE, TILE_BYTES
 from ...loop_ir.ir import Contract, Type
+from ...target.amx import SIDE, TILE_BYTES
 from ..llvm.address import add, constant, multiply, offset_bytes, subtract
 from ..llvm.loop import emit_loop
 from ..llvm.types import I64, Number

@@ -17,8 +17,8 @@ from functools import partial
 
 from llvmlite import ir
 
-from ...target.amx import DEPTH_PER_TILE, SIDE, TILE_BYTES
 from ...loop_ir.ir import Type
+from ...target.amx import DEPTH_PER_TILE, SIDE, TILE_BYTES
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.transpose import transpose_block

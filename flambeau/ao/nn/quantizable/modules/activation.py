@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..... import ops
+from .....native.foundation.user_frames import warn
 from .....nn import functional as F
 from .....nn import modules
 from .....nn.parameter import Parameter
 from .....tensor import Tensor
 from .....tensor.dtypes import bool_, uint8
-from .....native.foundation.user_frames import warn
 from ...quantized.modules.functional_modules import FloatFunctional
 from ..steps import Steps
 
