@@ -32,6 +32,7 @@ class Layout(Enum):
     ITERATOR = "the order in which a loop over all operands visits memory fastest"
     PRESERVE = "the first operand's strides where it is dense, else its order of axes"
     CHANNELS_LAST = "channels last where the first operand is, else row-major"
+    MEMORY = "as CHANNELS_LAST, but axes of length 1 do not decide, and row-major comes first"
     ALL_CHANNELS_LAST = "channels last where all operands are, else row-major"
     ANY_CHANNELS_LAST = "channels last where an operand is, else row-major"
     VOLUME = "as CHANNELS_LAST, of volumes, which may have no axis of a batch"
@@ -93,6 +94,17 @@ def _suggest(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     return format_strides(shape, form)
 
 
+def _suggest_by_memory(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+    """The formats of batch normalization: that in which the memory of the operand is dense."""
+    of, strides = operands[0]
+    form = channels_last_form(len(shape))
+    if form is None or _is_row_major(of, strides):
+        return contiguous_strides(shape)
+    if _has_same_order(of, strides, format_strides(of, form)):
+        return format_strides(shape, form)
+    return _suggest(shape, operands)
+
+
 def _suggest_for_volumes(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     if len(shape) != 4:
         return _suggest(shape, operands)
@@ -127,6 +139,7 @@ _RULES: dict[Layout, Callable[[tuple[int, ...], Sequence[tuple]], Strides]] = {
     Layout.ITERATOR: iterator_strides,
     Layout.PRESERVE: _preserve_order,
     Layout.CHANNELS_LAST: _suggest,
+    Layout.MEMORY: _suggest_by_memory,
     Layout.VOLUME: _suggest_for_volumes,
     Layout.ALL_CHANNELS_LAST: _suggest_by_all,
     Layout.ANY_CHANNELS_LAST: _suggest_by_any,

@@ -16,7 +16,7 @@ from ...tensor.windows.batch import Batch
 from ..core.errors import explaining
 from ..core.number_cache import number
 from ..core.operator import Array, Number, publish
-from ..core.output_layout import Layout
+from ..core.output_layout import Layout, lay_out
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
@@ -44,7 +44,7 @@ def _batch_reference(x: np.ndarray, w: np.ndarray, b: np.ndarray, *rest: Any) ->
     return y * w.reshape(shape) + b.reshape(shape)
 
 
-@opaque(layout=Layout.CHANNELS_LAST,
+@opaque(layout=Layout.MEMORY,
         name="_batch_norm", node="NativeBatchNormBackward0", expose=(), ref=_batch_reference,
         samples=_batch_samples, writes=("running_mean", "running_var", "save_mean", "save_rstd"))
 def _batch_norm(
@@ -187,7 +187,7 @@ def _batch_norm_backward(
             len(mean), kind)
     small = differentiate_small_batch(g, input, weight, mean, rstd)
     if small is not None:
-        return small
+        return lay_out(Layout.CHANNELS_LAST, small[0], [input]), *small[1:]
     share, x, w = as_dtype(mean.dtype, g, input, weight)
     share, x = flatten_positions(share), flatten_positions(x)
     count = number(x.shape[0] * x.shape[2], mean.dtype)
@@ -196,7 +196,8 @@ def _batch_norm_backward(
     b = -a * rstd * rstd * of_product / count
     c = -a * of_g / count - b * mean
     result = combine(share, x, a, b, c).reshape(input.shape)
-    return (result.astype(input.dtype, copy=False), (of_product * rstd).astype(kind, copy=False),
+    result = lay_out(Layout.CHANNELS_LAST, result.astype(input.dtype, copy=False), [input])
+    return (result, (of_product * rstd).astype(kind, copy=False),
             of_g.astype(kind, copy=False))
 
 
@@ -213,7 +214,7 @@ def _running_reference(
     return (x - mean) / np.sqrt(var + eps) * w + b
 
 
-@opaque(layout=Layout.CHANNELS_LAST,
+@opaque(layout=Layout.MEMORY,
         name="_batch_norm_running", node="NativeBatchNormBackward0", expose=(),
         constant_inputs=("running_mean", "running_var"), torch_kernel="native_batch_norm",
         ref=_running_reference, samples=_running_samples)

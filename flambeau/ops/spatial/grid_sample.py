@@ -123,6 +123,8 @@ def _sampler(input: Array, grid: Array, mode: int, padding: Any, align: bool) ->
     n, c, points = *input.shape[:2], grid.shape[1:-1]
     if input.__class__ is MetaArray or grid.__class__ is MetaArray:
         return meta_array((n, c, *points), input.dtype)
+    if not n * c * prod(points):
+        return np.empty((n, c, *points), input.dtype)
     words = _WORDS[mode], _PADS[padding]
     y = sample(input, grid, *words, align)
     if y is not None:
@@ -167,6 +169,8 @@ def _image_adjoint(
     """The cotangent of the image: each point's cotangent scattered to its pixels."""
     if g.__class__ is MetaArray or input.__class__ is MetaArray:
         return meta_array(input.shape, input.dtype)
+    if not g.size:
+        return np.zeros(input.shape, input.dtype)
     y = image_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
     if y is not None:
         return y
@@ -190,7 +194,7 @@ def _points_adjoint(
     """The cotangent of the grid."""
     if g.__class__ is MetaArray or grid.__class__ is MetaArray:
         return meta_array(grid.shape, grid.dtype)
-    if mode == NEAREST:
+    if mode == NEAREST or not g.size:
         return np.zeros(grid.shape, grid.dtype)
     y = points_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
     if y is not None:

@@ -20,6 +20,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..core.scalar_conversion import convert_scalar
 from .resample_native import along_axis
 from .resampling_taps import SMOOTH_TAPS, TAPS, Taps, compute_taps
 
@@ -184,7 +185,8 @@ def interpolate(
     if recompute_scale_factor and size is not None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if factors is not None:
-        sizes = [int(n * f) for n, f in zip(spatial, factors, strict=True)]
+        sizes = [convert_scalar(float(n * f), np.dtype(np.int64)).item()
+                 for n, f in zip(spatial, factors, strict=True)]
         if recompute_scale_factor or mode == "area":
             factors = None
     if antialias and not (mode in SMOOTH_TAPS and input.dim() == 4):

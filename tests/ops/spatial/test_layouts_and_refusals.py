@@ -80,3 +80,44 @@ def test_adaptive_windows_see_only_their_elements(torch):
     assert y.tolist() == [[float("inf"), float("inf"), 3.5]]
     y.backward(torch.tensor([[float("nan"), 1.0, 1.0]]))
     assert x.grad[0, 3:].tolist() == pytest.approx([1 / 3 + 1 / 2, 1 / 2])
+
+
+@pytest.mark.parametrize("shape, strides, forward, gradient", [
+    ((1, 2, 3, 1), (6, 1, 2, 1), (6, 1, 2, 2), (6, 3, 1, 1)),  # dense in channels last
+    ((2, 3, 1, 1), (3, 1, 3, 3), (3, 1, 1, 1), (3, 1, 3, 3)),  # dense in both formats
+    ((2, 1, 3, 3), (9, 1, 3, 1), (9, 9, 3, 1), (9, 1, 3, 1)),
+    ((1, 3, 4, 4), (48, 1, 12, 3), (48, 1, 12, 3), (48, 1, 12, 3)),
+])
+def test_batch_normalization_keeps_the_format_of_memory(torch, shape, strides, forward, gradient):
+    x = torch.rand(144).as_strided(shape, strides).requires_grad_()
+    layer = torch.nn.BatchNorm2d(shape[1])
+    y = layer(x)
+    assert y.stride() == forward
+    assert torch.autograd.grad(y.sum(), x)[0].stride() == gradient
+    assert layer.eval()(x).stride() == forward
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("image, points", [
+    ((2, 0, 6, 6), (2, 5, 7, 2)), ((0, 2, 6, 6), (0, 5, 7, 2)), ((2, 2, 6, 6), (2, 0, 7, 2)),
+])
+def test_grids_without_pixels_or_points(torch, mode, image, points):
+    x = torch.rand(image, requires_grad=True)
+    grid = torch.rand(points, requires_grad=True)
+    y = torch.nn.functional.grid_sample(x, grid, mode, align_corners=False)
+    assert y.shape == (*image[:2], *points[1:3])
+    y.sum().backward()
+    assert (x.grad.shape, grid.grad.shape) == (image, points)
+    assert not x.grad.any() and not grid.grad.any()
+
+
+@pytest.mark.parametrize("factor", [-1e20, 1e20, float("nan"), float("inf")])
+def test_factors_beyond_all_sizes(torch, factor):
+    with pytest.raises(RuntimeError, match="cannot be converted to type int64_t without overflow"):
+        torch.nn.functional.interpolate(torch.ones(1, 1, 4, 4), scale_factor=factor)
+
+
+def test_threshold_is_written_over_expanded_tensors(torch):
+    x = torch.tensor([[1.0, 0.0]]).expand(3, 2)
+    torch.nn.functional.threshold_(x, 0.5, 2)
+    assert x.tolist() == [[1, 2]] * 3
