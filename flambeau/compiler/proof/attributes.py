@@ -191,19 +191,32 @@ def _read_from_object(facts: Facts, call: CallState, p: Provenance, name: str) -
     if on_class is not _MISSING:
         return _bind_class_attribute(facts, p, name, on_class)
     if isinstance(x, Module) and kind.__getattr__ is Module.__getattr__:
-        for members in ("_parameters", "_buffers", "_modules"):
-            inside = own[members]
-            if name in inside:
-                path = f"{facts.path_of(p)}.{members}[{name!r}]"
-                return facts.read((id(inside), name), path, inside[name])
-            if p.kind is Kind.OUTSIDE:
-                facts.guard(f"{facts.path_of(p)}.{members}", Test.ABSENT, name)
+        member = _read_member(facts, p, name)
+        if member is not None:
+            return member
     if p.kind is Kind.OUTSIDE:
         facts.guard_absence(p, name)
     facts.guard_lookup(kind, name, "__getattr__")
     if hasattr(kind, "__getattr__"):
         return _run_getter(facts, call, p, kind.__getattr__)
     return Provenance(Kind.PLAIN)  # raises AttributeError
+
+
+def _read_member(facts: Facts, p: Provenance, name: str) -> Provenance | None:
+    """Return the provenance of a module's parameter, buffer or submodule, which attributes of the
+    module or of its class would hide. Return None if the module has no such member."""
+    own, kind = p.value.__dict__, type(p.value)
+    for members in ("_parameters", "_buffers", "_modules"):
+        inside = own[members]
+        if name in inside:
+            facts.guard_lookup(kind, name, "__getattr__")
+            if p.kind is Kind.OUTSIDE and (id(p.value), Aspect.MODULE) not in facts.reads:
+                facts.guard_absence(p, name)
+            path = f"{facts.path_of(p)}.{members}[{name!r}]"
+            return facts.read((id(inside), name), path, inside[name])
+        if p.kind is Kind.OUTSIDE:
+            facts.guard(f"{facts.path_of(p)}.{members}", Test.ABSENT, name)
+    return None
 
 
 def _run_getter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Set
 from typing import Any
 
 from .declarations import in_library
@@ -142,10 +142,16 @@ class Guarding:
     def guard_special_methods(self, kind: type) -> None:
         """Guard that a class gets no further special methods, which C code would call instead of
         what it calls now. Those that a class has are guarded when they run."""
+        if kind not in self.closed:
+            self.closed.add(kind)
+            self.guard_own_classes(kind, SPECIAL_METHODS)
+
+    def guard_own_classes(self, kind: type, names: Set[str]) -> None:
+        """Guard that a class and its bases get no further attributes of these names, apart from
+        the classes of the library."""
         for base in kind.__mro__:
-            if is_own_class(base) and base not in self.closed:
-                self.closed.add(base)
-                self.missing.setdefault(base, set()).update(SPECIAL_METHODS - base.__dict__.keys())
+            if is_own_class(base):
+                self.missing.setdefault(base, set()).update(names - base.__dict__.keys())
                 self.orders.add(kind)
 
     def guard_code(self, function: Any) -> None:

@@ -36,6 +36,10 @@ def declare_module(facts: Facts, module: Module) -> None:
     for each in below:
         facts.known.setdefault(id(each), Provenance(Kind.OUTSIDE, each))
         facts.guard_class(type(each), "forward")
+        space = vars(each)
+        settings = (_list_settings(type(each)) & space.keys()) - _OWN
+        facts.guard_own_classes(
+            type(each), settings.union(*[space[name] for name in _MEMBERS]))
     members = [own[name] for own in map(vars, below) for name in _MEMBERS if own[name]]
     members += [own[name] for own in map(vars, below) for name in HOOK_TABLES if name in own]
     facts.guard("the members of a module", Test.MEMBERS, [(m, dict(m)) for m in members])
