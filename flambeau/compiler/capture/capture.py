@@ -210,7 +210,7 @@ def _add_effects(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> 
     for problem in recorder.awaited.values():
         trace.add_problem(f"{problem} outside of it: compile the whole step, backward included", "")
     finish(trace)
-    _count_writes(trace, recorder.versions)
+    _count_writes(recorder)
     _compare_states(trace, states)
     describe_returned(trace, leaves, existing)
     if trace.problems and trace.deferred is not None:
@@ -339,12 +339,13 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     recorder.versions = [(t, version_of(t)) for t in tensors]
 
 
-def _count_writes(trace: Trace, versions: list[tuple[Any, int]]) -> None:
+def _count_writes(recorder: Recorder) -> None:
     """Count the call's writes to memory that existed before it and that it used; meanwhile other
     threads may have written to other memory."""
-    counted = set()
-    for tensor, before in versions:
-        if id(owner_of(tensor._array)) not in trace.storage_numbers:
+    trace, counted = recorder.trace, set()
+    for tensor, before in recorder.versions:
+        if id(owner_of(tensor._array)) not in trace.storage_numbers \
+                and id(tensor) not in recorder.begun:
             continue
         writes = version_of(tensor) - before
         if writes and id(tensor._counter) not in counted:

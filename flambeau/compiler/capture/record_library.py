@@ -213,6 +213,7 @@ def _begin_parameter(
         r.trace.known_owners.add(id(owner_of(tensor._array)))
         r.keep_alive.append((tensor, owner_of(tensor._array)))
         r.note_version(tensor)
+    r.begun.update(id(t) for t in state.values() if isinstance(t, Tensor))
     if result and _goes_on_otherwise(r, optimizer, group, param, state, key):
         r.problem(f"{type(optimizer).__name__} does something else in its first step")
     if r.deferred is not None:

@@ -58,6 +58,7 @@ class Recorder:
         self.lines: dict[int, tuple[str, str]] = {}  # where each node of the tape was created
         self.keep_alive: list[Any] = []
         self.versions: list[tuple[Tensor, int]] = []  # of tensors that existed before the call
+        self.begun: set[int] = set()  # ids of state that optimizers write as their steps begin
         self.watcher: Watcher | None = None  # tracks uses of numbers
         self.spaces: dict[int, tuple[Any, dict]] = {}  # module attributes before their calls
         self.deferred: Deferred | None = None  # set while operators may be skipped

@@ -12,6 +12,8 @@ from flambeau import nn
 
 WAYS = [{"follow": False}, {"follow": True}]
 OPTIMIZERS = [torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.RMSprop]
+MORE = [*OPTIMIZERS, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Adadelta, torch.optim.ASGD,
+        torch.optim.Rprop, torch.optim.Adamax]
 
 
 def make(kind, options):
@@ -26,6 +28,8 @@ def make(kind, options):
         optimizer.step()
         return loss
 
+    if options is None:
+        return step, optimizer
     return torch.compile(step, options={"mode": "now", **options}), optimizer
 
 
@@ -74,3 +78,17 @@ def test_copies_of_an_optimizer_count_on_their_own(options):
     for _ in range(3):
         step()
     assert [c.item() for c in counters(optimizer)] == [8.0] * 4
+
+
+@pytest.mark.parametrize("options", WAYS, ids=str)
+@pytest.mark.parametrize("kind", MORE)
+def test_versions_of_the_state_count_the_writes_of_steps(kind, options):
+    (eager, expected), (step, actual) = make(kind, None), make(kind, options)
+    for call in range(6):
+        for function, optimizer in ((eager, expected), (step, actual)):
+            function()
+            if call == 3 and "step" in optimizer.state[optimizer.param_groups[0]["params"][0]]:
+                counters(optimizer)[1].zero_()
+        seen = [[{name: x._version for name, x in state.items() if isinstance(x, torch.Tensor)}
+                 for state in optimizer.state.values()] for optimizer in (expected, actual)]
+        assert seen[0] == seen[1]
