@@ -35,11 +35,11 @@ def declare_module(facts: Facts, module: Module) -> None:
     facts.proof.modules.append(module)
     for each in below:
         facts.known.setdefault(id(each), Provenance(Kind.OUTSIDE, each))
-        facts.guard_class(type(each), "forward")
+        kind: Any = type(each)
+        facts.guard_class(kind, "forward")
         space = vars(each)
-        settings = (_list_settings(type(each)) & space.keys()) - _OWN
-        facts.guard_own_classes(
-            type(each), settings.union(*[space[name] for name in _MEMBERS]))
+        settings = (_list_settings(kind) & space.keys()) - _OWN
+        facts.guard_own_classes(kind, settings.union(*[space[name] for name in _MEMBERS]))
     members = [own[name] for own in map(vars, below) for name in _MEMBERS if own[name]]
     members += [own[name] for own in map(vars, below) for name in HOOK_TABLES if name in own]
     facts.guard("the members of a module", Test.MEMBERS, [(m, dict(m)) for m in members])
