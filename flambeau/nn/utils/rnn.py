@@ -17,6 +17,7 @@ from ...autograd import is_grad_enabled
 from ...native.foundation.public_names import class_of
 from ...tensor import Tensor, dtypes, wrap
 from ...tensor.capture_marks import may_write_arrays
+from ...tensor.layout import contiguous_format
 
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
@@ -339,8 +340,8 @@ def unpad_sequence(
     """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    counts = lengths.tolist()
-    return [row[:n].clone() for row, n in zip(padded_sequences, counts, strict=True)]
+    rows = zip(padded_sequences, lengths.tolist(), strict=True)
+    return [row[:n].clone(memory_format=contiguous_format) for row, n in rows]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:

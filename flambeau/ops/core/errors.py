@@ -13,6 +13,7 @@ import numpy as np
 from ...native.foundation.public_names import c_class_name
 from ...native.foundation.user_frames import noted
 from ...tensor.narrow_dtypes import COMPLEX32
+from ...tensor.promotion import missing_kernel, result_dtype
 from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -60,10 +61,23 @@ def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
     ):
         return NotImplementedError(f"\"{operator.name.strip('_')}_cpu\" not implemented for "
                                    "'ComplexHalf'")
-    if isinstance(error, _UFuncTypeError):
-        kinds = ", ".join(str(t.dtype) for t in _list_tensors(args))
-        return RuntimeError(f"{operator.name}: not implemented for dtypes {kinds} ({error})")
+    if isinstance(error, _UFuncTypeError) or (
+        isinstance(error, TypeError) and str(error).startswith("ufunc '")
+    ):
+        return _refuse(operator, args)
     return error
+
+
+def _refuse(operator: Operator, args: tuple) -> Exception:
+    """Return the error for a dtype on which NumPy's function of a body is not defined."""
+    operands = tuple(_list_tensors(args))
+    kind = result_dtype(operands)
+    if operator.refuse is not None:
+        try:
+            operator.refuse(operator, operands, kind)
+        except Exception as refusal:
+            return refusal
+    return missing_kernel(f"{operator.name.strip('_')}_cpu", kind)
 
 
 def _list_tensors(args: tuple) -> list[Tensor]:

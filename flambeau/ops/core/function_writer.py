@@ -29,6 +29,8 @@ from .promotion import compute_pointwise
 NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # accepted besides PyTorch's names
 # Operators whose list of axes is required, even if empty.
 _NEEDING_AXES = frozenset(("flip",))
+# Operators that compute in the dtype of `out` if there is no `dtype`.
+_COMPUTED_AS_OUT = frozenset("_nansum cumprod cumsum mean prod sum".split())
 _NAMES: dict[str, Any] = {
     "compute_pointwise": compute_pointwise, "explained": explain, "view_of": view_of, "wrap": wrap,
     "record": record, "requires": requires, "write_out": write_out, "Tensor": Tensor,
@@ -156,6 +158,9 @@ class _Signature:
             add(f"if {alias} is not MISSING:", f"    {name} = {alias}")
         if "dtype" in operator.names:
             add("if dtype.__class__ is type:", "    dtype = as_dtype(dtype)")
+        if operator.name in _COMPUTED_AS_OUT:
+            add("if dtype is None and out is not None and isinstance(out, Tensor):",
+                "    dtype = out.dtype")
         if operator.autocast is not None:
             every = _write_tuple(operator.names)
             add("if AUTOCAST.count:", f"    {every} = cast_inputs(policy, {every})")

@@ -14,7 +14,7 @@ from ...autograd.inplace import before_write, bump, check_writable, rebase
 from ...autograd.mode import MODE
 from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
-from ...autograd.tape import requires
+from ...autograd.tape import record_binary, record_number, requires
 from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
 from ...tensor.promotion import check_cast
 from ...tensor.layout import dense_order
@@ -57,7 +57,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
             _refuse_array(operator, args)
             if old_ordered and len(args) > 2:
                 return in_order(twin, name_, (self, *args), kwargs)
-            if recorded and operator.differentiable:
+            if recorded and (operator.differentiable or operator.flat_in_place):
                 if pointwise:
                     check_operands(self._array, args)
                 return _record(operator, function, self, args, kwargs)
@@ -239,6 +239,12 @@ def _record(
     keep = reads_self(operator)
     old = before_write(self, keep)
     y = function(old, *args, **kwargs)
+    if operator.flat_in_place:
+        other = args[0] if args else kwargs[operator.names[1]]
+        if isinstance(other, Tensor):
+            record_binary(operator, y, old, other)
+        else:
+            record_number(operator, y, (old, other), 0)
     write(self, y._array, operator.name)
     bump(self)
     adopt(self, y)

@@ -81,6 +81,8 @@ class Operator:
         self.holomorphic: bool = options.pop("holomorphic", True)
         self.differentiable: bool = options.pop("differentiable", True)
         self.inplace: bool = options.pop("inplace", kind is Kind.POINTWISE)
+        # Whether the in-place form, whose result has the input's dtype, has a derivative: zero.
+        self.flat_in_place: bool = options.pop("flat_in_place", False)
         self.constant_outputs: tuple[int, ...] = options.pop("constant_outputs", ())
         # Floating inputs that must not require grad.
         self.constant_inputs: tuple[str, ...] = options.pop("constant_inputs", ())
@@ -173,9 +175,11 @@ class Operator:
         if self.joint is not None:
             entries.append((self.joint, self._indices(self.joint, sources)))
         else:
-            wanted = [i for i in wanted if self.differentiable]
+            wanted = [i for i in wanted if self.differentiable or self.flat_in_place]
             for i in wanted:
-                vjp = self.vjps.get(self.names[i], _create_missing_vjp(self, self.names[i]))
+                missing = _flat_vjp if self.flat_in_place else \
+                    _create_missing_vjp(self, self.names[i])
+                vjp = self.vjps.get(self.names[i], missing)
                 entries.append((vjp, self._indices(vjp, sources)))
         actual: Plan = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
         actual.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
@@ -220,7 +224,13 @@ class Operator:
                 result[i] = result[i] if any(result[i]) else None
             else:
                 result[i] = self._restore(value, shape, dtype, pointwise)
-        return result if any(result) else None
+        if not any(result):
+            return None
+        if pointwise:  # a vjp of mixed dtypes can promote the cotangent of every operand
+            for i in self.tensor_positions:
+                if result[i] is None and args[i].__class__ is Tensor:
+                    result[i] = args[i]._array.shape, args[i]._array.dtype
+        return result
 
     @staticmethod
     def _restore(value: Any, shape: tuple, dtype: np.dtype, pointwise: bool) -> Any:
@@ -289,6 +299,10 @@ class Operator:
         self._indices(vjp, [])
         self.vjps[name] = vjp
         DERIVATIVES.add(vjp.__code__)
+
+
+def _flat_vjp(g: Any) -> Any:
+    return g.new_zeros(g.shape)
 
 
 def _create_missing_vjp(operator: Operator, name: str) -> Callable:

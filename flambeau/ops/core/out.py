@@ -221,7 +221,7 @@ def check_out_dtype(name: str, result: Dtype, out: Dtype, place: int = 0) -> Non
             cgot=_CPP_NAMES.get(out.name, out.name),
         ))
     if name in ("all", "any"):
-        if out.name != "uint8":
+        if out.name not in ("uint8", "bool"):
             raise RuntimeError(
                 f"{name} only supports bool tensor for result, got: {legacy_name(out)}"
             )

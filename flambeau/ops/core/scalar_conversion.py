@@ -34,6 +34,8 @@ def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")
     if kind.kind in "iu" and not isinstance(value, (int, np.integer)):
         value = int(value.real if isinstance(value, complex) else value)
+    if isinstance(value, complex) and kind.kind == "f":
+        value = value.real
     with np.errstate(all="ignore"):
         if kind.kind == "u" and value < 0:
             return np.asarray(value, np.int64).astype(kind)
@@ -42,12 +44,10 @@ def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
 
 def fits(value: Any, kind: np.dtype) -> bool:
     """Return whether a number can be converted to a dtype without overflow."""
-    if isinstance(value, complex):
-        if kind.kind == "c":
-            return True
-        return not value.imag and fits(value.real, kind)
     if kind.kind in "bc":
         return True
+    if isinstance(value, complex):
+        return not value.imag and fits(value.real, kind)
     if kind.kind in "iu":
         limits = np.iinfo(kind)
         if not math.isfinite(value):

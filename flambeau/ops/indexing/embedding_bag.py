@@ -275,6 +275,8 @@ def _reduce(
         if not offsets._array.size:
             raise RuntimeError("include_last_offset: number of offsets should be at least 1")
         offsets = offsets[:-1]
+        if not offsets._array.size:
+            indices = indices[:0]  # no bag holds them
     rows = weight._array.shape[0]
     padding = -1 if padding_idx is None else padding_idx
     if padding_idx is not None:

@@ -424,7 +424,7 @@ def _overwrite(input: Array, src: Array) -> Array:
 
 @_overwrite.vjp("input")
 def _(g: Tensor) -> Tensor:
-    return wrap(np.zeros((), g._array.dtype)).expand(g._array.shape)  # zero where g is nan, too
+    return g.new_zeros(g.shape)  # zero where g is nan, too
 
 
 @_overwrite.vjp("src")

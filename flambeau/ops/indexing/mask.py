@@ -60,9 +60,7 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
                 f"{value._array.ndim} dimension(s)."
             )
         if value.dtype.category > max(input.dtype.category, INTEGER):
-            raise RuntimeError(
-                f"value cannot be converted to type {input.dtype.name} without overflow"
-            )
+            return wrap(convert_scalar(value._array.item(), input._array.dtype))
         return value.to(input.dtype)
     if isinstance(value, np.ndarray):
         raise no_overload(name, ("input", "value"), (input, value))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.autocast import Policy
@@ -333,7 +333,7 @@ def addr(
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {v._array.ndim}-D")
     _fits(input._array, (vec1.shape[0], vec2.shape[0]))
     y = outer(vec1, vec2)
-    kind = np.result_type(y._array, input._array)
+    kind = result_dtype((y, input)).numpy
     _check_factors(kind, beta=beta, alpha=alpha)
     if kind.kind == "b":
         y = y if alpha else y & False

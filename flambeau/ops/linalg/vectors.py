@@ -46,13 +46,16 @@ def linalg_cross(input: Array, other: Array, *, dim: int = -1) -> Array:
     if input.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     axis = canonical_dim(dim, input.ndim)
+    if input.dtype != other.dtype:
+        raise RuntimeError(
+            f"expected scalar type {kind_name(input)} but found {kind_name(other)}")
     if not input.ndim or input.shape[axis] != 3 or other.shape[axis] != 3:
         m, n = (x.shape[axis] if x.ndim else 1 for x in (input, other))
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {m} and {n}"
         )
     x, y = (np.moveaxis(t, axis, 0) for t in np.broadcast_arrays(input, other))
-    result = np.empty(np.broadcast_shapes(input.shape, other.shape), np.result_type(x, y))
+    result = np.empty(np.broadcast_shapes(input.shape, other.shape), input.dtype)
     target = np.moveaxis(result, axis, 0)
     for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         np.subtract(x[j] * y[k], x[k] * y[j], out=target[i, ...])

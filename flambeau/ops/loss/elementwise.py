@@ -168,8 +168,8 @@ def _declare_difference_loss(
             return _reduce(forward(x - t, parameter), reduction, kind)
 
         body.__doc__ = parts.__doc__
-        result = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),
-                        reduces=True,
+        result = opaque(layout=Layout.ITERATOR, name=f"_{name}_loss", node=node, expose=(),
+                        ref=_reference(formula), reduces=True,
                         samples=_differences(parameter))(body)
 
         @opaque(layout=Layout.FREE, name=f"_{name}_loss_tangent", expose=(), reduces=True,

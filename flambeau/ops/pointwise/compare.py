@@ -38,7 +38,8 @@ def unusual(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(ref=lambda x, y: x == y, samples=ties, ufunc=np.equal,
-           promotion=Promotion.PREDICATE, differentiable=False)
+           promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
+           node="EqBackward1")
 def eq(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input == other.
 
@@ -49,7 +50,8 @@ def eq(input: Array, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x, y: x != y, samples=ties, ufunc=np.not_equal,
-           promotion=Promotion.PREDICATE, differentiable=False, aliases=("not_equal",))
+           promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
+           node="NeBackward1", aliases=("not_equal",))
 def ne(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input != other.
 
@@ -60,7 +62,8 @@ def ne(input: Array, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x, y: x < y, samples=ties, ufunc=np.less,
-           promotion=Promotion.PREDICATE, differentiable=False, aliases=("less",),
+           promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
+           node="LtBackward1", aliases=("less",),
            refuse=dtype_refusals.complex_numbers)
 def lt(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input < other.
@@ -72,7 +75,8 @@ def lt(input: Array, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x, y: x <= y, samples=ties, ufunc=np.less_equal,
-           promotion=Promotion.PREDICATE, differentiable=False, aliases=("less_equal",),
+           promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
+           node="LeBackward1", aliases=("less_equal",),
            refuse=dtype_refusals.complex_numbers)
 def le(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input <= other.
@@ -84,7 +88,8 @@ def le(input: Array, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x, y: x > y, samples=ties, ufunc=np.greater,
-           promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater",),
+           promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
+           node="GtBackward1", aliases=("greater",),
            refuse=dtype_refusals.complex_numbers)
 def gt(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input > other.
@@ -96,7 +101,8 @@ def gt(input: Array, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x, y: x >= y, samples=ties, ufunc=np.greater_equal,
-           promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater_equal",),
+           promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
+           node="GeBackward1", aliases=("greater_equal",),
            refuse=dtype_refusals.complex_numbers)
 def ge(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input >= other.

@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
+from ...tensor.dtypes import BOOL, COMPLEX, INTEGER
 from ...tensor.tensor import Tensor
+from ..core import dtype_refusals
 from ..core.operator import Array, Promotion
 from ..core.registry import pointwise
 from ..core.sample_inputs import positive, positive_pairs, real_line
@@ -144,8 +146,11 @@ def _complex_log_sum(input: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.where(larger == -np.inf, larger, larger + np.log1p(np.exp(smaller - larger)))
 
 
+_all_but_floats = dtype_refusals.Refusal(BOOL, INTEGER, COMPLEX)
+
+
 @pointwise(ref=lambda x, y: np.log(np.exp(x) + np.exp(y)), samples=positive_pairs, inplace=False,
-           promotion=Promotion.FLOATING)
+           refuse=dtype_refusals.integers)
 def logaddexp(input: Array, other: Array) -> Array:
     """log(e**input + e**other), without overflow.
 
@@ -166,7 +171,7 @@ def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
 
 
 @pointwise(ref=lambda x, y: np.log2(2**x + 2**y), samples=positive_pairs, inplace=False,
-           promotion=Promotion.FLOATING)
+           refuse=_all_but_floats)
 def logaddexp2(input: Array, other: Array) -> Array:
     """log2(2**input + 2**other), without overflow.
 

@@ -29,8 +29,11 @@ _clamp_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotIm
 
 
 def _share(g: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """The cotangent of the selected operand (`first > second`), halved if both are equal."""
-    return select(first == second, g * 0.5, select(first > second, g, 0))
+    """The cotangent of the selected operand (`first > second`), halved if both are equal.
+
+    NaN is neither: both operands get the whole cotangent, as in PyTorch.
+    """
+    return select(first == second, g * 0.5, select(first < second, 0, g))
 
 
 @pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,

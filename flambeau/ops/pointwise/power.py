@@ -177,7 +177,7 @@ def pow_scalar(input: Array, exponent: float) -> Array:
 @pow_scalar.vjp
 def _(g: Tensor, input: Tensor, exponent: float) -> Tensor:
     if exponent == 0:
-        return wrap(np.zeros((), g._array.dtype)).expand(g._array.shape)
+        return g.new_zeros(g.shape)
     if exponent == 2:
         return g * (input * exponent)
     return g * (exponent * pow_scalar(input, exponent - 1))

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
-from ...tensor import dtypes as types
-from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF, dtype as Dtype
+from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF, INTEGER, dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import missing_kernel, result_dtype
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.inplace import assign
+from ..core.inplace import overwrite
 from ..core.operator import Array, Number, Promotion
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -291,7 +290,7 @@ def nextafter(input: Array, other: Array) -> Array:
     tensor([True])
     """
     kind = result_dtype((input, other))
-    if not kind.is_floating_point or kind is types.float16:
+    if not kind.is_floating_point:
         raise missing_kernel("nextafter_cpu", kind)
     return np.nextafter(input.astype(kind.numpy), other.astype(kind.numpy))
 
@@ -343,17 +342,15 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
                             f"{type(x).__name__}")
     from .arithmetic import mul
 
+    if input.is_floating_point() and other.dtype.category == INTEGER:
+        other = other.to(input.dtype)  # the power has the input's dtype
     return mul(input, 2.0**other, out=out)
 
 
 @composite(expose=("Tensor", "torch"))
 def ldexp_(self: Tensor, other: Tensor) -> Tensor:
     """`ldexp` in place."""
-    from ...tensor.promotion import check_cast
-
-    y = ldexp(self, other)
-    check_cast(y.dtype, self.dtype)
-    return assign(self, y, "ldexp_")
+    return overwrite(self, "ldexp_", ldexp, other)
 
 
 def _check_same_dtype(operator: Any, operands: Any, common: Any) -> None:

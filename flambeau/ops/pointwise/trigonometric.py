@@ -178,7 +178,9 @@ def acosh(input: Array) -> Array:
 
 @acosh.vjp
 def _(g: Tensor, input: Tensor) -> Tensor:
-    return g * (input - 1).rsqrt() * (input + 1).rsqrt()
+    if input.is_complex():
+        return g * (input - 1).rsqrt() * (input + 1).rsqrt()
+    return g * (input * input - 1).rsqrt()
 
 
 @pointwise(ref=lambda x: np.log((1 + x) / (1 - x)) / 2, samples=unit_interval,

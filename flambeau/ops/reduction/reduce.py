@@ -173,7 +173,7 @@ def mean(
 
 @mean.vjp
 def _(g: Tensor, input_shape: tuple[int, ...], dim: Dims, keepdim: bool) -> Tensor:
-    return spread(g / count_along(input_shape, dim), input_shape, dim, keepdim)
+    return spread(g, input_shape, dim, keepdim) / count_along(input_shape, dim)
 
 
 @opaque(name="_nansum", expose=(), node="NansumBackward0", samples=reductions,
@@ -250,7 +250,8 @@ def _declare_test(name: str, ufunc: np.ufunc) -> Declared:
             first = input.argmax() if ufunc is np.logical_or else input.argmin()
             return np.array(input.item(first))  # half the time of ufunc.reduce
         kind = np.uint8 if input.dtype == np.uint8 else np.bool_
-        y = ufunc.reduce(input.astype(np.bool_), axes_of(dim, input.ndim), keepdims=keepdim)
+        axes = () if dim.__class__ in (tuple, list) and not dim else axes_of(dim, input.ndim)
+        y = ufunc.reduce(input.astype(np.bool_), axes, keepdims=keepdim)
         return np.asarray(y).astype(kind)
 
     body.__name__ = name

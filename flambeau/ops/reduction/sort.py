@@ -269,10 +269,11 @@ def _find_middle(input: Array, at: int, ignore_nan: bool) -> Array:
     return np.take_along_axis(ranks, lower, at)
 
 
-def _create_empty_median(name: str, input: Tensor) -> Tensor:
-    if not input.dtype.is_floating_point:
-        raise RuntimeError(f"{name}() operation does not have an identity for empty input")
-    return input.new_full((), float("nan"))
+def _create_empty_median(input: Tensor) -> Tensor:
+    """Return NaN, cast to the input's dtype."""
+    nan = np.array(np.nan)
+    with np.errstate(invalid="ignore"):
+        return wrap(nan.astype(input._array.dtype))
 
 
 def _declare_median_of_all(name: str, along: Any) -> Any:
@@ -329,7 +330,7 @@ def _declare_median(name: str, ignore_nan: bool) -> Any:
         dim = axis if dim is None else dim
         if dim is not None:
             return along(input, dim, keepdim, out=out)
-        y = whole(input) if input._array.size else _create_empty_median(name, input)
+        y = whole(input) if input._array.size else _create_empty_median(input)
         return y if out is None else write_result(name, y, out)
 
     function.__name__ = function.__qualname__ = name

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY, HALF, dtype as Dtype
-from ...tensor.promotion import legacy_name
+from ...tensor.promotion import legacy_name, promote_types
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim, canonical_dims, means_all_axes
 from ..core.operator import PUBLIC, Array, publish
@@ -52,7 +52,7 @@ def check_norm_dtype(input: Array, dtype: Any, name: str) -> None:
     if kind.is_complex != dtype.is_complex:
         side = "complex" if kind.is_complex else "real"
         raise RuntimeError(f"{name}: dtype should be {side} for {side} inputs, but got {spelled}")
-    if np.result_type(input.dtype, dtype.numpy) != dtype.numpy and kind not in HALF:
+    if promote_types(kind, dtype) is not dtype:
         raise RuntimeError(
             f"{name}: the dtype of the input ({legacy_name(kind)}) should be convertible without "
             f"narrowing to the specified dtype ({spelled})"

@@ -68,7 +68,7 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
         return y
     nonempty = [a for a in tensors if not _is_legacy_empty(a)]
     if not nonempty:
-        return np.empty(0, np.result_type(*(a.dtype for a in tensors)))
+        return np.empty(0, result_dtype(tensors).numpy)
     first = nonempty[0]
     for i, a in enumerate(nonempty):
         if a.ndim == 0:
@@ -269,7 +269,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
     """
     if not tensors:
         return wrap(np.empty((1, 0), get_default_dtype().numpy))
-    blocks = [_view_at_least(x, 2) for x in tensors]
+    kind = result_dtype(tensors)
+    blocks = [_view_at_least(x, 2).to(kind) for x in tensors]
     for i, b in enumerate(blocks):
         if b._array.ndim != 2:
             raise RuntimeError(

@@ -198,7 +198,7 @@ def adjoint(input: Tensor) -> Tensor:
     tensor([[1.-2.j],
             [0.-3.j]])
     """
-    y = _matrix_transposed(input)
+    y = _matrix_transposed(input) if input._array.ndim else input[...]
     return y.conj() if y._array.dtype.kind == "c" else y
 
 

@@ -83,8 +83,8 @@ _publish_copy("unfold_copy", unfold)
 _publish_copy("alias_copy", lambda input: input, doc="Like `clone`: a copy of the whole tensor.")
 _publish_copy("detach_copy", Tensor.detach)
 _publish_copy("expand_copy", lambda input, size, **options: input.expand(*size, **options))
-_publish_copy("view_copy", lambda input, size=None, dtype=None: input.view(
-    size if dtype is None else dtype))
+_publish_copy("view_copy", lambda input, size=None, dtype=None: input.reshape(
+    size) if dtype is None else input.view(dtype))
 _publish_copy("slice_copy", _slice, doc="""A copy of what lies from `start` to `end` along an axis.
 
     >>> torch.slice_copy(torch.arange(6), 0, 1, 6, 2)
