@@ -17,13 +17,16 @@ from typing import Any
 # It reads this when NumPy is first imported.
 _os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "17")
 
-# NumPy warns about inf and nan, PyTorch does not; silence only arithmetic done in this package.
+# NumPy warns about inf and nan, PyTorch does not; silence only arithmetic done in this package:
+# in threads that start later, or where the program chooses to be warned, by a filter.
 _OWN = r"flambeau\.(ops|autograd|optim|train\.metrics)"
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=_OWN)
 
 from .native.foundation.allocator import keep_freed_memory as _keep_freed_memory
+from .native.foundation.numpy_warnings import listen as _listen
 
 _keep_freed_memory()
+_listen()
 
 from . import autograd, ops
 from .autograd.mode import (
