@@ -150,3 +150,9 @@ def missing_kernel(kernel: str, kind: dtype | np.dtype) -> NotImplementedError:
     """Return PyTorch's error for a dtype that one of its kernels lacks."""
     known = kind if isinstance(kind, dtype) else FROM_NUMPY[kind]
     return NotImplementedError(f"\"{kernel}\" not implemented for '{legacy_name(known)}'")
+
+
+def refuse_complex(array: np.ndarray, kernel: str) -> None:
+    """NotImplementedError for complex numbers, which have no order."""
+    if array.dtype.kind == "c":
+        raise missing_kernel(kernel, array.dtype)

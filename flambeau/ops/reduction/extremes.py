@@ -10,6 +10,7 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.narrow_dtypes import refuse_eight_bit
+from ...tensor.promotion import refuse_complex
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim, canonical_dims, means_all_axes
 from ..core.operator import Array
@@ -52,7 +53,10 @@ def _share_among_ties(g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: b
 def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
     """Declare `amax` or `amin`."""
 
+    kernel = f"{ufunc.__name__[:3]}_values_cpu"
+
     def body(input: Array, dim: Dims = (), keepdim: bool = False) -> Array:
+        refuse_complex(input, kernel)
         if not input.size:
             needs_elements(input, dim, name)
         axes = axes_of(dim, input.ndim)
@@ -64,7 +68,7 @@ def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
     body.__name__, body.__doc__ = name, doc
     result = opaque(ref=lambda x, dim=(), keepdim=False: ufunc.reduce(
         x, None if dim == () else dim, keepdims=keepdim), samples=reductions,
-        extents_follow=True, kernel=f"{ufunc.__name__[:3]}_values_cpu")(body)
+        extents_follow=True, kernel=kernel)(body)
 
     @result.vjp
     def _(g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: bool) -> Tensor:
@@ -99,6 +103,7 @@ def aminmax(
     max=tensor([3, 5]))
     """
     refuse_eight_bit(input._array, "aminmax_cpu")
+    refuse_complex(input._array, "aminmax_cpu")
     if dim is None and not input._array.size:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
@@ -122,6 +127,7 @@ def _declare_extreme_of_all(name: str, ufunc: np.ufunc) -> Declared:
     largest = ufunc is np.maximum
 
     def body(input: Array) -> Array:
+        refuse_complex(input, f"{name}_all")
         if not input.size:
             needs_elements(input, None, name)
         if input.size > MAX_COUNTED_ROW_ELEMENTS \

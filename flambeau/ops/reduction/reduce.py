@@ -310,7 +310,8 @@ def prod(
         if y is not None:
             return round_to(y, sum_dtype(input, None))
     kind = sum_dtype(input, dtype)
-    axis = None if dim is None or not input.ndim else canonical_dim(dim, input.ndim)
+    axis = None if dim is None else canonical_dim(dim, input.ndim)
+    axis = axis if input.ndim else None
     return round_to(reduce_product(input, axis, compute_dtype(kind), None, keepdim), kind)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from ...autograd.mode import is_grad_enabled
 from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.promotion import refuse_complex
 from ...tensor.tensor import Tensor
 from ..core.axes import canonical_dim
 from ..core.operator import Array, Number
@@ -88,6 +89,7 @@ def _declare_running(name: str, ufunc: np.ufunc) -> Any:
     result = return_type(name, "values", "indices")
 
     def body(input: Array, dim: int) -> tuple[np.ndarray, ...]:
+        refuse_complex(input, f"{name}_cpu")
         axis = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)

@@ -12,7 +12,7 @@ from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import missing_kernel, refuse_complex
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonical_dim
@@ -283,6 +283,7 @@ def _declare_median_of_all(name: str, along: Any) -> Any:
             samples=lambda rng: iter([((rng.normal(size=(3, 5)),), {})]))
     def whole(input: Array) -> Array:
         """The lower median of all elements."""
+        refuse_complex(input, "median_cpu")
         _refuse_bool(input, "median_cpu")
         return np.asarray(along.operator.body(input.reshape(-1), 0)[0])
 
@@ -305,7 +306,7 @@ def _declare_median(name: str, ignore_nan: bool) -> Any:
             samples=lambda rng: iter([((rng.normal(size=(3, 5)), 1), {})]))
     def along(input: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """The lower median along an axis, and its index."""
-        _refuse_complex(input, name)
+        refuse_complex(input, "median_out")
         _refuse_bool(input, "median_out")
         axis = canonical_dim(dim, input.ndim)
         if not input.ndim:
@@ -362,7 +363,7 @@ def mode(input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Array, Arr
     values=tensor(3),
     indices=tensor(2))
     """
-    _refuse_complex(input, "mode")
+    refuse_complex(input, "mode_cpu")
     axis = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)

@@ -10,6 +10,7 @@ from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...native.target.eager_costs import MAX_COUNTED_RANGE_RATIO
 from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
+from ...tensor.promotion import refuse_complex
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonical_dim
 from ..core.operator import Array
@@ -63,6 +64,13 @@ def _refuse_empty_slices(array: Array, axis: int) -> None:
         )
 
 
+def _check_flags(name: str, **flags: Any) -> None:
+    """TypeError unless all are booleans: an axis must be named."""
+    for flag, value in flags.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}(): argument '{flag}' must be bool, not {type(value).__name__}")
+
+
 @shape_depends_on_values
 @public(spaces=("torch", "Tensor"), explains="_unique2")
 def unique(
@@ -78,7 +86,11 @@ def unique(
     (tensor([1, 3]), tensor([1, 0, 1]), tensor([1, 2]))
     """
     array = input._array
-    refuse_eight_bit(array, "unique" if dim is None else "unique_dim")
+    kernel = "unique" if dim is None else "unique_dim"
+    refuse_eight_bit(array, kernel)
+    refuse_complex(array, kernel)
+    _check_flags("_unique2", sorted=sorted, return_inverse=return_inverse,
+                 return_counts=return_counts)
     refuse_unknown_values(input, f"{'_unique2' if dim is None else 'unique_dim'}.default")
     if dim is None and array.dtype.kind in "iubf":
         flat = array.reshape(-1)
@@ -113,7 +125,10 @@ def unique_consecutive(
     >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 2, 1]))
     tensor([1, 2, 1])
     """
-    refuse_eight_bit(input._array, "unique" if dim is None else "unique_dim")
+    kernel = "unique" if dim is None else "unique_dim"
+    refuse_eight_bit(input._array, kernel)
+    refuse_complex(input._array, kernel)
+    _check_flags("unique_consecutive", return_inverse=return_inverse, return_counts=return_counts)
     refuse_unknown_values(input, "unique_consecutive.default")
     array = input._array if dim is not None else input._array.reshape(-1)
     at = 0 if dim is None else canonical_dim(dim, array.ndim)

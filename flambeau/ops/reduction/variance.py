@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.narrow_dtypes import EIGHT_BIT, refuse_eight_bit
 from ...tensor.tensor import Tensor
@@ -110,7 +111,7 @@ def _(
 
 
 def _read_correction(
-    name: str, dim: Any, unbiased: Any, correction: float | None
+    name: str, input: Tensor, dim: Any, unbiased: Any, correction: float | None
 ) -> tuple[Dims, float]:
     """Return `dim` and the correction of the count, from either of PyTorch's two argument lists."""
     if isinstance(dim, bool):
@@ -119,6 +120,10 @@ def _read_correction(
         dim, unbiased = None, dim
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
+    shape = input._array.shape
+    if 0 in shape or count_along(shape, dim) <= correction:
+        warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+             "reduction factor (input numel divided by output numel).")
     return dim, correction
 
 
@@ -132,7 +137,7 @@ def var(
     >>> torch.var(torch.tensor([1., 3.])), torch.var(torch.tensor([1., 3.]), correction=0)
     (tensor(2.), tensor(1.))
     """
-    dim, less = _read_correction("var", dim, unbiased, correction)
+    dim, less = _read_correction("var", input, dim, unbiased, correction)
     return _var(input, dim, keepdim, less, out=out)
 
 
@@ -146,7 +151,7 @@ def std(
     >>> torch.std(torch.tensor([1., 3.])), torch.std(torch.tensor([1., 3.]), correction=0)
     (tensor(1.4142), tensor(1.))
     """
-    dim, less = _read_correction("std", dim, unbiased, correction)
+    dim, less = _read_correction("std", input, dim, unbiased, correction)
     y = _std(input, dim, keepdim, less)
     return y if out is None else write_result("std", y, out)
 
@@ -161,7 +166,7 @@ def var_mean(
     >>> torch.var_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
     (tensor([2., 0.]), tensor([2., 2.]))
     """
-    dim, less = _read_correction("var_mean", dim, unbiased, correction)
+    dim, less = _read_correction("var_mean", input, dim, unbiased, correction)
     return _var(input, dim, keepdim, less), mean(input, dim, keepdim)
 
 
@@ -175,5 +180,5 @@ def std_mean(
     >>> torch.std_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
     (tensor([1.4142, 0.0000]), tensor([2., 2.]))
     """
-    dim, less = _read_correction("std_mean", dim, unbiased, correction)
+    dim, less = _read_correction("std_mean", input, dim, unbiased, correction)
     return _std(input, dim, keepdim, less), mean(input, dim, keepdim)
