@@ -131,6 +131,7 @@ def _rrelu(
 ) -> Tensor:
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    input = input.contiguous()  # PyTorch's result is row-major
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
     return input * _draw_slopes(input, lower, upper, generator)

@@ -11,6 +11,7 @@ from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
 from ..core.operator import Array, Number
+from ..core.output_layout import Layout
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 
@@ -96,7 +97,8 @@ def _log_logistic(x: np.ndarray) -> np.ndarray:
     return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
 
 
-@pointwise(node="LogSigmoidBackward0", samples=real_line, inplace=False,
+@pointwise(layout=Layout.CONTIGUOUS, node="LogSigmoidBackward0", samples=real_line,
+           inplace=False,
            ref=lambda x: np.log(1 / (1 + np.exp(-x))), expose=("nn.functional",),
            refuse=dtype_refusals.integers)
 def logsigmoid(input: Array) -> Array:

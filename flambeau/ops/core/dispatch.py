@@ -114,7 +114,7 @@ def _mark(function: Any, operator: Operator, swapped: bool = False) -> Callable:
 
 def _create_unary(operator: Operator) -> Callable:
     body = operator.ufunc or operator.body
-    fast = straight(operator)
+    fast, layout = straight(operator), operator.layout
     differentiable = operator.differentiable
 
     def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -133,7 +133,7 @@ def _create_unary(operator: Operator) -> Callable:
                 return answer if out is None else Overriding.into(out, answer)
             raise explain(operator, error, (input,)) from None
         if y.ndim > 1 and not a.flags.c_contiguous:
-            y = lay_out(_ITERATOR, y, (a,))
+            y = lay_out(layout, y, (a,))
         result = _new(Tensor)
         result._array = y if y.__class__ is _ndarray else as_array(y)
         result._requires_grad = result._tracked = False

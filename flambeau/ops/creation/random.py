@@ -406,7 +406,8 @@ def multinomial(
     >>> torch.multinomial(torch.tensor([0., 1., 0.]), 3, replacement=True)
     tensor([1, 1, 1])
     """
-    array = integers.multinomial(input._array, num_samples, replacement, generator)
+    array = np.ascontiguousarray(
+        integers.multinomial(input._array, num_samples, replacement, generator))
     if out is not None:
         check_out_dtype("multinomial", types.int64, out.dtype)
         write_into(out, array)

@@ -409,9 +409,7 @@ def _(
         return _differentiate_product(g, input, dim, index, src, include_self)
     chosen = gather(y, dim, index)
     from_src, from_self = (src == chosen).to(g.dtype), (input == y).to(g.dtype)
-    ties = _scatter_add(from_self, dim, index, from_src)
-    if not include_self:
-        ties = _scatter_add(_keep(from_self, dim, index, False), dim, index, from_src)
+    ties = _scatter_add(from_self, dim, index, from_src)  # PyTorch counts a self left out, too
     share = g / ties.masked_fill(ties == 0, 1)
     return (_keep(share * from_self, dim, index, include_self), None,
             gather(share, dim, index) * from_src)
@@ -506,7 +504,8 @@ def take(input: Array, index: Array) -> Array:
     """
     if index.dtype != np.int64:
         raise RuntimeError(
-            "take(): Expected a long tensor for index, but got " f"{FROM_NUMPY[index.dtype]}"
+            "take(): Expected a long tensor for index, but got "
+            f"{legacy_name(FROM_NUMPY[index.dtype])}"
         )
     if index.size and not input.size:
         raise IndexError("take(): tried to take from an empty tensor")
@@ -546,15 +545,21 @@ def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> 
     tensor([[2., 0.],
             [0., 1.]])
     """
-    if index.size != source.size:
+    if index.dtype != np.int64:
         raise RuntimeError(
+            "put_(): Expected a long tensor for index, but got "
+            f"{legacy_name(FROM_NUMPY[index.dtype])}"
+        )
+    if index.size != source.size:
+        raise IndexError(
             "put_(): Expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.size}, index.numel() = {index.size}"
         )
     if source.dtype != input.dtype:
         raise RuntimeError(
             f"put_(): self and source expected to have the same dtype, but got self.dtype = "
-            f"{FROM_NUMPY[input.dtype]} and source.dtype = {FROM_NUMPY[source.dtype]}"
+            f"{legacy_name(FROM_NUMPY[input.dtype])} and source.dtype = "
+            f"{legacy_name(FROM_NUMPY[source.dtype])}"
         )
     if index.size and (index.max() >= input.size or index.min() < -input.size):
         wrong = index[(index >= input.size) | (index < -input.size)].reshape(-1)[0]

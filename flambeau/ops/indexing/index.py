@@ -267,6 +267,8 @@ def _as_index(item: Any) -> Any:
     """Convert an index other than an int, slice, None or ellipsis to an array or an int."""
     if isinstance(item, Tensor):
         array = item._array
+        if array.ndim and array.dtype.itemsize < 4 and array.dtype.kind == "i":
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     elif isinstance(item, (bool, np.bool_)):
         return np.asarray(bool(item))
     elif isinstance(item, (np.integer,)):

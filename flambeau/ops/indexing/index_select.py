@@ -231,6 +231,9 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
     """
     axis = canonical_dim(dim, input.ndim)
     index = _check_index(index, "index_copy_")
+    if index.dtype != np.int64:
+        raise RuntimeError("index_copy_(): Expected a long tensor for index, but got "
+                           f"{legacy_name(FROM_NUMPY[index.dtype])}")
     input_shape, source_shape = (x.shape[:axis] + x.shape[axis + 1 :] for x in (input, source))
     if input_shape != source_shape and input.ndim and source.ndim:
         raise RuntimeError(
@@ -309,6 +312,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
     """
     from .mask import _fill_value
 
+    if index._array.dtype != np.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
     return _index_fill(input, dim, index, _fill_value(input, value, "index_fill"))
 
 

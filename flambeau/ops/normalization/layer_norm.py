@@ -11,6 +11,7 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS
 from ...tensor.dtypes import FLOAT32, HALF, finfo
+from ...tensor.layout import is_channels_last
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.operator import Array, publish
@@ -292,6 +293,8 @@ def rms_norm(
     _check_shapes(input, normalized, weight, None, "[*{}]")
     eps = finfo(input.dtype).eps if eps is None else eps
     x = input.float() if input.dtype in HALF else input
+    if not x.is_contiguous() and not is_channels_last(tuple(x.shape), x.stride()):
+        x = x.contiguous()
     dims = list(range(-len(normalized), 0))
     y = x * (x.pow(2).mean(dims, True) + eps).rsqrt()
     if weight is not None:

@@ -137,8 +137,9 @@ def unique_consecutive(
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (rows[1:] != rows[:-1]).any(1)
     starts = np.flatnonzero(fresh)
+    distinct = wrap(np.moveaxis(rows.take(starts, 0), 0, at))
     result = [record_without_derivative(
-        "unique_consecutive", wrap(array.take(starts, at)), (input,), "UniqueConsecutiveBackward0")]
+        "unique_consecutive", distinct, (input,), "UniqueConsecutiveBackward0")]
     if return_inverse:
         inverse = np.cumsum(fresh) - 1
         result.append(wrap(inverse.reshape(input._array.shape if dim is None else (-1,))))

@@ -11,6 +11,7 @@ import numpy as np
 from ...native.foundation.public_names import class_of
 from ...tensor.tensor import Tensor
 from ..core.registry import composite
+from .join import stack
 from .sections import chunk, split, split_with_sizes
 
 
@@ -41,7 +42,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, Tensor]:
     for i, n in enumerate(lengths):
         after = math.prod(lengths[i + 1 :])
         result.append(indices.div(after, rounding_mode="floor") % n)
-    return tuple(result)
+    return stack(result, -1).unbind(-1) if result else ()
 
 
 @composite(explains=True)
