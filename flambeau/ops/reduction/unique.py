@@ -132,12 +132,12 @@ def unique_consecutive(
     refuse_unknown_values(input, "unique_consecutive.default")
     array = input._array if dim is not None else input._array.reshape(-1)
     at = 0 if dim is None else canonical_dim(dim, array.ndim)
-    rows = np.moveaxis(array, at, 0)
-    rows = rows.reshape(array.shape[at], array.size // max(array.shape[at], 1))
+    slices = np.moveaxis(array, at, 0)
+    rows = slices.reshape(array.shape[at], array.size // max(array.shape[at], 1))
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (rows[1:] != rows[:-1]).any(1)
     starts = np.flatnonzero(fresh)
-    distinct = wrap(np.moveaxis(rows.take(starts, 0), 0, at))
+    distinct = wrap(np.moveaxis(slices.take(starts, 0), 0, at))
     result = [record_without_derivative(
         "unique_consecutive", distinct, (input,), "UniqueConsecutiveBackward0")]
     if return_inverse:

@@ -37,3 +37,7 @@ def test_consecutive_distinct_columns(torch):
     y = torch.unique_consecutive(x, dim=1)
     assert y.tolist() == [[1, 2, 3], [4, 5, 6]]
     assert y.stride() == (1, 2)
+    volume = torch.arange(6).reshape(1, 2, 3).repeat_interleave(2, 2)
+    y = torch.unique_consecutive(volume, dim=2)
+    assert y.tolist() == [[[0, 1, 2], [3, 4, 5]]]
+    assert y.stride() == (2, 1, 2)
