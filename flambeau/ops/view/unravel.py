@@ -38,11 +38,13 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, Tensor]:
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(n < 0 for n in lengths):
         raise ValueError(f"'shape' cannot have negative values, but got {lengths}")
-    result = []
+    result: Any = []
     for i, n in enumerate(lengths):
         after = math.prod(lengths[i + 1 :])
         result.append(indices.div(after, rounding_mode="floor") % n)
-    return stack(result, -1).unbind(-1) if result else ()
+    if result:  # as PyTorch, views of one tensor
+        result = stack(result, -1).unbind(-1)
+    return tuple(result)
 
 
 @composite(explains=True)
