@@ -12,7 +12,8 @@ from flambeau.compiler.ir.graph import Graph
 from flambeau.compiler.schedule.tasks import memory_accesses
 from flambeau.compiler.runtime.executable import Step
 from flambeau.compiler.schedule.verify_plan import verify_plan
-from flambeau.native.loop_ir.interpreter import numpy_dtype, interpret
+from flambeau.native.loop_ir.interpreter import interpret
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.native.loop_ir.ir import Affine
 
 from .random_graphs import values
@@ -51,7 +52,7 @@ def interpreted(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]
         assert task.kernel is not None
         for location in task.memories:
             if id(location) not in memory:
-                unset = np.full(location.elements, np.nan, numpy_dtype(location.type))
+                unset = np.full(location.elements, np.nan, dtype_of(location.type))
                 is_source = location.home.name == "SOURCE"
                 memory[id(location)] = sources[location.index].reshape(-1).copy() \
                     if is_source else unset

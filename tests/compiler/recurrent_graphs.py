@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flambeau.compiler.ir.interpreter import numpy_type
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source
 from flambeau.compiler.ir.recurrence import has_result, recurrence, recurrence_gradient
 from flambeau.native.kernels.recurrent_cells import CELLS
@@ -51,5 +51,5 @@ def drawn(graph: Graph) -> list[np.ndarray]:
     random = np.random.default_rng(0)
     arrays = [random.normal(size=source.shape) for source in graph.sources]
     arrays[1] /= max(1, graph.sources[1].shape[1]) ** 0.5
-    return [v.astype(numpy_type(source.type))
+    return [v.astype(dtype_of(source.type))
             for v, source in zip(arrays, graph.sources, strict=True)]

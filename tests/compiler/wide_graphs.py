@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from flambeau.compiler.ir.interpreter import numpy_type
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.compiler.ir.graph import (
     Graph, Node, Op, apply, cast, concat, constant, expand, matmul, pad, permute, reduce, reshape,
     strided_slice,
@@ -58,7 +58,7 @@ def wide_values(graph: Graph, seed: int) -> list[np.ndarray]:
             value = draw.integers(0, 2, leaf.shape)
         else:
             value = draw.integers(-9, 10, leaf.shape)
-        arrays.append(np.asarray(value).astype(numpy_type(leaf.type)))
+        arrays.append(np.asarray(value).astype(dtype_of(leaf.type)))
     return arrays
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.loop_ir.numpy_forms import dtype_of
 from ...tensor.tree import leaves_of
 from ..ir.axis_order import inverse_permutation, memory_order
 from ..ir.graph import Graph, Node, Op, Source, permute
-from ..lowering.numpy.node_builders import dtype_of, type_of
+from ..lowering.numpy.node_builders import type_of
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
 from ..trace.trace import Backward

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
+from ...native.loop_ir.numpy_forms import REDUCTION_UFUNCS, dtype_of, identity_element
 from ...native.loop_ir.philox import philox, philox_word
 from .errors import CheckFailed
 from .exchange import ending_run
@@ -19,15 +20,6 @@ from .graph import Graph, Node, Op
 from .recurrence import evaluate_recurrence, evaluate_recurrence_gradient
 
 Array = np.ndarray
-
-
-def numpy_type(type: Type) -> np.dtype:
-    """NumPy's dtype for a type."""
-    if type is Type.BF16:
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(type.value)
 
 
 def type_of(dtype: np.dtype) -> Type:
@@ -51,7 +43,7 @@ def evaluate(graph: Graph, sources: Sequence[Any]) -> tuple[list[Array], list[tu
                 node, [values[id(operand)] for operand in node.inputs], sources, calls
             )
             assert result.shape == tuple(node.shape), (node, result.shape)
-            values[id(node)] = result.astype(numpy_type(node.type), copy=False)
+            values[id(node)] = result.astype(dtype_of(node.type), copy=False)
     return (
         [values[id(node)] for node in graph.outputs],
         [(slot, values[id(node)]) for slot, node in graph.writes],
@@ -63,7 +55,7 @@ def _evaluate_node(
 ) -> Array:
     """Return a node's value. `calls`: results of eager functions, which several nodes share."""
     if node.op is Op.INPUT:
-        value = np.asarray(sources[node.slot], numpy_type(node.type))
+        value = np.asarray(sources[node.slot], dtype_of(node.type))
         return value.reshape(node.shape) if not value.ndim else value
     if node.op is Op.CALL:
         group = id(node.group)
@@ -121,7 +113,7 @@ SCALARS: dict[Scalar, Callable] = {
 
 
 def _apply(node: Node, *inputs: Array) -> Array:
-    kind = numpy_type(node.type)
+    kind = dtype_of(node.type)
     if node.operation is Scalar.CAST:
         result = inputs[0] != 0 if node.type is Type.BOOL else inputs[0].astype(kind)
     elif node.operation is Scalar.BITCAST:
@@ -164,33 +156,13 @@ def _iota(node: Node) -> Array:
 
 # ------------------------------------------------------------------------------- folding
 
-_UFUNCS = {
-    ReduceOp.SUM: np.add, ReduceOp.PRODUCT: np.multiply, ReduceOp.MAXIMUM: np.maximum,
-    ReduceOp.MINIMUM: np.minimum, ReduceOp.ANY: np.logical_or, ReduceOp.ALL: np.logical_and,
-}
-
-
-def identity_element(fold: ReduceOp, dtype: np.dtype) -> Any:
-    """The result of a reduction over no elements."""
-    if fold in (ReduceOp.SUM, ReduceOp.ANY):
-        return 0
-    if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):
-        return 1
-    if dtype.kind == "b":
-        return fold is ReduceOp.MINIMUM
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return limits.min if fold is ReduceOp.MAXIMUM else limits.max
-    return -math.inf if fold is ReduceOp.MAXIMUM else math.inf
-
-
 def _reduce(node: Node, a: Array) -> Array:
     if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         function = np.argmax if node.fold is ReduceOp.ARGMAX else np.argmin
         return function(a, axis=node.axes[0], keepdims=True)
     kind = a.dtype if node.fold in (ReduceOp.SUM, ReduceOp.PRODUCT) else None
     start = identity_element(node.fold, a.dtype)
-    return _UFUNCS[node.fold].reduce(a, node.axes, kind, keepdims=True, initial=start)
+    return REDUCTION_UFUNCS[node.fold].reduce(a, node.axes, kind, keepdims=True, initial=start)
 
 
 def _sum_parts(node: Node, a: Array) -> Array:
@@ -200,7 +172,7 @@ def _sum_parts(node: Node, a: Array) -> Array:
 
 
 def _scan(node: Node, a: Array) -> Array:
-    return _UFUNCS[node.fold].accumulate(a, axis=node.axis, dtype=a.dtype)
+    return REDUCTION_UFUNCS[node.fold].accumulate(a, axis=node.axis, dtype=a.dtype)
 
 
 # ------------------------------------------------------------------------------ contracting
@@ -303,7 +275,7 @@ def _check(node: Node, holds: Array, *calls: Array) -> Array:
 
 
 RULES: dict[Op, Callable] = {
-    Op.CONSTANT: lambda node: np.full(node.shape, node.value, numpy_type(node.type)),
+    Op.CONSTANT: lambda node: np.full(node.shape, node.value, dtype_of(node.type)),
     Op.ARRAY: lambda node: node.value,
     Op.IOTA: _iota,
     Op.APPLY: _apply,

@@ -11,7 +11,7 @@ skip hidden elements in steps of ATTENTION_DIAGONAL_STEP rows or columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...native.kernels.expression_builder import Value, apply, constant, where
@@ -114,6 +114,9 @@ class _KeyBlocks:
     count: int | Affine = 1
 
 
+_Finish = Callable[[Value, Coordinate], Value]  # of a score and the coordinate of its row
+
+
 class _AttentionKernel:
     """Shared by both directions: operands, blocks, and loops over them."""
 
@@ -121,8 +124,9 @@ class _AttentionKernel:
         self.nodes, self.layout = nodes, layout
         node = nodes[0]
         self.node, self.type = node, node.type
-        q, k = node.inputs[:2]
-        (*self.batch, self.rows, self.depth), self.columns = q.shape, k.shape[-2]
+        self.q, self.k = node.inputs[:2]
+        *self.batch, self.rows, self.depth = self.q.shape
+        self.columns = self.k.shape[-2]
         self.values = ExpressionBuilder(lambda node: None)
         self.indices = [Index(f"batch{i}") for i in range(len(self.batch))]
         self.outer: list[Coordinate] = [
@@ -142,6 +146,7 @@ class _AttentionKernel:
             self.is_square_causal and self.size > ATTENTION_DIAGONAL_STEP
         )
         self.scores = Buffer(self.type, "scores", local=self.size * self.size)
+        self.q_transposed = Buffer(self.type, "q", local=max(1, self.depth) * self.size)
         if mask is not None:
             place = self.layout.seen(mask)
             window = place.window.expanded((*self.batch, self.rows, self.columns))
@@ -300,6 +305,22 @@ class _AttentionKernel:
             score = score + mask
         return score
 
+    def store_scores(
+        self, keys: _KeyBlocks, rows: _Range, tile: _Tile, finish: _Finish
+    ) -> Statement:
+        """Compute a tile's scores, and store `finish(score, row)` of each."""
+        r, k, c = Index("r"), Index("k"), Index("c")
+        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
+        queries = rows.subrange(*tile.rows)
+        score = self.scale_and_mask(total, queries, columns, r, k, keys.is_masked)
+        value = finish(score, queries.at(r))
+        return self.contract(
+            (k, columns.count), (r, queries.count), (c, self.depth),
+            self.load(self.k, columns.at(k), along(c)),
+            self.load_transposed(self.q, rows, tile, self.q_transposed, r, c),
+            total, [Store(self.scores, self.score_index(tile, k, r), value.expression)],
+        )
+
     def finish_kernel(self, name: str, body: list[Statement]) -> KernelWithMemory:
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(name, buffers, body), self.values.memories
@@ -328,12 +349,11 @@ class _Forward(_AttentionKernel):
         super().__init__(nodes, layout)
         self.y = next((n for n in nodes if n.op is Op.ATTENTION), None)
         self.sums = next((n for n in nodes if n.op is Op.ATTENTION_SUMS), None)
-        self.q, self.k = self.node.inputs[:2]
         at = 3 if self.node.op is Op.ATTENTION else 2
         mask = self.node.inputs[at] if len(self.node.inputs) > at else None
         self.choose_block(0 if self.y is None else self.y.shape[-1], mask)
-        local = {"q": self.depth, "y": self.width, "top": 1, "sum": 1, "factor": 1}
-        self.q_transposed, self.y_sum, self.row_max, self.row_sum, self.rescale = (
+        local = {"y": self.width, "top": 1, "sum": 1, "factor": 1}
+        self.y_sum, self.row_max, self.row_sum, self.rescale = (
             Buffer(self.type, name, local=max(1, n) * self.size) for name, n in local.items()
         )
 
@@ -380,16 +400,7 @@ class _Forward(_AttentionKernel):
         return body
 
     def _compute_scores(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
-        r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
-        queries = rows.subrange(*tile.rows)
-        score = self.scale_and_mask(total, queries, columns, r, k, keys.is_masked)
-        return self.contract(
-            (k, columns.count), (r, queries.count), (c, self.depth),
-            self.load(self.k, columns.at(k), along(c)),
-            self.load_transposed(self.q, rows, tile, self.q_transposed, r, c),
-            total, [Store(self.scores, self.score_index(tile, k, r), score.expression)],
-        )
+        return self.store_scores(keys, rows, tile, lambda score, query: score)
 
     def _update_softmax(self, keys: _KeyBlocks, tile: _Tile) -> Statement:
         """Update each row's maximum and sum; replace scores by their exponentials."""
@@ -478,10 +489,9 @@ class _Backward(_AttentionKernel):
 
     def __init__(self, nodes: Sequence[Node], layout: BufferAssignment) -> None:
         super().__init__(nodes, layout)
-        self.q, self.k, self.v, self.g, self.sums, self.delta, *mask = self.node.inputs
+        self.v, self.g, self.sums, self.delta, *mask = self.node.inputs[2:]
         self.choose_block(self.v.shape[-1], mask[0] if mask else None)
         self.gradients: dict[int, Node] = {node.of: node for node in nodes}
-        self.q_transposed = Buffer(self.type, "q", local=self.depth * self.size)
         self.g_transposed = Buffer(self.type, "g", local=self.width * self.size)
 
     def kernel(self) -> KernelWithMemory:
@@ -533,17 +543,10 @@ class _Backward(_AttentionKernel):
         return body
 
     def _recompute_probabilities(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
-        r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
-        queries = rows.subrange(*tile.rows)
-        score = self.scale_and_mask(total, queries, columns, r, k, keys.is_masked)
-        probability = _exp(score - Value(self.load(self.sums, queries.at(r))))
-        return self.contract(
-            (k, columns.count), (r, queries.count), (c, self.depth),
-            self.load(self.k, columns.at(k), along(c)),
-            self.load_transposed(self.q, rows, tile, self.q_transposed, r, c),
-            total, [Store(self.scores, self.score_index(tile, k, r), probability.expression)],
-        )
+        def exponentiate(score: Value, query: Coordinate) -> Value:
+            return _exp(score - Value(self.load(self.sums, query)))
+
+        return self.store_scores(keys, rows, tile, exponentiate)
 
     def _compute_score_gradients(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
         """Replace probabilities by the gradients of the scores."""

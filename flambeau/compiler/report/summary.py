@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..ir.interpreter import numpy_type
+from ...native.loop_ir.numpy_forms import dtype_of
 from ..runtime.executable import Step
 from ..runtime.guarded_call import Program
 from ..trace import bindings as bind
@@ -96,7 +96,7 @@ def measure(program: Program, name: str) -> Iterator[tuple[Step, StepFigures]]:
         if isinstance(slot, bind.SavedForBackward):
             values.append(outputs[slot.number])
         elif isinstance(slot, bind.Cotangent):
-            values.append(np.ones(source.shape, numpy_type(source.type)))
+            values.append(np.ones(source.shape, dtype_of(source.type)))
         else:
             values.append(program.sample.value(slot))
     yield second, measure_figures(second, values, f"{name}, backward")

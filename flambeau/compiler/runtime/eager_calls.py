@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...native.loop_ir.numpy_forms import dtype_of
 from ..fusion.placement import Home, Place
 from ..ir.graph import Node
-from ..ir.interpreter import numpy_type
 
 if TYPE_CHECKING:
     from .executable import Step
@@ -61,7 +61,7 @@ class EagerCalls:
     def _locate(self, place: Place) -> Locate:
         """Return a function that returns a buffer as a NumPy array."""
         memory, window = place.memory, place.window
-        dtype = numpy_type(memory.type)
+        dtype = dtype_of(memory.type)
         strides = tuple(s * dtype.itemsize for s in window.strides)
         as_strided, shape, offset = np.lib.stride_tricks.as_strided, window.shape, window.offset
         if memory.home is Home.ARENA or memory.home is Home.CONSTANT:

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...native.foundation.allocator import out_of_memory_error
 from ...native.loop_ir.ir import Type
+from ...native.loop_ir.numpy_forms import dtype_of
 from ...native.runtime.launch_table import LaunchTable, Patch, Record
 from ...native.runtime.thread_pool import threads
 from ...native.target.graph_costs import MIN_PARALLEL_WORK
@@ -28,7 +29,6 @@ from ..fusion.placement import Home
 from ..ir.errors import CheckFailed
 from ..ir.exchange import EXCHANGE_TURN, ending_run
 from ..ir.graph import Graph, Node
-from ..ir.interpreter import numpy_type
 from ..schedule.arena import Arena
 from ..schedule.program_table import ProgramTable
 from .eager_calls import EagerCalls
@@ -79,7 +79,7 @@ class Step:
         self._numbers = [k for k in self.changing if sources[k].kind == "number"]
         self._arrays = [k for k in self.changing if sources[k].kind != "number"]
         self.states = {k: s.array() for k, s in enumerate(sources) if s.kind == "state"}
-        self.cells = {k: np.zeros((), numpy_type(sources[k].type)) for k in self._numbers}
+        self.cells = {k: np.zeros((), dtype_of(sources[k].type)) for k in self._numbers}
         together = np.zeros(max(len(self._numbers), 1))  # float64 numbers are written at once
         if all(sources[k].type is Type.F64 for k in self._numbers):
             self.cells = {k: together[i, ...] for i, k in enumerate(self._numbers)}
@@ -89,7 +89,7 @@ class Step:
         self.arena, self._base, self.size = arena.array, arena.base, arena.size
         self._slots = {k: i for i, k in enumerate(self._arrays)}
         self._first_output = len(self._arrays)
-        self._kinds = [(n.shape, numpy_type(n.type)) for n in graph.outputs]
+        self._kinds = [(n.shape, dtype_of(n.type)) for n in graph.outputs]
         self.parts: list[LaunchTable | Check | Call] = []
         self.addresses = list(addresses)
         self._build(addresses)

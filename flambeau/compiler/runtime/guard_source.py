@@ -6,8 +6,8 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from ...native.foundation.generated_code import SourceBuilder
+from ...native.loop_ir.numpy_forms import dtype_of
 from ...native.target.compile_costs import MAX_INLINE_GUARDS
-from ..ir.interpreter import numpy_type
 from ..trace.bindings import ANY_GRAD, OuterMemory
 from ..trace.operands import flatten, is_named_tuple
 from ..trace.plain_values import write_mismatch
@@ -199,7 +199,7 @@ class GuardWriter:
         for check in self.bindings.checks:
             if check.leaf is not None:
                 node = check.bound.node
-                quick = check.bound.quick(numpy_type(node.type), 0 in node.shape)
+                quick = check.bound.quick(dtype_of(node.type), 0 in node.shape)
                 holds = f"{self.name(quick)}(b{check.leaf})"
             else:
                 arrays = ", ".join(f"{i}: b{i}" for i in self.tensors)

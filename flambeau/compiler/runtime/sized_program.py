@@ -12,6 +12,7 @@ import numpy as np
 
 from ...native.foundation.generated_code import SourceBuilder
 from ...native.jit.kernel_function import compile_all
+from ...native.loop_ir.numpy_forms import dtype_of
 from ...native.runtime.fast_call import data_address
 from ...native.runtime.launch_table import LaunchTable, Patch, Record
 from ...native.runtime.thread_pool import threads
@@ -19,7 +20,6 @@ from ...native.runtime.thread_pool_ir import BARRIER, SERIAL
 from ...native.target.graph_costs import GROWING_MEMORY_RATIO, MIN_PARALLEL_WORK
 from ..fusion.placement import Allocation, Home
 from ..ir.graph import Graph
-from ..ir.interpreter import numpy_type
 from ..schedule.arena import Arena
 from ..schedule.memory_plan import plan_memory
 from ..schedule.polynomials import Polynomial
@@ -99,7 +99,7 @@ class SizedProgram:
         if home is Home.ARENA:
             base = self.arena.base + offsets[id(memory)]
         elif home is Home.CONSTANT:
-            array = np.ascontiguousarray(memory.value, numpy_type(memory.type))
+            array = np.ascontiguousarray(memory.value, dtype_of(memory.type))
             base = int(self.constants.setdefault(id(memory), array).ctypes.data)
         else:
             base = int(self.states[memory.index].ctypes.data)

@@ -17,12 +17,12 @@ import numpy as np
 
 from ...native.foundation import disk_cache
 from ...native.loop_ir.ir import Type
+from ...native.loop_ir.numpy_forms import dtype_of
 from ...native.runtime.thread_pool import threads
 from ...native.runtime.thread_pool_ir import BARRIER, SERIAL
 from ...native.target.machine import host, llvm_version
 from ..fusion.placement import Home
 from ..ir.graph import Graph, Op
-from ..ir.interpreter import numpy_type
 from ..ir.serialization import serialize_graph
 from ..ir.source_hashes import hash_compiler_sources
 
@@ -97,7 +97,7 @@ def make_table(
             if memory.home is Home.ARENA:
                 number, offset = 0, offset + plan.offsets[id(memory)]
             elif memory.home is Home.CONSTANT:
-                array = np.ascontiguousarray(memory.value, numpy_type(memory.type))
+                array = np.ascontiguousarray(memory.value, dtype_of(memory.type))
                 number, _ = constants.setdefault(id(memory), (len(constants), array))
             cells.append((memory.home, number, offset))
         flags = (BARRIER if barrier else 0) | (SERIAL if task.serial else 0)
@@ -179,7 +179,7 @@ def store_table(key: str, table: ProgramTable, graph: Graph) -> bool:
 
 def _serialize(table: ProgramTable) -> bytes:
     entries = [[e.code, e.flags, [[h.name, n, at] for h, n, at in e.cells]] for e in table.entries]
-    types = {numpy_type(type): type.value for type in Type}
+    types = {dtype_of(type): type.value for type in Type}
     constants = [[types[a.dtype], list(a.shape)] for a in table.constants]
     head = json.dumps([entries, constants, table.size, table.work], separators=(",", ":"))
     body = b"".join(a.tobytes() for a in table.constants)
@@ -193,7 +193,7 @@ def _deserialize(data: bytes) -> ProgramTable:
                for code, flags, cells in rows]
     arrays, at = [], 0
     for kind, shape in constants:
-        empty = np.empty(shape, numpy_type(Type(kind)))
+        empty = np.empty(shape, dtype_of(Type(kind)))
         array = np.frombuffer(body, empty.dtype, empty.size, at) if empty.size else empty
         arrays.append(array.reshape(shape).copy())
         at += empty.nbytes

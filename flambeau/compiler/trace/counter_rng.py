@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.ir import Scalar, Type
+from ...native.loop_ir.numpy_forms import dtype_of
 from ...tensor.random.generator import Generator, default_generator
 from ..ir.axis_order import memory_order
 from ..ir.graph import Graph, Node, Op, apply, cast, constant, reshape
-from ..ir.interpreter import evaluate, numpy_type, type_of
+from ..ir.interpreter import evaluate, type_of
 
 _HALVES = (Type.F16, Type.BF16)
 
@@ -107,7 +108,7 @@ class _Bits:
 
 
 def _create_constant(value: float, type: Type) -> Node:
-    return constant(numpy_type(type).type(value).item(), type)
+    return constant(dtype_of(type).type(value).item(), type)
 
 
 def _convert_bits_to_float(bits: Node, shift: int, count: int, type: Type) -> Node:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ...native.loop_ir.numpy_forms import dtype_of
 from ..ir.graph import Graph
-from ..ir.interpreter import evaluate, numpy_type
+from ..ir.interpreter import evaluate
 
 
 class Reference:
@@ -34,7 +35,7 @@ class Reference:
         inputs.update(self.states)
         sources = [inputs[k] for k in range(len(self.graph.sources))]
         outputs, writes = evaluate(self.graph, sources)
-        outputs = [np.array(y, numpy_type(n.type), order="C")
+        outputs = [np.array(y, dtype_of(n.type), order="C")
                    for y, n in zip(outputs, self.graph.outputs, strict=True)]
         written = [(inputs[slot], value.copy()) for slot, value in writes]
         self.ran[0] += 1

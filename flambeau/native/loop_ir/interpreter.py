@@ -17,16 +17,8 @@ from .ir import (
     Extent, If, Index, IndexValue, Kernel, Load, Loop, Prefetch, ReduceOp, Scalar, Size, SizeValue,
     Statement, Store, Type, Update, While, postorder,
 )
+from .numpy_forms import REDUCTION_UFUNCS, dtype_of, identity_element
 from .philox import philox, philox_word
-
-
-def numpy_dtype(type: Type) -> np.dtype:
-    """Return NumPy's dtype of a type."""
-    if type is Type.BF16:
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(type.value)
 
 
 def interpret(kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:
@@ -43,7 +35,7 @@ class _Machine:
         for buffer, array in zip(kernel.buffers, arrays, strict=True):
             flat = array.reshape(-1)
             assert np.shares_memory(flat, array) or not array.size, "arrays are contiguous"
-            self.memory[buffer] = flat.view(numpy_dtype(buffer.type))
+            self.memory[buffer] = flat.view(dtype_of(buffer.type))
             if buffer.parts is not None:  # one thread
                 flat[...] = 0
                 self.memory[buffer] = self.memory[buffer][: buffer.parts[1]]
@@ -158,7 +150,7 @@ class _Machine:
         if memory is None:
             if buffer.local is None:
                 raise IndexError(f"buffer {buffer.name} is not an argument")
-            memory = self.memory[buffer] = np.zeros(buffer.local, numpy_dtype(buffer.type))
+            memory = self.memory[buffer] = np.zeros(buffer.local, dtype_of(buffer.type))
         if not 0 <= place < memory.size:
             raise IndexError(f"{buffer.name}[{place}] of {memory.size} elements")
         return memory
@@ -183,7 +175,7 @@ class _Machine:
         return order
 
     def compute(self, expression: Expression) -> Any:
-        kind = numpy_dtype(expression.type)
+        kind = dtype_of(expression.type)
         if isinstance(expression, Constant):
             return np.asarray(expression.value).astype(kind)[()]
         if isinstance(expression, IndexValue):
@@ -199,7 +191,7 @@ class _Machine:
             current, at = self.accumulators[expression]
             if expression.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
                 return np.int64(at)
-            start = _find_neutral(expression.fold, kind) if current is None else current
+            start = identity_element(expression.fold, kind) if current is None else current
             return np.asarray(start).astype(kind)[()]
         if not isinstance(expression, Apply):
             raise TypeError(f"an expression of type {type(expression).__name__}")
@@ -228,23 +220,7 @@ def _is_better(fold: ReduceOp, value: Any, current: Any) -> bool:
 def _reduce(fold: ReduceOp, current: Any, value: Any) -> Any:
     if fold is ReduceOp.LAST:
         return value
-    return {
-        ReduceOp.SUM: np.add, ReduceOp.PRODUCT: np.multiply, ReduceOp.MAXIMUM: np.maximum,
-        ReduceOp.MINIMUM: np.minimum, ReduceOp.ANY: np.logical_or, ReduceOp.ALL: np.logical_and,
-    }[fold](current, value)
-
-
-def _find_neutral(fold: ReduceOp, kind: np.dtype) -> Any:
-    if fold in (ReduceOp.SUM, ReduceOp.ANY, ReduceOp.LAST):
-        return 0
-    if fold in (ReduceOp.PRODUCT, ReduceOp.ALL):
-        return 1
-    if kind == np.bool_:
-        return fold is ReduceOp.MINIMUM
-    if kind.kind in "iu":
-        limits = np.iinfo(kind)
-        return limits.min if fold is ReduceOp.MAXIMUM else limits.max
-    return -math.inf if fold is ReduceOp.MAXIMUM else math.inf
+    return REDUCTION_UFUNCS[fold](current, value)
 
 
 # ------------------------------------------------------------------------- operations
@@ -297,7 +273,7 @@ NUMPY_NAMES = {
 
 
 def _convert(value: Any, kind: np.dtype) -> Any:
-    half = (np.dtype(np.float16), numpy_dtype(Type.BF16))
+    half = (np.dtype(np.float16), dtype_of(Type.BF16))
     if kind == np.bool_:
         return value != 0
     if value.dtype in half or (kind in half and value.dtype != kind):

@@ -7,13 +7,13 @@ several sizes, projections, weights that do not stay in a cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...native.runtime.background_jit import KernelPolicy, request_kernel
+from ...native.runtime.background_jit import CallCounts, KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import threads
 from ...native.target.eager_costs import (
@@ -29,7 +29,7 @@ from .time_steps import Steps
 Array = np.ndarray
 
 _BLOCKS = (1, 2, 4, 6, 8, 12, 16)  # rows per block
-_seen: dict[Hashable, Any] = {}  # by form: the number of calls, later the runner
+_calls = CallCounts(MAX_RECURRENT_FORMS, on_small_arrays=False)
 
 
 @dataclass
@@ -59,6 +59,9 @@ class _Form:
     inputs: tuple[str, ...]
     wanted: tuple[str, ...]
     backward: bool
+
+
+_runners: dict[_Form, _Runner] = {}
 
 
 @dataclass(frozen=True)
@@ -134,20 +137,13 @@ def _fits_one_kernel(size: int, rows: int) -> bool:
 
 
 def _find_runner(form: _Form) -> _Runner | None:
-    known = _seen.get(form)
-    if isinstance(known, _Runner):
-        return known
-    if known is None:
-        if len(_seen) < MAX_RECURRENT_FORMS:
-            _seen[form] = 1
-        return None
-    if known < RECURRENT_CALLS_BEFORE_COMPILING:
-        _seen[form] = known + 1
-        return None
-    result = _build_layer(form)
-    if result is not None:
-        _seen[form] = result
-    return result
+    runner = _runners.get(form)
+    use_at = RECURRENT_CALLS_BEFORE_COMPILING + 1
+    if runner is None and _calls.should_request(form, use_at, use_at):
+        runner = _build_layer(form)
+        if runner is not None:
+            _runners[form] = runner
+    return runner
 
 
 def _measure_parts(form: _Form) -> dict[str, int]:

@@ -27,34 +27,34 @@ def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
     low, high = int(x.min()), int(x.max())
     if high - low >= MAX_COUNTED_RANGE_RATIO * x.size or high >= 1 << 63:
         return None
-    places = x.astype(np.int64)
-    places -= low
-    table = np.bincount(places, minlength=high - low + 1)
-    there = np.flatnonzero(table)
-    numbers = None
+    offsets = x.astype(np.int64)
+    offsets -= low
+    counts = np.bincount(offsets, minlength=high - low + 1)
+    present = np.flatnonzero(counts)
+    value_indices = None
     if inverse:
-        ranks = np.empty(table.size, np.int64)
-        ranks[there] = np.arange(there.size)
-        numbers = ranks.take(places)
-    return (there + low).astype(x.dtype), numbers, table[there]
+        ranks = np.empty(counts.size, np.int64)
+        ranks[present] = np.arange(present.size)
+        value_indices = ranks.take(offsets)
+    return (present + low).astype(x.dtype), value_indices, counts[present]
 
 
 def _sort(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
     """The same for any dtype, by sorting. Every NaN is a distinct value."""
-    where = None
+    order = None
     if inverse:
-        where = sort_kernels.sort_numbers(sort_kernels.keys(x[None]), False)[0]
-        result = x.take(where)
+        order = sort_kernels.sort_numbers(sort_kernels.keys(x[None]), False)[0]
+        ordered = x.take(order)
     else:
-        result = np.sort(x)
-    fresh = np.ones(x.size, bool)
-    np.not_equal(result[1:], result[:-1], out=fresh[1:])
-    starts = np.flatnonzero(fresh)
-    numbers = None
-    if where is not None:
-        numbers = np.empty(x.size, np.int64)
-        numbers[where] = np.cumsum(fresh) - 1
-    return result[starts], numbers, np.diff(np.append(starts, x.size))
+        ordered = np.sort(x)
+    differs = np.ones(x.size, bool)  # from the element before it
+    np.not_equal(ordered[1:], ordered[:-1], out=differs[1:])
+    starts = np.flatnonzero(differs)
+    value_indices = None
+    if order is not None:
+        value_indices = np.empty(x.size, np.int64)
+        value_indices[order] = np.cumsum(differs) - 1
+    return ordered[starts], value_indices, np.diff(np.append(starts, x.size))
 
 
 def _refuse_empty_slices(array: Array, axis: int) -> None:
@@ -106,12 +106,16 @@ def unique(
         shape = array.shape if axis is None else (array.shape[axis],)
     name, node = ("_unique2", "Unique2Backward0") if dim is None \
         else ("unique_dim", "UniqueDimBackward0")
-    result = [record_without_derivative(name, wrap(values), (input,), node)]
-    if return_inverse:
-        result.append(wrap(np.asarray(inverse).reshape(shape).astype(np.int64, copy=False)))
-    if return_counts:
-        result.append(wrap(counts.astype(np.int64, copy=False)))
-    return result[0] if len(result) == 1 else tuple(result)
+    return _return_results(record_without_derivative(name, wrap(values), (input,), node),
+                           np.asarray(inverse).reshape(shape) if return_inverse else None,
+                           counts if return_counts else None)
+
+
+def _return_results(values: Tensor, inverse: Array | None, counts: Array | None) -> Any:
+    """Return the values, in a tuple with the requested indices and counts."""
+    requested = [wrap(array.astype(np.int64, copy=False)) for array in (inverse, counts)
+                 if array is not None]
+    return (values, *requested) if requested else values
 
 
 @shape_depends_on_values
@@ -131,18 +135,17 @@ def unique_consecutive(
     _check_flags("unique_consecutive", return_inverse=return_inverse, return_counts=return_counts)
     refuse_unknown_values(input, "unique_consecutive.default")
     array = input._array if dim is not None else input._array.reshape(-1)
-    at = 0 if dim is None else canonical_dim(dim, array.ndim)
-    slices = np.moveaxis(array, at, 0)
-    rows = slices.reshape(array.shape[at], array.size // max(array.shape[at], 1))
-    fresh = np.ones(len(rows), bool)
-    fresh[1:] = (rows[1:] != rows[:-1]).any(1)
-    starts = np.flatnonzero(fresh)
-    distinct = wrap(np.moveaxis(slices.take(starts, 0), 0, at))
-    result = [record_without_derivative(
-        "unique_consecutive", distinct, (input,), "UniqueConsecutiveBackward0")]
-    if return_inverse:
-        inverse = np.cumsum(fresh) - 1
-        result.append(wrap(inverse.reshape(input._array.shape if dim is None else (-1,))))
-    if return_counts:
-        result.append(wrap(np.diff(np.r_[starts, len(rows)]).astype(np.int64)))
-    return result[0] if len(result) == 1 else tuple(result)
+    axis = 0 if dim is None else canonical_dim(dim, array.ndim)
+    slices = np.moveaxis(array, axis, 0)
+    rows = slices.reshape(array.shape[axis], array.size // max(array.shape[axis], 1))
+    differs = np.ones(len(rows), bool)  # from the row before it
+    differs[1:] = (rows[1:] != rows[:-1]).any(1)
+    starts = np.flatnonzero(differs)
+    distinct = wrap(np.moveaxis(slices.take(starts, 0), 0, axis))
+    values = record_without_derivative(
+        "unique_consecutive", distinct, (input,), "UniqueConsecutiveBackward0")
+    inverse = np.cumsum(differs) - 1
+    return _return_results(
+        values,
+        inverse.reshape(input._array.shape if dim is None else (-1,)) if return_inverse else None,
+        np.diff(np.append(starts, len(rows))) if return_counts else None)

@@ -176,49 +176,49 @@ def _declare_average(n: int) -> Any:
     return pool
 
 
-# ------------------------------------------------------------------------------ with places
+# ------------------------------------------------------- gather and scatter at flat indices
 
 
-@opaque(linear_in="g", layout=Layout.FREE, name="_added_at", expose=(), ref=None, samples=None,
-        examples=("g", "places"))
-def added_at(g: Array, places: Array, spatial: Any) -> Array:
+@opaque(linear_in="g", layout=Layout.FREE, name="_scatter_add_flat", expose=(), ref=None,
+        samples=None, examples=("g", "indices"))
+def scatter_add_flat(g: Array, indices: Array, spatial: Any) -> Array:
     """Sum g into images of shape `spatial` at flat indices."""
     n, size = len(spatial), int(np.prod(spatial))
     images = int(np.prod(g.shape[:-n]))
     if not g.size:
         return np.zeros((*g.shape[:-n], *spatial), g.dtype)
-    shares = g.reshape(images, -1)
-    summed = gather_scatter.add_at((images, size), 1, places.reshape(images, -1), shares)
+    addends = g.reshape(images, -1)
+    summed = gather_scatter.add_at((images, size), 1, indices.reshape(images, -1), addends)
     if summed is not None:
         return summed.reshape(*g.shape[:-n], *spatial)
-    flat = places.reshape(images, -1) + np.arange(images)[:, None] * size
+    offsets = indices.reshape(images, -1) + np.arange(images)[:, None] * size
     result = np.zeros(images * size, compute_dtype(g.dtype))
-    np.add.at(result, flat.reshape(-1), g.reshape(-1).astype(result.dtype, copy=False))
+    np.add.at(result, offsets.reshape(-1), g.reshape(-1).astype(result.dtype, copy=False))
     return result.reshape(*g.shape[:-n], *spatial).astype(g.dtype, copy=False)
 
 
-@added_at.vjp("g")
-def _(g: Tensor, places: Tensor, spatial: Any) -> Tensor:
-    return taken_at(g, places, len(spatial))
+@scatter_add_flat.vjp("g")
+def _(g: Tensor, indices: Tensor, spatial: Any) -> Tensor:
+    return gather_flat(g, indices, len(spatial))
 
 
-@opaque(linear_in="input", layout=Layout.FREE, name="_taken_at", expose=(), ref=None, samples=None,
-        examples=("input", "places"))
-def taken_at(input: Array, places: Array, n: int) -> Array:
+@opaque(linear_in="input", layout=Layout.FREE, name="_gather_flat", expose=(), ref=None,
+        samples=None, examples=("input", "indices"))
+def gather_flat(input: Array, indices: Array, n: int) -> Array:
     """Gather the elements of images, the last n axes, at flat indices."""
-    if not places.size:
-        return np.zeros(places.shape, input.dtype)
+    if not indices.size:
+        return np.zeros(indices.shape, input.dtype)
     flat = input.reshape(*input.shape[:-n], -1)
-    numbers = places.reshape(*places.shape[:-n], -1)
-    result = gather_scatter.take(flat, flat.ndim - 1, numbers)
+    flat_indices = indices.reshape(*indices.shape[:-n], -1)
+    result = gather_scatter.take(flat, flat.ndim - 1, flat_indices)
     if result is None:
-        result = np.take_along_axis(flat, numbers, -1)
-    return result.reshape(places.shape)
+        result = np.take_along_axis(flat, flat_indices, -1)
+    return result.reshape(indices.shape)
 
 
-@taken_at.vjp("input")
-def _(g: Tensor, input_shape: tuple[int, ...], places: Tensor, n: int) -> Tensor:
-    return added_at(g, places, input_shape[-n:])
+@gather_flat.vjp("input")
+def _(g: Tensor, input_shape: tuple[int, ...], indices: Tensor, n: int) -> Tensor:
+    return scatter_add_flat(g, indices, input_shape[-n:])
 
 
 def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
@@ -255,7 +255,7 @@ def _declare_largest(n: int) -> Any:
     @pool.vjp("input")
     def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...]) -> Tensor:
         _check_cotangent("max", gs[0])
-        return added_at(gs[0], ys[1], input_shape[-n:])
+        return scatter_add_flat(gs[0], ys[1], input_shape[-n:])
 
     return pool
 

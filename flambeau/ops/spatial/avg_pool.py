@@ -24,7 +24,7 @@ from ..native.rows import reduce_axes
 from . import pool_native
 from .conv_reference import Window
 from .pool_index_tables import Reach, turn_tables, windows
-from .pool_window import each, key_of, pooling_window
+from .pool_window import expand_to_axes, key_of, pooling_window
 
 
 class Average(NamedTuple):
@@ -236,7 +236,7 @@ def _run_pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_m
         raise RuntimeError("divisor must be not zero")
     window = pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
                             key_of(padding), 1, bool(ceil_mode))
-    pads = each(padding, n, name, "padding")
+    pads = expand_to_axes(padding, n, name, "padding")
     return _operators[n](input, Average(window, pads, bool(count_include_pad), divisor))
 
 
@@ -295,7 +295,7 @@ def _declare_lp_pool(n: int) -> None:
             largest = PUBLIC["nn.functional"][f"max_pool{n}d"]
             return largest(input.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
         size = 1
-        for k in each(kernel_size, n, f"lp_pool{n}d", "kernel_size"):
+        for k in expand_to_axes(kernel_size, n, f"lp_pool{n}d", "kernel_size"):
             size *= k
         mean = _run_pool(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
         return (mean.sign() * mean.abs().relu()).mul(size).pow(1.0 / norm_type)

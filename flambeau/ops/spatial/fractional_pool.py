@@ -12,8 +12,8 @@ from ..core.operator import Array, publish
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..creation.random import rand
-from .adaptive_pool import added_at
-from .pool_window import each
+from .adaptive_pool import scatter_add_flat
+from .pool_window import expand_to_axes
 
 
 def _starts(samples: Array, length: int, output: int, pool: int) -> Array:
@@ -71,7 +71,7 @@ def _declare(n: int) -> Any:
 
     @pool.vjp("input")
     def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...]) -> Tensor:
-        return added_at(gs[0], ys[1], input_shape[-n:])
+        return scatter_add_flat(gs[0], ys[1], input_shape[-n:])
 
     return pool
 
@@ -81,7 +81,7 @@ def _expand_setting(value: Any, n: int, name: str, argument: str) -> tuple[int, 
     if hasattr(value, "__len__") and len(value) != n:
         raise RuntimeError(f"{name}: {argument} must either be a single Int or tuple of "
                            f"{'three Ints' if n == 3 else 'Ints'}")
-    return each(value, n, name, argument)
+    return expand_to_axes(value, n, name, argument)
 
 
 def _choose_sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> tuple[tuple, tuple]:

@@ -11,7 +11,7 @@ _AXES = {1: ("width",), 2: ("H", "W"), 3: ("T", "H", "W")}
 _NUMBERS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 
-def each(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
+def expand_to_axes(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
     """Return a setting for each of n axes, from one number or a list of 1 or n."""
     if value.__class__ is int:
         return (value,) * n
@@ -75,11 +75,11 @@ def pooling_window(
     ceil_mode: bool,
 ) -> Window:
     """Return the pooling window over the last n axes of `shape`; RuntimeError if invalid."""
-    kernel = each(kernel, n, name, "kernel_size")
+    kernel = expand_to_axes(kernel, n, name, "kernel_size")
     empty = stride is None or (isinstance(stride, tuple) and not stride)
-    stride = kernel if empty else each(stride, n, name, "stride")
-    pads = each(padding, n, name, "padding")
-    dilation = each(dilation, n, name, "dilation")
+    stride = kernel if empty else expand_to_axes(stride, n, name, "stride")
+    pads = expand_to_axes(padding, n, name, "padding")
+    dilation = expand_to_axes(dilation, n, name, "dilation")
     _check(name, n, kernel, stride, pads, dilation)
     _check_shape(name, n, shape)
     spatial = shape[-n:]

@@ -16,23 +16,23 @@ from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
-from .adaptive_pool import taken_at
-from .pool_window import each
+from .adaptive_pool import gather_flat
+from .pool_window import expand_to_axes
 
 
 def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
     def samples(rng: Rng) -> Iterator[Sample]:
-        places = np.stack([rng.permutation(4**n)[: 2**n].reshape((2,) * n) for _ in range(2)])
-        yield (rng.normal(size=(1, 2, *(2,) * n)), places[None], (4,) * n), {}
+        indices = np.stack([rng.permutation(4**n)[: 2**n].reshape((2,) * n) for _ in range(2)])
+        yield (rng.normal(size=(1, 2, *(2,) * n)), indices[None], (4,) * n), {}
 
     return samples
 
 
-def _reference(x: np.ndarray, places: np.ndarray, spatial: tuple[int, ...]) -> np.ndarray:
+def _reference(x: np.ndarray, indices: np.ndarray, spatial: tuple[int, ...]) -> np.ndarray:
     result = np.zeros((*x.shape[: -len(spatial)], *spatial))
     flat = result.reshape(*x.shape[: -len(spatial)], -1)
-    for at in np.ndindex(*x.shape):
-        flat[(*at[: -len(spatial)], places[at])] = x[at]
+    for position in np.ndindex(*x.shape):
+        flat[(*position[: -len(spatial)], indices[position])] = x[position]
     return result
 
 
@@ -41,26 +41,26 @@ def _declare(n: int) -> Any:
             name=f"_max_unpool{n}d", expose=(), ref=_reference, samples=_samples(n),
             node="SqueezeBackward1" if n == 1 else f"MaxUnpool{n}DBackward0")
     def unpool(input: Array, indices: Array, spatial: Any) -> Array:
-        """The elements at flat indices of images, zeros elsewhere."""
+        """Write the elements to flat indices of images, zeros elsewhere."""
         size = int(np.prod(spatial))
         # As unsigned numbers, negative indices are large.
         if indices.size and int(indices.view(np.uint64).max()) >= size:
-            bad = indices[(indices < 0) | (indices >= size)].flat[0]
-            raise RuntimeError(f"Found an invalid max index: {bad} (output volumes are of size "
+            invalid = indices[(indices < 0) | (indices >= size)].flat[0]
+            raise RuntimeError(f"Found an invalid max index: {invalid} (output volumes are of size "
                                f"{'x'.join(map(str, spatial))})")
         lead = input.shape[:-n]
         images = prod(lead)
-        places, values = (a.reshape(images, -1) for a in (indices, input))
+        flat_indices, values = (a.reshape(images, -1) for a in (indices, input))
         result = np.empty((images, size), input.dtype)
-        if not gather_scatter.put(result, 1, places, values, False, True):
+        if not gather_scatter.put(result, 1, flat_indices, values, False, True):
             result.fill(0)
             if input.size:
-                np.put_along_axis(result, places, values, -1)
+                np.put_along_axis(result, flat_indices, values, -1)
         return result.reshape(*lead, *spatial)
 
     @unpool.vjp("input")
     def _(g: Tensor, indices: Tensor) -> Tensor:
-        return taken_at(g, indices, n)
+        return gather_flat(g, indices, n)
 
     return unpool
 
@@ -69,9 +69,10 @@ def _choose_output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any
                    size: Any) -> tuple[int, ...]:
     """Return the output's lengths: the requested ones, if the pooling could have come from them."""
     name = f"max_unpool{n}d"
-    kernel = each(kernel, n, name, "kernel_size")
-    stride = kernel if stride is None or stride in ((), []) else each(stride, n, name, "stride")
-    pads = each(padding, n, name, "padding")
+    kernel = expand_to_axes(kernel, n, name, "kernel_size")
+    has_stride = stride is not None and stride not in ((), [])
+    stride = expand_to_axes(stride, n, name, "stride") if has_stride else kernel
+    pads = expand_to_axes(padding, n, name, "padding")
     spatial = input._array.shape[-n:]
     usual = [(m - 1) * s + k - 2 * p
              for m, s, k, p in zip(spatial, stride, kernel, pads, strict=True)]
@@ -96,8 +97,8 @@ def _choose_output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any
 def _check(n: int, input: Tensor, indices: Tensor, spatial: Sequence[int]) -> None:
     shape = input._array.shape
     if indices._array.dtype != np.int64:
-        kind = legacy_name(FROM_NUMPY[indices._array.dtype])
-        raise RuntimeError(f"elements in indices should be type int64 but got: {kind}")
+        type_name = legacy_name(FROM_NUMPY[indices._array.dtype])
+        raise RuntimeError(f"elements in indices should be type int64 but got: {type_name}")
     if len(shape) not in (n + 1, n + 2):
         raise RuntimeError(
             f"Input to max_unpooling{n}d should be a {n + 1}d or {n + 2}d Tensor, but got a tensor "
@@ -130,13 +131,13 @@ def _publish_functions(n: int) -> None:
 
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{n}d"
     size = 2 if n == 1 else (*(1,) * (n - 1), 2)
-    unpool.__doc__ = f"""Maxima put back at the indices that max_pool{n}d gave, zeros elsewhere.
+    unpool.__doc__ = f"""Write maxima back to the indices that max_pool{n}d returned, zeros elsewhere.
 
-    `output_size` says which of the sizes that pool to this one is meant.
+    `output_size` selects one of the sizes that pool to the input's size.
 
     >>> x = torch.tensor([1., 3., 2., 0.]).reshape{(1, *(1,) * (n - 1), 4)}
-    >>> y, places = torch.nn.functional.max_pool{n}d(x, {size}, return_indices=True)
-    >>> torch.nn.functional.max_unpool{n}d(y, places, {size}).flatten()
+    >>> y, indices = torch.nn.functional.max_pool{n}d(x, {size}, return_indices=True)
+    >>> torch.nn.functional.max_unpool{n}d(y, indices, {size}).flatten()
     tensor([0., 3., 2., 0.])
     """
     publish(unpool, (f"max_unpool{n}d",), ("nn.functional",))

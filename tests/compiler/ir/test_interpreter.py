@@ -7,7 +7,8 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.ir.interpreter import evaluate, numpy_type, slices_of, type_of
+from flambeau.compiler.ir.interpreter import evaluate, slices_of, type_of
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.compiler.ir.graph import (
     Graph, Node, Op, Source, apply, cast, pad, reduce, strided_slice,
 )
@@ -41,7 +42,7 @@ def test_sources_writes_and_numbers():
 @pytest.mark.parametrize("type", [Type.F32, Type.F64, Type.F16, Type.BF16, Type.I32, Type.BOOL])
 def test_types(type):
     result = _run(cast(_node(np.array([0.0, 1.5, -2.0])), type))
-    assert result.dtype == numpy_type(type)
+    assert result.dtype == dtype_of(type)
     assert type_of(result.dtype) is type
     with pytest.raises(TypeError, match="complex64"):
         type_of(np.dtype(np.complex64))

@@ -10,7 +10,7 @@ import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source
 from flambeau.compiler.kernels.flash_attention import block_extent
 from flambeau.compiler.ir.verify import GraphError, verify_graph
-from flambeau.native.loop_ir.interpreter import numpy_dtype
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.native.loop_ir.ir import Type
 from flambeau.native.loop_ir.verify import verify
 
@@ -57,7 +57,7 @@ def drawn(graph: Graph) -> list[np.ndarray]:
     random = np.random.default_rng(0)
     arrays = []
     for source in graph.sources:
-        value = random.normal(size=source.shape).astype(numpy_dtype(source.type))
+        value = random.normal(size=source.shape).astype(dtype_of(source.type))
         if source.type is Type.BOOL:
             value = random.random(source.shape) < 0.6
             value[..., 0, :] = False

@@ -14,7 +14,8 @@ import pytest
 import flambeau
 from flambeau.compiler.capture import capture as capturing
 from flambeau.compiler.trace import operands
-from flambeau.compiler.ir.interpreter import evaluate, numpy_type, type_of
+from flambeau.compiler.ir.interpreter import evaluate, type_of
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.compiler.ir.graph import COMPARISONS, Graph, Node, Op, Source, topological_order
 from flambeau.compiler.fusion.fusion_group import ATTENTIONS
 from flambeau.compiler.lowering import NotLowered, lower, lowered_by_hand, writes
@@ -314,7 +315,7 @@ def compare(operator, args, results, tolerance=TOLERANCE):
         check_types(node)
     actual, _ = evaluate(Graph(inputs.sources, inputs.nodes, roots, []), inputs.values)
     for node, y, wanted in zip(roots, actual, (y for y in results if y is not None), strict=True):
-        assert (node.shape, numpy_type(node.type)) == (wanted.shape, wanted.dtype)
+        assert (node.shape, dtype_of(node.type)) == (wanted.shape, wanted.dtype)
         if wanted.dtype.kind in "fV":
             rtol = tolerance[wanted.dtype.itemsize]
             wide = [np.asarray(v, np.float64) for v in (y, wanted)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.loop_ir.interpreter import numpy_dtype
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.native.loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Statement, Store, Type,
 )
@@ -20,7 +20,7 @@ def here(index: Index) -> Affine:
 
 def extremes(type: Type) -> np.ndarray:
     """Values of a type: ordinary ones, its limits, and what is special."""
-    kind = numpy_dtype(type)
+    kind = dtype_of(type)
     if type is Type.BOOL:
         return np.array([False, True] * 20)
     drawn = np.random.default_rng(0).integers(-120, 120, 29)
@@ -58,7 +58,7 @@ def test_casts(check, source: Type, target: Type) -> None:
         values = values[keep]
     kernel = elementwise(Scalar.CAST, [source], target, LoopKind.VECTORIZED, len(values))
     check(
-        kernel, [values, np.zeros(len(values), numpy_dtype(target))], rtol=0, atol=0, threads=(1,)
+        kernel, [values, np.zeros(len(values), dtype_of(target))], rtol=0, atol=0, threads=(1,)
     )
 
 
@@ -69,7 +69,7 @@ def test_casts_of_what_does_not_fit(check, target: Type) -> None:
     if target is Type.I64:
         values = np.append(values, np.float32([1e30, np.inf, -np.inf]))
     kernel = elementwise(Scalar.CAST, [Type.F32], target, LoopKind.VECTORIZED, len(values))
-    check(kernel, [values, np.zeros(len(values), numpy_dtype(target))], threads=(1,))
+    check(kernel, [values, np.zeros(len(values), dtype_of(target))], threads=(1,))
 
 
 def test_bfloat16_rounds_as_ml_dtypes(check) -> None:
@@ -79,7 +79,7 @@ def test_bfloat16_rounds_as_ml_dtypes(check) -> None:
     kernel = elementwise(Scalar.CAST, [Type.F32], Type.BF16, LoopKind.VECTORIZED, len(values))
     check(
         kernel,
-        [values, np.zeros(len(values), numpy_dtype(Type.BF16))],
+        [values, np.zeros(len(values), dtype_of(Type.BF16))],
         rtol=0,
         atol=0,
         threads=(1,),
@@ -107,7 +107,7 @@ def test_operations(check, operation: Scalar, type: Type) -> None:
     gives = Type.BOOL if operation in COMPARISONS else type
     for kind in (LoopKind.VECTORIZED, LoopKind.SERIAL):
         kernel = elementwise(operation, [type] * len(inputs), gives, kind, len(a))
-        check(kernel, [*inputs, np.zeros(len(a), numpy_dtype(gives))], rtol=0, atol=0, threads=(1,))
+        check(kernel, [*inputs, np.zeros(len(a), dtype_of(gives))], rtol=0, atol=0, threads=(1,))
 
 
 @pytest.mark.parametrize("type", [*INTEGERS, Type.BOOL], ids=lambda type: type.value)
@@ -121,7 +121,7 @@ def test_bits(check, operation: Scalar, type: Type) -> None:
         b = (b % 70).astype(b.dtype) if type.size > 1 else (b % 12).astype(b.dtype)
     inputs = [a] if operation is Scalar.NOT else [a, b]
     kernel = elementwise(operation, [type] * len(inputs), type, LoopKind.VECTORIZED, len(a))
-    check(kernel, [*inputs, np.zeros(len(a), numpy_dtype(type))], threads=(1,))
+    check(kernel, [*inputs, np.zeros(len(a), dtype_of(type))], threads=(1,))
 
 
 @pytest.mark.parametrize("pair", [(Type.F32, Type.I32), (Type.F64, Type.U64), (Type.I16, Type.F16),
@@ -132,7 +132,7 @@ def test_bitcasts(check, pair: tuple[Type, Type]) -> None:
         if target is Type.BOOL:
             values = values % 2
         kernel = elementwise(Scalar.BITCAST, [source], target, LoopKind.VECTORIZED, len(values))
-        check(kernel, [values, np.zeros(len(values), numpy_dtype(target))], threads=(1,))
+        check(kernel, [values, np.zeros(len(values), dtype_of(target))], threads=(1,))
 
 
 @pytest.mark.parametrize("type", list(Type), ids=lambda type: type.value)
@@ -152,7 +152,7 @@ def test_where_and_stores_of_every_type(check, type: Type) -> None:
 @pytest.mark.parametrize("type", [Type.F32, Type.F64], ids=lambda type: type.value)
 def test_functions_are_called(check, operation: Scalar, type: Type) -> None:
     """That each arrives at a function of its own; native/math has their tests."""
-    values = np.linspace(0.1, 3, 37).astype(numpy_dtype(type))
+    values = np.linspace(0.1, 3, 37).astype(dtype_of(type))
     inputs = [values, values[::-1].copy()] if operation in (
         Scalar.POW, Scalar.ATAN2, Scalar.COPYSIGN) else [values]
     for kind in (LoopKind.VECTORIZED, LoopKind.SERIAL):

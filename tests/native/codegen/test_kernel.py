@@ -9,7 +9,8 @@ import pytest
 
 from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.loop_ir.interpreter import interpret, numpy_dtype
+from flambeau.native.loop_ir.interpreter import interpret
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Index,
     IndexValue, Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type,
@@ -451,7 +452,7 @@ def test_gather_and_scatter_in_lanes(check, n: int, type: Type) -> None:
     ]
     kernel = Kernel("permute", [x, order, y, z], [Loop(i, n, body, LoopKind.VECTORIZED)])
     permutation = np.random.default_rng(0).permutation(n).astype(np.int32)
-    values = (np.abs(draw(n)) * 20).astype(numpy_dtype(type))
+    values = (np.abs(draw(n)) * 20).astype(dtype_of(type))
     check(kernel, [values, permutation, np.zeros_like(values), values[::-1].copy()])
 
 
@@ -570,7 +571,7 @@ def test_contract(check, types, shape: tuple[int, int, int], nested: bool) -> No
         [Loop(outer, 1, [contract], LoopKind.PARALLEL)] if nested else [contract]
     )
     kernel = Kernel("product", [a, b, y, bias], body)
-    arrays = [(draw(s, t, seed=i) * 4).astype(numpy_dtype(kind)) for i, (s, t, kind) in enumerate(
+    arrays = [(draw(s, t, seed=i) * 4).astype(dtype_of(kind)) for i, (s, t, kind) in enumerate(
         ((rows, depth, types[0]), (depth, columns, types[1]), (rows, columns, types[2]),
          (1, columns, types[2])))]
     check(kernel, arrays, rtol=1e-5, atol=1e-4)
@@ -587,7 +588,7 @@ def test_the_last_lane_of_a_row_leaves_the_next_row_alone(check, narrow: Type, s
     at = place((i, 65), (lane, step), base=0 if step > 0 else 64)
     rows = Loop(lane, 65, [Loop(i, 9, [Store(y, at, value)])], LoopKind.VECTORIZED)
     inputs = np.arange(9 * 65).reshape(9, 65) % 2 + 1
-    check(Kernel("narrowed", [x, y], [rows]), [inputs, np.zeros((9, 65), numpy_dtype(narrow))])
+    check(Kernel("narrowed", [x, y], [rows]), [inputs, np.zeros((9, 65), dtype_of(narrow))])
 
 
 def test_a_long_running_sum_is_read_whole(check) -> None:

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from flambeau.native.loop_ir.interpreter import numpy_dtype
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.native.loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Load, Loop, LoopKind, Scalar, Store,
     Type,
@@ -53,8 +53,8 @@ def many_outputs(count: int, source: Type, elements: int, narrow: Type) -> Kerne
 def run(check, count: int, source: Type, elements: int, narrow: Type) -> None:
     kernel = many_outputs(count, source, elements, narrow)
     rng = np.random.default_rng(elements)
-    arrays = [rng.uniform(-3, 3, elements).astype(numpy_dtype(source))]
-    arrays += [np.zeros(elements, numpy_dtype(buffer.type)) for buffer in kernel.buffers[1:]]
+    arrays = [rng.uniform(-3, 3, elements).astype(dtype_of(source))]
+    arrays += [np.zeros(elements, dtype_of(buffer.type)) for buffer in kernel.buffers[1:]]
     check(kernel, arrays, rtol=1e-5, atol=1e-5, threads=(1,))
 
 

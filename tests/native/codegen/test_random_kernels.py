@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from flambeau.native.jit.kernel_function import KernelFunction, compile_kernel
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.loop_ir.interpreter import interpret, numpy_dtype
+from flambeau.native.loop_ir.interpreter import interpret
+from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
@@ -56,7 +57,7 @@ class Maker:
         whole = np.array([self.random.randint(-8, 8) for _ in range(31)])
         values = np.resize(whole * 0.25 if type.floating else whole, count)
         self.buffers.append(buffer)
-        self.arrays.append(values.astype(numpy_dtype(type)))
+        self.arrays.append(values.astype(dtype_of(type)))
         return buffer
 
     def load(self, column: Index) -> Expression:

@@ -32,8 +32,7 @@ def until_kernels(run: Any, count: int) -> list[np.ndarray]:
     until = time.monotonic() + 60
     while True:
         actual = run()
-        kernels = [v for v in native._seen.values() if not isinstance(v, int)]
-        if len(kernels) >= count:
+        if len(native._runners) >= count:
             return run()
         assert time.monotonic() < until, actual and "no kernel came"
         time.sleep(0.002)
@@ -43,7 +42,8 @@ def until_kernels(run: Any, count: int) -> list[np.ndarray]:
 def _small(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(native, "MIN_RECURRENT_MULTIPLICATIONS", 0)
     monkeypatch.setattr(native, "MIN_THREADED_RECURRENT_MULTIPLICATIONS", 0)
-    monkeypatch.setattr(native, "_seen", {})
+    monkeypatch.setattr(native, "_runners", {})
+    monkeypatch.setattr(native._calls, "counts", {})
     before = POOL.threads()
     yield
     POOL.set_threads(before)
@@ -65,7 +65,7 @@ def test_layers(kind: str, options: dict, monkeypatch: pytest.MonkeyPatch) -> No
               for _ in range(2 if kind == "LSTM" else 1)]
     x = torch.randn(4, 3, 4, dtype=dtype, requires_grad=True)
     until_kernels(lambda: step(layer, x, states), 2 * both)
-    shapes = len(native._seen)
+    shapes = len(native._calls.counts)
     for length in (4, 2, 9):
         x = torch.randn(length, 3, 4, dtype=dtype, requires_grad=True)
         actual = step(layer, x, states)
@@ -74,7 +74,7 @@ def test_layers(kind: str, options: dict, monkeypatch: pytest.MonkeyPatch) -> No
             wanted = step(layer, x, states)
         for a, b in zip(actual, wanted, strict=True):
             np.testing.assert_allclose(a, b, 1e-4, 1e-5)
-    assert len(native._seen) == shapes
+    assert len(native._calls.counts) == shapes
 
 
 @pytest.mark.parametrize("batch", [1, 33])
@@ -104,7 +104,7 @@ def test_batches_of_other_sizes_take_the_kernels_there_are(
     states = [torch.zeros(1, 37, 17, requires_grad=True) for _ in range(2)]
     x = torch.randn(5, 37, 4, requires_grad=True)
     until_kernels(lambda: step(layer, x, states), 2)
-    forms = len(native._seen)
+    forms = len(native._calls.counts)
     for batch in (39, 35):
         x = torch.randn(5, batch, 4, requires_grad=True)
         states = [torch.randn(1, batch, 17, requires_grad=True) for _ in range(2)]
@@ -114,7 +114,7 @@ def test_batches_of_other_sizes_take_the_kernels_there_are(
             wanted = step(layer, x, states)
         for a, b in zip(actual, wanted, strict=True):
             np.testing.assert_allclose(a, b, 1e-4, 1e-5)
-    assert len(native._seen) == forms
+    assert len(native._calls.counts) == forms
 
 
 def test_gradcheck() -> None:
@@ -132,7 +132,7 @@ def test_what_has_no_kernels() -> None:
     for _ in range(3):
         layer(packed)
         layer(torch.randn(3, 2, 4))
-    assert not native._seen
+    assert not native._calls.counts
 
 
 def test_wide_layers_of_few_rows_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....native.loop_ir.numpy_forms import dtype_of
 from ....ops.core.operator import Kind, Operator, Promotion
 from ....tensor import dtypes as types
 from ....tensor.dtypes import BOOL, HALF, INTEGER
@@ -15,7 +16,6 @@ from ....tensor.size import Size
 from ....tensor.tensor import Tensor
 from ...ir.graph import Node, Op
 from ..registry import EXPLICIT
-from .node_builders import dtype_of
 from .rebind_numpy import promote_symbols, rebind_to_symbols
 from .symbolic_array import SymbolArray, is_symbol, node_of
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....native.loop_ir.ir import ReduceOp, Scalar, Type
+from ....native.loop_ir.numpy_forms import dtype_of
 from ...ir import graph
 from ...ir.graph import Node, Op, Shape
 from ..registry import refuse
@@ -27,16 +28,6 @@ def type_of(kind: Any) -> Type:
     """The graph's type for a NumPy dtype; raise Untraceable if there is none, as for complex."""
     type = _find_type(kind)
     return type if type is not None else refuse(f"no type for {kind}")
-
-
-@cache
-def dtype_of(type: Type) -> np.dtype:
-    """The NumPy dtype of a type."""
-    if type is Type.BF16:
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(type.value)
 
 
 def compute_type(type: Type) -> Type:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from ....native.loop_ir.ir import ReduceOp, Scalar, Type
+from ....native.loop_ir.numpy_forms import dtype_of
 from ...ir import graph
 from ...ir.graph import Node, Op
 from ..registry import lowering, refuse
 from . import node_builders as nodes
 from .indexing import normalize_positions, take_along_axis_of
 from .node_builders import (
-    apply_operation, broadcast_shape, broadcast_to, cast, compute_type, dtype_of, iota, number,
-    reduce_axes, reshape_node, type_of,
+    apply_operation, broadcast_shape, broadcast_to, cast, compute_type, iota, number, reduce_axes,
+    reshape_node, type_of,
 )
 from .reductions import _reduce
 from .symbolic_array import (

@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from ....native.loop_ir.ir import Scalar, Type
+from ....native.loop_ir.numpy_forms import dtype_of
 from ...ir import graph
 from ...ir.axis_order import inverse_permutation
 from ...ir.graph import Node
 from ..registry import Untraceable, refuse
 from .indexing import expand_ellipsis, match_advanced_index, match_basic_index
 from .node_builders import (
-    apply_operation, bitcast, broadcast_to, cast, compute_type, dtype_of, literal, reshape_node,
-    type_of, where,
+    apply_operation, bitcast, broadcast_to, cast, compute_type, literal, reshape_node, type_of,
+    where,
 )
 from .ufuncs import BINARY, UNARY
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....native.loop_ir.ir import Type
+from ....native.loop_ir.numpy_forms import dtype_of
 from ...ir import graph
 from ...ir.graph import Node, Op
-from ..numpy.node_builders import cast, compute_type, dtype_of, reshape_node, slice_axis
+from ..numpy.node_builders import cast, compute_type, reshape_node, slice_axis
 from ..numpy.symbolic_array import Symbol, node_of, symbol
 from ..registry import lowering
 from . import conv3d

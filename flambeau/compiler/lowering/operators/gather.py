@@ -246,24 +246,24 @@ def _take(input: Any, index: Any) -> Symbol:
     return symbol(take_along_axis_of(reshape_node(node_of(input), (-1,)), node_of(index)))
 
 
-@lowering("_added_at")
-def _add_at_places(g: Symbol, places: Symbol, spatial: Sequence[int]) -> Symbol:
+@lowering("_scatter_add_flat")
+def _scatter_add_flat(g: Symbol, indices: Symbol, spatial: Sequence[int]) -> Symbol:
     n, lead = math.prod(spatial), g.shape[: g.ndim - len(spatial)]
     images = math.prod(lead)
     if not g.size:
         return np.zeros_like(g, shape=(*lead, *spatial))
-    index = cast(reshape_node(places.node, (images, -1)), Type.I64)
+    index = cast(reshape_node(indices.node, (images, -1)), Type.I64)
     return symbol(reshape_node(
         _scatter_sum(reshape_node(g.node, index.shape), 1, index, (images, n)), (*lead, *spatial)))
 
 
-@lowering("_taken_at")
-def _take_at_places(input: Symbol, places: Symbol, n: int) -> Symbol:
-    if not places.size:
-        return np.zeros_like(input, shape=places.shape)
+@lowering("_gather_flat")
+def _gather_flat(input: Symbol, indices: Symbol, n: int) -> Symbol:
+    if not indices.size:
+        return np.zeros_like(input, shape=indices.shape)
     flat = input.reshape((*input.shape[: input.ndim - n], -1))
-    index = places.reshape((*flat.shape[:-1], -1))
-    return symbol(_take_along_axis(flat.node, index.node, flat.ndim - 1)).reshape(places.shape)
+    index = indices.reshape((*flat.shape[:-1], -1))
+    return symbol(_take_along_axis(flat.node, index.node, flat.ndim - 1)).reshape(indices.shape)
 
 
 # ------------------------------------------------------------------------------- the last written

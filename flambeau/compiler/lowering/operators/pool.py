@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from ....native.loop_ir.ir import ReduceOp, Scalar, Type
+from ....native.loop_ir.numpy_forms import dtype_of
 from ...ir import graph
 from ...ir.graph import Node
 from ..numpy.node_builders import (
-    apply_operation, broadcast_to, cast, compute_type, dtype_of, literal, number, reduce_axes,
-    reshape_node, slice_axis, where,
+    apply_operation, broadcast_to, cast, compute_type, literal, number, reduce_axes, reshape_node,
+    slice_axis, where,
 )
 from ..numpy.symbolic_array import Symbol, node_of, symbol
 from ..registry import lowering
