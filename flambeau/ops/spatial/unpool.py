@@ -131,12 +131,13 @@ def _publish_functions(n: int) -> None:
 
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{n}d"
     size = 2 if n == 1 else (*(1,) * (n - 1), 2)
-    unpool.__doc__ = f"""Write maxima back to the indices that max_pool{n}d returned, zeros elsewhere.
+    unpool.__doc__ = f"""Write maxima to the indices that max_pool{n}d returned, zeros elsewhere.
 
     `output_size` selects one of the sizes that pool to the input's size.
 
     >>> x = torch.tensor([1., 3., 2., 0.]).reshape{(1, *(1,) * (n - 1), 4)}
-    >>> y, indices = torch.nn.functional.max_pool{n}d(x, {size}, return_indices=True)
+    >>> pool = torch.nn.functional.max_pool{n}d
+    >>> y, indices = pool(x, {size}, return_indices=True)
     >>> torch.nn.functional.max_unpool{n}d(y, indices, {size}).flatten()
     tensor([0., 3., 2., 0.])
     """

@@ -13,22 +13,24 @@ from ...programs import edit
 from ...source import parse_file
 from ..rule import Rule
 
-_SHARE = 0.01  # of an update: what rounding may set rows apart by
-_STEPS = 3
+_MAX_SPREAD_SHARE = 0.01  # of an update: by how much rounding may make rows differ
+_ROUNDING = 1e-5  # relative, of equal sums in another order
+_MIN_STEPS = 3  # updates that change equal rows alike, before a report
+_MAX_ELEMENTS = 1 << 20  # of a parameter that is compared
 
 
 def _has_equal_rows(array: np.ndarray) -> bool:
     """Whether the rows are equal, up to the rounding of equal sums."""
     return array.ndim >= 2 and array.shape[0] > 1 and array.size > 0 \
-        and _spread(array) <= 1e-5 * float(np.abs(array).max())
+        and _spread(array) <= _ROUNDING * float(np.abs(array).max())
 
 
 def _spread(array: np.ndarray) -> float:
     return float(np.abs(array - array[:1]).max())
 
 
-def constant_fill(file: str) -> int | None:
-    """The line of a file that fills weights with a constant."""
+def find_constant_fill(file: str) -> int | None:
+    """Return the line of a file that fills weights with a constant."""
     tree = parse_file(file)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
@@ -47,7 +49,7 @@ class UnitsAlike(Rule):
     title = "all units of a layer have the same weights and get the same gradients"
     why = (
         "Weights initialized to a constant stay equal: the layer acts as a single unit. Reported "
-        f"when the rows are still equal up to rounding after {_STEPS} updates that changed them. "
+        f"when the rows are equal up to rounding after {_MIN_STEPS} updates that changed them. "
         "Not reported for zero weights that diverge at the first update (LoRA, zero-initialized "
         "branches)."
     )
@@ -95,10 +97,10 @@ for _ in range(4):
 
     def on_step(self, update: Update) -> None:
         self.before = {}
-        if update.watched and update.number <= _STEPS:
+        if update.watched and update.number <= _MIN_STEPS:
             self.before = {
                 id(p): (p, p._array.copy()) for p in update.params
-                if p.requires_grad and p._grad is not None and p._array.size < 1 << 20
+                if p.requires_grad and p._grad is not None and p._array.size < _MAX_ELEMENTS
                 and _has_equal_rows(p._array)
             }
 
@@ -106,17 +108,17 @@ for _ in range(4):
         for key, (parameter, before) in self.before.items():
             after = parameter._array
             change = float(np.abs(after - before).max())
-            if change and _spread(after) - _spread(before) <= _SHARE * change:
+            if change and _spread(after) - _spread(before) <= _MAX_SPREAD_SHARE * change:
                 self.times[key] = self.times.get(key, 0) + 1
-                if self.times[key] == _STEPS:
+                if self.times[key] == _MIN_STEPS:
                     self._tell(parameter, update)
 
     def _tell(self, parameter: Any, update: Update) -> None:
         place = None
         if update.spot is not None:
             file = update.spot[0].co_filename
-            line = constant_fill(file)
+            line = find_constant_fill(file)
             place = None if line is None else Place(file, line)
         name = self.session.parameter_name(parameter)
         self.report(f"the {parameter.shape[0]} rows of {name} are equal, and stay equal",
-                    place, update.spot, rows=int(parameter.shape[0]), updates=_STEPS)
+                    place, update.spot, rows=int(parameter.shape[0]), updates=_MIN_STEPS)

@@ -17,32 +17,33 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
-# Where the input lies for which an operator has no finite value: the share of its numbers that do.
-_DOMAINS = {
+# For each operator, which elements of an input lie outside its domain.
+_OUTSIDE_DOMAIN = {
     "log": lambda a: a <= 0, "log2": lambda a: a <= 0, "log10": lambda a: a <= 0,
     "log1p": lambda a: a <= -1, "sqrt": lambda a: a < 0, "rsqrt": lambda a: a <= 0,
     "acos": lambda a: np.abs(a) > 1, "asin": lambda a: np.abs(a) > 1,
     "reciprocal": lambda a: a == 0, "logit": lambda a: (a <= 0) | (a >= 1),
 }
 
-
-_AT_OUTPUT = frozenset(("sqrt", "norm", "linalg_norm", "linalg_vector_norm", "std"))
-_STEEP = _AT_OUTPUT | {"_pow_number", "pow", "acos", "asin", "log"}
+# Operators with an infinite derivative somewhere: where the output is 0, or the input is 0 or 1.
+_STEEP_AT_OUTPUT = frozenset(("sqrt", "norm", "linalg_norm", "linalg_vector_norm", "std"))
+_STEEP = _STEEP_AT_OUTPUT | {"_pow_number", "pow", "acos", "asin", "log"}
+_MAX_GRAPHS = 32  # graphs whose nodes' lines are noted
+_MAX_CHECKED_PASSES = 64  # backward passes after which gradients are no longer searched for nan
 
 
 def _has_nonfinite(array: np.ndarray) -> bool:
     return array.dtype.kind == "f" and not bool(np.isfinite(array).all())
 
 
-def culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
-    """The oldest node whose operator left the numbers that it is defined on: the node, what it
-    did, and evidence."""
+def find_culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
+    """Return the oldest node whose operator left its domain, with a description and evidence."""
     for node in graph.nodes:
         name = operator_name(node)
         arrays = dict(saved_arrays(node))
         source = arrays.get("input")
-        if name in _DOMAINS and source is not None and not _has_nonfinite(source):
-            outside = _DOMAINS[name](source)
+        if name in _OUTSIDE_DOMAIN and source is not None and not _has_nonfinite(source):
+            outside = _OUTSIDE_DOMAIN[name](source)
             if outside.any():
                 return node, f"{name}() of numbers it is not defined for", {
                     "input": [float(source.min()), float(source.max())],
@@ -75,21 +76,22 @@ def _find_nonfinite_leaf(node: Any) -> Tensor | None:
     return None
 
 
-def steep(graph: Graph) -> tuple[Any, str] | None:
-    """The oldest node whose derivative is infinite somewhere: what backward multiplies by zero."""
+def find_steep_node(graph: Graph) -> tuple[Any, str] | None:
+    """Return the oldest node with an infinite derivative, which backward multiplies by zero, and
+    a description."""
     for node in graph.nodes:
         name = operator_name(node)
         if name not in _STEEP:
             continue
         arrays = dict(saved_arrays(node))
-        array, at = arrays.get("y" if name in _AT_OUTPUT else "input"), 0.0
+        array, steep_at = arrays.get("y" if name in _STEEP_AT_OUTPUT else "input"), 0.0
         exponent = saved(node, "exponent")
         if array is None or (exponent is not None and not 0 < exponent < 1):
             continue
         if name in ("acos", "asin"):
-            array, at = np.abs(array), 1.0
-        if bool((array == at).any()):
-            return node, f"the slope of {name.strip('_')}() is infinite at {at:g}"
+            array, steep_at = np.abs(array), 1.0
+        if bool((array == steep_at).any()):
+            return node, f"the slope of {name.strip('_')}() is infinite at {steep_at:g}"
     return None
 
 
@@ -163,8 +165,8 @@ for _ in range(3):
             return
         if math.isfinite(value):
             self.losses = [*self.losses[-3:], value]
-            self.steep = steep(backward.graph) if backward.watched else None
-            if backward.watched and len(self.places) < 32:
+            self.steep = find_steep_node(backward.graph) if backward.watched else None
+            if backward.watched and len(self.places) < _MAX_GRAPHS:
                 graph = backward.graph
                 self.places.setdefault(
                     graph.signature(), [(spot_of(n), module_of(n)) for n in graph.nodes]
@@ -175,7 +177,8 @@ for _ in range(3):
     on_gradient = on_backward
 
     def after_backward(self, backward: Backward) -> None:
-        if self.told or self.scaled or not backward.watched or self.session.clock.passes > 64:
+        if self.told or self.scaled or not backward.watched \
+                or self.session.clock.passes > _MAX_CHECKED_PASSES:
             return
         for leaf in backward.graph.leaves.values():
             grad = leaf._grad
@@ -188,7 +191,7 @@ for _ in range(3):
         graph = backward.graph
         known = self.places.get(graph.signature(), [])
         spots = {id(n): entry for n, entry in zip(graph.nodes, known, strict=False)}
-        result = culprit(graph)
+        result = find_culprit(graph)
         if slopes and self.steep is not None:
             result = *self.steep, {}
         evidence: dict[str, Any] = {"loss before": self.losses} if self.losses else {}
@@ -201,10 +204,10 @@ for _ in range(3):
             else:
                 self.report(message, backward.spot, rate, **evidence)
             return
-        node, did, more = result
+        node, description, details = result
         spot = spot_of(node) or spots.get(id(node), (None, None))[0]
         places = self.origin(node) if spot_of(node) is not None else [spot]
-        self.report(f"{message}: {did}", *places, backward.spot, **{**more, **evidence})
+        self.report(f"{message}: {description}", *places, backward.spot, **{**details, **evidence})
 
 
 def _grows(losses: list[float]) -> bool:

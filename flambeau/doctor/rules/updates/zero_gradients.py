@@ -9,7 +9,7 @@ from ...finding import Level, Place
 from ...graph import array_of, operator_name, saved, spot_of
 from ...places import Spot
 from ...programs import edit
-from ..modules.units_alike import constant_fill
+from ..modules.units_alike import find_constant_fill
 from ..rule import Rule
 
 _STEPS = 6
@@ -113,7 +113,7 @@ for _ in range(12):
         place: Any = None
         if update.spot is not None and zeros:
             file = update.spot[0].co_filename
-            line = constant_fill(file)
+            line = find_constant_fill(file)
             place = self.origins.get(id(stuck[0])) if line is None else Place(file, line)
         place = place or self.off
         if self.flat is not None:
