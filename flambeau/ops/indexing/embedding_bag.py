@@ -90,35 +90,53 @@ def reduced_bags(
         valid = indices != padding_idx
         indices, bags = indices[valid], bags[valid]
         each = None if each is None else each[valid]
-    width, inner_dtype = weight.shape[1], compute_dtype(weight.dtype)
-    if mode == _MAX and bags.__class__ is np.ndarray and (
-        maxima := find_bag_maxima(weight, indices, bags, offsets.size)
-    ) is not None:
-        return maxima
-    shape = (offsets.size, width)
-    argmax = np.full(shape, -1, np.int64) if mode == _MAX else np.broadcast_to(np.int64(-1), shape)
-    if mode != _MAX and indices.size and bags.__class__ is np.ndarray and (
-        y := sum_bags(weight, indices, bags, offsets.size, each)
-    ) is not None:
-        if mode == _MEAN:
-            counts = np.diff(offsets, append=bags.size) if padding_idx < 0 \
-                else np.bincount(bags, minlength=offsets.size)
-            y /= np.maximum(counts, 1)[:, None].astype(y.dtype)
-        return y, argmax
-    result = np.zeros(shape, inner_dtype)
+    if mode == _MAX:
+        return _reduce_to_maxima(weight, indices, bags, offsets.size)
+    y = _add_bags(weight, indices, bags, offsets.size, each)
+    if mode == _MEAN:
+        counts = np.bincount(bags, minlength=offsets.size)
+        y /= np.maximum(counts, 1)[:, None].astype(y.dtype)
+    return y.astype(weight.dtype, copy=False), np.broadcast_to(np.int64(-1), y.shape)
+
+
+def _add_bags(weight: Array, indices: Array, bags: Array, count: int, each: Array | None) -> Array:
+    """Return the sum of the rows of each of `count` bags."""
+    if indices.size and bags.__class__ is np.ndarray:
+        y = sum_bags(weight, indices, bags, count, each)
+        if y is not None:
+            return y
+    inner_dtype = compute_dtype(weight.dtype)
+    result = np.zeros((count, weight.shape[1]), inner_dtype)
     if indices.size:
         rows = weight.take(indices, 0).astype(inner_dtype, copy=False)
         if each is not None:
             rows *= each.astype(inner_dtype, copy=False)[:, None]
-        starts = np.flatnonzero(np.r_[True, bags[1:] != bags[:-1]])
+        starts = _find_starts(bags)
+        result[bags[starts]] = np.add.reduceat(rows, starts, 0)
+    return result
+
+
+def _reduce_to_maxima(
+    weight: Array, indices: Array, bags: Array, count: int
+) -> tuple[Array, Array]:
+    """Return the maxima of the rows of each of `count` bags, and the index of each maximum."""
+    if bags.__class__ is np.ndarray:
+        maxima = find_bag_maxima(weight, indices, bags, count)
+        if maxima is not None:
+            return maxima
+    result = np.zeros((count, weight.shape[1]), compute_dtype(weight.dtype))
+    argmax = np.full(result.shape, -1, np.int64)
+    if indices.size:
+        rows = weight.take(indices, 0).astype(result.dtype, copy=False)
+        starts = _find_starts(bags)
         filled = bags[starts]
-        if mode == _MAX:
-            result[filled], argmax[filled] = _find_maxima(rows, starts, indices)
-        else:
-            result[filled] = np.add.reduceat(rows, starts, 0)
-            if mode == _MEAN:
-                result[filled] /= np.diff(np.append(starts, bags.size))[:, None]
+        result[filled], argmax[filled] = _find_maxima(rows, starts, indices)
     return result.astype(weight.dtype, copy=False), argmax
+
+
+def _find_starts(bags: Array) -> Array:
+    """Return where each run of equal bag numbers starts."""
+    return np.flatnonzero(np.r_[True, bags[1:] != bags[:-1]])
 
 
 def _find_maxima(rows: Array, starts: Array, indices: Array) -> tuple[Array, Array]:

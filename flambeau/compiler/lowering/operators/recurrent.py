@@ -34,26 +34,16 @@ _KERNEL_DTYPES = ("float32", "float64")
 
 
 class _Layer:
-    """One direction of a layer: its cell and its steps.
+    """One direction of a layer: its cell and its steps. Subclasses compute the steps.
 
     `result_dtype` is the dtype of inputs and results, `inner_dtype` that of the computation.
     """
 
-    def __init__(
-        self, name: str, dtype: np.dtype, width: int, sizes: Sizes, reverse: bool, w_hr: Any = None
-    ) -> None:
-        self.name, self.cell, self.steps = name, CELLS[name], Steps(sizes, reverse)
+    def __init__(self, name: str, steps: Steps, dtype: np.dtype) -> None:
+        self.name, self.cell, self.steps = name, CELLS[name], steps
         self.result_dtype, self.inner_dtype = dtype, compute_dtype(dtype)
-        self.count, self.rows = len(self.steps.windows), self.steps.batch
-        self.reverse = self.count > 1 and self.steps.windows[0][0] != 0
-        self.is_one_kernel = w_hr is None and self._becomes_one_kernel(width)
-
-    def _becomes_one_kernel(self, width: int) -> bool:
-        if not self.steps.dense or self.count < 2 or not self.rows or not width:
-            return False
-        weight_bytes = self.cell.gates * width * width * self.inner_dtype.itemsize
-        return self.inner_dtype.name in _KERNEL_DTYPES \
-            and fits_one_kernel(weight_bytes, self.rows, threads())
+        self.count, self.rows = len(steps.windows), steps.batch
+        self.reverse = self.count > 1 and steps.windows[0][0] != 0
 
     def cast(self, values: Values) -> dict[str, Any]:
         """Convert values to the dtype of the computation."""
@@ -64,62 +54,11 @@ class _Layer:
         """Convert values to the dtype of the results."""
         return tuple(None if x is None else x.astype(self.result_dtype) for x in values)
 
-    # ------------------------------------------------------------------ all steps in a kernel
-
-    def stack_steps(self, x: Any) -> Any:
-        """Reshape rows to (steps, rows per step, columns)."""
-        return None if x is None else x.reshape(self.count, self.rows, x.shape[-1])
-
-    def flatten_steps(self, x: Symbol) -> Symbol:
-        """Reshape steps to rows."""
-        return x.reshape(self.count * self.rows, x.shape[-1])
-
-    def select_last(self, x: Symbol) -> Symbol:
-        """Return the state after the last step."""
-        return x[0] if self.reverse else x[self.count - 1]
-
-    def build_result(self, build: Callable[..., Node], inputs: Values, of: str) -> Symbol:
-        """Build the node of one result (`of`) of a kernel that runs all steps."""
-        present = {name: None if _is_absent_or_zero(x) else x.node for name, x in inputs.items()}
-        return symbol(build(self.name, present, self.reverse, of))
-
-    # ----------------------------------------------------------------------- step by step
-
-    def split_steps(self, x: Any) -> Any:
-        """Split rows into steps, in the order they are computed."""
-        return None if x is None else [x[start:end] for start, end in self.steps.windows]
-
-    def join_steps(self, parts: Sequence[Symbol]) -> Symbol:
-        """Concatenate steps, given in the order they are computed, in row order."""
-        return np.concatenate(parts[::-1] if self.reverse else parts, 0)
-
-    def states_before(self, rows: Symbol, first: Symbol) -> list[Symbol]:
-        """Return the state before each step, in the order computed, from those after the steps."""
-        state, result = first, []
-        for part in self.split_steps(rows):
-            result.append(first_rows(state, part.shape[0]))
-            state = replace_first_rows(state, part)
-        return result
-
-    # --------------------------------------------------------------------------- both ways
-
     def forward(
         self, sums: Symbol, states: Values, w: Symbol, bias: Any, w_hr: Any, keeps: Sequence[str]
     ) -> tuple[dict[str, Symbol], list[Symbol]]:
         """Return y and the values kept for backward, as rows by name, and the last states."""
-        if not self.is_one_kernel:
-            constants = {} if bias is None else {"bias": bias}
-            steps, last = walk_forward(
-                self.cell, self.split_steps(sums), states, w, constants, w_hr)
-            joined = {name: self.join_steps(steps[name]) for name in ("y", *keeps)}
-            return joined, list(last.values())
-        inputs = {"x": self.stack_steps(sums), **states, "w": w, "bias": bias}
-        stacked = {name: self.build_result(recurrence, inputs, name) for name in ("y", *keeps)}
-        final = [self.select_last(stacked["y"])]
-        if self.cell.carries:
-            final.append(self.select_last(stacked["cells"]) if keeps
-                         else self.build_result(recurrence, inputs, "c"))
-        return {name: self.flatten_steps(x) for name, x in stacked.items()}, final
+        raise NotImplementedError
 
     def backward(
         self, cotangents: Values, states: Values, saved: Values, w: Symbol, w_hr: Any,
@@ -129,36 +68,126 @@ class _Layer:
 
         `cotangents`: gy, dh, dc. `saved`: y and the values that `forward` returned for backward.
         """
-        before = self.cell.before
-        names = [name for name in ("h", "c") if name in states]
-        if not self.is_one_kernel:
-            last = {f"d{n}": np.zeros_like(states[n]) if cotangents[f"d{n}"] is None
-                    else cotangents[f"d{n}"] for n in names}
-            steps, first = walk_backward(
-                self.cell, {name: self.split_steps(saved[name]) for name in self.cell.keeps},
-                None if before is None else self.states_before(saved[before[0]], states[before[1]]),
-                self.split_steps(cotangents["gy"]), last, w, w_hr)
-            joined = {name: self.join_steps(parts) for name, parts in steps.items()}
-            return joined, [first[f"d{n}"] if n in needs else None for n in names]
-        stacked = {name: self.stack_steps(x) for name, x in saved.items()}
-        inputs = {"w": w, **{name: stacked[name] for name in self.cell.keeps},
-                  "gy": self.stack_steps(cotangents["gy"]),
-                  **{f"d{n}": cotangents[f"d{n}"] for n in names}}
-        if before:
-            inputs |= {"previous": stacked[before[0]], "first": states[before[1]]}
-        build = partial(self.build_result, recurrence_gradient, inputs)
-        of_sums = {name: self.flatten_steps(build(name))
-                   for name in ("d", "dx") if name == "d" or self.cell.apart}
-        return of_sums, [build(f"d{n}") if n in needs else None for n in names]
+        raise NotImplementedError
 
     def weight_gradient(self, d: Symbol, y: Symbol, h: Symbol) -> Symbol:
         """Return the cotangent of the recurrent weights, given `d`, that of the gates' sums."""
-        if not self.is_one_kernel:
-            return np.matmul(d.T, self.join_steps(self.states_before(y, h)))
+        raise NotImplementedError
+
+
+class _KernelLayer(_Layer):
+    """All steps run in one kernel."""
+
+    def forward(
+        self, sums: Symbol, states: Values, w: Symbol, bias: Any, w_hr: Any, keeps: Sequence[str]
+    ) -> tuple[dict[str, Symbol], list[Symbol]]:
+        inputs = {"x": self._stack_steps(sums), **states, "w": w, "bias": bias}
+        stacked = {name: self._build_result(recurrence, inputs, name) for name in ("y", *keeps)}
+        final = [self._select_last(stacked["y"])]
+        if self.cell.carries:
+            final.append(self._select_last(stacked["cells"]) if keeps
+                         else self._build_result(recurrence, inputs, "c"))
+        return {name: self._flatten_steps(x) for name, x in stacked.items()}, final
+
+    def backward(
+        self, cotangents: Values, states: Values, saved: Values, w: Symbol, w_hr: Any,
+        needs: Collection[str],
+    ) -> tuple[dict[str, Any], list[Any]]:
+        before = self.cell.before
+        stacked = {name: self._stack_steps(x) for name, x in saved.items()}
+        inputs = {"w": w, **{name: stacked[name] for name in self.cell.keeps},
+                  "gy": self._stack_steps(cotangents["gy"]),
+                  **{f"d{name}": cotangents[f"d{name}"] for name in states}}
+        if before:
+            inputs |= {"previous": stacked[before[0]], "first": states[before[1]]}
+        build = partial(self._build_result, recurrence_gradient, inputs)
+        of_sums = {name: self._flatten_steps(build(name))
+                   for name in ("d", "dx") if name == "d" or self.cell.apart}
+        return of_sums, [build(f"d{name}") if name in needs else None for name in states]
+
+    def weight_gradient(self, d: Symbol, y: Symbol, h: Symbol) -> Symbol:
         n = self.rows
         later, first = (d[:-n], d[-n:]) if self.reverse else (d[n:], d[:n])
         gradient = np.matmul(later.T, y[n:] if self.reverse else y[:-n])
         return gradient if _is_absent_or_zero(h) else gradient + np.matmul(first.T, h)
+
+    def _stack_steps(self, x: Any) -> Any:
+        """Reshape rows to (steps, rows per step, columns)."""
+        return None if x is None else x.reshape(self.count, self.rows, x.shape[-1])
+
+    def _flatten_steps(self, x: Symbol) -> Symbol:
+        """Reshape steps to rows."""
+        return x.reshape(self.count * self.rows, x.shape[-1])
+
+    def _select_last(self, x: Symbol) -> Symbol:
+        """Return the state after the last step."""
+        return x[0] if self.reverse else x[self.count - 1]
+
+    def _build_result(self, build: Callable[..., Node], inputs: Values, of: str) -> Symbol:
+        """Build the node of one result (`of`) of the kernel."""
+        present = {name: None if _is_absent_or_zero(x) else x.node for name, x in inputs.items()}
+        return symbol(build(self.name, present, self.reverse, of))
+
+
+class _StepwiseLayer(_Layer):
+    """Each step is lowered separately."""
+
+    def forward(
+        self, sums: Symbol, states: Values, w: Symbol, bias: Any, w_hr: Any, keeps: Sequence[str]
+    ) -> tuple[dict[str, Symbol], list[Symbol]]:
+        constants = {} if bias is None else {"bias": bias}
+        steps, last = walk_forward(self.cell, self._split_steps(sums), states, w, constants, w_hr)
+        joined = {name: self._join_steps(steps[name]) for name in ("y", *keeps)}
+        return joined, list(last.values())
+
+    def backward(
+        self, cotangents: Values, states: Values, saved: Values, w: Symbol, w_hr: Any,
+        needs: Collection[str],
+    ) -> tuple[dict[str, Any], list[Any]]:
+        before = self.cell.before
+        last = {f"d{name}": np.zeros_like(state) if cotangents[f"d{name}"] is None
+                else cotangents[f"d{name}"] for name, state in states.items()}
+        steps, first = walk_backward(
+            self.cell, {name: self._split_steps(saved[name]) for name in self.cell.keeps},
+            None if before is None else self._states_before(saved[before[0]], states[before[1]]),
+            self._split_steps(cotangents["gy"]), last, w, w_hr)
+        joined = {name: self._join_steps(parts) for name, parts in steps.items()}
+        return joined, [first[f"d{name}"] if name in needs else None for name in states]
+
+    def weight_gradient(self, d: Symbol, y: Symbol, h: Symbol) -> Symbol:
+        return np.matmul(d.T, self._join_steps(self._states_before(y, h)))
+
+    def _split_steps(self, x: Any) -> Any:
+        """Split rows into steps, in the order they are computed."""
+        return None if x is None else [x[start:end] for start, end in self.steps.windows]
+
+    def _join_steps(self, parts: Sequence[Symbol]) -> Symbol:
+        """Concatenate steps, given in the order they are computed, in row order."""
+        return np.concatenate(parts[::-1] if self.reverse else parts, 0)
+
+    def _states_before(self, rows: Symbol, first: Symbol) -> list[Symbol]:
+        """Return the state before each step, in the order computed, from those after the steps."""
+        state, result = first, []
+        for part in self._split_steps(rows):
+            result.append(first_rows(state, part.shape[0]))
+            state = replace_first_rows(state, part)
+        return result
+
+
+def _create_layer(
+    name: str, dtype: np.dtype, width: int, sizes: Sizes, reverse: bool, w_hr: Any = None
+) -> _Layer:
+    """Return the layer that computes the steps in the faster way."""
+    steps = Steps(sizes, reverse)
+    is_kernel = w_hr is None and _fits_kernel(name, steps, compute_dtype(dtype), width)
+    return (_KernelLayer if is_kernel else _StepwiseLayer)(name, steps, dtype)
+
+
+def _fits_kernel(name: str, steps: Steps, dtype: np.dtype, width: int) -> bool:
+    if not steps.dense or len(steps.windows) < 2 or not steps.batch or not width:
+        return False
+    weight_bytes = CELLS[name].gates * width * width * dtype.itemsize
+    return dtype.name in _KERNEL_DTYPES and fits_one_kernel(weight_bytes, steps.batch, threads())
 
 
 def _is_absent_or_zero(x: Any) -> bool:
@@ -241,7 +270,7 @@ def _lstm_layer(
     x: Symbol, h: Symbol, c: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None,
     b_hh: Any = None, w_hr: Any = None, sizes: Sizes = (), reverse: bool = False, keep: bool = True,
 ) -> tuple[Symbol, ...]:
-    layer = _Layer("lstm", x.dtype, c.shape[1], sizes, reverse, w_hr)
+    layer = _create_layer("lstm", x.dtype, c.shape[1], sizes, reverse, w_hr)
     weights = {"w_ih": w_ih, "w_hh": w_hh, "b_ih": b_ih, "b_hh": b_hh, "w_hr": w_hr}
     return _lower_layer(layer, x, {"h": h, "c": c}, weights, keep)
 
@@ -252,7 +281,7 @@ def _lstm_adjoint(
     w_hr: Any, y: Symbol, gates: Symbol, cells: Symbol, whole: Any, sizes: Sizes, reverse: bool,
     needs: Sequence[bool],
 ) -> tuple[Any, ...]:
-    layer = _Layer("lstm", x.dtype, c.shape[1], sizes, reverse, w_hr)
+    layer = _create_layer("lstm", x.dtype, c.shape[1], sizes, reverse, w_hr)
     needed = _merge_biases(_select_needed("x h c w_ih w_hh b_ih b_hh w_hr", needs))
     result = _lower_adjoint(
         layer, {"gy": g_y, "dh": g_h, "dc": g_c}, x, {"h": h, "c": c},
@@ -266,7 +295,7 @@ def _gru_layer(
     x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None, b_hh: Any = None,
     sizes: Sizes = (), reverse: bool = False, keep: bool = True,
 ) -> tuple[Symbol, ...]:
-    layer = _Layer("gru", x.dtype, h.shape[1], sizes, reverse)
+    layer = _create_layer("gru", x.dtype, h.shape[1], sizes, reverse)
     weights = {"w_ih": w_ih, "w_hh": w_hh, "b_ih": b_ih, "b_hh": b_hh}
     return _lower_layer(layer, x, {"h": h}, weights, keep)
 
@@ -276,7 +305,7 @@ def _gru_adjoint(
     g_y: Any, g_h: Any, x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, y: Symbol, gates: Symbol,
     inner: Symbol, sizes: Sizes, reverse: bool, needs: Sequence[bool],
 ) -> tuple[Any, ...]:
-    layer = _Layer("gru", x.dtype, h.shape[1], sizes, reverse)
+    layer = _create_layer("gru", x.dtype, h.shape[1], sizes, reverse)
     names = "x h w_ih w_hh b_ih b_hh"
     result = _lower_adjoint(
         layer, {"gy": g_y, "dh": g_h}, x, {"h": h}, {"w_ih": w_ih, "w_hh": w_hh},
@@ -289,7 +318,7 @@ def _rnn_layer(
     x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None, b_hh: Any = None,
     sizes: Sizes = (), reverse: bool = False, relu: bool = False,
 ) -> tuple[Symbol, ...]:
-    layer = _Layer("relu" if relu else "tanh", x.dtype, h.shape[1], sizes, reverse)
+    layer = _create_layer("relu" if relu else "tanh", x.dtype, h.shape[1], sizes, reverse)
     weights = {"w_ih": w_ih, "w_hh": w_hh, "b_ih": b_ih, "b_hh": b_hh}
     return _lower_layer(layer, x, {"h": h}, weights, keep=False)
 
@@ -299,7 +328,7 @@ def _rnn_adjoint(
     g_y: Any, g_h: Any, x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, y: Symbol, sizes: Sizes,
     reverse: bool, relu: bool, needs: Sequence[bool],
 ) -> tuple[Any, ...]:
-    layer = _Layer("relu" if relu else "tanh", x.dtype, h.shape[1], sizes, reverse)
+    layer = _create_layer("relu" if relu else "tanh", x.dtype, h.shape[1], sizes, reverse)
     needed = _merge_biases(_select_needed("x h w_ih w_hh b_ih b_hh", needs))
     result = _lower_adjoint(layer, {"gy": g_y, "dh": g_h}, x, {"h": h},
                             {"w_ih": w_ih, "w_hh": w_hh}, {"y": y}, needed)
