@@ -50,7 +50,8 @@ class WeightRounding:
         scale = getattr(module, f"{self.name}_scale")
         zero_point = getattr(module, f"{self.name}_zero_point")
         if self.decomposed:
-            return self._by_plain_integers("quantize", weight, scale, zero_point)
+            return self._call_decomposed(
+                "quantize_per_tensor", "quantize_per_channel", weight, scale, zero_point)
         if self.scheme is per_tensor_affine:
             result: Tensor = ops.quantize_per_tensor(weight, scale, zero_point, self.dtype)
         else:
@@ -66,17 +67,20 @@ class WeightRounding:
         if not self.decomposed:
             return codes.dequantize()
         scale = getattr(module, f"{self.name}_scale")
-        return self._by_plain_integers(
-            "dequantize", codes, scale, getattr(module, f"{self.name}_zero_point"))
+        return self._call_decomposed("dequantize_per_tensor", "dequantize_per_channel", codes,
+                                     scale, getattr(module, f"{self.name}_zero_point"))
 
-    def _by_plain_integers(self, name: str, x: Any, scale: Any, zero_point: Any) -> Tensor:
+    def _call_decomposed(
+        self, per_tensor: str, per_channel: str, x: Any, scale: Any, zero_point: Any
+    ) -> Tensor:
+        """Call one of two quantized_decomposed operators, by the scheme."""
         from .....quantization.fx import _decomposed  # noqa: F401  (declares the operators)
 
         if self.dtype not in _INTEGERS:
             raise ValueError(f"Unsupported dtype and qscheme: {self.dtype}, {self.scheme}")
-        kind = "per_tensor" if self.scheme is per_tensor_affine else "per_channel"
-        operator = getattr(namespace("quantized_decomposed"), f"{name}_{kind}")
-        axis = () if kind == "per_tensor" else (self.axis,)
+        name, axis = (per_tensor, ()) if self.scheme is per_tensor_affine \
+            else (per_channel, (self.axis,))
+        operator = getattr(namespace("quantized_decomposed"), name)
         low, high = self.range
         if low is None or high is None:
             low, high = self.dtype.limits
@@ -98,10 +102,19 @@ class ReferenceQuantizedModule(Module):
 
     def _init_weight_qparams(self, weight_qparams: dict[str, Any] | None, device: Any) -> None:
         self._rounding = WeightRounding(self, "weight", weight_qparams)
-        self.weight_qscheme, self.weight_dtype = self._rounding.scheme, self._rounding.dtype
         self.is_decomposed = self._rounding.decomposed
         self.weight_axis_int = self._rounding.axis
         self.weight_quant_min, self.weight_quant_max = self._rounding.range
+
+    @property
+    def weight_qscheme(self) -> Any:
+        """The weight's quantization scheme."""
+        return self._rounding.scheme
+
+    @property
+    def weight_dtype(self) -> Any:
+        """The weight's quantized dtype."""
+        return self._rounding.dtype
 
     def get_weight(self) -> Tensor:
         """Return the weight, quantized and dequantized."""
@@ -122,11 +135,9 @@ class ReferenceQuantizedModule(Module):
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
     ) -> None:
-        state = self._rounding
-        for key, name in (("qscheme", "scheme"), ("dtype", "dtype")):
-            value = state_dict.pop(f"{prefix}weight_{key}", getattr(state, name))
-            setattr(self, f"weight_{key}", value)
-            setattr(state, name, value)
+        rounding = self._rounding
+        rounding.scheme = state_dict.pop(f"{prefix}weight_qscheme", rounding.scheme)
+        rounding.dtype = state_dict.pop(f"{prefix}weight_dtype", rounding.dtype)
         for name in ("weight_scale", "weight_zero_point", "weight_axis"):
             if prefix + name in state_dict:  # shapes differ by tensor and by channel
                 setattr(self, name, state_dict[prefix + name])
