@@ -23,6 +23,7 @@ from .symbolic_expressions import INFINITE, Expression, SymbolTable
 __all__ = ["SpecializationError", "SymbolicBool", "SymbolicFloat", "SymbolicSize", "plain", "twin"]
 
 _SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_NEGATIONS = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 
 class SpecializationError(UserError):
@@ -137,7 +138,6 @@ class SymbolicBool(SymBool):
 
     def computed(self, function: Callable[..., Any], args: tuple) -> Any:
         """Return the negation for torch.sym_not; raise NotImplementedError otherwise."""
-        inverse = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
         if function.__name__ != "sym_not":
             raise NotImplementedError(f"torch.export: {function.__name__} of a condition")
 
@@ -145,7 +145,7 @@ class SymbolicBool(SymBool):
             return self.node.graph.call_function(function, (self.node,))
 
         return SymbolicBool(not self.value, make, f"not ({self.text})",
-                            inverse.get(self.relation, ""), self.difference, self.table)
+                            _NEGATIONS.get(self.relation, ""), self.difference, self.table)
 
     def known(self) -> bool | None:
         """Return whether the condition holds, or None if unknown."""
@@ -294,22 +294,22 @@ def _create_arithmetic(name: str, reflected: bool) -> Callable[..., Any]:
 def _create_comparison(name: str) -> Callable[..., Any]:
     function: Any = getattr(operator, name)
 
-    def method(self: Any, with_what: Any) -> Any:
-        if not isinstance(with_what, (int, float)):
+    def method(self: Any, operand: Any) -> Any:
+        if not isinstance(operand, (int, float)):
             return NotImplemented
-        sizes = isinstance(self, SymbolicSize) and isinstance(with_what, int)
-        difference = _find_expression(self).plus(_find_expression(with_what), -1) if sizes else None
-        value = function(plain(self), plain(with_what))
-        text = f"{self!r} {_SIGNS[name]} {with_what!r}"
-        if self.unbacked or getattr(with_what, "unbacked", False):
+        sizes = isinstance(self, SymbolicSize) and isinstance(operand, int)
+        difference = _find_expression(self).plus(_find_expression(operand), -1) if sizes else None
+        value = function(plain(self), plain(operand))
+        text = f"{self!r} {_SIGNS[name]} {operand!r}"
+        if self.unbacked or getattr(operand, "unbacked", False):
             def make() -> Node:
-                return _add_call(function, (self, with_what))
+                return _add_call(function, (self, operand))
 
             return SymbolicBool(value, make, text, name, difference, self.table)
-        if value != function(twin(self), twin(with_what)):
+        if value != function(twin(self), twin(operand)):
             error = SpecializationError(
                 f"Constraints violated: the program decides by a dynamic size ({plain(self)} here)"
-                f" {name} {plain(with_what)}, which not all its sizes answer alike"
+                f" {name} {plain(operand)}, which not all its sizes answer alike"
             )
             explain(error, "Take the dimension out of `dynamic_shapes`, or write the program "
                            "without this decision.")
@@ -326,12 +326,12 @@ def _guard(name: str, difference: Expression, value: bool, text: str) -> None:
     if len(difference.terms) != 1:
         return
     (symbol, n), = difference.terms
-    relation = name if value else {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le",
-                                   "le": "gt"}[name]
-    frame = user_frame()
-    where = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}: " + \
-        linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    symbol.guards.append((relation, n, difference.constant, where or text))
+    relation = name if value else _NEGATIONS[name]
+    frame, location = user_frame(), text
+    if frame is not None:
+        path, line = frame.f_code.co_filename, frame.f_lineno
+        location = f"{path}:{line}: {linecache.getline(path, line).strip()}"
+    symbol.guards.append((relation, n, difference.constant, location))
 
 
 for _cls in (SymbolicSize, SymbolicFloat):

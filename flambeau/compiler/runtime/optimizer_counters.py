@@ -8,6 +8,7 @@ its storage, of one element: NumPy knows its cell as memory of its own.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter, is_
 from typing import Any
@@ -31,56 +32,61 @@ class StepCounter:
     def __init__(self, update: Update, ran: Any) -> None:
         """`ran`: the step's run count, in a cell; tells which run an increment was for."""
         self.ran, self.ticked = ran, -1
-        self.optimizer = optimizer = update.optimizer
-        self.flags = update.flags
-        self.groups, self.count = optimizer.param_groups, len(optimizer.param_groups)
-        self.group = group = self.groups[update.group]
-        self.routes = read_routes(optimizer, group)
-        self.params = group["params"]
-        self.params_before = [*map(id, self.params)]
-        self.rows = [(self.params[i], optimizer.state.get(self.params[i], {}))
-                     for i in update.positions]
-        self.state = optimizer.state
-        self.first_param, self.first_state = self.rows[0]
-        self.begin, self.plan = optimizer._flambeau_begin, optimizer._flambeau_plan
+        self._read_group(update)
         self.saved = [self._list_scalars(state) for _, state in self.rows]
-        self.simple = self._is_plain_count()
-        self.before: list[tuple[np.ndarray, np.ndarray]] = []
-        self.rest: Any = None
+        self.only_counts = self._try_begin()
+        self.before: list[tuple[np.ndarray, np.ndarray]] = []  # arrays that an update wrote, copies
         self.block: CounterBlock | None = None
-        self.number = update.group
-        if self.simple and len(self.rows) > 1 and self.saved[0]:
-            self.block = place_counters(optimizer, update.group)
-            self.simple = self.block is not None
-        if self.block is not None:
-            counts = self.block.counts
-            low, high = update.positions[0], update.positions[-1] + 1
-            if high - low == len(update.positions):
-                self.rest = counts[low:high] if self.counts else counts[low + 1 : high]
-            else:
-                self.simple = False
-            self.saved = [self._list_scalars(state) for _, state in self.rows]
-        self.unit: Any = None if self.rest is None else self.rest.dtype.type(1)
+        self.adjacent: Any = None  # cells in the block that one addition advances
+        if self.only_counts and len(self.rows) > 1 and self.saved[0]:
+            self._place_in_block(update.positions)
+        self.unit: Any = None if self.adjacent is None else self.adjacent.dtype.type(1)
+        self.read_count = None  # reads the first count, if beginning a step only counts
+        if self.adjacent is not None and self.key_is_count:
+            self.read_count = self.adjacent[:1].reshape(()).item
         self.state_tensors = _list_state_tensors(self.state)
         self.own_tensors = _list_state_tensors(dict(enumerate(state for _, state in self.rows)))
         self.arrays = [*map(_array_of, self.own_tensors)]
-        self.item = None  # reads the first count, if beginning a step only counts
-        if self.rest is not None and self.counts:
-            self.item = self.rest[:1].reshape(()).item
+
+    def _read_group(self, update: Update) -> None:
+        """Note the optimizer's group, its parameters and their states."""
+        self.optimizer = optimizer = update.optimizer
+        self.flags = update.flags
+        self.groups, self.count = optimizer.param_groups, len(optimizer.param_groups)
+        self.number, self.group = update.group, self.groups[update.group]
+        self.routes = read_routes(optimizer, self.group)
+        self.params = self.group["params"]
+        self.params_before = [*map(id, self.params)]
+        self.state = optimizer.state
+        self.rows = [(self.params[i], optimizer.state.get(self.params[i], {}))
+                     for i in update.positions]
+        self.first_param, self.first_state = self.rows[0]
+        self.begin, self.plan = optimizer._flambeau_begin, optimizer._flambeau_plan
+
+    def _place_in_block(self, positions: Sequence[int]) -> None:
+        """Move the group's counters side by side, if it can be, to advance them in one addition."""
+        self.block = place_counters(self.optimizer, self.number)
+        low, high = positions[0], positions[-1] + 1
+        if self.block is None or high - low != len(positions):
+            self.only_counts = False
+        else:
+            first = low if self.key_is_count else low + 1  # `begin` advances the first itself
+            self.adjacent = self.block.counts[first:high]
+        self.saved = [self._list_scalars(state) for _, state in self.rows]
 
     def _list_scalars(self, state: dict[str, Any]) -> list[np.ndarray]:
         """Return the scalar arrays of a state, such as its counters."""
         return [t._array for t in state.values() if hasattr(t, "_array") and t._array.ndim == 0]
 
-    def _is_plain_count(self) -> bool:
-        """Whether beginning a step only increments its counter."""
+    def _try_begin(self) -> bool:
+        """Begin a step and undo it; return whether that only increments its counter."""
         arrays = self.saved[0]
         before = [a.copy() for a in arrays]
         versions = {name: version_of(t) for name, t in self.first_state.items()
                     if isinstance(t, Tensor)}
         key = self.begin(self.group, self.first_param, self.first_state)
         counter = self.first_state.get("step")
-        self.counts = counter is not None and key.__class__ is float and key == counter._array
+        self.key_is_count = counter is not None and key.__class__ is float and key == counter._array
         plain = all(
             (a == b + 1) if counter is not None and a is counter._array else a == b
             for a, b in zip(arrays, before, strict=True)
@@ -95,8 +101,8 @@ class StepCounter:
 
     def list_begun(self) -> list[tuple[Tensor, int]]:
         """Return (tensor, number of writes) for tensors written when an optimizer's step begins."""
-        rows = self.rows if self.rest is None and not self.simple else self.rows[:1]
-        return [] if self.item is not None else [
+        rows = self.rows if self.adjacent is None and not self.only_counts else self.rows[:1]
+        return [] if self.read_count is not None else [
             (state[name], count) for _, state in rows for name, count in self.writes.items()
             if name in state
         ]
@@ -143,12 +149,12 @@ class StepCounter:
             return None
 
     def _count_and_plan(self) -> Any:
-        if self.item is not None:
+        if self.read_count is not None:
             # Set before counting: interrupts arrive only after calls, so a run noted here was
             # counted.
             self.ticked = self.ran[0]
-            np.add(self.rest, self.unit, self.rest)
-            key: Any = self.item()
+            np.add(self.adjacent, self.unit, self.adjacent)
+            key: Any = self.read_count()
             alike = self._count_alike()
         else:
             key, alike = self._begin_params()
@@ -160,22 +166,22 @@ class StepCounter:
 
     def _count_alike(self) -> bool:
         """Whether all parameters have the first one's count: the formula takes a single one."""
-        counts = self.rest.tobytes()
+        counts = self.adjacent.tobytes()
         first: bytes = self.first_state["step"]._array.tobytes()
         return bool(counts == first * (len(counts) // len(first)))
 
     def _begin_params(self) -> tuple[Any, bool]:
         """Begin each parameter's step; return the first key, and whether all are equal."""
-        arrays = [a for entries in self.saved[: 1 if self.simple else None] for a in entries]
-        if self.rest is not None:
-            arrays.append(self.rest)
+        arrays = [a for entries in self.saved[: 1 if self.only_counts else None] for a in entries]
+        if self.adjacent is not None:
+            arrays.append(self.adjacent)
         self.before = [(a, a.copy()) for a in arrays]
         self.ticked = self.ran[0]
         key = self.begin(self.group, self.first_param, self.first_state)
-        if self.rest is not None:
-            np.add(self.rest, self.unit, self.rest)
+        if self.adjacent is not None:
+            np.add(self.adjacent, self.unit, self.adjacent)
             return key, self._count_alike()
-        if self.simple:
+        if self.only_counts:
             return key, True
         keys = [self.begin(self.group, param, state) for param, state in self.rows[1:]]
         return key, all(each == key for each in keys)
@@ -185,8 +191,8 @@ class StepCounter:
         if self.ticked != self.ran[0]:
             return
         self.ticked = -1
-        if self.item is not None:
-            np.subtract(self.rest, self.unit, self.rest)
+        if self.read_count is not None:
+            np.subtract(self.adjacent, self.unit, self.adjacent)
             return
         for array, before in self.before:
             array[...] = before

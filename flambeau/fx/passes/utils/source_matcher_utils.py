@@ -25,7 +25,7 @@ class SourcePartition:
     params: list[Node] = field(default_factory=list)
 
 
-def _source(node: Node, wanted: list[Any]) -> tuple[Any, str] | None:
+def _find_source(node: Node, wanted: list[Any]) -> tuple[Any, str] | None:
     """Return a node's source, if wanted, and the name of its call site; otherwise None."""
     stack = node.meta.get("source_fn_stack")
     if stack is not None:
@@ -60,17 +60,17 @@ def get_source_partitions(
     """
     groups: dict[Any, dict[str, list[Node]]] = {}
     for node in graph.nodes:
-        result = _source(node, wanted_sources)
+        result = _find_source(node, wanted_sources)
         if result is not None:
             groups.setdefault(result[0], {}).setdefault(result[1], []).append(node)
     return {
-        source: [_partition(nodes, source) for nodes in named.values()
+        source: [_build_partition(nodes, source) for nodes in named.values()
                  if filter_fn is None or all(map(filter_fn, nodes))]
         for source, named in groups.items()
     }
 
 
-def _partition(nodes: list[Node], source: Any) -> SourcePartition:
+def _build_partition(nodes: list[Node], source: Any) -> SourcePartition:
     inside = set(nodes)
     inputs = {x: None for n in nodes for x in n.args
               if isinstance(x, Node) and x not in inside and x.op != "get_attr"}

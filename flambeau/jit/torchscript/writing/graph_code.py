@@ -49,7 +49,7 @@ class GraphCode:
         self.program, self.constants = program, list[Any]()
         self.functions: set[str] = set()
         self._names: dict[Node, str] = {}
-        body = self._body()
+        body = self._write_body()
         arguments = "".join(f",\n    {name}: {kind}" for name, kind in self._inputs.items())
         self.forward = (f"  def forward(self: {class_name}{arguments}) -> {self._returns}:\n"
                         + "".join(f"    {line}\n" for line in body))
@@ -58,18 +58,18 @@ class GraphCode:
         """Return the definitions of the nn.functional functions that the graph calls."""
         return definitions(self.functions)
 
-    def _body(self) -> list[str]:
+    def _write_body(self) -> list[str]:
         specs = iter(self.program.graph_signature.input_specs)
         self._name_inputs()
         lines = []
         for node in self.program.graph.nodes:
             if node.op == "placeholder":
-                self._placeholder(node, next(specs))
+                self._name_tensor(node, next(specs))
             elif node.op == "call_function":
                 name = self._names[node] = f"v_{node.name}"
-                lines.append(f"{name} = {self._call(node)}")
+                lines.append(f"{name} = {self._write_call(node)}")
             elif node.op == "output":
-                lines.append(f"return {self._output(node)}")
+                lines.append(f"return {self._write_output(node)}")
         return lines
 
     def _name_inputs(self) -> None:
@@ -82,19 +82,19 @@ class GraphCode:
         self._inputs: dict[str, str] = {}
         for position, value in enumerate([*args, *kwargs.values()]):
             name = f"v_{value.name}" if isinstance(value, Node) else f"v_input{position}"
-            self._inputs[name] = self._read(name, value)
+            self._inputs[name] = self._name_nested(name, value)
 
-    def _read(self, text: str, value: Any) -> str:
+    def _name_nested(self, text: str, value: Any) -> str:
         """Name the tensors of a nested input, which `text` reads; return its type."""
         if isinstance(value, Node):
             self._names[value] = text
             return "Tensor"
         if isinstance(value, (tuple, list)):
-            kinds = [self._read(f"({text})[{i}]", part) for i, part in enumerate(value)]
+            kinds = [self._name_nested(f"({text})[{i}]", part) for i, part in enumerate(value)]
             if isinstance(value, tuple):
                 return f"Tuple[{', '.join(kinds)}]" if kinds else "Tuple[()]"
         elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            kinds = [self._read(f"({text})[{literal(key)}]", part)
+            kinds = [self._name_nested(f"({text})[{literal(key)}]", part)
                      for key, part in value.items()]
         else:
             raise NotImplementedError(f"an input of type {type(value).__name__}")
@@ -102,7 +102,7 @@ class GraphCode:
             raise NotImplementedError(f"an input of type {type(value).__name__} of mixed types")
         return f"List[{kinds[0]}]" if isinstance(value, list) else f"Dict[str, {kinds[0]}]"
 
-    def _placeholder(self, node: Node, spec: Any) -> None:
+    def _name_tensor(self, node: Node, spec: Any) -> None:
         if spec.kind is InputKind.USER_INPUT:
             return
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
@@ -111,34 +111,34 @@ class GraphCode:
             self._names[node] = f"CONSTANTS.c{len(self.constants)}"
             self.constants.append(self.program.constants[str(spec.target)])
 
-    def _output(self, node: Node) -> str:
+    def _write_output(self, node: Node) -> str:
         """Write the outputs in the module's output structure and record their type."""
         results: Any = node.args[0]
-        values = [self._value(v) for v in results]
+        values = [self._write_value(v) for v in results]
         if any(not isinstance(v, Node) for v in results):
             raise NotImplementedError("an output that is no tensor")
         tree = pytree.tree_unflatten(values, self.program._out_spec)
-        text, self._returns = _shape(tree)
+        text, self._returns = _write_structure(tree)
         return text
 
-    def _call(self, node: Node) -> str:
+    def _write_call(self, node: Node) -> str:
         target, args, kwargs = node.target, list(node.args), dict(node.kwargs)
         if target is operator.getitem:
-            return f"({self._value(args[0])})[{self._value(args[1])}]"
+            return f"({self._write_value(args[0])})[{self._write_value(args[1])}]"
         if target in _PYTHON:
-            return f"torch.{_PYTHON[target]}({', '.join(map(self._value, args))})"
+            return f"torch.{_PYTHON[target]}({', '.join(map(self._write_value, args))})"
         if isinstance(target, aten.Overload):
             name = target.overloadpacket.__name__
         else:
             path = qualified_name(target)
             name = path.rpartition(".")[2]
             if path.startswith("torch.nn.functional.") and name in signatures():
-                return self._functional(name, args, kwargs)
+                return self._write_functional(name, args, kwargs)
             if not path.startswith("torch.") or path.startswith("torch.nn.functional."):
                 raise NotImplementedError(f"a call of {path}")
-        return self._operator(name, args, kwargs)
+        return self._write_operator(name, args, kwargs)
 
-    def _functional(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
+    def _write_functional(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
         kinds = {a.arg: ast.unparse(a.annotation) for a in signatures()[name].args
                  if a.annotation is not None}
         bound = {**dict(zip(kinds, args, strict=False)), **kwargs}
@@ -157,7 +157,7 @@ class GraphCode:
                 number = float(value) if "float" in kinds[key] else value
                 bound[key] = [number] * self._count_axes(name, bound["input"])
         args, kwargs = [], bound
-        return f"__torch__.torch.nn.functional.{name}({self._arguments(args, kwargs)})"
+        return f"__torch__.torch.nn.functional.{name}({self._write_arguments(args, kwargs)})"
 
     @staticmethod
     def _count_axes(name: str, input: Any) -> int:
@@ -169,9 +169,9 @@ class GraphCode:
             return 2
         return int(input.meta["val"].dim()) - 2
 
-    def _operator(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
+    def _write_operator(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
         if name in _CONVERSIONS and len(args) == 1:
-            return f"torch.to({self._value(args[0])}, {_CONVERSIONS[name]})"
+            return f"torch.to({self._write_value(args[0])}, {_CONVERSIONS[name]})"
         name = _RENAMED.get(name, name)
         if name in _SIZED:
             start = 0 if name in ("zeros", "ones", "empty", "rand", "randn") else 1
@@ -179,23 +179,23 @@ class GraphCode:
             if sizes and not isinstance(sizes[0], (list, tuple)):
                 args = [*args[:start], sizes]
         if name == "index":
-            indices = ", ".join(map(self._value, args[1]))
-            return (f"torch.index({self._value(args[0])}, "
+            indices = ", ".join(map(self._write_value, args[1]))
+            return (f"torch.index({self._write_value(args[0])}, "
                     f"annotate(List[Optional[Tensor]], [{indices}]))")
         if name in _VARYING and not isinstance(args[_VARYING[name]], (list, tuple)):
             args = [*args[: _VARYING[name]], args[_VARYING[name] :]]
         kwargs.pop("pin_memory", None)
-        return f"torch.{name}({self._arguments(args, kwargs)})"
+        return f"torch.{name}({self._write_arguments(args, kwargs)})"
 
-    def _arguments(self, args: list[Any], kwargs: dict[str, Any]) -> str:
-        return ", ".join([*map(self._value, args),
-                          *(f"{k}={self._value(v)}" for k, v in kwargs.items())])
+    def _write_arguments(self, args: list[Any], kwargs: dict[str, Any]) -> str:
+        return ", ".join([*map(self._write_value, args),
+                          *(f"{k}={self._write_value(v)}" for k, v in kwargs.items())])
 
-    def _value(self, value: Any) -> str:
+    def _write_value(self, value: Any) -> str:
         if isinstance(value, Node):
             return self._names[value]
         if isinstance(value, (list, tuple)):
-            return "[" + ", ".join(map(self._value, value)) + "]" if value \
+            return "[" + ", ".join(map(self._write_value, value)) + "]" if value \
                 else "annotate(List[int], [])"
         if isinstance(value, dtype):
             return str(number_of_dtype(value))
@@ -208,20 +208,20 @@ class GraphCode:
         return literal(value)
 
 
-def _shape(tree: Any) -> tuple[str, str]:
+def _write_structure(tree: Any) -> tuple[str, str]:
     """Return the text and type of an output: tensors in tuples, lists and dicts."""
     if isinstance(tree, str):
         return tree, "Tensor"
     if type(tree) is tuple:
-        parts = [_shape(t) for t in tree]
+        parts = [_write_structure(t) for t in tree]
         comma = "," if len(parts) == 1 else ""
         return (f"({', '.join(p for p, _ in parts)}{comma})",
                 f"Tuple[{', '.join(t for _, t in parts)}]")
     if type(tree) is list and tree:
-        parts = [_shape(t) for t in tree]
+        parts = [_write_structure(t) for t in tree]
         return f"[{', '.join(p for p, _ in parts)}]", f"List[{parts[0][1]}]"
     if type(tree) is dict and tree and all(isinstance(k, str) for k in tree):
-        named = {literal(k): _shape(v) for k, v in tree.items()}
+        named = {literal(k): _write_structure(v) for k, v in tree.items()}
         kinds = {kind for _, kind in named.values()}
         if len(kinds) == 1:
             return ("{" + ", ".join(f"{k}: {v}" for k, (v, _) in named.items()) + "}",
@@ -229,8 +229,10 @@ def _shape(tree: Any) -> tuple[str, str]:
     raise NotImplementedError(f"an output of type {type(tree).__name__}")
 
 
-def save_graph(module: Module, program: ExportedProgram, name: str, file: Any,
-         extra_files: dict[str, Any] | None = None, is_frozen: bool = False) -> None:
+def save_graph(
+    module: Module, program: ExportedProgram, name: str, file: Any,
+    extra_files: dict[str, Any] | None = None, is_frozen: bool = False,
+) -> None:
     """Write the archive; if `is_frozen`, without parameters and buffers.
 
     Raises NotImplementedError, before writing anything, for a graph that TorchScript lacks.
