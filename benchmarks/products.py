@@ -70,7 +70,7 @@ def rates(a: Any, b: Any, threads: int, again: Any, torch: Any) -> list[float]:
     y = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     strides = [tuple(s // a.itemsize for s in x.strides) for x in (a, b)]
     kernel = product(GemmLayout(Type.F32, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
-                            strides[0], strides[1]))
+                                strides[0], strides[1]))
     address = compile_kernel(kernel).address
     cells = (ctypes.c_int64 * 3)(*[x.ctypes.data for x in (a, b, y)])
     at = ctypes.addressof(cells)

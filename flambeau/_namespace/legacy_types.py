@@ -77,7 +77,7 @@ def legacy_types() -> dict[str, type]:
     for name, short in _DTYPES.items():
         kind = types.by_name(short)
         result[f"{name}Tensor"] = _create_type(_LegacyTensor, f"{name}Tensor",
-                                       {"legacy_dtype": kind, "dtype": kind})
+                                               {"legacy_dtype": kind, "dtype": kind})
     for name, short in (_DTYPES | _COMPLEX).items():
         kind = types.by_name(short)
         new = _create_type(_LegacyStorage, f"{name}Storage", {"dtype": kind})

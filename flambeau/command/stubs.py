@@ -142,7 +142,7 @@ def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
             if name_ in names and alias not in names:
                 at = len(supplied) - (supplied[-1].kind is inspect.Parameter.VAR_KEYWORD)
                 supplied.insert(at, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
-                                                   default=None))
+                                                      default=None))
     has_axis = "axis" in {p.name for p in supplied}
     return ", ".join(_write_parameters(name, supplied, notes, method, has_axis))
 
@@ -356,7 +356,7 @@ def stubs() -> dict[Path, str]:
     for name in ("linalg", "special", "fft"):
         result[ROOT / f"{name}.pyi"] = namespace(f"torch.{name}.", ".", PUBLIC[name])
     result[ROOT / "nn" / "functional.pyi"] = namespace("torch.nn.functional.", "..",
-                                                     PUBLIC["nn.functional"])
+                                                       PUBLIC["nn.functional"])
     return result
 
 

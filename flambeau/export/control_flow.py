@@ -191,7 +191,7 @@ def map_over(recorder: SubgraphRecorder, function: Any, f: Callable[..., Any],
         twins = values
         if any(recorder.second_input(x) is not x for x in (*leaves, *outer)):
             twins = function(graph, [recorder.second_input(x) for x in leaves],
-                              [recorder.second_input(x) for x in outer])
+                             [recorder.second_input(x) for x in outer])
     call = recorder.add(function, [node, list(leaves), outer], {}, values)
     recorder.register_results(values, twins, call)
     return pytree.tree_unflatten(list(values), body.spec)

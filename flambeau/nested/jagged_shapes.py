@@ -63,7 +63,7 @@ def transpose(input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
             raise ValueError("Transpose is not supported on the batch dimension for jagged NT")
         return input._build_like(input._values.transpose(a - 1, b - 1), b if a == r else a)
     return input._build_like(input._values.transpose(normalize_inner_axis(input, a, "transpose"),
-                                               normalize_inner_axis(input, b, "transpose")))
+                                                     normalize_inner_axis(input, b, "transpose")))
 
 
 @rule()

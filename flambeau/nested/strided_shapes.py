@@ -127,7 +127,7 @@ def squeeze(input: StridedNestedTensor, dim: Any = None) -> Tensor:
     if any(n[i] != 1 for n in input._sizes):
         return input
     return input.view_rows([(*n[:i], *n[i + 1:]) for n in input._sizes],
-                        [(*s[:i], *s[i + 1:]) for s in input._row_strides])
+                           [(*s[:i], *s[i + 1:]) for s in input._row_strides])
 
 
 def _compute_row_size(input: StridedNestedTensor, size: tuple, name: str, row: Shape) -> Shape:
@@ -248,7 +248,7 @@ def _split_rows(input: StridedNestedTensor, lengths: Sequence[int]) -> tuple[Ten
     parts, before = [], 0
     for length in lengths:
         parts.append(input.view_rows([(*n[:-1], length) for n in input._sizes], input._row_strides,
-                                  [start + before for start in input._starts]))
+                                     [start + before for start in input._starts]))
         before += length
     return tuple(parts)
 

@@ -162,12 +162,12 @@ def get_default_qat_qconfig_mapping(backend: str = "x86", version: int = 1) -> Q
 
 def _get_symmetric_qnnpack_qconfig_mapping() -> QConfigMapping:
     return _set_qconfig(get_default_qconfig_mapping("qnnpack"),
-                         default_symmetric_qnnpack_qconfig)
+                        default_symmetric_qnnpack_qconfig)
 
 
 def _get_symmetric_qnnpack_qat_qconfig_mapping() -> QConfigMapping:
     return _set_qconfig(get_default_qat_qconfig_mapping("qnnpack"),
-                         default_symmetric_qnnpack_qat_qconfig)
+                        default_symmetric_qnnpack_qat_qconfig)
 
 
 def _set_qconfig(mapping: QConfigMapping, qconfig: QConfig) -> QConfigMapping:

@@ -27,7 +27,7 @@ def raise_unlisted(name: str) -> NoReturn:
 
 
 def record_without_derivative(name: str, result: Tensor, inputs: Sequence[Any], node: str = "") \
-        -> Tensor:
+                              -> Tensor:
     """Record result = name(*inputs) if an input requires grad; backward raises as in PyTorch.
 
     `node`: the class name of PyTorch's node, if its list of derivatives has the operator.

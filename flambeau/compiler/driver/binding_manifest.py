@@ -282,7 +282,7 @@ def _write_result(x: Any, positions: dict[int, int], tensors: list[list], trace:
 
 
 def _write_new_tensor(x: bind.NewTensor, positions: dict[int, int], tensors: list[list],
-                trace: Trace) -> list:
+                      trace: Trace) -> list:
     source = None if x.source is None else _write_result(x.source, positions, tensors, trace)
     if x.live is not None:
         raise _Inexpressible(x)

@@ -158,7 +158,7 @@ def _find_index(node: Node) -> tuple[Node, int] | None:
 
 
 def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[Node]
-           ) -> IndexCheck | bool | None:
+               ) -> IndexCheck | bool | None:
     """Return how to check a bound; True if it always holds, None if it cannot be checked. Adds the
     states that it reads to `looked`."""
     node = bound.node

@@ -83,12 +83,12 @@ class _Split:
         for region in functional.regions.get(value.storage, ()):
             recorded = g.reshape(region.shape)
             region.node = self._add_source("argument", region.shape, g.dtype,
-                                       bind.Cotangent(k, region.shape), f"cotangent {k}",
-                                       recorded)
+                                           bind.Cotangent(k, region.shape), f"cotangent {k}",
+                                           recorded)
             self.new[id(region.node)] = region.node
 
     def _add_source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
-                recorded: Any, give: Any = None, strides: Any = None) -> Node:
+                    recorded: Any, give: Any = None, strides: Any = None) -> Node:
         at = len(self.sources)
         source = Source(kind, shape, type_of(dtype), give or _raise_unread, name, strides)
         self.sources.append(source)
@@ -137,8 +137,8 @@ class _Split:
             source = functional.sources[node.slot]
             if isinstance(slot, (bind.State, bind.Argument)):
                 return self._add_source(source.kind, source.shape, dtype_of(source.type), slot,
-                                    source.name, functional.bindings.recorded[node.slot],
-                                    source.array, source.strides)
+                                        source.name, functional.bindings.recorded[node.slot],
+                                        source.array, source.strides)
         number = self.returned.get(id(node))
         if number is None:
             self.graph.outputs.append(node)

@@ -63,8 +63,8 @@ class _Layer:
         wanted = {node.of: [self.grid(place, node.of) for place in self.layout.targets(node)]
                   for node in self.nodes}
         count = RecurrentExtents(self.steps, self.width, rows, blocks,
-                        None if whole else Constant(Type.I64, self.rows),
-                        Constant(Type.I64, self.steps - 1))
+                                 None if whole else Constant(Type.I64, self.rows),
+                                 Constant(Type.I64, self.steps - 1))
         result = (backward if self.back else forward)(self.cell, type, count, grids, wanted)
         memories = self.all_memories(result, blocks)
         return [first, (result.kernel.name, result.kernel, memories)]

@@ -130,7 +130,7 @@ def make_key(graph: Graph, stages: Sequence[Callable]) -> str | None:
     target = host()
     names = " ".join(f"{stage.__module__}.{stage.__qualname__}" for stage in stages)
     return disk_cache.make_key("table", str(_VERSION), llvm_version(), target.triple, target.cpu,
-                     target.features, sources, names, str(threads()), text)
+                               target.features, sources, names, str(threads()), text)
 
 
 def _write_graph(graph: Graph) -> list[str]:

@@ -136,7 +136,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                  if numbers[id(p)] in state_dict["state"]}
         groups = self.optim.state_dict()["param_groups"]
         for group, local, saved in zip(self.param_groups, groups, state_dict["param_groups"],
-                                        strict=True):
+                                       strict=True):
             settings = {k: v for k, v in saved.items() if k != "params"}
             group.update(settings)
             local.update(settings)

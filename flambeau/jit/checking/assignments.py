@@ -33,7 +33,7 @@ class Assignments(Calls):
             self._check_annotated(node, node.target, node.annotation, node.value)
 
     def _check_annotated(self, node: ast.stmt, target: ast.expr, annotation: ast.expr,
-                   expression: ast.expr) -> None:
+                         expression: ast.expr) -> None:
         kind = self.evaluated(annotation)
         if not is_known(kind) or hasattr(kind.python, "_torchscript_interface"):
             self.quiet(expression)

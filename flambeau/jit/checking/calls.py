@@ -176,12 +176,12 @@ class Calls(ContainerCalls):
         return TENSOR if is_torch and getattr(function, "__name__", "") in _OF_TENSORS else UNKNOWN
 
     def _check_call(self, node: ast.Call, function: Any, args: list[Kind],
-                 keywords: dict[str, Kind]) -> Kind:
+                    keywords: dict[str, Kind]) -> Kind:
         result: Kind = self.program.call(function, args, keywords, self.errors, node)
         return result
 
     def _check_construction(self, node: ast.Call, kind: type, args: list[Kind],
-                     keywords: dict[str, Kind]) -> Kind:
+                            keywords: dict[str, Kind]) -> Kind:
         if getattr(kind, "_torchscript_modifier", "") == "ignore" and not self.errors.muted:
             self.errors.report_syntax(
                 FrontendError, f"Cannot instantiate class '{kind.__name__}' in a script function",

@@ -170,7 +170,7 @@ class Expressions:
         if name is None:
             self.refuse(node, "an unknown operator")
         return build_runtime_call(self.bind("operator", name), self.expression(node.left),
-                     self.expression(node.right))
+                                  self.expression(node.right))
 
     def _compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) != 1:

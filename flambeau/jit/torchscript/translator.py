@@ -111,7 +111,7 @@ class _Statements(Expressions):
         if not isinstance(subscript, ast.Subscript):
             self.refuse(node, "only an element can be deleted")
         call = build_runtime_call(self.bind("operator", "Delete"), self.expression(subscript.value),
-                            self.expression(subscript.slice))
+                                  self.expression(subscript.slice))
         return ast.Expr(call)
 
     def _assign(self, node: ast.Assign) -> ast.stmt:
@@ -140,7 +140,7 @@ class _Statements(Expressions):
             return ast.Expr(build_runtime_call("g_set", owner, ast.Constant(target.attr), value))
         if isinstance(target, ast.Subscript):
             return ast.Expr(build_runtime_call("g_setitem", self.expression(target.value),
-                                  self.expression(target.slice), value))
+                                               self.expression(target.slice), value))
         return ast.Assign([self.target(target)], value)
 
 

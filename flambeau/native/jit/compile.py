@@ -25,7 +25,7 @@ from .thread_priority import yield_to_others
 
 
 def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
-              ) -> dict[str, int]:
+                   ) -> dict[str, int]:
     """Return the addresses of functions by name. A name stands for a kernel's canonical text.
 
     Compile workers (`worker_pool`) do the work if there is enough of it; otherwise the caller's
@@ -60,14 +60,14 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
         if left:  # the costliest first, so that none is still compiling at the end
             left.sort(key=lambda name: -compile_time_s(kernels[name]))
             _compile_here(left, lambda name: emit_text(kernels[name], name), finish_text,
-                  min(threads, MAX_LLVM_THREADS_PER_EMITTER), aside)
+                          min(threads, MAX_LLVM_THREADS_PER_EMITTER), aside)
     return load_codes({name: (keys[name], *compiled_codes[name]) for name in kernels})
 
 
 def _make_key(name: str, version: str) -> str:
     target = host()
     return disk_cache.make_key("kernel", llvm_version(), target.triple, target.cpu, target.features,
-                     f"{target.l2_bytes} {target.llc_bytes}", version, name)
+                               f"{target.l2_bytes} {target.llc_bytes}", version, name)
 
 
 def load_cached(names: Sequence[str]) -> dict[str, int] | None:

@@ -164,7 +164,7 @@ def _make_slot_key(i: int, file: ObjectFile, place: Relocation) -> tuple:
 
 
 def _lay_out(files: Sequence[ObjectFile], written: bool, size: int
-              ) -> tuple[dict[tuple[int, int], int], int]:
+            ) -> tuple[dict[tuple[int, int], int], int]:
     """Place sections one after another from `size` on. Return their starts and the end."""
     starts = {}
     for i, file in enumerate(files):

@@ -61,7 +61,7 @@ def take_middle(type: Type) -> Kernel:
 
 def _build_scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int,
                          value: Expression,
-         how: bool | str) -> Store:
+                         how: bool | str) -> Store:
     """Store a value in y; `how`: True adds it, a string names the operation that combines them."""
     where = ((number, apart),)
     if isinstance(how, bool):

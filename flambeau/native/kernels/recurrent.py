@@ -354,7 +354,7 @@ def forward(
     (steps, rows, width), the values that the cell keeps, and the final states h and c.
     """
     return _ForwardKernel(cell, type, extents, inputs, wanted,
-                    units_per_panel(cell, extents.width, type)).kernel()
+                          units_per_panel(cell, extents.width, type)).kernel()
 
 
 class _ForwardKernel(_StepLoop):
@@ -456,7 +456,7 @@ def backward(
     if input and recurrent sums have different cotangents, dh and dc of the initial states.
     """
     return _BackwardKernel(cell, type, extents, inputs, wanted,
-                     choose_panel_columns(extents.width, type)).kernel()
+                           choose_panel_columns(extents.width, type)).kernel()
 
 
 class _BackwardKernel(_StepLoop):

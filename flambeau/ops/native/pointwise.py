@@ -305,7 +305,7 @@ def _is_brief(key: tuple) -> bool:
 
 
 def _request(key: tuple, match: int | None, formula: Callable, result: np.dtype | None
-           ) -> tuple | None:
+            ) -> tuple | None:
     """Return (address, result dtype) once the kernel is compiled."""
     if match is None:  # the body has settings, which may differ at each call
         if len(_ready) >= MAX_POINTWISE_KERNELS:

@@ -262,7 +262,7 @@ def _choose_accumulator_dtype(ufunc: Any, x: Array) -> np.dtype | None:
 
 @native_route
 def reduce_axes(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
-            formula: str = "same") -> Array | None:
+                formula: str = "same") -> Array | None:
     """Return ufunc.reduce of a formula on a large array over some axes, in float32 for half
     precision and int64 for sums of integers."""
     if x.__class__ is _ndarray and not x.flags.c_contiguous:
@@ -348,7 +348,7 @@ def _reduce_in_order(
 
 
 def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula: str
-            ) -> Array | None:
+                        ) -> Array | None:
     """Reduce over non-adjacent axes: the innermost with a kernel, the rest with NumPy.
 
     Return None if much is left after the first reduction.

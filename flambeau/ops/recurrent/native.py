@@ -180,7 +180,7 @@ def _build_layer(form: _Form) -> _Runner | None:
     weight = recurrent.SequenceLayout(Buffer(type, "w"), width)
     last, batch = (Load(Buffer(Type.I64, name), Affine()) for name in ("last", "batch"))
     extents = recurrent.RecurrentExtents(Size("steps"), width, form.rows, Size("blocks"),
-                                None if form.even else batch, last)
+                                         None if form.even else batch, last)
     make = recurrent.backward if form.backward else recurrent.forward
     written = make(cell, type, extents, inputs, wanted)
     packing = request_kernel(("panels", form), lambda: recurrent.pack_weights(
@@ -229,5 +229,5 @@ def _call(
         places[name], places[f"{name} later"] = first, first + step
     work = [np.empty(elements * call.blocks, form.kind) for elements in runner.work]
     call_on_threads(runner.steps, *(places[name] for name in runner.order), *work,
-           *(sizes[name] for name in runner.sizes), threads=call.workers)
+                    *(sizes[name] for name in runner.sizes), threads=call.workers)
     return result

@@ -142,7 +142,7 @@ def _vector_norm(
             and (y := _measure_in_kernel(input, ord, axes, keepdim)) is not None:
         return y.astype(kind, copy=False)
     y = np.asarray(_measure_norm(input if input.dtype == inside else input.astype(inside),
-                            ord, axes, keepdim))
+                                 ord, axes, keepdim))
     return y.astype(kind) if FROM_NUMPY[kind] in HALF else y
 
 

@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).with_name("guard_page_run.py")
 
 def run(first: int, last: int) -> None:
     actual = subprocess.run([sys.executable, str(PROGRAM), str(first), str(last)],
-                           capture_output=True, text=True, timeout=600, check=False)
+                            capture_output=True, text=True, timeout=600, check=False)
     assert actual.returncode == 0, actual.stdout[-200:] + actual.stderr[-3000:]
 
 

@@ -78,7 +78,7 @@ def differences(step: RandomStep, **options: Any) -> Iterator[str]:
             for world, function in ((eager, eager.step), (fast, compiled)):
                 stages.append([*_stages(step, call, world, function), list(world.log)])
             for name, wanted, actual in zip(("call", "write", "backward", "log"), *stages,
-                                           strict=True):
+                                            strict=True):
                 if not _agree(wanted, actual):
                     yield f"call {call}, after {name}:\n{_gap(wanted, actual)}"
                     return

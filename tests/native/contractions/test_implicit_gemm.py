@@ -91,7 +91,7 @@ def test_what_the_interpreter_gives(grouped: bool, last: bool) -> None:
     spatial, kernel, output = (5, 4), (2, 3), (2, 4)
     sizes = [(2, 4, *spatial), (6, 2, *kernel), (2, 6, *output)]
     g = conv_static.Geometry(Type.F32, 2, 4, spatial, 6, output, kernel, (2, 1), (0, 1), (2, 1), 2,
-                      *[conv_static.strides_of(shape, last) for shape in sizes])
+                             *[conv_static.strides_of(shape, last) for shape in sizes])
     rng = np.random.default_rng(3)
     x, w, gy = (rng.normal(size=s).astype(np.float32) for s in sizes)
     bias = np.zeros(6, np.float32)

@@ -53,7 +53,7 @@ def sized(type: Type, shape: tuple, settings: dict) -> conv_static.Geometry:
     sizes = ((batch, channels, *spatial), (outputs, 1, *kernel), (batch, outputs, *output))
     x, weight, y = (conv_static.strides_of(size, False) for size in sizes)
     return conv_static.Geometry(type, batch, channels, spatial, outputs, output, kernel, **settings,
-                         groups=channels, x=x, weight=weight, y=y)
+                                groups=channels, x=x, weight=weight, y=y)
 
 
 def passes(g: conv_static.Geometry):
@@ -145,6 +145,6 @@ def test_what_no_room_is_for_has_no_call() -> None:
     padding = {"stride": (1, 1), "padding": (0, 0), "dilation": (140, 140)}
     strides = conv_static.strides_of((1, 2, 300, 300), False)
     g = conv_static.Geometry(Type.F32, 1, 2, (300, 300), 2, (20, 20), (3, 3), **padding, groups=2,
-                      x=strides, weight=strides, y=strides)
+                             x=strides, weight=strides, y=strides)
     assert depthwise_plan.forward(g) is None
     assert depthwise_plan.backward_data(g) is None

@@ -182,6 +182,6 @@ def test_nan_and_infinity(check) -> None:
     runs(check, pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [y])
     g = np.ones(y.shape, np.float32)
     actual = check(pool.maxima_backward(Type.F32, t.step),
-                  [x, *t.tables, g, np.zeros(shape, np.float32)], sizes)[-1]
+                   [x, *t.tables, g, np.zeros(shape, np.float32)], sizes)[-1]
     assert actual.sum() == g.sum()
     assert actual[0, 0, 0, 1] == 2  # each window that holds it

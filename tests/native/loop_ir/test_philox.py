@@ -81,7 +81,7 @@ def test_words_by_index(base: int, columns: int) -> None:
                   Type.U32)
     store = Store(y, Affine(0, at), value)
     kernel_ = Kernel(f"words{base}_{columns}", [stream, key, y],
-                  [Loop(i, 3, [Loop(j, columns, [store], LoopKind.VECTORIZED)])])
+                     [Loop(i, 3, [Loop(j, columns, [store], LoopKind.VECTORIZED)])])
     verify(kernel_)
     index = np.arange(base, base + 3 * columns, dtype=np.uint64)
     inputs = [np.array([n], np.uint64) for n in (7, 1 << 40 | 3)]

@@ -84,7 +84,7 @@ GOLDEN = [
     (lambda g: rejection_sampling.poisson(np.array([0.5, 3, 20, 50, 1000], F32), g),
      [2, 4, 21, 49, 987]),
     (lambda g: rejection_sampling.binomial(np.array([5, 10, 100, 100], F32),
-                                  np.array([0.2, 0.9, 0.3, 0.8], F32), g), [2, 7, 28, 83]),
+                                           np.array([0.2, 0.9, 0.3, 0.8], F32), g), [2, 7, 28, 83]),
     (lambda g: rejection_sampling.standard_gamma(np.array([0.5, 1, 4], F32), g),
      [0.0007893581641837955, 0.11898370087146759, 3.9824273586273193]),
     (lambda g: rejection_sampling.dirichlet(np.array([0.5, 1, 4], F32), g),

@@ -50,7 +50,7 @@ def _describe_with_root(
     kind: Any, root: Any, twin: Any, dtypes: _DTypes, qat_module: Any = None
 ) -> BackendPatternConfig:
     return _describe_plain(kind, dtypes, root_module=root, reference_quantized_module=twin,
-                  qat_module=qat_module)
+                           qat_module=qat_module)
 
 
 def describe_linear(dtypes: _DTypes) -> _Configs:
@@ -97,7 +97,7 @@ def _describe_rank(rank: int, dtypes: _DTypes) -> Iterable[BackendPatternConfig]
     transposed, its_twin = pick(modules, "ConvTranspose"), pick(reference, "ConvTranspose")
     yield _describe_with_root(transposed, transposed, its_twin, dtypes)
     yield _describe_plain((transposed, norm), dtypes, fuser_method=_fuse, root_module=transposed,
-                 reference_quantized_module=its_twin)
+                          reference_quantized_module=its_twin)
     yield _describe_weighted(pick(F, "conv_transpose"), dtypes)
 
 

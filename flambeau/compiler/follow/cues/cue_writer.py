@@ -189,7 +189,7 @@ class CueWriter:
                 f"{name}._stamp = creation.stamp"]
 
     def write_history(self, result: Any, names: list[str], layout: list[Any], bound: tuple,
-                returned: str) -> list[str]:
+                      returned: str) -> list[str]:
         """Return lines that record the results on the tape, as the operator's function does.
 
         names: the variables of the results. result: this call's result. returned: what the cue
@@ -218,7 +218,7 @@ class CueWriter:
                 f"elif ({tracked}) and MODE.grad:", *general]
 
     def _write_node(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
-              ) -> tuple[list[str], list[str]]:
+                   ) -> tuple[list[str], list[str]]:
         """Return (tests that the same inputs require grad as in this call, lines that create the
         node if so)."""
         operator, plan = self.operator, node.plan
@@ -253,7 +253,7 @@ class CueWriter:
         return tests, lines
 
     def _write_saved(self, node: Any, result: Any, names: list[str], layout: list[Any], bound: tuple
-               ) -> tuple[list[str], str, str]:
+                    ) -> tuple[list[str], str, str]:
         """Return (setup lines, source of the saved values, source of their versions)."""
         lines, saved, versions = [], "", ""
         for k, (kind, i) in enumerate(node.plan.sources):

@@ -25,7 +25,7 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
 
 
 def reduce_symbol(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
-            out: Any = None) -> Symbol:
+                  out: Any = None) -> Symbol:
     """Reduce over axes, computing half precision in F32."""
     node = node_of(x)
     type = node.type if dtype is None else type_of(dtype)
@@ -78,7 +78,7 @@ _METHODS["reduce"] = _reduce
 
 def _create_reduction(ufunc: np.ufunc) -> Callable[..., Symbol]:
     def reduction(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-             keepdims: Any = False, **options: Any) -> Symbol:
+                  keepdims: Any = False, **options: Any) -> Symbol:
         if any(v is not np._NoValue and v is not None for v in options.values()):
             refuse(f"{ufunc.__name__} with {', '.join(options)}")
         keep = keepdims is not np._NoValue and bool(keepdims)

@@ -141,7 +141,7 @@ def _has_opposite_sign(remainder: Node, b: Node) -> Node:
     """Where a remainder is nonzero and its sign differs from the divisor's."""
     zero = number_like(0, remainder)
     signs = apply_operation(Scalar.XOR, apply_operation(Scalar.LT, remainder, zero),
-                    apply_operation(Scalar.LT, b, number_like(0, b)))
+                            apply_operation(Scalar.LT, b, number_like(0, b)))
     return logical_and(apply_operation(Scalar.NE, remainder, zero), signs)
 
 

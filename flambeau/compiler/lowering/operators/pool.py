@@ -80,7 +80,7 @@ class Windows:
         """Return, for all windows, the elements at one position along one axis."""
         w = self.window
         return slice_axis(x, self.first + axis, place * w.dilation[axis], self.output[axis],
-                      w.stride[axis])
+                          w.stride[axis])
 
     def folded(self, x: Node, operation: Scalar) -> Node:
         """Combine all positions of each window with an operation, one axis after the other."""

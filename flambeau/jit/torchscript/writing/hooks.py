@@ -82,7 +82,7 @@ def write_hooks(module: Module, class_name: str, unit: Any) -> HookMethods:
 
 
 def _write_calling_function(class_name: str, parameters: list[str], pre_hooks: list[Any],
-                      hooks: list[Any]) -> str:
+                            hooks: list[Any]) -> str:
     """Return the function that runs them in turn, from its parameters on."""
     owner = parameters[0].partition(":")[0]
     names = [parameter.partition(":")[0] for parameter in parameters[1:]]

@@ -97,7 +97,7 @@ def _is_generated(member: Any) -> bool:
 
 
 def _write_dataclass_methods(kind: type, qualified: str, rows: dict[str, str], has_post_init: bool,
-                       unit: Any) -> str:
+                             unit: Any) -> str:
     """Write `__init__` and `__eq__` of a dataclass, equivalent to the generated ones."""
     parameters, body = "", ""
     for field in dataclasses.fields(kind):

@@ -102,7 +102,7 @@ class SourceBlocks(SourceCalls):
                                   self._block(node.body) or [ast.Pass()], lineno=0)]
 
     def _write_grad_mode(self, node: ast.With, name: str, entered: Any,
-                   context: ast.expr) -> list[ast.stmt] | None:
+                         context: ast.expr) -> list[ast.stmt] | None:
         """Return the statements that create a gradient mode, or None for other contexts."""
         if entered not in (no_grad, enable_grad, set_grad_enabled):
             return None

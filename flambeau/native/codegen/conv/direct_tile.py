@@ -169,7 +169,7 @@ class ConvEpilogue:
             start = b.add(column, b.mul(j, constant(lanes)))
             emit_epilogue(self.context, self.contract.body, known,
                           (self.contract.column.index, start),
-                                  lanes, vector_sums, mask)
+                          lanes, vector_sums, mask)
 
         with ExitStack() as loops:
             known, row = tile.bindings((0,) * len(tile.extents())), constant(0)

@@ -201,10 +201,10 @@ class PositionEpilogue(TileEpilogue):
                 start = constant(add(b, at, j * tile.lanes))
                 emit_epilogue(self.context, self.layout.flat_body, known,
                               (image.columns.output.index, start),
-                                      tile.lanes, sums[i * tile.vectors + j])
+                              tile.lanes, sums[i * tile.vectors + j])
 
     def _store_elements(self, slot: ir.Value, first: Number, valid: Number, count: Number,
-                 number: ir.Value, at: ir.Value) -> None:
+                        number: ir.Value, at: ir.Value) -> None:
         b, image, kind = self.builder, self.image, memory_type(self.p.type)
         row, column = (f(at, image.columns.outputs) for f in (b.udiv, b.urem))
         zero, unit = constant(0), constant(1)

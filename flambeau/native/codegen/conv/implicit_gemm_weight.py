@@ -163,8 +163,8 @@ class GradientPacker(OperandPacker):
                 with runs:
                     at = offset_bytes(b, here, multiply(b, b.sub(low, begin), self.size))
                     panel = PackedPanel(at, cotangent.channel_apart, self.size, p.b_type, p.type,
-                                  self.tile.columns, columns.count, b.sub(end, low),
-                                  self.tile.lanes)
+                                        self.tile.columns, columns.count, b.sub(end, low),
+                                        self.tile.lanes)
                     pack_panel(b, panel, into)
                 with other:
                     first_position, position_count = b.sub(low, begin), b.sub(end, low)

@@ -85,7 +85,7 @@ class AmxPacker(OperandPacker):
             valid = min_of(b, self.tile.rows, subtract(b, p.m, first))
             pointer = offset_bytes(b, source, multiply(b, first, p.a_row))
             operand = SplitOperand(pointer, p.a_row, p.a_depth, p.a_type, valid, depth,
-                              self.terms.parts[0], False, self.terms.checked)
+                                   self.terms.parts[0], False, self.terms.checked)
             into = self.workspace.packed_group(i)
             self._split_into(operand, into, self.flags.of_group(i))
             return []
@@ -100,9 +100,9 @@ class AmxPacker(OperandPacker):
     ) -> None:
         b, p = self.builder, self.p
         at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
-                   multiply(b, start, p.b_depth))
+                          multiply(b, start, p.b_depth))
         operand = SplitOperand(at, p.b_column, p.b_depth, p.b_type, columns.count, depth,
-                          self.terms.parts[1], True, self.terms.checked)
+                               self.terms.parts[1], True, self.terms.checked)
         self._split_into(operand, self.workspace.packed_panel(local), self.flags.of_panel(local))
 
     def _split_into(self, operand: SplitOperand, into: ir.Value, flag: ir.Value) -> None:

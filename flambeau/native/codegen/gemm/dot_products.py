@@ -136,8 +136,8 @@ class DotProductKernel:
             value = sum_lanes(b, sums[i * self.columns : (i + 1) * self.columns])
             at = {p.row: constant(add(b, row, i))}
             emit_epilogue(self.context, self.statement.body, at,
-                                  (self.statement.column.index, constant(column)), self.columns,
-                                  value, mask)
+                          (self.statement.column.index, constant(column)), self.columns,
+                          value, mask)
 
     def _emit_depth(self, left: list, right: list, sums: Sums) -> Sums:
         """Loop over whole vectors of the depth, then handle the remainder with a mask."""

@@ -64,7 +64,7 @@ class OperandPacker:
         """Pack a panel of columns, the `local`-th of those that stay in L2."""
         b, p, tile = self.builder, self.p, self.tile
         at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
-                   multiply(b, start, p.b_depth))
+                          multiply(b, start, p.b_depth))
         width = columns.vectors * tile.lanes
         panel = PackedPanel(at, p.b_column, p.b_depth, p.b_type, self.product.packed_type, width,
                             columns.count, depth, tile.lanes, self.plan.pairs)

@@ -65,7 +65,7 @@ class TileEpilogue:
                 for j, start in enumerate(starts):
                     mask = first_lanes(b, add(b, columns.count, -j * tile.lanes), tile.lanes)
                     emit_epilogue(self.context, self.statement.body, at, (self.column, start),
-                                          tile.lanes, sums[i * tile.vectors + j], mask)
+                                  tile.lanes, sums[i * tile.vectors + j], mask)
 
     def _run_through_memory(
         self, tile: MicroTile, sums: Sums, first: Number, valid: Number, columns: PanelColumns
@@ -100,7 +100,7 @@ class TileEpilogue:
                     left = b.sub(constant(columns.count), constant(offset))
                     mask = first_lanes(b, left, lanes)
                 emit_epilogue(self.context, self.statement.body, at, (self.column, start), lanes,
-                                      value, mask)
+                              value, mask)
                 return []
 
             emit_loop(b, tile.vectors // count, [], vector)

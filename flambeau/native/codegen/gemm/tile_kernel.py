@@ -70,7 +70,7 @@ class TileKernel:
             b_step, b_type = tile.columns * self.size, self.product.packed_type
         else:
             at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
-                       multiply(b, work.start, p.b_depth))
+                              multiply(b, work.start, p.b_depth))
             b_step, b_type = p.b_depth, p.b_type
             left = add(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, left, tile.lanes)

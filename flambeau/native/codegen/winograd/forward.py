@@ -132,7 +132,7 @@ class _WinogradEmitter:
         return self.turned.place(b, start, image, y, x)
 
     def _emit_batch(self, first: ir.Value, begin: ir.Value, end: ir.Value, panel: ir.Value,
-               until: ir.Value) -> None:
+                    until: ir.Value) -> None:
         """A batch of tiles, of a unit that begins at tile `begin`, over some panels."""
         b, cut = self.b, self.cut
         count = b.minimum_of(b.sub(end, first), constant(cut.batch))
@@ -226,7 +226,7 @@ class _WinogradEmitter:
             with b.counted_loop(0, full) as j:
                 done = b.mul(j, constant(cut.lanes))
                 self._store_vector(place, offset_bytes(b, source, b.mul(done, constant(4))),
-                             b.add(column, done), None)
+                                   b.add(column, done), None)
         if valid % cut.lanes:
             done = constant(full * cut.lanes)
             rest = offset_bytes(b, source, full * cut.lanes * 4)
@@ -234,7 +234,7 @@ class _WinogradEmitter:
             self._store_vector(place, rest, at, b.first_lanes(valid % cut.lanes, cut.lanes))
 
     def _store_vector(self, place: dict[Index, ir.Value], source: ir.Value, column: ir.Value,
-                mask: ir.Value | None) -> None:
+                      mask: ir.Value | None) -> None:
         """2 x 2 outputs of a vector of columns."""
         odd = any(side.extent % 2 for side in self.cut.sides)
         with accumulate_in_registers(self.context, not odd):
@@ -257,7 +257,7 @@ class _WinogradEmitter:
         return transform_output(b, sums)
 
     def _store_output(self, place: dict[Index, ir.Value], at: tuple[int, int], value: ir.Value,
-                column: ir.Value, mask: ir.Value | None) -> None:
+                      column: ir.Value, mask: ir.Value | None) -> None:
         b, cut, there, known = self.b, self.cut, None, dict(place)
         for side, step in zip(cut.sides, at, strict=True):
             row = side.row.index
@@ -268,7 +268,7 @@ class _WinogradEmitter:
         def store() -> None:
             emit_epilogue(self.context, self.contract.body, known,
                           (self.contract.column.index, column),
-                                  cut.lanes, value, mask)
+                          cut.lanes, value, mask)
 
         if there is None:
             store()

@@ -197,7 +197,7 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
 
 
 def match_geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
-             ) -> tuple[tuple[ImageAxis, ImageAxis], tuple[Axis, ...], Axis]:
+                  ) -> tuple[tuple[ImageAxis, ImageAxis], tuple[Axis, ...], Axis]:
     """The two sides of the image, the other rows, and the channels.
 
     `rows` are what `a` slides over, `depth` its taps and channels.

@@ -358,7 +358,7 @@ class _WinogradWeightEmitter:
                         offset_bytes(b, a, b.mul(i, constant(4))), rows, right, Type.F32, Type.F32
                     )
                     into = offset_bytes(b, sums, b.mul(b.add(b.mul(i, constant(cut.columns)), j),
-                                                constant(4)))
+                                                       constant(4)))
                     places = [offset_bytes(b, into, (r * cut.columns + v * cut.lanes) * 4)
                               for r in range(cut.rows) for v in range(cut.vectors)]
                     loaded_sums = [load_vector(b, p, Type.F32, cut.lanes) for p in places]
