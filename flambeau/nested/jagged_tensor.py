@@ -120,14 +120,6 @@ class NestedTensor(RaggedTensor):
         """The strides, or the stride along `dim`."""
         return self._strides if dim is None else self._strides[self.axis(dim)]
 
-    def axis(self, dim: int, extra: int = 0) -> int:
-        """Return `dim` as a non-negative axis; IndexError if it is out of range."""
-        rank = self.dim() + extra
-        if not -rank <= dim < rank:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, "
-                             f"{rank - 1}], but got {dim})")
-        return dim % rank
-
     def numel(self) -> int:
         """Return the number of elements, without gaps."""
         if self._lengths is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from ..ops.core.axes import canonical_dim
 from ..ops.core.dispatch import pointwise_call
 from ..ops.core.operator import OPERATORS, Kind
 from ..ops.interception.subclass import DisableTorchFunctionSubclass
@@ -137,6 +138,10 @@ class RaggedTensor(Tensor):
     device = property(lambda self: self._values.device)
     ndim = property(lambda self: len(self._array.shape))
     shape = property(lambda self: Size(self._array.shape))
+
+    def axis(self, dim: int, extra: int = 0) -> int:
+        """Return `dim` as a non-negative axis; IndexError if it is out of range."""
+        return canonical_dim(dim, self.dim() + extra)
 
     def dim(self) -> int:
         """The number of axes, including the batch."""

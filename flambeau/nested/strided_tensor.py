@@ -120,14 +120,6 @@ class StridedNestedTensor(RaggedTensor):
         raise RuntimeError("Internal error: NestedTensorImpl doesn't support strides. Please file "
                            "an issue.")
 
-    def axis(self, dim: int, extra: int = 0) -> int:
-        """The axis that `dim` means, from 0 on."""
-        rank = self.dim() + extra
-        if not -rank <= dim < rank:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, "
-                             f"{rank - 1}], but got {dim})")
-        return dim % rank
-
     def numel(self) -> int:
         """How many elements there are."""
         return sum(map(math.prod, self._sizes))

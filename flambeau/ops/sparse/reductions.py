@@ -11,6 +11,7 @@ import numpy as np
 from ...tensor.dtypes import as_dtype
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
+from ..core.axes import canonical_dim
 from ..core.operator import Array
 from . import formats
 from .conversion import coalesce, values
@@ -21,18 +22,11 @@ from .masking import _masked
 
 def _normalize_axes(dim: Any, rank: int) -> tuple[int, ...]:
     """Return the axes as sorted nonnegative ints. Raise RuntimeError for duplicates."""
-    wanted = (dim,) if isinstance(dim, int) else tuple(dim)
-    for axis in wanted:
-        if not -max(rank, 1) <= axis < max(rank, 1):
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, "
-                f"{max(rank, 1) - 1}], but got {axis})"
-            )
-    actual = tuple(axis % max(rank, 1) for axis in wanted)
-    for axis in actual:
-        if actual.count(axis) > 1:
+    axes = [canonical_dim(d, rank) for d in ((dim,) if isinstance(dim, int) else dim)]
+    for axis in axes:
+        if axes.count(axis) > 1:
             raise RuntimeError(f"dim {axis} appears multiple times in the list of dims")
-    return tuple(sorted(actual))
+    return tuple(sorted(axes))
 
 
 def _accumulate(array: np.ndarray) -> np.ndarray:
@@ -296,13 +290,7 @@ def _check(name: str, operator: Any, input: Tensor, dim: int, dtype: Any) -> Ten
     if x._array.dtype.kind not in "fV":
         raise NotImplementedError(
             f'"{name}" not implemented for \'{_TYPES.get(x.dtype.name, x.dtype.name)}\'')
-    rank = max(x.dim(), 1)
-    if not -rank <= dim < rank:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got "
-            f"{dim})"
-        )
-    return operator(x, dim % rank)
+    return operator(x, canonical_dim(dim, x.dim()))
 
 
 _TYPES = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",

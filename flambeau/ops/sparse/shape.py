@@ -10,18 +10,10 @@ import numpy as np
 from ...tensor.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor
 from ...tensor.tensor import Tensor
+from ..core.axes import canonical_dim
 from ..core.operator import Array
 from . import formats
 from .dispatch import implements, in_place, refuse, sparse_operator
-
-
-def _normalize_axis(dim: int, rank: int) -> int:
-    if not -max(rank, 1) <= dim < max(rank, 1):
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-max(rank, 1)}, "
-            f"{max(rank, 1) - 1}], but got {dim})"
-        )
-    return dim % max(rank, 1)
 
 
 # ------------------------------------------------------------------------------ transposes
@@ -111,7 +103,7 @@ def _(g: Any, order: Any) -> Any:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swap two axes, both sparse or both dense."""
     rank = input.dim()
-    return _transpose(input, _normalize_axis(dim0, rank), _normalize_axis(dim1, rank))
+    return _transpose(input, canonical_dim(dim0, rank), canonical_dim(dim1, rank))
 
 
 @implements("t")
@@ -135,7 +127,7 @@ def permute(input: Tensor, *axes_: Any, dims: Any = None) -> Tensor:
             f"length of the desired ordering of dimensions i.e. input.dim() = {input.dim()} is "
             f"not equal to len(dims) = {len(order)}"
         )
-    axes = tuple(_normalize_axis(dim, input.dim()) for dim in order)
+    axes = tuple(canonical_dim(dim, input.dim()) for dim in order)
     if len(set(axes)) != len(axes):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     return _permute(input, axes)
@@ -198,7 +190,7 @@ def _shifted(input: Array, dim: Any, start: Any, shape: Any) -> Array:
 @implements("narrow_copy", "narrow")
 def narrow_copy(input: Tensor, dim: int, start: Any, length: int, *, out: Any = None) -> Tensor:
     """Copy `length` indices of an axis, beginning at `start`."""
-    axis = _normalize_axis(dim, input.dim())
+    axis = canonical_dim(dim, input.dim())
     n, start = input.shape[axis], int(start)
     if not -n <= start <= n:
         raise IndexError(
@@ -256,7 +248,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
     rank = input.dim()
     if rank == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    axis, index = _normalize_axis(dim, rank), int(index)
+    axis, index = canonical_dim(dim, rank), int(index)
     n = input.shape[axis]
     if not -n <= index < n:
         raise IndexError(f"select(): index {index} out of range for tensor of size "
@@ -267,7 +259,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
 @implements("unbind")
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return the slices along an axis."""
-    axis = _normalize_axis(dim, input.dim())
+    axis = canonical_dim(dim, input.dim())
     return tuple(select(input, axis, i) for i in range(input.shape[axis]))
 
 
@@ -356,7 +348,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
     """Select slices at the given indices, in that order."""
     if not input.dim():
         raise IndexError("index_select() cannot be applied to a 0-dim tensor.")
-    axis = _normalize_axis(dim, input.dim())
+    axis = canonical_dim(dim, input.dim())
     array: Any = index._array
     if array.ndim != 1 or array.dtype != np.int64:
         raise IndexError("index_select() argument index must be 1-D long-tensor.")
@@ -393,7 +385,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Insert an axis of length 1 at `dim`."""
     if isinstance(input._array, CompressedArray):
         refuse("unsqueeze", (input,))
-    return _unsqueeze(input, _normalize_axis(dim, input.dim() + 1))
+    return _unsqueeze(input, canonical_dim(dim, input.dim() + 1))
 
 
 def _refuse(name: str, text: str) -> None:
@@ -459,7 +451,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
                 refuse("cat", (x,))
             raise RuntimeError(
                 f"Concatenating sparse tensors, but a dense tensor was found at position {i}.")
-    axis = _normalize_axis(dim, tensors[0].dim())
+    axis = canonical_dim(dim, tensors[0].dim())
     first = tensors[0]
     for i, x in enumerate(tensors[1:], 1):
         if x.sparse_dim() != first.sparse_dim() or x.dense_dim() != first.dense_dim():
