@@ -45,6 +45,20 @@ def _check_scalar(dim: int) -> tuple[int, ...]:
     return ()
 
 
+def canonical_order(dims: Sequence[int], ndim: int) -> list[int]:
+    """Return the axes in `dims`, a permutation of all; RuntimeError if it is none."""
+    if len(dims) != ndim:
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {ndim} is not equal "
+            f"to len(dims) = {len(dims)}"
+        )
+    axes = [canonical_dim(dim, ndim) for dim in dims]
+    if len(set(axes)) != ndim:
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return axes
+
+
 def means_all_axes(dim: Any) -> bool:
     """Return whether `dim` is an empty sequence, which selects all axes."""
     return isinstance(dim, (tuple, list)) and not dim

@@ -57,13 +57,24 @@ def all_below(index: Array, size: int) -> bool:
 
 
 def _check_range(index: Array, size: int, dim: int, negative: bool = False) -> None:
-    if not negative and all_below(index, size):
-        return
-    if index.size and (index.max() >= size or index.min() < (-size if negative else 0)):
-        wrong = index[(index >= size) | (index < (-size if negative else 0))].reshape(-1)[0]
-        raise RuntimeError(
-            f"index {wrong} is out of bounds for dimension {dim} with size {size}"
-        )
+    wrong = find_outside(index, size, negative)
+    if wrong is not None:
+        raise RuntimeError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
+
+
+def _check_flat_range(index: Array, size: int) -> None:
+    wrong = find_outside(index, size, True)
+    if wrong is not None:
+        raise IndexError(
+            f"out of range: tried to access index {wrong} on a tensor of {size} elements.")
+
+
+def find_outside(index: Array, size: int, negative: bool = False) -> Any:
+    """Return the first index out of [0, size), or if `negative` out of [-size, size); or None."""
+    low = -size if negative else 0
+    if all_below(index, size) or not index.size or (index.max() < size and index.min() >= low):
+        return None
+    return index[(index >= size) | (index < low)].reshape(-1)[0]
 
 
 def _create_grid(index: Array, dim: int) -> tuple:
@@ -509,10 +520,7 @@ def take(input: Array, index: Array) -> Array:
         )
     if index.size and not input.size:
         raise IndexError("take(): tried to take from an empty tensor")
-    if not all_below(index, input.size) and index.size \
-            and (index.max() >= input.size or index.min() < -input.size):
-        raise IndexError(f"out of range: tried to access index {index.max()} on a tensor of "
-                         f"{input.size} elements.")
+    _check_flat_range(index, input.size)
     return input.reshape(-1)[index]
 
 
@@ -561,11 +569,7 @@ def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> 
             f"{legacy_name(FROM_NUMPY[input.dtype])} and source.dtype = "
             f"{legacy_name(FROM_NUMPY[source.dtype])}"
         )
-    if index.size and (index.max() >= input.size or index.min() < -input.size):
-        wrong = index[(index >= input.size) | (index < -input.size)].reshape(-1)[0]
-        raise IndexError(
-            f"out of range: tried to access index {wrong} on a tensor of {input.size} elements."
-        )
+    _check_flat_range(index, input.size)
     result = input.copy("C")
     flat = result.reshape(-1)
     if accumulate:

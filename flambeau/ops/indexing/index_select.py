@@ -23,7 +23,7 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import INDEX_ALONG_AXIS
 from ..native import gather_scatter
-from .gather import _scatter_reduce, all_below, publish_in_place
+from .gather import _scatter_reduce, all_below, find_outside, publish_in_place
 
 
 def _select(rng: Rng) -> Iterator[Sample]:
@@ -276,8 +276,8 @@ def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     if not input.size:
         return result
     n = input.shape[axis] if input.ndim else 1
-    if not all_below(index, n) and index.size and (index.max() >= n or index.min() < -n):
-        wrong = index[(index >= n) | (index < -n)][0]
+    wrong = find_outside(index, n, True)
+    if wrong is not None:
         raise IndexError(f"index {wrong} is out of bounds for dimension {axis} with size {n}")
     (result if result.ndim else result.reshape(1))[_place_index(axis, index)] = value
     return result

@@ -24,6 +24,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..native.matmul import try_product
 from ..native.rows import sum_of, multiply_by_vector
 from ..quantized.integer_matmul import multiply_int8
+from .matrix_checks import check_batches
 
 
 def multiply_matrices(a: Array, b: Array) -> Array:
@@ -232,11 +233,7 @@ def bmm(
         raise not_a_tensor(error, "bmm", bmm, (input, mat2)) from None
     if len(a) != 3 or len(b) != 3:
         raise RuntimeError(f"batch{1 if len(a) != 3 else 2} must be a 3D tensor")
-    if a[0] != b[0] or a[2] != b[1]:
-        raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but "
-            f"got: [{b[0]}, {b[1]}]."
-        )
+    check_batches(a, b)
     refuse_eight_bit(input._array, "bmm")
     return matmul(input, mat2, out=out)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,22 @@ def check_kernel(A: Array, kernel: str) -> None:
     """Raise NotImplementedError for dtypes that LAPACK does not support."""
     if A.dtype.kind not in "fc" or FROM_NUMPY[A.dtype] in HALF:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind_name(A)}'")
+
+
+def check_product(a: Sequence[int], b: Sequence[int]) -> None:
+    """Raise RuntimeError if matrices of these shapes, or of these last two axes, do not fit."""
+    if a[-1] != b[-2]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a[-2]}x{a[-1]} and "
+                           f"{b[-2]}x{b[-1]})")
+
+
+def check_batches(a: Sequence[int], b: Sequence[int]) -> None:
+    """Raise RuntimeError if batches of matrices of these shapes cannot be multiplied."""
+    if a[0] != b[0] or a[2] != b[1]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but "
+            f"got: [{b[0]}, {b[1]}]."
+        )
 
 
 def check_matrix(A: Array, name: str, label: str = "A") -> None:

@@ -23,7 +23,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..core.scalar_conversion import convert_scalar
 from .declarations import linalg_function
 from .matmul import dot, matmul, multiply_matrices
-from .matrix_checks import kind_name
+from .matrix_checks import check_batches, check_product, kind_name
 
 
 def _fits(input: Array, shape: Sequence[int]) -> None:
@@ -98,11 +98,7 @@ def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Nu
         raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor" if mat1.ndim != 2
                            else f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
     _check_same_kinds(input, (mat1, "mat1"), (mat2, "mat2"))
-    if mat1.shape[1] != mat2.shape[0]:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({mat1.shape[0]}x{mat1.shape[1]} and "
-            f"{mat2.shape[0]}x{mat2.shape[1]})"
-        )
+    check_product(mat1.shape, mat2.shape)
     _fits(input, (mat1.shape[0], mat2.shape[1]))
     return _add(multiply_matrices(mat1, mat2), input, beta, alpha)
 
@@ -226,12 +222,7 @@ def baddbmm(
     tensor([6., 6.])
     """
     _check_batches(batch1, batch2)
-    if batch1.shape[0] != batch2.shape[0] or batch1.shape[2] != batch2.shape[1]:
-        raise RuntimeError(
-            "Expected size for first two dimensions of batch2 tensor to be: "
-            f"[{batch1.shape[0]}, {batch1.shape[2]}] but got: [{batch2.shape[0]}, "
-            f"{batch2.shape[1]}]."
-        )
+    check_batches(batch1.shape, batch2.shape)
     if not input.dtype == batch1.dtype == batch2.dtype:
         kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, batch1, batch2)]
         raise RuntimeError("Input dtypes must be the same, got: input "

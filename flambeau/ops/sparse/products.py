@@ -11,6 +11,7 @@ from ...tensor.layout import sparse_coo, sparse_csr, strided
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array, Number
+from ..linalg.matrix_checks import check_product
 from . import formats
 from .dispatch import implements, in_place, is_sparse_array, refuse, sparse_operator
 from .masked_arrays import apply_mask
@@ -91,11 +92,7 @@ def _check_product(name: str, a: Tensor, b: Tensor) -> None:
             raise RuntimeError(f"{label} must be a matrix, got {x.dim()}-D tensor"
                                if x.layout is strided
                                else f"{name}: Matrices expected, got {x.dim()}D tensor")
-    if a.shape[1] != b.shape[0]:
-        raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and "
-            f"{b.shape[0]}x{b.shape[1]})"
-        )
+    check_product(a.shape, b.shape)
     if a.dtype is not b.dtype:
         raise RuntimeError(
             f"expected scalar type {_name_scalar_type(a)} but found {_name_scalar_type(b)}"
@@ -411,10 +408,7 @@ def sampled_addmm(
         raise RuntimeError(
             "Expected self to have sparse csr layout, but got " + str(input.layout).removeprefix(
                 "torch.").capitalize())
-    if mat1.shape[-1] != mat2.shape[-2]:
-        raise RuntimeError(
-            "mat1 and mat2 shapes cannot be multiplied "
-            f"({mat1.shape[-2]}x{mat1.shape[-1]} and {mat2.shape[-2]}x{mat2.shape[-1]})")
+    check_product(mat1.shape, mat2.shape)
     if input.shape[-2:] != (mat1.shape[-2], mat2.shape[-1]):
         raise RuntimeError("self.shape[-2] must match mat1.shape[-2]"
                            if input.shape[-2] != mat1.shape[-2]

@@ -10,8 +10,9 @@ import numpy as np
 from ...tensor.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor
 from ...tensor.tensor import Tensor
-from ..core.axes import canonical_dim
+from ..core.axes import canonical_dim, canonical_order
 from ..core.operator import Array
+from ..view.slices import canonical_start, check_selected
 from . import formats
 from .dispatch import implements, in_place, refuse, sparse_operator
 
@@ -121,16 +122,7 @@ def permute(input: Tensor, *axes_: Any, dims: Any = None) -> Tensor:
     """Reorder the axes, sparse ones only among themselves."""
     dims = axes_ if dims is None else (dims,)
     order = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
-    if len(order) != input.dim():
-        raise RuntimeError(
-            "permute(sparse_coo): number of dimensions in the tensor input does not match the "
-            f"length of the desired ordering of dimensions i.e. input.dim() = {input.dim()} is "
-            f"not equal to len(dims) = {len(order)}"
-        )
-    axes = tuple(canonical_dim(dim, input.dim()) for dim in order)
-    if len(set(axes)) != len(axes):
-        raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return _permute(input, axes)
+    return _permute(input, tuple(canonical_order(order, input.dim())))
 
 
 _methods: Any = SparseTensor
@@ -191,14 +183,7 @@ def _shifted(input: Array, dim: Any, start: Any, shape: Any) -> Array:
 def narrow_copy(input: Tensor, dim: int, start: Any, length: int, *, out: Any = None) -> Tensor:
     """Copy `length` indices of an axis, beginning at `start`."""
     axis = canonical_dim(dim, input.dim())
-    n, start = input.shape[axis], int(start)
-    if not -n <= start <= n:
-        raise IndexError(
-            f"start out of range (expected to be in range of [{-n}, {n}], but got {start})")
-    start = start + n if start < 0 else start
-    if start + length > n:
-        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
-    return _narrow(input, axis, start, length)
+    return _narrow(input, axis, canonical_start(int(start), length, input.shape[axis]), length)
 
 
 def _select_entry(a: Any, dim: int, index: int) -> Any:
@@ -249,11 +234,8 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
     if rank == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     axis, index = canonical_dim(dim, rank), int(index)
-    n = input.shape[axis]
-    if not -n <= index < n:
-        raise IndexError(f"select(): index {index} out of range for tensor of size "
-                         f"{list(input.shape)} at dimension {axis}")
-    return _select(input, axis, index % n)
+    check_selected(index, input.shape, axis)
+    return _select(input, axis, index % input.shape[axis])
 
 
 @implements("unbind")

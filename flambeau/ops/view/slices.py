@@ -29,14 +29,16 @@ def select(input: Array, dim: int, index: int) -> Array:
     axis = canonical_dim(dim, input.ndim)
     if not input.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    n = input.shape[axis]
-    if not -n <= index < n:
-        raise IndexError(
-            f"select(): index {index} out of range for tensor of size {list(input.shape)} at "
-            f"dimension {axis}"
-        )
+    check_selected(index, input.shape, axis)
     index = index.__index__()
     return np.ndarray.__getitem__(input, (slice(None),) * axis + (index, Ellipsis))
+
+
+def check_selected(index: int, shape: Sequence[int], axis: int) -> None:
+    """Raise IndexError if an axis does not have this index."""
+    if not -shape[axis] <= index < shape[axis]:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(shape)} "
+                         f"at dimension {axis}")
 
 
 @select.vjp
@@ -122,17 +124,20 @@ def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
     start = int(start)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
-    if not -shape[axis] <= start <= shape[axis]:
-        raise IndexError(
-            f"start out of range (expected to be in range of [-{shape[axis]}, {shape[axis]}], but "
-            f"got {start})"
-        )
-    start = start + shape[axis] if start < 0 else start
-    if start + length > shape[axis]:
-        raise RuntimeError(
-            f"start ({start}) + length ({length}) exceeds dimension size ({shape[axis]})."
-        )
+    start = canonical_start(start, length, shape[axis])
     return basic_index(input, (slice(None),) * axis + (slice(start, start + length), Ellipsis))
+
+
+def canonical_start(start: int, length: int, n: int) -> int:
+    """Return where a range of an axis of n elements starts, from the front; raise if it does not
+    fit."""
+    if not -n <= start <= n:
+        raise IndexError(
+            f"start out of range (expected to be in range of [-{n}, {n}], but got {start})")
+    start = start + n if start < 0 else start
+    if start + length > n:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({n}).")
+    return start
 
 
 @view(ref=lambda x, offset=0, dim1=0, dim2=1: np.diagonal(x, offset, dim1, dim2),

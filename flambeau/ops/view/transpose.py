@@ -10,7 +10,7 @@ import numpy as np
 from ...native.foundation.user_frames import warn_once
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
-from ..core.axes import canonical_dim
+from ..core.axes import canonical_dim, canonical_order
 from ..core.operator import Array
 from ..core.registry import composite, view
 from ..core.sample_inputs import matrices
@@ -86,16 +86,7 @@ def permute(input: Array, *dims: Any) -> Array:
     >>> torch.zeros(2, 3, 5).permute(2, 0, 1).shape
     torch.Size([5, 2, 3])
     """
-    if len(dims) != input.ndim:
-        raise RuntimeError(
-            "permute(sparse_coo): number of dimensions in the tensor input does not match the "
-            f"length of the desired ordering of dimensions i.e. input.dim() = {input.ndim} is not "
-            f"equal to len(dims) = {len(dims)}"
-        )
-    order = [canonical_dim(d, input.ndim) for d in dims]
-    if len(set(order)) != len(order):
-        raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return input.transpose(order)
+    return input.transpose(canonical_order(dims, input.ndim))
 
 
 @permute.batch

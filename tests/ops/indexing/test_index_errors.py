@@ -21,6 +21,8 @@ CASES = [
      "index -5 is out of bounds for dimension 1 with size 3"),
     (lambda t, x: x.put_(t.tensor([9]), t.ones(1)), IndexError,
      "out of range: tried to access index 9 on a tensor of 9 elements."),
+    (lambda t, x: x.take(t.tensor([0, -12, 9])), IndexError,
+     "out of range: tried to access index -12 on a tensor of 9 elements."),
     (lambda t, x: t.take_along_dim(x, t.zeros(3, 3), 0), RuntimeError,
      "torch.take_along_dim(): dtype of indices should be Long but got Float"),
     (lambda t, x: t.unravel_index(t.tensor([1]), (2.0, 3)), TypeError,
