@@ -11,7 +11,7 @@ from ..ops.core.operator import PUBLIC
 from ..tensor.devices import get_default_device
 from ..tensor.tensor import Tensor
 
-__all__ = ["ATEN_FORMS", "OVERLOADS", "aten_call", "getitem_steps"]
+__all__ = ["ATEN_FORMS", "OVERLOADS", "decompose_call", "decompose_getitem"]
 
 OVERLOADS = {
     "add": "Tensor", "sub": "Tensor", "mul": "Tensor", "div": "Tensor", "softmax": "int",
@@ -190,7 +190,9 @@ ATEN_FORMS: dict[str, Any] = {
 }
 
 
-def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[Any, list, dict]]:
+def decompose_call(
+    function: Any, args: tuple, kwargs: dict[str, Any]
+) -> list[tuple[Any, list, dict]]:
     """Return the steps that compute a public call: operators with their arguments.
 
     An ellipsis among the arguments stands for the previous step's result. A function without an
@@ -222,7 +224,7 @@ def aten_call(function: Any, args: tuple, kwargs: dict[str, Any]) -> list[tuple[
     return [(_find_overload(name, list(args)), list(args), kwargs)]
 
 
-def getitem_steps(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:
+def decompose_getitem(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:
     """Return `self[item]` as select, slice, unsqueeze and index; None if they cannot express it."""
     items = list(item) if isinstance(item, tuple) else [item]
     known = (int, slice, type(None), type(...), Tensor, list)

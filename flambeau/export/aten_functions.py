@@ -1,6 +1,6 @@
 """aten's operators as PyTorch's files call them: positional, with dtypes and layouts as numbers.
 
-`aten_function` returns the public function, or an adapter here if aten's arguments differ.
+`find_aten_function` returns the public function, or an adapter here if aten's arguments differ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..tensor.dtypes import all_dtypes, dtype
 from ..tensor.tensor import Tensor
 from .aten_windows import WINDOWS
 
-__all__ = ["aten_function", "number_of_dtype", "scalar_type"]
+__all__ = ["find_aten_function", "number_of_dtype", "scalar_type"]
 
 _SCALAR_TYPES = (
     "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32",
@@ -81,7 +81,7 @@ _OPTIONAL = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format
                        "implicit", "out", "is_coalesced"))
 
 
-def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def _accept_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that it accepts options in the form that files use."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -94,7 +94,7 @@ def _with_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def aten_function(name: str) -> Callable[..., Any] | None:
+def find_aten_function(name: str) -> Callable[..., Any] | None:
     """Return the function that computes `aten::name`; None if flambeau lacks the operator."""
     if name in _REFUSED:
         return None
@@ -105,7 +105,7 @@ def aten_function(name: str) -> Callable[..., Any] | None:
         own = _find_public(name.removesuffix("_copy"))
     if own is None:
         return None
-    return _with_list(own) if name in _LISTS else _with_options(own)
+    return _accept_list(own) if name in _LISTS else _accept_options(own)
 
 
 def _find_public(name: str) -> Callable[..., Any] | None:
@@ -138,7 +138,7 @@ _LISTS = frozenset("""
 """.split())
 
 
-def _with_list(function: Callable[..., Any]) -> Callable[..., Any]:
+def _accept_list(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         return list(result) if isinstance(result, tuple) else result
@@ -289,7 +289,7 @@ def _feature_dropout(input: Any, p: float, train: bool) -> Any:
 
 def _create_in_place_by_copy(name: str) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        function = aten_function(name)
+        function = find_aten_function(name)
         return self.copy_(function(self, *args, **kwargs))  # type: ignore[misc]
 
     return call
@@ -299,7 +299,7 @@ def _list_of_sizes(self: Any, *dim: int) -> Any:
     return self.shape[dim[0]] if dim else list(self.shape)
 
 
-def _without_views(name: str) -> Callable[..., Any]:
+def _copy_views(name: str) -> Callable[..., Any]:
     """Return a split that copies its parts. PyTorch's `unsafe_` forms do not track views."""
 
     def call(self: Any, *args: Any) -> list[Any]:
@@ -314,7 +314,7 @@ def _warn(message: str, stacklevel: int = 2) -> None:
     warnings.warn(message, stacklevel=stacklevel)
 
 
-def _with_dtype(name: str) -> Callable[..., Any]:
+def _accept_dtype(name: str) -> Callable[..., Any]:
     """Wrap an operator whose last argument is a dtype, passed by position or keyword."""
 
     def call(*args: Any, dtype: Any = None) -> Any:
@@ -400,8 +400,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "multi_margin_loss": _create_loss(
         "multi_margin_loss", "input target p margin weight reduction"
     ),
-    "unsafe_split": _without_views("split"), "unsafe_chunk": _without_views("chunk"),
-    "unsafe_split_with_sizes": _without_views("split"),
+    "unsafe_split": _copy_views("split"), "unsafe_chunk": _copy_views("chunk"),
+    "unsafe_split_with_sizes": _copy_views("split"),
     **{f"avg_pool{n}d": _create_average_pool(n) for n in (1, 2, 3)},
     **{f"max_pool{n}d": _create_max_pool(n, False) for n in (1, 2, 3)},
     **{f"max_pool{n}d_with_indices": _create_max_pool(n, True) for n in (1, 2, 3)},
@@ -413,7 +413,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _create_mode(name) for name in (
         "is_grad_enabled", "set_grad_enabled", "manual_seed", "is_tensor", "is_autocast_enabled",
         "is_autocast_cpu_enabled", "get_num_threads")},
-    **{name: _with_dtype(name) for name in (
+    **{name: _accept_dtype(name) for name in (
         "quantize_per_tensor", "quantize_per_channel")},
     **WINDOWS,
 }

@@ -145,14 +145,14 @@ class ExportedProgram:
         result = graph.graph_copy(self.graph, values)
         graph.output(result)
         graph._codegen = _PyTreeCodeGen(_PyTreeInfo(self._names, self._in_spec, self._out_spec))
-        module = self._with_all_state(root, graph, paths)
+        module = self._include_all_state(root, graph, paths)
         if check_guards:
             module.register_forward_pre_hook(self._check_sizes, with_kwargs=True)
         module.train = _refuse_train
         module.eval = _refuse_eval
         return module
 
-    def _with_all_state(self, root: Module, graph: Graph, paths: dict[str, str]) -> GraphModule:
+    def _include_all_state(self, root: Module, graph: Graph, paths: dict[str, str]) -> GraphModule:
         """Return the graph's module, including state that no node reads.
 
         `paths`: attribute path by input name.
@@ -225,7 +225,7 @@ class ExportedProgram:
         ['aten.permute.default', 'aten.addmm.default']
         """
         if self._graph_module is not (module := inline_gradient_regions(self._graph_module)):
-            inlined = _with_graph_module(self, module)
+            inlined = _replace_graph_module(self, module)
             return inlined.run_decompositions(decomp_table, **options)
         values = self._list_example_values() | {
             node: getattr(self.graph_module, str(node.target))
@@ -274,7 +274,7 @@ class ExportedProgram:
                 f"Range constraints: {bounds}\n")
 
 
-def _with_graph_module(program: ExportedProgram, module: GraphModule) -> ExportedProgram:
+def _replace_graph_module(program: ExportedProgram, module: GraphModule) -> ExportedProgram:
     result = copy.copy(program)
     result._graph_module = module
     return result

@@ -15,7 +15,7 @@ from ..utils import _pytree as pytree
 from .graph_signature import (
     ConstantArgument, ExportGraphSignature, InputKind, OutputKind, SymIntArgument, TensorArgument,
 )
-from .module_state import module_class_name
+from .module_state import format_class_name
 from .recorder import Recorder
 
 __all__ = ["ModuleCallEntry", "ModuleCallSignature", "ModuleCalls"]
@@ -69,7 +69,7 @@ class ModuleCalls:
             before = recorder.stack
             count = counts[path] = counts.get(path, -1) + 1
             key = f"L__self___{path}" + (f"@{count}" if count else "")
-            recorder.stack = {**before, key: (path, module_class_name(module))}
+            recorder.stack = {**before, key: (path, format_class_name(module))}
             inputs = self._values(recorder, (args, kwargs)) if path in self.preserved else None
             try:
                 result = call(module, *args, **kwargs)

@@ -10,8 +10,13 @@ from ..nn.parameter import Parameter
 from ..tensor.tensor import Tensor
 from .graph_signature import InputKind
 
-__all__ = ["StateTensor", "constant_paths", "module_class_name", "state_tensors",
-           "transient_buffers"]
+__all__ = [
+    "StateTensor",
+    "find_constant_paths",
+    "find_transient_buffers",
+    "format_class_name",
+    "state_tensors",
+]
 
 
 class StateTensor(NamedTuple):
@@ -27,12 +32,12 @@ def state_tensors(module: Module) -> Iterator[StateTensor]:
     """Return each parameter and buffer once."""
     for path, value in module.named_parameters():
         yield StateTensor(InputKind.PARAMETER, path, value, None)
-    transient = transient_buffers(module)
+    transient = find_transient_buffers(module)
     for path, buffer in module.named_buffers():
         yield StateTensor(InputKind.BUFFER, path, buffer, path not in transient)
 
 
-def transient_buffers(module: Module) -> dict[str, Tensor]:
+def find_transient_buffers(module: Module) -> dict[str, Tensor]:
     """Return the buffers that no state dict contains."""
     return {
         f"{prefix}{'.' if prefix else ''}{name}": buffer
@@ -42,7 +47,7 @@ def transient_buffers(module: Module) -> dict[str, Tensor]:
     }
 
 
-def constant_paths(module: Module) -> dict[int, list[str]]:
+def find_constant_paths(module: Module) -> dict[int, list[str]]:
     """The paths of tensors that are plain attributes of modules, by the tensor's id."""
     paths: dict[int, list[str]] = {}
     for prefix, owner in module.named_modules(remove_duplicate=False):
@@ -52,7 +57,7 @@ def constant_paths(module: Module) -> dict[int, list[str]]:
     return paths
 
 
-def module_class_name(module: Any) -> str:
+def format_class_name(module: Any) -> str:
     """A module's class, as PyTorch's graphs name it: `torch.nn.modules.linear.Linear`."""
     cls = type(module)
     package, dot, rest = cls.__module__.partition(".")

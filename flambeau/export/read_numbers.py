@@ -14,7 +14,7 @@ from .errors import UserError, UserErrorType
 from .sizes import SymbolicBool, SymbolicFloat, SymbolicSize
 from .symbolic_expressions import INFINITE, Expression
 
-__all__ = ["is_counted", "lifted_constant", "read_number", "read_numbers", "recounted", "refuse"]
+__all__ = ["is_counted", "lift_constant", "read_number", "read_numbers", "recounted", "refuse"]
 
 # Functions whose number of result rows depends on values.
 _COUNTED = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"))
@@ -32,7 +32,7 @@ def refuse(name: str) -> None:
     raise error
 
 
-def lifted_constant(recorder: Any, func: Any, args: Any, kwargs: Any) -> Tensor:
+def lift_constant(recorder: Any, func: Any, args: Any, kwargs: Any) -> Tensor:
     """Return a tensor of numbers from the program's source: a constant, copied on each call."""
     value: Tensor = func(*args, **kwargs)
     source = recorder.lift_input(value)

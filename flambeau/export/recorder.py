@@ -23,11 +23,11 @@ from ..ops.interception import torch_function
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from .aten_calls import aten_call, getitem_steps
+from .aten_calls import decompose_call, decompose_getitem
 from .control_flow import Subgraph, choose, map_over
 from .loops import combine_over, loop_while, scan_over
 from .read_numbers import (
-    is_counted, lifted_constant, read_number, read_numbers, recounted, refuse,
+    is_counted, lift_constant, read_number, read_numbers, recounted, refuse,
 )
 from .sizes import (
     SpecializationError, SymbolicBool, SymbolicFloat, SymbolicSize, plain, twin,
@@ -222,16 +222,16 @@ class Recorder(ModeRecorder):
         """Run a call and add the nodes that compute it."""
         name = getattr(func, "__name__", "")
         if name in _CONSTANTS and self.offset is not None and _is_constant((args, kwargs)):
-            return lifted_constant(self, func, args, kwargs)
+            return lift_constant(self, func, args, kwargs)
         if name == "__setitem__":
             self.run(func, args, kwargs)
             self.add(operator.setitem, list(args), {}, None)
             return None
         if name == "__getitem__":
-            steps = getitem_steps(args[0], args[1])
+            steps = decompose_getitem(args[0], args[1])
             steps = steps or [(operator.getitem, list(args), {})]
         else:
-            steps = aten_call(func, args, kwargs)
+            steps = decompose_call(func, args, kwargs)
         value: Any = None
         for target, step_args, step_kwargs in steps:
             step_args = [value if a is ... else a for a in step_args]

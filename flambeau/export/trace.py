@@ -35,7 +35,7 @@ from .graph_signature import (
     SymIntArgument, TensorArgument,
 )
 from .module_calls import ModuleCalls
-from .module_state import constant_paths, state_tensors, transient_buffers
+from .module_state import find_constant_paths, state_tensors, find_transient_buffers
 from .recorder import Recorder
 from .sizes import SpecializationError
 
@@ -128,9 +128,9 @@ class _Export:
         self.inputs: list[InputSpec] = []
         self.state: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
         self.state |= {path: buffer for path, buffer in module.named_buffers(remove_duplicate=False)
-                       if path not in transient_buffers(module)}
+                       if path not in find_transient_buffers(module)}
         self.constants: dict[str, Tensor] = {}
-        self.paths = constant_paths(module)
+        self.paths = find_constant_paths(module)
         self.first_input: Node | None = None
         self.calls = ModuleCalls(module, preserved)
 
@@ -184,7 +184,7 @@ class _Export:
 
     def add_state(self, recorder: Recorder) -> None:
         """Add an input for each parameter and buffer, before the caller's inputs."""
-        self.constants.update(transient_buffers(self.module))
+        self.constants.update(find_transient_buffers(self.module))
         for kind, path, value, persistent in state_tensors(self.module):
             prefix = "p_" if kind is InputKind.PARAMETER else "b_"
             node = self.hidden_input(re.sub(r"\W", "_", prefix + path))

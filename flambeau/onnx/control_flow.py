@@ -29,7 +29,7 @@ def _run(b: GraphBuilder, module: GraphModule, names: Sequence[Any]) -> list[str
     return [b.value(x) for x in values]
 
 
-def _described(b: GraphBuilder, name: str, value: Any) -> Any:
+def _declare_value(b: GraphBuilder, name: str, value: Any) -> Any:
     """Return the declaration of a value of a subgraph: its dtype and number of dimensions."""
     is_tensor = isinstance(value, Tensor)
     kind = DTYPES[short(value.dtype)] if is_tensor else DTYPES["int64"]
@@ -40,7 +40,7 @@ def _example(x: Any) -> Any:
     return x.meta["val"] if isinstance(x, Node) else x
 
 
-def _results(module: GraphModule) -> list[Any]:
+def _list_results(module: GraphModule) -> list[Any]:
     """Return the example results of a graph."""
     results: Any = module.graph.output_node().args[0]
     values = results if isinstance(results, (tuple, list)) else (results,)
@@ -67,29 +67,29 @@ class _Subgraph:
     def input(self, value: Any) -> str:
         """Add an input like an example value; return its name."""
         name = self.builder.unique(f"{self.name}_in")
-        self.inputs.append(_described(self.builder, name, value))
+        self.inputs.append(_declare_value(self.builder, name, value))
         return name
 
     def output(self, name: str, value: Any) -> None:
         """Add an output, which needs a name of its own."""
         result = self.builder.op("Identity", name)
-        self.outputs.append(_described(self.builder, result, value))
+        self.outputs.append(_declare_value(self.builder, result, value))
 
     def graph(self) -> Any:
         """Return the ONNX graph."""
         return self.builder.helper.make_graph(self.nodes, self.name, self.inputs, self.outputs)
 
 
-def _module_of(b: GraphBuilder, x: Any) -> GraphModule:
+def _find_module(b: GraphBuilder, x: Any) -> GraphModule:
     module: GraphModule = b.module.get_submodule(str(x.target))
     return module
 
 
-def _named(b: GraphBuilder, values: Sequence[Any]) -> list[str]:
+def _name_values(b: GraphBuilder, values: Sequence[Any]) -> list[str]:
     return [b.value(x) for x in values]
 
 
-def _tuple_of(result: Any) -> tuple[str, ...]:
+def _as_tuple(result: Any) -> tuple[str, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -97,16 +97,16 @@ def _tuple_of(result: Any) -> tuple[str, ...]:
 def _cond(
     b: GraphBuilder, node: Node, pred: Any, true_graph: Any, false_graph: Any, operands: Any = ()
 ) -> tuple[str, ...]:
-    names = _named(b, operands)
+    names = _name_values(b, operands)
     condition = b.op("Reshape", b.value(pred), b.constant([1], "int64"))
     graphs = []
     for branch in (true_graph, false_graph):
-        module = _module_of(b, branch)
+        module = _find_module(b, branch)
         with _Subgraph(b, str(branch.target)) as part:
-            for name, value in zip(_run(b, module, names), _results(module), strict=True):
+            for name, value in zip(_run(b, module, names), _list_results(module), strict=True):
                 part.output(name, value)
         graphs.append(part.graph())
-    return _tuple_of(b.op("If", condition, outputs=len(graphs[0].output), then_branch=graphs[0],
+    return _as_tuple(b.op("If", condition, outputs=len(graphs[0].output), then_branch=graphs[0],
                           else_branch=graphs[1]))
 
 
@@ -115,8 +115,8 @@ def _while_loop(
     b: GraphBuilder, node: Node, cond_graph: Any, body_graph: Any, carried: Any,
     additional: Any = ()
 ) -> tuple[str, ...]:
-    condition, body = _module_of(b, cond_graph), _module_of(b, body_graph)
-    start, others = _named(b, carried), _named(b, additional)
+    condition, body = _find_module(b, cond_graph), _find_module(b, body_graph)
+    start, others = _name_values(b, carried), _name_values(b, additional)
     scalar = b.constant([], "int64")
 
     def is_true(names: Sequence[str]) -> str:
@@ -133,23 +133,25 @@ def _while_loop(
         part.outputs.append(b.helper.make_tensor_value_info(again, DTYPES["bool"], []))
         for name, value in zip(names, carried, strict=True):
             part.output(name, _example(value))
-    return _tuple_of(b.op("Loop", "", first, *start, outputs=len(start), body=part.graph()))
+    return _as_tuple(b.op("Loop", "", first, *start, outputs=len(start), body=part.graph()))
 
 
 @converts("scan")
 def _scan(
     b: GraphBuilder, node: Node, combine_graph: Any, init: Any, xs: Any, additional: Any = ()
 ) -> tuple[str, ...]:
-    module, others = _module_of(b, combine_graph), _named(b, additional)
+    module, others = _find_module(b, combine_graph), _name_values(b, additional)
     examples = [_example(x) for x in xs]
     with _Subgraph(b, str(combine_graph.target)) as part:
         names = [part.input(_example(x)) for x in init]
         names += [part.input(x[0]) for x in examples]
-        for name, value in zip(_run(b, module, [*names, *others]), _results(module), strict=True):
+        results = _run(b, module, [*names, *others])
+        for name, value in zip(results, _list_results(module), strict=True):
             part.output(name, value)
     graph = part.graph()
-    return _tuple_of(b.op("Scan", *_named(b, init), *_named(b, xs), outputs=len(graph.output),
-                          body=graph, num_scan_inputs=len(xs)))
+    inputs = [*_name_values(b, init), *_name_values(b, xs)]
+    return _as_tuple(b.op("Scan", *inputs, outputs=len(graph.output), body=graph,
+                          num_scan_inputs=len(xs)))
 
 
 @converts("associative_scan")
@@ -157,18 +159,18 @@ def _associative_scan(
     b: GraphBuilder, node: Node, combine_graph: Any, xs: Any, additional: Any = ()
 ) -> tuple[str, ...]:
     """Carry the last prefix through the slices after the first one, which is a prefix itself."""
-    module, others = _module_of(b, combine_graph), _named(b, additional)
-    examples, rows = [_example(x) for x in xs], _named(b, xs)
+    module, others = _find_module(b, combine_graph), _name_values(b, additional)
+    examples, rows = [_example(x) for x in xs], _name_values(b, xs)
     first_row, second_row, end = (b.constant([i], "int64") for i in (0, 1, 2**63 - 1))
     axis = first_row
     firsts = [b.op("Slice", x, first_row, second_row, axis) for x in rows]
     with _Subgraph(b, str(combine_graph.target)) as part:
         names = [part.input(x[0]) for x in (*examples, *examples)]
         prefixes = _run(b, module, [*names, *others])
-        for name, value in zip(prefixes * 2, _results(module) * 2, strict=True):
+        for name, value in zip(prefixes * 2, _list_results(module) * 2, strict=True):
             part.output(name, value)
     count = len(rows)
-    results = _tuple_of(b.op(
+    results = _as_tuple(b.op(
         "Scan", *(b.op("Squeeze", x, axis) for x in firsts),
         *(b.op("Slice", x, second_row, end, axis) for x in rows), outputs=2 * count,
         body=part.graph(), num_scan_inputs=count))

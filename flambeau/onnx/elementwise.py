@@ -38,7 +38,7 @@ for _name, _kind in _SAME.items():
     CONVERSIONS[_name] = _same(_kind)
 
 
-def _arithmetic(kind: str) -> Any:
+def _build_arithmetic(kind: str) -> Any:
     def convert(b: GraphBuilder, node: Node, x: Any, y: Any, alpha: Any = 1,
                 rounding_mode: Any = None, out: Any = None) -> str:
         dtype = node.meta["val"].dtype
@@ -48,54 +48,54 @@ def _arithmetic(kind: str) -> Any:
         result = b.op(kind, b.cast(x, dtype), right)
         if rounding_mode is None or not dtype.is_floating_point:
             return result
-        return b.op("Floor", result) if rounding_mode == "floor" else _truncated(b, result)
+        return b.op("Floor", result) if rounding_mode == "floor" else _truncate(b, result)
 
     return convert
 
 
-def _truncated(b: GraphBuilder, value: str) -> str:
+def _truncate(b: GraphBuilder, value: str) -> str:
     return b.op("Mul", b.op("Sign", value), b.op("Floor", b.op("Abs", value)))
 
 
 for _name, _kind in _ARITHMETIC.items():
-    CONVERSIONS[_name] = _arithmetic(_kind)
+    CONVERSIONS[_name] = _build_arithmetic(_kind)
 
 
 @converts("rsub")
 def _rsub(b: GraphBuilder, node: Node, x: Any, y: Any, alpha: Any = 1) -> str:
-    return _arithmetic("Sub")(b, node, y, x, alpha)
+    return _build_arithmetic("Sub")(b, node, y, x, alpha)
 
 
 @converts("floor_divide")
 def _floor_divide(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
-    return _arithmetic("Div")(b, node, x, y, rounding_mode="floor")
+    return _build_arithmetic("Div")(b, node, x, y, rounding_mode="floor")
 
 
-def _common_dtype(x: Any, y: Any) -> Any:
+def _find_common_dtype(x: Any, y: Any) -> Any:
     from ..tensor.promotion import result_type
 
     values = [v.meta["val"] if isinstance(v, Node) else v for v in (x, y)]
     return result_type(*values)
 
 
-def _comparison(kind: str) -> Any:
+def _build_comparison(kind: str) -> Any:
     def convert(b: GraphBuilder, node: Node, x: Any, y: Any, out: Any = None) -> str:
-        dtype = _common_dtype(x, y)
+        dtype = _find_common_dtype(x, y)
         return b.op(kind, b.cast(x, dtype), b.cast(y, dtype))
 
     return convert
 
 
 for _name, _kind in _COMPARE.items():
-    CONVERSIONS[_name] = _comparison(_kind)
+    CONVERSIONS[_name] = _build_comparison(_kind)
 
 
 @converts("ne")
 def _ne(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
-    return b.op("Not", _comparison("Equal")(b, node, x, y))
+    return b.op("Not", _build_comparison("Equal")(b, node, x, y))
 
 
-def _logic(kind: str) -> Any:
+def _build_logic(kind: str) -> Any:
     def convert(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
         if short(node.meta["val"].dtype) != "bool":
             raise NotImplementedError(f"{node.target} of integers")
@@ -106,7 +106,7 @@ def _logic(kind: str) -> Any:
 
 
 for _name, _kind in _LOGIC.items():
-    CONVERSIONS[_name] = _logic(_kind)
+    CONVERSIONS[_name] = _build_logic(_kind)
 
 
 @converts("bitwise_not", "logical_not")

@@ -21,7 +21,7 @@ from ..utils import _pytree as pytree
 from .conversion_table import CONVERSIONS
 from .export_modes import TrainingMode, select_model_mode_for_export
 from .graph_builder import DTYPES, GraphBuilder, short
-from .shared_memory import SharedMemory, fixed_nodes, operator_name
+from .shared_memory import SharedMemory, find_fixed_nodes, find_operator_name
 from .symbolic_registry import OnnxExporterError
 
 __all__ = ["ONNXProgram", "UnsupportedOperatorError", "export"]
@@ -96,15 +96,15 @@ def export(
         if args and isinstance(args[-1], dict) and kwargs is None and not _takes_dict(model, args):
             args, kwargs = args[:-1], args[-1]
         if dynamic_axes and dynamic_shapes is None:
-            dynamic_shapes = _shapes_of_axes(model, args, kwargs or {}, dynamic_axes,
-                                             list(input_names or ()))
+            dynamic_shapes = _convert_axes(model, args, kwargs or {}, dynamic_axes,
+                                           list(input_names or ()))
         mode = TrainingMode.PRESERVE if dynamo else training
         with select_model_mode_for_export(model, mode):
             program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     for family in _FAMILIES:
         importlib.import_module(f"{__package__}.{family}")
-    original, program = program, _without_regions(program)
-    fixed, memory = fixed_nodes(program), SharedMemory(program)
+    original, program = program, _drop_regions(program)
+    fixed, memory = find_fixed_nodes(program), SharedMemory(program)
     _check_operators(program, fixed)
     _check_writes(program, fixed, memory)
     result = ONNXProgram(
@@ -115,7 +115,7 @@ def export(
     return result
 
 
-def _without_regions(program: ExportedProgram) -> ExportedProgram:
+def _drop_regions(program: ExportedProgram) -> ExportedProgram:
     """Return the program without grad modes, which ONNX does not know."""
     result = copy.copy(program)
     result._graph_module = inline_gradient_regions(program.graph_module)
@@ -136,8 +136,8 @@ def _takes_dict(model: Any, args: tuple) -> bool:
     return not set(args[-1]) <= set(parameters)
 
 
-def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[str, Any],
-                    names: list[str]) -> dict[str, Any]:
+def _convert_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[str, Any],
+                  names: list[str]) -> dict[str, Any]:
     """Convert `dynamic_axes` to dynamic shapes. Axes with the same name have the same length."""
     parameters = list(inspect.signature(model.forward).parameters)
     supplied = parameters[: len(args)] + list(kwargs)
@@ -154,8 +154,8 @@ def _shapes_of_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[
     return {name: shapes.get(name) for name in supplied}
 
 
-def _conversion(node: Node) -> Any:
-    name = operator_name(node)
+def _find_conversion(node: Node) -> Any:
+    name = find_operator_name(node)
     bare = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     return CONVERSIONS.get(name) or CONVERSIONS.get(bare)
 
@@ -167,7 +167,7 @@ def _place(node: Node) -> str:
     return f"in {path or 'the model itself'}{shown}"
 
 
-def _unsupported(lines: list[str]) -> UnsupportedOperatorError:
+def _build_unsupported_error(lines: list[str]) -> UnsupportedOperatorError:
     error = UnsupportedOperatorError(
         "Failed to convert the exported program to an ONNX model: no conversion for\n"
         + "\n".join(f"  - {line}" for line in lines)
@@ -176,12 +176,12 @@ def _unsupported(lines: list[str]) -> UnsupportedOperatorError:
     return error
 
 
-def _all_nodes(module: Any) -> Iterator[Node]:
+def _iterate_nodes(module: Any) -> Iterator[Node]:
     """Yield the nodes of a graph, and of the graphs in its operators' arguments."""
     yield from module.graph.nodes
     for _, part in module.named_children():
         if isinstance(part, GraphModule):
-            yield from _all_nodes(part)
+            yield from _iterate_nodes(part)
 
 
 def _read_names(nodes: Iterable[Any]) -> set[str]:
@@ -198,14 +198,14 @@ def _read_names(nodes: Iterable[Any]) -> set[str]:
 def _check_operators(program: ExportedProgram, fixed: set[Node]) -> None:
     """Raise UnsupportedOperatorError naming each operator without a conversion, and its module."""
     missing = dict.fromkeys(
-        f"{node.target if hasattr(node.target, 'overloadpacket') else operator_name(node)} "
+        f"{node.target if hasattr(node.target, 'overloadpacket') else find_operator_name(node)} "
         f"{_place(node)}"
-        for node in _all_nodes(program.graph_module)
-        if node.op == "call_function" and node not in fixed and _conversion(node) is None
-        and operator_name(node) != "operator.setitem"
+        for node in _iterate_nodes(program.graph_module)
+        if node.op == "call_function" and node not in fixed and _find_conversion(node) is None
+        and find_operator_name(node) != "operator.setitem"
     )
     if missing:
-        raise _unsupported(list(missing))
+        raise _build_unsupported_error(list(missing))
 
 
 def _check_writes(program: ExportedProgram, fixed: set[Node], memory: SharedMemory) -> None:
@@ -220,7 +220,7 @@ def _check_writes(program: ExportedProgram, fixed: set[Node], memory: SharedMemo
             if reason is not None:
                 wrong.append(f"{node.target} {_place(node)}: {reason}")
     if wrong:
-        raise _unsupported(wrong)
+        raise _build_unsupported_error(wrong)
 
 
 def _model(
@@ -258,12 +258,12 @@ def _convert(builder: GraphBuilder, node: Node, memory: SharedMemory) -> None:
     builder.current = node.name
     try:
         name = None
-        if operator_name(node) != "operator.setitem":
-            name = builder.names[node] = _conversion(node)(builder, node, *node.args, **kwargs)
+        if find_operator_name(node) != "operator.setitem":
+            name = builder.names[node] = _find_conversion(node)(builder, node, *node.args, **kwargs)
         if memory.needs(node):
             memory.write(builder, node, name)
     except (NotImplementedError, TypeError) as error:
-        raise _unsupported([f"{node.target} {_place(node)}: {error}"]) from error
+        raise _build_unsupported_error([f"{node.target} {_place(node)}: {error}"]) from error
 
 
 def _add_inputs(builder: GraphBuilder, program: ExportedProgram, names: list[str]) -> list[Any]:

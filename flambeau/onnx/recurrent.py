@@ -12,17 +12,19 @@ from .graph_builder import GraphBuilder
 _LSTM_GATES, _GRU_GATES = (0, 3, 1, 2), (1, 0, 2)
 
 
-def _gates(b: GraphBuilder, weight: Any, order: tuple[int, ...]) -> str:
+def _reorder_gates(b: GraphBuilder, weight: Any, order: tuple[int, ...]) -> str:
     parts = b.op("Split", b.value(weight), outputs=len(order), axis=0, num_outputs=len(order))
     return b.op("Concat", *(parts[i] for i in order), axis=0)
 
 
-def _stacked(b: GraphBuilder, parts: list[str]) -> str:
+def _stack(b: GraphBuilder, parts: list[str]) -> str:
     return b.op("Concat", *(b.op("Unsqueeze", p, b.sizes([0])) for p in parts), axis=0)
 
 
-def _layers(b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, has_biases: bool,
-            num_layers: int, bidirectional: bool, batch_first: bool) -> Any:
+def _convert_layers(
+    b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, has_biases: bool,
+    num_layers: int, bidirectional: bool, batch_first: bool,
+) -> Any:
     order = _LSTM_GATES if kind == "LSTM" else _GRU_GATES
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
@@ -35,11 +37,11 @@ def _layers(b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, 
     finals: list[list[str]] = [[] for _ in states]
     for layer in range(num_layers):
         layer_params = [params[(layer * directions + d) * each :][:each] for d in range(directions)]
-        w, r = (_stacked(b, [_gates(b, p[i], order) for p in layer_params]) for i in (0, 1))
+        w, r = (_stack(b, [_reorder_gates(b, p[i], order) for p in layer_params]) for i in (0, 1))
         bias = ""
         if has_biases:
-            bias = _stacked(b, [b.op("Concat", _gates(b, p[2], order), _gates(b, p[3], order),
-                                     axis=0) for p in layer_params])
+            bias = _stack(b, [b.op("Concat", *(_reorder_gates(b, p[i], order) for i in (2, 3)),
+                                   axis=0) for p in layer_params])
         start = b.sizes([layer * directions])
         stop = b.sizes([(layer + 1) * directions])
         first = [b.op("Slice", b.value(s), start, stop, b.sizes([0])) for s in states]
@@ -63,12 +65,13 @@ def _layers(b: GraphBuilder, kind: str, x: Any, states: list[Any], params: Any, 
 def _lstm(b: GraphBuilder, node: Node, x: Any, hx: Any, params: Any, has_biases: bool,
           num_layers: int, dropout: float, train: bool, bidirectional: bool,
           batch_first: bool) -> Any:
-    return _layers(b, "LSTM", x, list(hx), params, has_biases, num_layers, bidirectional,
-                   batch_first)
+    return _convert_layers(b, "LSTM", x, list(hx), params, has_biases, num_layers, bidirectional,
+                           batch_first)
 
 
 @converts("gru")
 def _gru(b: GraphBuilder, node: Node, x: Any, hx: Any, params: Any, has_biases: bool,
          num_layers: int, dropout: float, train: bool, bidirectional: bool,
          batch_first: bool) -> Any:
-    return _layers(b, "GRU", x, [hx], params, has_biases, num_layers, bidirectional, batch_first)
+    return _convert_layers(b, "GRU", x, [hx], params, has_biases, num_layers, bidirectional,
+                           batch_first)

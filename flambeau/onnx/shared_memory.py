@@ -14,10 +14,10 @@ from ..fx.node import _RANDOM, Node
 from ..tensor.tensor import Tensor
 from .graph_builder import DTYPES, GraphBuilder, short
 
-__all__ = ["SharedMemory", "fixed_nodes", "operator_name"]
+__all__ = ["SharedMemory", "find_fixed_nodes", "find_operator_name"]
 
 
-def operator_name(node: Node) -> str:
+def find_operator_name(node: Node) -> str:
     """Return the operator's name without its overload; `operator.name` for Python's module."""
     target: Any = node.target
     if isinstance(target, str):
@@ -29,7 +29,7 @@ def operator_name(node: Node) -> str:
 
 
 def _writes(node: Node) -> bool:
-    name = operator_name(node)
+    name = find_operator_name(node)
     return name == "operator.setitem" or (
         node.op == "call_function" and name.endswith("_") and not name.endswith("__")
         and name != "requires_grad_"
@@ -41,13 +41,13 @@ def _value(node: Any) -> Any:
     return value if isinstance(value, Tensor) and value.numel() else None
 
 
-def _memory(node: Any) -> int | None:
+def _find_memory(node: Any) -> int | None:
     """Return the address of a value's memory, or None."""
     value = _value(node)
     return None if value is None else int(value.untyped_storage().data_ptr())
 
 
-def fixed_nodes(program: ExportedProgram) -> set[Node]:
+def find_fixed_nodes(program: ExportedProgram) -> set[Node]:
     """Return the nodes that depend on no input or state, whose values the export has computed.
 
     Excludes memory that is written with varying data, or written after a varying node reads it: the
@@ -58,10 +58,10 @@ def fixed_nodes(program: ExportedProgram) -> set[Node]:
     while True:
         fixed: set[Node] = set()
         for node in calls:
-            if fixed.issuperset(node.all_input_nodes) and _memory(node) not in varying and \
-                    operator_name(node).rstrip("_") not in _RANDOM:
+            if fixed.issuperset(node.all_input_nodes) and _find_memory(node) not in varying and \
+                    find_operator_name(node).rstrip("_") not in _RANDOM:
                 fixed.add(node)
-        more = {_memory(node.args[0]) for node in calls if _writes(node) and node.args
+        more = {_find_memory(node.args[0]) for node in calls if _writes(node) and node.args
                 and (node not in fixed or _is_read_before(node, calls, fixed))} - varying - {None}
         if not more:
             return fixed
@@ -70,9 +70,9 @@ def fixed_nodes(program: ExportedProgram) -> set[Node]:
 
 def _is_read_before(write: Node, calls: list[Node], fixed: set[Node]) -> bool:
     """Return whether a varying node reads the memory before a write."""
-    memory = _memory(write.args[0])
+    memory = _find_memory(write.args[0])
     return any(node < write and node not in fixed
-               and any(_memory(x) == memory for x in node.all_input_nodes) for node in calls)
+               and any(_find_memory(x) == memory for x in node.all_input_nodes) for node in calls)
 
 
 class SharedMemory:
@@ -81,7 +81,7 @@ class SharedMemory:
     def __init__(self, program: ExportedProgram) -> None:
         self.nodes: dict[int, list[Node]] = {}
         for node in program.graph.nodes:
-            memory = _memory(node)
+            memory = _find_memory(node)
             if memory is not None:
                 self.nodes.setdefault(memory, []).append(node)
         self.labels = [label for label, bounds in program._bounds.items()
@@ -92,13 +92,13 @@ class SharedMemory:
 
     def needs(self, node: Node) -> bool:
         """Return whether a node writes to memory that other values read later."""
-        if operator_name(node) == "operator.setitem":
+        if find_operator_name(node) == "operator.setitem":
             return True
-        return _writes(node) and bool(self._later(node))
+        return _writes(node) and bool(self._find_later_reads(node))
 
-    def _later(self, write: Node) -> list[Node]:
+    def _find_later_reads(self, write: Node) -> list[Node]:
         """Return the other values of the memory that are read after a write."""
-        sharing = self.nodes.get(_memory(write.args[0]) or -1, [])
+        sharing = self.nodes.get(_find_memory(write.args[0]) or -1, [])
         return [node for node in sharing
                 if node is not write and any(user > write for user in node.users)]
 
@@ -107,12 +107,12 @@ class SharedMemory:
         target = node.args[0]
         if self._varies(target):
             return "it writes into a part of a value whose sizes vary"
-        sharing = self.nodes.get(_memory(target) or -1, [])
+        sharing = self.nodes.get(_find_memory(target) or -1, [])
         if not sharing or len({n.meta["val"].dtype for n in sharing}) > 1:
             return "it writes into memory that values of several dtypes share"
-        if _whole(sharing) is None:
+        if _find_whole(sharing) is None:
             return "it writes into a part of memory that no value covers"
-        if operator_name(node) == "operator.setitem" and _region(node) is None:
+        if find_operator_name(node) == "operator.setitem" and _find_region(node) is None:
             return "it writes to places that are computed"
         return None
 
@@ -132,41 +132,42 @@ class SharedMemory:
     def write(self, b: GraphBuilder, node: Node, value: str | None) -> None:
         """Update the names of a memory's values after a write of `value`, or a setitem (None)."""
         target: Any = node.args[0]
-        sharing = self.nodes[_memory(target) or -1]
-        whole = _whole(sharing)
+        sharing = self.nodes[_find_memory(target) or -1]
+        whole = _find_whole(sharing)
         assert whole is not None
-        places = _places(target.meta["val"])
+        places = _find_offsets(target.meta["val"])
         if value is None:
-            places = places[_region(node)]
+            places = places[_find_region(node)]
             value = _spread(b, node.args[2], places.shape, target.meta["val"].dtype)
-        order = np.argsort(_places(whole.meta["val"]), axis=None)  # memory place -> index in whole
+        # from the place in memory to the index in `whole`
+        order = np.argsort(_find_offsets(whole.meta["val"]), axis=None)
 
-        def listed(chosen: Any) -> str:
+        def format_list(chosen: Any) -> str:
             return b.constant(order[chosen.ravel()], "int64")
 
         row = b.constant([-1], "int64")
-        flat = b.op("ScatterElements", b.op("Reshape", b.name(whole), row), listed(places),
+        flat = b.op("ScatterElements", b.op("Reshape", b.name(whole), row), format_list(places),
                     b.op("Reshape", value, row), axis=0)
-        for other in {whole, target, *self._later(node)}:
+        for other in {whole, target, *self._find_later_reads(node)}:
             if other > node:
                 continue
-            positions = _places(other.meta["val"])
-            part = flat if other is whole else b.op("Gather", flat, listed(positions), axis=0)
+            positions = _find_offsets(other.meta["val"])
+            part = flat if other is whole else b.op("Gather", flat, format_list(positions), axis=0)
             b.names[other] = b.op("Reshape", part, b.sizes(positions.shape))
 
 
-def _whole(sharing: list[Node]) -> Node | None:
+def _find_whole(sharing: list[Node]) -> Node | None:
     """Return a value that contains each element of the memory once, or None."""
     for node in sharing:
         value = node.meta["val"]
-        places = np.sort(_places(value), axis=None)
+        places = np.sort(_find_offsets(value), axis=None)
         length = value.untyped_storage().nbytes() // value.element_size()
         if len(places) == length and np.array_equal(places, np.arange(length)):
             return node
     return None
 
 
-def _places(value: Tensor) -> Any:
+def _find_offsets(value: Tensor) -> Any:
     """Return the memory offsets of a tensor's elements, in its shape."""
     places: Any = np.full(tuple(value.shape), int(value.storage_offset()))
     for dim, (length, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
@@ -176,7 +177,7 @@ def _places(value: Tensor) -> Any:
     return places
 
 
-def _region(node: Node) -> Any:
+def _find_region(node: Node) -> Any:
     """Return the NumPy index that a setitem writes to, or None if it is computed."""
     index = node.args[1]
     parts = index if isinstance(index, tuple) else (index,)

@@ -21,7 +21,7 @@ from ...serialization.archive import ArchiveReader
 from ...tensor.devices import device
 from ...tensor.dtypes import all_dtypes
 from ...utils import _pytree as pytree
-from ..aten_functions import FUNCTIONS, aten_function
+from ..aten_functions import FUNCTIONS, find_aten_function
 from ..dynamic_shapes import Dim
 from ..exported_program import ExportedProgram
 from ..trace import export
@@ -115,7 +115,7 @@ class _Graph(Module):
         for spec in document["signature"]["input_specs"]:
             (kind, entry), = spec.items()
             self._read_input(kind, entry, {**constants, **tensors})
-        own["forward"] = _with_names(self._run, call.get("forward_arg_names") or [])
+        own["forward"] = _rename_parameters(self._run, call.get("forward_arg_names") or [])
 
     def _read_input(self, kind: str, entry: dict[str, Any], tensors: dict[str, Any]) -> None:
         """Register a parameter, buffer, constant or argument of the graph."""
@@ -199,7 +199,7 @@ def _find_module(module: Module, path: str) -> Any:
     return module._parameters[last] if last in module._parameters else module._buffers[last]
 
 
-def _with_names(function: Callable[..., Any], names: list[Any]) -> Callable[..., Any]:
+def _rename_parameters(function: Callable[..., Any], names: list[Any]) -> Callable[..., Any]:
     """Return the function with its parameters renamed."""
 
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -256,7 +256,7 @@ def _find_function(target: str) -> Callable[..., Any]:
         result = OPERATORS.get(target.removeprefix(_HIGHER_ORDER))
     if len(parts) == 5 and parts[:3] == ["torch", "ops", "aten"] \
             and (not parts[3].startswith("__") or parts[3] in FUNCTIONS):
-        result = aten_function(parts[3])
+        result = find_aten_function(parts[3])
     if result is None:
         raise NotImplementedError(f"torch.export.load: the operator {target}")
     return result

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ...export.aten_functions import aten_function, number_of_dtype
+from ...export.aten_functions import find_aten_function, number_of_dtype
 from ...futures import Future
 from ...ops import quantized
 from ...ops.registration.custom_operators import NAMESPACES
@@ -49,7 +49,7 @@ def _type(value: Any) -> str:
 def _view(value: Tensor, size: Any = None, *, dtype: Any = None) -> Tensor:
     """View as a size; positional ints are lengths, and dtypes must be passed by keyword."""
     if dtype is not None:
-        return aten_function("view")(value, dtype)  # type: ignore[misc]
+        return find_aten_function("view")(value, dtype)  # type: ignore[misc]
     return value.view(size)
 
 
@@ -72,15 +72,15 @@ TABLE: dict[str, Callable[..., Any]] = {
     "prim.shape": lambda x: list(x.shape), "prim.ndim": lambda x: x.ndim,
     "prim.itemsize": lambda x: x.itemsize, "prim.nbytes": lambda x: x.nbytes,
     "prim.name": lambda x: x.name, "prim.id": id, "prim.type": _type, "prim.index": _index,
-    "prim.NumToTensor": lambda x: aten_function("tensor")(x),  # type: ignore[misc]
-    "_to_tensor": lambda x: aten_function("tensor")(x),  # type: ignore[misc]
+    "prim.NumToTensor": lambda x: find_aten_function("tensor")(x),  # type: ignore[misc]
+    "_to_tensor": lambda x: find_aten_function("tensor")(x),  # type: ignore[misc]
     "prim.min": _min, "prim.max": lambda *args: max(*args), "prim.abs": abs,
     "prim.rangelist": lambda *args: list(range(*args)), "wait": _wait, "prim.awaitable": _wait,
     "prim.unchecked_unwrap_optional": _unpack, "prim.unchecked_cast": lambda kind, x: x,
     "prim.TupleUnpack": _unpack, "prim.ListUnpack": _unpack, "prim.Print": print,
     "prim.tolist": lambda x, *rest: x.tolist(),
     "is_scripting": lambda: True, "jit.is_scripting": lambda: True,
-    "Generator": Generator, "warnings.warn": lambda *args: aten_function("warn")(*args),  # type: ignore[misc]
+    "Generator": Generator, "warnings.warn": lambda *args: find_aten_function("warn")(*args),  # type: ignore[misc]
     "prim.isfinite": MIXED["isfinite"], "view": _view,
 }
 
@@ -100,7 +100,7 @@ def find(name: str) -> Callable[..., Any]:
     if space:
         return _find_in_library(space, bare)
     mixed = MIXED.get(name)
-    aten = None if name.startswith("__") else aten_function(name)
+    aten = None if name.startswith("__") else find_aten_function(name)
     if mixed is None and aten is None:
         error = ScriptSyntaxError(f"Unknown builtin op: aten::{name}. flambeau has no such "
                                   "operator")
