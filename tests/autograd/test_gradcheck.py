@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 
@@ -116,3 +118,27 @@ def test_sums_of_float32_outputs_are_of_double_precision(torch):
     x = torch.full((1000,), 0.9, requires_grad=True)
     with pytest.warns(UserWarning, match="not a double precision"):
         assert torch.autograd.gradcheck(lambda x: x, (x,), eps=1e-3, atol=1e-2, fast_mode=False)
+
+
+def test_a_kernel_that_begins_at_the_second_pass_is_no_nondeterminism():
+    import flambeau as torch
+    from flambeau.autograd.gradcheck import GradcheckError
+
+    class Rounded(torch.autograd.Function):
+        """Twice the input; each pass adds the next of `errors` to the gradient."""
+
+        errors = itertools.chain([1e-12], itertools.repeat(0))
+
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g + next(Rounded.errors)
+
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Rounded.apply, (x,), check_undefined_grad=False)
+    Rounded.errors = (i * 1e-12 for i in itertools.count())
+    with pytest.raises(GradcheckError, match="not reentrant"):
+        torch.autograd.gradcheck(Rounded.apply, (x,))
