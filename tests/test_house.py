@@ -78,7 +78,6 @@ HOSTILE = {"tests/test_house.py", "tests/serialization/test_hostile.py"}  # they
 EMPTY_NAMES = {"one", "made", "found", "given", "kept", "held"}
 NAMED_FOLDERS = ("flambeau/", "benchmarks/", "examples/", "tests/autograd/", "tests/export/",
                  "tests/func/", "tests/fx/", "tests/native/", "tests/ops/")
-UNSORTED = {"flambeau/ops/core/inplace.py", "flambeau/ops/reduction/reduce.py"}  # not yet
 ABSOLUTE = re.compile(r"(?<![\w.])/(?:home|Users|work|root|tmp|mnt|opt|data)/\w")
 
 
@@ -159,7 +158,7 @@ def empty_names(module: Module) -> Iterator[str]:
 def unsorted_imports(module: Module) -> Iterator[str]:
     """Neighbouring relative imports go from the outermost package inwards, then by name. The
     order in a package's `__init__` may matter."""
-    if module.path.name == "__init__.py" or relative(module.path) in UNSORTED:
+    if module.path.name == "__init__.py":
         return
     for first, second in itertools.pairwise(module.tree.body):
         if isinstance(first, ast.ImportFrom) and isinstance(second, ast.ImportFrom) \

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...autograd.inplace import before_write, bump, check_writable, rebase
 from ...autograd.mode import MODE
 from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
 from ...autograd.tape import record_binary, record_number, requires
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
-from ...tensor.promotion import check_cast
 from ...tensor.layout import dense_order
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap, check_operands
-from ...tensor.windows.lazy_window import LazyWindow
+from ...tensor.promotion import check_cast
 from ...tensor.tensor import Tensor
+from ...tensor.windows.lazy_window import LazyWindow
 from ..documentation import source_listing
 from ..documentation.lazy_docstring import own_text
-from .errors import not_a_tensor, not_this_tensor
-from .number_cache import ORDINARY, number
-from .legacy_argument_order import OLD_ORDERED, in_order
 from ..native.pointwise import try_kernel_with
 from ..native.row_copies import fill
+from .errors import not_a_tensor, not_this_tensor
+from .legacy_argument_order import OLD_ORDERED, in_order
+from .number_cache import ORDINARY, number
 
 if TYPE_CHECKING:
     from .operator import Operator
