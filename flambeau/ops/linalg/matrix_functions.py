@@ -186,9 +186,8 @@ def _check_chain(tensors: list[Tensor]) -> None:
         allowed = (1, 2) if at_end else (2,)
         if t._array.ndim not in allowed:
             words = "1D or 2D" if at_end else "2D"
-            subject = "the first" if i == 0 else "the last" if i == n - 1 else f"tensor {i}"
-            raise RuntimeError(f"multi_dot(): {subject} tensor must be {words} but got "
-                               f"{t._array.ndim}D")
+            subject = f"the {'last' if i else 'first'} tensor" if at_end else f"tensor {i}"
+            raise RuntimeError(f"multi_dot(): {subject} must be {words} but got {t._array.ndim}D")
         if t.dtype is not first.dtype:
             raise RuntimeError(f"multi_dot(): all tensors must have be the same dtype but tensor 0 "
                                f"is {first.dtype} and tensor {i} {t.dtype}")

@@ -236,7 +236,9 @@ def _(gs: tuple[Tensor, None, None], A: Tensor, B: Tensor) -> tuple[Tensor | Non
 def _select_first_repeated(x: Tensor, batch: Sequence[int]) -> Tensor:
     """Undo broadcasting against B: keep one of each repeated result, for A's batch shape."""
     for axis, length in enumerate(batch):
-        if length != x.shape[axis]:
+        if length > x.shape[axis]:  # no right-hand sides: nothing was computed
+            x = x.new_zeros((*x.shape[:axis], length, *x.shape[axis + 1 :]))
+        elif length != x.shape[axis]:
             x = x.narrow(axis, 0, length)
     return x
 

@@ -74,3 +74,17 @@ def test_einsum(torch, error, words, arguments):
     operands = {1: torch.ones(2), 2: torch.ones(2, 3)}
     with pytest.raises(error, match=words):
         torch.einsum(*(operands[a] if a.__class__ is int else a for a in arguments))
+
+
+@pytest.mark.parametrize("driver", ["gelsd", "gelsy"])
+def test_least_squares_of_no_right_hand_sides(torch, driver):
+    result = torch.linalg.lstsq(torch.rand(1, 3, 2), torch.rand(0, 3, 1), driver=driver)
+    assert result.solution.shape == (0, 2, 1) and result.rank.shape == (1,)
+
+
+def test_chains_name_the_tensor(torch):
+    a = torch.ones(2, 2)
+    with pytest.raises(RuntimeError, match=r"multi_dot\(\): tensor 1 must be 2D but got 1D"):
+        torch.linalg.multi_dot([a, a[0], a])
+    with pytest.raises(RuntimeError, match="the last tensor must be 1D or 2D but got 3D"):
+        torch.linalg.multi_dot([a, a, a[None]])
