@@ -102,6 +102,8 @@ class ReturnedValues:
         if is_complex(value):
             return self._bind_complex(array, value)
         region = self.graph.region(value)
+        if self._is_part(value):
+            self.crowds.setdefault(id(region), -1)
         if id(region) not in self.crowds and array.base is None and array.flags.c_contiguous:
             self.graph.bindings.expected.append(array.copy())
             self.graph.outputs.append(self.graph.read(value))
@@ -118,10 +120,17 @@ class ReturnedValues:
         self.graph.outputs.append(permute(node, order))
         return bind.Output(len(self.graph.outputs) - 1, array.shape, back)
 
+    def _is_part(self, value: Value) -> bool:
+        """Whether a window is less than its storage, of which the result shows the rest, too."""
+        whole = self.graph.trace.storages[value.storage].whole
+        return (math.prod(value.shape) * value.dtype.itemsize
+                < math.prod(whole.shape) * whole.dtype.itemsize)
+
     def _bind_complex(self, array: np.ndarray, value: Value) -> bind.Output:
         """Bind a complex tensor as a window on pairs."""
         region = self.graph.region(real_window(value))
-        if id(region) in self.crowds:
+        if id(region) in self.crowds or self._is_part(value):
+            self.crowds.setdefault(id(region), -1)
             return self._bind_part(region, array, value)
         order = memory_order(array.strides)
         packed = row_major_byte_strides(tuple(array.shape[i] for i in order), array.itemsize)
