@@ -87,10 +87,12 @@ def _can_defer_write(r: Recorder, target: np.ndarray, source: np.ndarray) -> boo
     return False
 
 
-def _write_into(r: Recorder, original: Callable, target: Any, result: np.ndarray) -> None:
+def _write_into(
+    r: Recorder, original: Callable, target: Any, result: np.ndarray, warns: bool = True
+) -> None:
     r.compute()
     r.refer(target)  # refer to its memory before the write
-    original(target, result)
+    original(target, result, warns)
     r.write(target._array, result)
 
 
