@@ -32,9 +32,11 @@ def requires(x: Tensor) -> bool:
     return x._requires_grad
 
 
-def new_node(plan: Plan[N], edges: tuple, saved: tuple, versions: tuple, restore: Any) -> N:
-    """Create a node with all fields set."""
-    node = _new(plan.node_type)
+def new_node(
+    plan: Plan[N], edges: tuple, saved: tuple, versions: tuple, restore: Any, args: tuple = (),
+) -> N:
+    """Create a node with all fields set. `args`: the call's, which choose among overloads."""
+    node = _new(plan.node_type if plan.choose_node is None else plan.choose_node(args))
     node.plan, node.edges, node.saved, node.versions = plan, edges, saved, versions
     node.restore, node.hooks = restore, None
     node.sequence = _next_sequence()
@@ -65,7 +67,7 @@ def record_unary(operator: Any, y: Tensor, x: Tensor) -> None:
     restore = None
     if x._array.dtype is not y._array.dtype and x._array.dtype != y._array.dtype:
         restore = operator.restores((x,), y)
-    y._node = new_node(plan, (x._node or x,), saved, versions, restore)
+    y._node = new_node(plan, (x._node or x,), saved, versions, restore, (x,))
     y._requires_grad = y._tracked = True
 
 
@@ -81,7 +83,7 @@ def record_binary(operator: Any, y: Tensor, x: Tensor, other: Tensor) -> None:
     if not mask:
         return
     plan = operator.plans.get(mask) or operator.plan(mask)
-    node = _new(plan.node_type)
+    node = _new(plan.node_type if plan.choose_node is None else plan.choose_node((x, other)))
     node.plan = plan
     if not plan.sources:
         node.saved = node.versions = ()
@@ -146,7 +148,7 @@ def record_number(operator: Any, y: Tensor, args: tuple, position: int) -> None:
     if x._array.dtype is not y._array.dtype or x._array.shape != y._array.shape:
         restore = operator.restores(args, y)
         restore = None if restore is None else (restore[position],)
-    y._node = new_node(plan, (x._node or x,), saved, versions, restore)
+    y._node = new_node(plan, (x._node or x,), saved, versions, restore, args)
     y._requires_grad = y._tracked = True
 
 
@@ -200,7 +202,7 @@ def _record_single(operator: Any, y: Tensor, args: tuple, position: int) -> None
         return
     mask = 1 << position
     plan = operator.plans.get(mask) or operator.plan(mask)
-    node = _new(plan.node_type)
+    node = _new(plan.node_type if plan.choose_node is None else plan.choose_node(args))
     if plan.plain:
         node.saved, node.versions = plan.pack(args), plan.unversioned
     else:
@@ -241,7 +243,7 @@ def _record_several(operator: Any, y: Tensor, args: tuple) -> None:
     if not mask:
         return
     plan = operator.plans.get(mask) or operator.plan(mask)
-    node = _new(plan.node_type)
+    node = _new(plan.node_type if plan.choose_node is None else plan.choose_node(args))
     try:
         node.saved, node.versions = (save if SPECIAL.count else plan.keep)(plan, args, y, needed)
     except AttributeError:  # an input is not a tensor
@@ -275,7 +277,7 @@ def _attach_results(
         restore = operator.restores(args, first)
     if restore is not None:
         restore = _spread(tuple(restore[i] for i in plan.inputs), plan, args)
-    node = new_node(plan, edges, saved, versions, restore)
+    node = new_node(plan, edges, saved, versions, restore, args)
     if not several:
         result._node = node
         result._requires_grad = result._tracked = True

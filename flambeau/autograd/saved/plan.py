@@ -31,8 +31,8 @@ class Plan(Generic[N]):
     """
 
     __slots__ = (
-        "arguments", "entries", "frees", "inputs", "joint", "keep", "node_type", "only", "pack",
-        "plain", "sources", "unversioned",
+        "arguments", "choose_node", "entries", "frees", "inputs", "joint", "keep", "node_type",
+        "only", "pack", "plain", "sources", "unversioned",
     )
 
     def __init__(
@@ -48,6 +48,7 @@ class Plan(Generic[N]):
         self.pack = _compile_packer(self.sources) if self.plain else None
         self.keep = _compile_keeper(self.sources)
         self.frees = False  # whether attributes are freed like tensors: index arrays are
+        self.choose_node: Callable[[tuple], type[N]] | None = None  # by the call's arguments
         self.only = None
         if len(self.entries) == 1 and not joint:
             vjp, indices = self.entries[0]

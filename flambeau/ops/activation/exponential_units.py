@@ -122,7 +122,7 @@ def selu_(input: Tensor) -> Tensor:
     return _apply(input, True, _SELU_ALPHA, _SELU_SCALE)
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), node="CeluBackward0")
 def celu(input: Tensor, alpha: Number = 1.0, inplace: bool = False) -> Tensor:
     """Apply the continuously differentiable ELU, alpha * (exp(input / alpha) - 1) below 0.
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...autograd.node import name_node
 from ...autograd.tape import record_binary, record_number, record_unary
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
@@ -48,9 +49,11 @@ def build(operator: Operator) -> Callable:
         ) if operator.numpy_names else operator.body
         if operator.name.rstrip("_") in OLD_ORDERED:
             body.__signature__ = _strip_old_names(body)
-        if operator.autocast is None:
-            return explaining(shown, body) if operator.explains else body
-        return autocasting(shown, body, operator.autocast)
+        if operator.autocast is not None:
+            body = autocasting(shown, body, operator.autocast)
+        elif operator.explains:
+            body = explaining(shown, body)
+        return _naming(body, operator) if operator.node_names else body
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
         p.default is p.empty for p in operator.parameters
@@ -67,6 +70,23 @@ def build(operator: Operator) -> Callable:
         names = [n + "_" for n in (operator.name, *operator.aliases) if "." not in n]
         publish(twin, names, spaces)
     return _copy_name(function, operator)
+
+
+def _naming(function: Callable[..., Any], operator: Operator) -> Callable[..., Any]:
+    """Wrap a composite that PyTorch differentiates as a whole, to name its results' nodes so. The
+    nodes before them are those of the operators that compute the results here."""
+    names, overload = operator.node_names, operator.overload
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        for y in (result,) if isinstance(result, Tensor) else result:
+            if y._node is not None and not any(isinstance(x, Tensor) and x._node is y._node
+                                               for x in args):  # then y is an argument
+                name_node(y, names[0 if overload is None else overload(*args, **kwargs)])
+        return result
+
+    return call
 
 
 def _copy_name(function: Any, operator: Operator) -> Any:

@@ -95,7 +95,8 @@ class Operator:
         self.aliases: tuple[str, ...] = options.pop("aliases", ())
         self.second_order: bool = options.pop("second_order", True)
         self._read_facts(options)
-        node = options.pop("node", _convert_to_camel(name) + "Backward0")
+        self.node_names, overload = _read_node_names(self, options)
+        self.overload: Callable[..., int] | None = overload
         if options:
             raise TypeError(f"operator {name}: unknown options {sorted(options)}")
         self.vjps, self.plans = {}, {}
@@ -103,8 +104,8 @@ class Operator:
         self.function: Callable = body
         self.kernels: dict[str, Callable] = {}
         if kind is not Kind.COMPOSITE:
-            attributes = {"operator": self, "__slots__": (), "__module__": "builtins"}
-            self.node_type = type(node, (Node,), attributes)
+            # The second one returns the type of a call's node; None if all have the first one.
+            self.node_type, self.choose_node = _create_node_types(self)
             self._read_signature(body)
             self.shown_edges = tuple(map(self.names.index, self.edges)) or self.tensor_positions
 
@@ -182,6 +183,7 @@ class Operator:
                 vjp = self.vjps.get(self.names[i], missing)
                 entries.append((vjp, self._indices(vjp, sources)))
         actual: Plan = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
+        actual.choose_node = self.choose_node
         actual.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
         self.plans[mask] = actual
         return actual
@@ -321,8 +323,32 @@ def _create_missing_vjp(operator: Operator, name: str) -> Callable:
     return vjp
 
 
+def _read_node_names(
+    operator: Operator, options: dict[str, Any]
+) -> tuple[tuple[str, ...], Callable[..., int] | None]:
+    """Read PyTorch's name for the node, or names, where its overloads have nodes of their own.
+
+    `overload` returns the position of a call's name, given all parameters in order. A composite
+    has a name if PyTorch differentiates it as a whole.
+    """
+    camel = _convert_to_camel(operator.name) + "Backward0"
+    node = options.pop("node", () if operator.kind is Kind.COMPOSITE else camel)
+    return (node,) if isinstance(node, str) else node, options.pop("overload", None)
+
+
+def _create_node_types(
+    operator: Operator,
+) -> tuple[type[Node], Callable[[tuple], type[Node]] | None]:
+    attributes = {"operator": operator, "__slots__": (), "__module__": "builtins"}
+    kinds = [type(name, (Node,), attributes) for name in operator.node_names]
+    overload = operator.overload
+    return kinds[0], None if overload is None else lambda args: kinds[overload(*args)]
+
+
 def _convert_to_camel(name: str) -> str:
-    return "".join(part.capitalize() for part in re.split("_+", name.strip("_")))
+    """Return a name as PyTorch's nodes spell it: log1p is Log1P, deg2rad Deg2Rad."""
+    words = re.split("_+|(?<=[0-9])(?=[a-z])", name.strip("_"))
+    return "".join(word.capitalize() for word in words)
 
 
 def publish(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:

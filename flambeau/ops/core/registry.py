@@ -107,6 +107,8 @@ def repeats_operators(*settings: Callable[[], Any]) -> Callable[[Rule], Rule]:
     """
 
     def mark(function: Any) -> Any:
+        if function.operator.node_names:
+            raise TypeError(f"{function.operator.name} names its node: a followed call would not")
         function.repeats_operators = settings
         return function
 

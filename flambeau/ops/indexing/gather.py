@@ -322,7 +322,11 @@ def _scalar_source(input: Tensor, index: Tensor, value: Any) -> Tensor:
     return wrap(np.asarray(value).astype(input._array.dtype))
 
 
-@composite(explains=True)
+def _writes_number(*args: Any, src: Any = None, reduce: str | None = None, **_: Any) -> bool:
+    return reduce is None and not isinstance(args[3] if len(args) > 3 else src, Tensor)
+
+
+@composite(explains=True, node=("ScatterBackward0", "ScatterBackward1"), overload=_writes_number)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Tensor | None = None, *,
     value: Number | None = None, reduce: str | None = None, out: Tensor | None = None

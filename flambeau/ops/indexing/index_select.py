@@ -303,7 +303,13 @@ def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.index_select(dim, once).sum()
 
 
-@composite(explains=True)
+def _fills_with_tensor(*args: Any, value: Any = None, **_: Any) -> bool:
+    return isinstance(args[3] if len(args) > 3 else value, Tensor)
+
+
+@composite(explains=True,
+           node=("IndexFillBackward0", "IndexFillBackward1"),
+           overload=_fills_with_tensor)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """Return a copy with the slices at the given indices of an axis filled with one value.
 
@@ -317,7 +323,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
     return _index_fill(input, dim, index, _fill_value(input, value, "index_fill"))
 
 
-@composite()
+@composite(node="IndexReduceBackward0")
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
     include_self: bool = True, out: Tensor | None = None

@@ -102,7 +102,11 @@ def _(g: Tensor, mask: Tensor) -> Tensor:
     return select(mask, g, 0)
 
 
-@composite()
+def _fills_with_tensor(*args: Any, value: Any = None, **_: Any) -> bool:
+    return isinstance(args[2] if len(args) > 2 else value, Tensor)
+
+
+@composite(node=("MaskedFillBackward0", "MaskedFillBackward1"), overload=_fills_with_tensor)
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     """Return a copy with `value` where the mask is True.
 

@@ -37,9 +37,18 @@ def _reference(input: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = 
     return y if bias is None else y + bias
 
 
+def _find_overload(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> int:
+    """The last operator that PyTorch composes the layer of: a product of matrices, or the view that
+    restores the axes of other inputs."""
+    rank = input._array.ndim
+    return int(rank != 2) if bias is not None else 2 if rank == 2 else 4 if rank == 1 else 3
+
+
 @opaque(extents_follow=True,
         autocast=Policy.LOWER, linear_in="input * weight + bias", layout=Layout.FREE,
-        expose=("nn.functional",), node="AddmmBackward0", edges=("bias", "input", "weight"),
+        expose=("nn.functional",), overload=_find_overload,
+        node=("AddmmBackward0", "ViewBackward0", "MmBackward0", "UnsafeViewBackward0",
+              "SqueezeBackward4"), edges=("bias", "input", "weight"),
         ref=_reference, samples=_samples)
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     """Compute input @ weight.T + bias.

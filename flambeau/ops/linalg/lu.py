@@ -250,7 +250,7 @@ def lu_legacy(
 _UNPACKED = return_type("lu_unpack", "P", "L", "U")
 
 
-@composite(expose=("torch",), explains=True)
+@composite(expose=("torch",), explains=True, node="LuUnpackBackward0")
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *,
     out: Tensor | Sequence[Tensor] | None = None

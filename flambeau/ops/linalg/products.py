@@ -261,7 +261,7 @@ def _(g: Tensor, batch1: Tensor, alpha: Number) -> Tensor:
     return _scale(matmul(batch1.transpose(1, 2), g), alpha)
 
 
-@composite(autocast=Policy.LOWER)
+@composite(autocast=Policy.LOWER, node="AddbmmBackward0")
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1,
     out: Tensor | None = None
@@ -306,7 +306,7 @@ def addbmm_(
     return assign(self, addbmm(self, batch1, batch2, beta=beta, alpha=alpha), "addbmm_")
 
 
-@composite(explains=True)
+@composite(explains=True, node="AddrBackward0")
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1,
     out: Tensor | None = None
@@ -393,7 +393,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return y if out is None else write_result("tensordot", y, out)
 
 
-@composite(autocast=Policy.AS_IS)
+@composite(autocast=Policy.AS_IS, node="VdotBackward0")
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Compute the dot product of two vectors, conjugating the first.
 
@@ -480,7 +480,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     return result if out is None else write_result("tensordot", result, out)
 
 
-@composite(explains=True)
+@composite(explains=True, node="UnsafeViewBackward0")
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Compute the Kronecker product: blocks of `other` scaled by each element of `input`.
 

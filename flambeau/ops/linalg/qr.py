@@ -283,7 +283,7 @@ def _check_target(A: Array, tau: Array, other: Array, left: bool) -> None:
             )
 
 
-@composite(autocast=Policy.FULL)
+@composite(autocast=Policy.FULL, node="OrmqrBackward0")
 def ormqr(
     input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *,
     out: Tensor | None = None

@@ -339,7 +339,7 @@ _DEPRECATED = (
 _TRIANGULAR = return_type("triangular_solve", "solution", "cloned_coefficient")
 
 
-@composite(explains=True)
+@composite(explains=True, node="TriangularSolveBackward0")
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False,
     unitriangular: bool = False, *, out: Tensor | Sequence[Tensor] | None = None

@@ -48,7 +48,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (x1 / norms[0] * (x2 / norms[1])).sum(dim)
 
 
-@composite(expose=("torch", "nn.functional"), explains=True)
+@composite(expose=("torch", "nn.functional"), explains=True, node="NormBackward1")
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
@@ -61,7 +61,7 @@ def pairwise_distance(
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
-@composite(expose=("torch", "nn.functional"), explains=True)
+@composite(expose=("torch", "nn.functional"), explains=True, node="PdistBackward0")
 @shape_only
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Compute the distances between all pairs of a matrix's rows, starting with the first row's.

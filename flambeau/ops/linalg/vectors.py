@@ -225,7 +225,7 @@ def cdist(
 # ----------------------------------------------------------------------------------- renorm
 
 
-@composite(explains=True)
+@composite(explains=True, node="RenormBackward0")
 def renorm(
     input: Tensor, p: Number, dim: int, maxnorm: float, *, out: Tensor | None = None
 ) -> Tensor:

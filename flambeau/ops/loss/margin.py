@@ -129,7 +129,7 @@ def _select_positive(y: Tensor) -> Tensor:
     return y.masked_fill((y > 0).logical_not(), 0)
 
 
-@composite(autocast=Policy.FULL, expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",), node="MultiMarginLossBackward0")
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
@@ -175,7 +175,7 @@ def multi_margin_loss(
     return reduce_tensor(y if input.dim() == 2 else y.reshape(()), number)
 
 
-@composite(autocast=Policy.FULL, expose=("nn.functional",))
+@composite(autocast=Policy.FULL, expose=("nn.functional",), node="MultilabelMarginLossBackward0")
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean"

@@ -66,8 +66,14 @@ def _(g: Tensor) -> Tensor:
     return g
 
 
-@pointwise(name="_sub", node="SubBackward0", ref=lambda x, y: x - y, samples=pairs, expose=(),
-           ufunc=np.subtract, refuse=_NoBools(BOOL))
+def starts_with_number(input: Any, other: Any) -> bool:
+    """Whether the first operand is a number: 1 - x is rsub, 1 / x a reciprocal times 1."""
+    return not isinstance(input, Tensor)
+
+
+@pointwise(name="_sub", node=("SubBackward0", "RsubBackward1"), overload=starts_with_number,
+           ref=lambda x, y: x - y, samples=pairs, expose=(), ufunc=np.subtract,
+           refuse=_NoBools(BOOL))
 def _sub(input: Array | Number, other: Array | Number) -> Array:
     """Subtract element by element, input - other.
 
@@ -107,7 +113,8 @@ def _(g: Tensor, input: Tensor | Number) -> Tensor:
     return g * input
 
 
-@pointwise(name="_div", node="DivBackward0", promotion=Promotion.FLOATING,
+@pointwise(name="_div", node=("DivBackward0", "MulBackward0"), overload=starts_with_number,
+           promotion=Promotion.FLOATING,
            ref=lambda x, y: x / y, samples=pairs_nonzero, expose=(), ufunc=np.divide)
 def _div(input: Array | Number, other: Array | Number) -> Array:
     """True division, input / other."""
@@ -252,7 +259,9 @@ def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
     return other * alpha
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",),
+           node=("RsubBackward0", "RsubBackward1"),
+           overload=lambda input, other, **_: not isinstance(other, Tensor))
 def rsub(input: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor:
     """Subtract with the operands swapped, other - alpha * input.
 

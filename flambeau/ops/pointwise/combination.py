@@ -110,7 +110,9 @@ def _refuse_lerp(operator: Any, operands: tuple, common: Any) -> None:
         raise dtype_refusals.not_implemented(operator, input.dtype)
 
 
-@pointwise(ref=lambda x, y, w: (1 - w) * x + w * y, samples=_ends, refuse=_refuse_lerp)
+@pointwise(ref=lambda x, y, w: (1 - w) * x + w * y, samples=_ends, refuse=_refuse_lerp,
+           node=("LerpBackward0", "LerpBackward1"),
+           overload=lambda input, end, weight: isinstance(weight, Tensor))
 def lerp(input: Array, end: Array, weight: Array | Number) -> Array:
     """Interpolate linearly from input to end, input + weight * (end - input).
 
@@ -171,7 +173,7 @@ def _(g: Tensor, other: Tensor, y: Tensor) -> Tensor:
     return g * (other / y)
 
 
-@composite(explains=True)
+@composite(explains=True, node="DistBackward0")
 def dist(input: Tensor, other: Tensor, p: Number = 2) -> Tensor:
     """Return the p-norm of input - other.
 

@@ -363,7 +363,7 @@ def _(g: Tensor, imag_shape: tuple[int, ...]) -> Tensor:
     return imaginary_part(g).sum_to_size(imag_shape)
 
 
-@composite(autocast=Policy.FULL, expose=("torch",))
+@composite(autocast=Policy.FULL, expose=("torch",), node="PolarBackward0")
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Build complex numbers from magnitudes and angles.
 

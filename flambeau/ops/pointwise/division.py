@@ -132,7 +132,13 @@ def true_divide_(self: Tensor | Number, other: Any) -> Tensor:
 # ------------------------------------------------------------------------------- remainders
 
 
+def divides_by_tensor(input: Any, other: Any) -> bool:
+    """Whether the divisor is a tensor: PyTorch differentiates divisions by numbers separately."""
+    return isinstance(other, Tensor)
+
+
 @pointwise(ref=lambda x, y: x - y * np.floor(x / y), samples=pairs_nonzero,
+           node=("RemainderBackward0", "RemainderBackward1"), overload=divides_by_tensor,
            refuse=dtype_refusals.complex_and_bool)
 def remainder(input: Array | Number, other: Array | Number) -> Array:
     """Remainder of floored division, input - other * floor(input / other), signed like `other`.
@@ -159,6 +165,7 @@ def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
 
 
 @pointwise(ref=lambda x, y: x - y * np.trunc(x / y), samples=pairs_nonzero,
+           node=("FmodBackward0", "FmodBackward1"), overload=divides_by_tensor,
            refuse=dtype_refusals.complex_and_bool)
 def fmod(input: Array, other: Array | Number) -> Array:
     """Remainder of division truncated toward zero, signed like `input`.

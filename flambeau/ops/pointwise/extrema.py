@@ -293,7 +293,8 @@ def clamp_(
         raise not_a_tensor(error, "clamp_", clamp_, (self, min, max)) from None
 
 
-@composite()
+@composite(node=("ClampMinBackward0", "ClampMinBackward1"),
+           overload=lambda input, min, **_: isinstance(min, Tensor))
 def clamp_min(input: Tensor, min: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Element-wise maximum of input and min, a number or a tensor.
 
@@ -309,7 +310,8 @@ def clamp_min_(self: Tensor, min: Tensor | Number) -> Tensor:
     return clamp_(self, min)
 
 
-@composite()
+@composite(node=("ClampMaxBackward0", "ClampMaxBackward1"),
+           overload=lambda input, max, **_: isinstance(max, Tensor))
 def clamp_max(input: Tensor, max: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """Element-wise minimum of input and max, a number or a tensor.
 

@@ -112,7 +112,9 @@ def _raise_integers(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     )
 
 
-@pointwise(name="_pow", node="PowBackward1", ref=np.power, samples=positive_pairs, expose=())
+@pointwise(name="_pow", node=("PowBackward1", "PowBackward2"),
+           overload=lambda input, exponent: not isinstance(input, Tensor), ref=np.power,
+           samples=positive_pairs, expose=())
 def pow_tensor(input: Array | Number, exponent: Array | Number) -> Array:
     """Raise input to the power exponent, element by element."""
     return _raise_arrays(input, exponent)

@@ -86,7 +86,9 @@ def _rounding_samples(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(ref=lambda x, decimals=0: np.floor(x * 10.0**decimals + 0.5) / 10.0**decimals,
-           samples=_rounding_samples, refuse=_rounded, aliases=("special.round",))
+           samples=_rounding_samples, refuse=_rounded, aliases=("special.round",),
+           node=("RoundBackward0", "RoundBackward1"),
+           overload=lambda input, decimals: decimals != 0)
 def round(input: Array, *, decimals: int = 0) -> Array:
     """Round to `decimals` places; halves go to the even neighbor.
 
@@ -210,7 +212,9 @@ def signbit(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: np.abs(x) * np.sign(y), samples=pairs_nonzero, ufunc=np.copysign,
-           promotion=Promotion.FLOATING, refuse=dtype_refusals.complex_numbers)
+           promotion=Promotion.FLOATING, refuse=dtype_refusals.complex_numbers,
+           node=("CopysignBackward0", "CopysignBackward1"),
+           overload=lambda input, other: not isinstance(other, Tensor))
 def copysign(input: Array, other: Array | Number) -> Array:
     """Return numbers with the magnitude of input and the sign of other.
 
@@ -329,7 +333,7 @@ def _(gs: tuple[Tensor, None], input: Tensor, ys: tuple[Tensor, ...]) -> Tensor:
     return gs[0] / (ys[1].to(input.dtype)).exp2()
 
 
-@composite()
+@composite(node="LdexpBackward0")
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Multiply by a power of two, input * 2**other.
 

@@ -91,7 +91,7 @@ amin = _declare_extreme(
     """)
 
 
-@composite(explains=True)
+@composite(explains=True, node="AminmaxBackward0")
 def aminmax(
     input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None
 ) -> Any:

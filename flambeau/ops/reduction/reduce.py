@@ -89,8 +89,14 @@ def spread(g: Tensor, shape: Sequence[int], dim: Dims, keepdim: bool) -> Tensor:
 # -------------------------------------------------------------------------------------- sums
 
 
+def reduces_axes(input: Any, dim: Dims = None, *_: Any) -> bool:
+    """Whether axes are named: PyTorch differentiates reductions of everything separately."""
+    return dim is not None
+
+
 @opaque(extents_follow=True, linear_in="input", samples=reductions, kernel="sum_cpu",
         dtype_of_out=True,
+        node=("SumBackward0", "SumBackward1"), overload=reduces_axes,
         ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim))
 def sum(
     input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -145,8 +151,8 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     return y.reshape(size) if new else y
 
 
-@opaque(extents_follow=True, linear_in="input", samples=reductions, node="MeanBackward0",
-        kernel="sum_cpu",
+@opaque(extents_follow=True, linear_in="input", samples=reductions,
+        kernel="sum_cpu", node=("MeanBackward0", "MeanBackward1"), overload=reduces_axes,
         ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim))
 def mean(
     input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -294,6 +300,7 @@ def _differ_from_0(x: Array) -> Array:
 
 
 @opaque(autocast=Policy.FULL, kernel="prod_out_cpu", dtype_of_out=True,
+        node=("ProdBackward0", "ProdBackward1"), overload=reduces_axes,
         ref=lambda x, dim=None, keepdim=False: np.prod(x, dim, keepdims=keepdim),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
                                   ((rng.normal(size=(3, 4)), 1), {})]))

@@ -156,7 +156,7 @@ def std(
     return y if out is None else write_result("std", y, out)
 
 
-@composite(expose=("torch",), numpy_names=True)
+@composite(expose=("torch",), numpy_names=True, node="VarMeanBackward0")
 def var_mean(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
     correction: float | None = None
@@ -170,7 +170,7 @@ def var_mean(
     return _var(input, dim, keepdim, less), mean(input, dim, keepdim)
 
 
-@composite(expose=("torch",), numpy_names=True)
+@composite(expose=("torch",), numpy_names=True, node="StdMeanBackward0")
 def std_mean(
     input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
     correction: float | None = None

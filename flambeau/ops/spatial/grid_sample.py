@@ -116,7 +116,9 @@ def _reference(
 
 
 @opaque(examples=("input", "grid"),
-        name="_grid_sampler", node="GridSamplerBackward0", expose=(), samples=_samples,
+        name="_grid_sampler", expose=(), samples=_samples,
+        node=("GridSampler2DBackward0", "GridSampler3DBackward0"),
+        overload=lambda input, *_: input._array.ndim - 4,
         ref=_reference)
 def _sampler(input: Array, grid: Array, mode: int, padding: Any, align: bool) -> Array:
     """Sample input (n, c, *sizes) at grid (n, *points, axes); return (n, c, *points)."""

@@ -163,7 +163,33 @@ _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5, "lanczos": 4
 _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 
 
-@composite(expose=("nn.functional",), explains=True)
+def _name_nodes() -> dict[tuple[str, int, bool], str]:
+    """Return PyTorch's names by mode, spatial axes and whether the filter is antialiasing."""
+    result = {("area", 1, False): "SqueezeBackward1"}
+    for n in (1, 2, 3):
+        result["nearest", n, False] = f"UpsampleNearest{n}DBackward0"
+        result["nearest-exact", n, False] = f"UpsampleNearestExact{n}DBackward0"
+        result.setdefault(("area", n, False), f"AdaptiveAvgPool{n}DBackward0")
+    for mode, rank in _RANKS.items():
+        result[mode, rank - 2, False] = f"Upsample{mode.capitalize()}{rank - 2}DBackward0"
+        result[mode, rank - 2, True] = f"Upsample{mode.capitalize()}{rank - 2}DAaBackward0"
+    return result
+
+
+_NODES = _name_nodes()
+_OVERLOADS = {form: i for i, form in enumerate(_NODES)}
+
+
+def _find_overload(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> int:
+    return _OVERLOADS[mode, input._array.ndim - 2, antialias]
+
+
+@composite(expose=("nn.functional",), explains=True, node=tuple(_NODES.values()),
+           overload=_find_overload)
 def interpolate(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None,

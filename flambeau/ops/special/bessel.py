@@ -49,7 +49,8 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 @pointwise(ref=_create_integral(lambda x, t: np.exp(x * np.cos(t)) * np.cos(t), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=dtype_refusals.complex_numbers)
+           inplace=False, refuse=dtype_refusals.complex_numbers,
+           node="SpecialI1Backward0")
 def i1(input: Array) -> Array:
     """Modified Bessel function of the first kind, order 1.
 
@@ -67,7 +68,8 @@ def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
 
 @pointwise(ref=_create_integral(lambda x, t: np.exp(x * np.cos(t) - np.abs(x)), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=dtype_refusals.complex_numbers)
+           inplace=False, refuse=dtype_refusals.complex_numbers,
+           node="SpecialI0EBackward0")
 def i0e(input: Array) -> Array:
     """Exponentially scaled i0, exp(-|input|) * i0(input).
 
@@ -86,7 +88,8 @@ def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
            ref=_create_integral(
                lambda x, t: np.exp(x * np.cos(t) - np.abs(x)) * np.cos(t), 0, np.pi),
            samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=dtype_refusals.complex_numbers)
+           inplace=False, refuse=dtype_refusals.complex_numbers,
+           node="SpecialI1EBackward0")
 def i1e(input: Array) -> Array:
     """Exponentially scaled i1, exp(-|input|) * i1(input).
 

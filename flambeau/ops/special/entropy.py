@@ -16,8 +16,14 @@ from ..core.sample_inputs import Rng, Sample, positive, positive_pairs
 from ..pointwise.selection import select
 
 
+def _find_number(input: Any, other: Any) -> int:
+    """Return 1 if the first operand is a number, 2 if the second one is, 0 for two tensors."""
+    return 1 if not isinstance(input, Tensor) else 2 if not isinstance(other, Tensor) else 0
+
+
 @pointwise(ref=lambda x, y: x * np.log(y), samples=positive_pairs, promotion=Promotion.FLOATING,
-           aliases=("special.xlogy",), refuse=dtype_refusals.complex_numbers)
+           aliases=("special.xlogy",), refuse=dtype_refusals.complex_numbers,
+           node=("XlogyBackward0", "XlogyBackward1", "XlogyBackward2"), overload=_find_number)
 def xlogy(input: Array | Number, other: Array | Number) -> Array:
     """Return input * log(other); 0 where input is 0, unless other is NaN.
 
@@ -39,7 +45,9 @@ def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
 
 
 @pointwise(ref=lambda x, y: x * np.log(1 + y), samples=positive_pairs, expose=("special",),
-           promotion=Promotion.FLOATING, inplace=False, refuse=dtype_refusals.complex_numbers)
+           promotion=Promotion.FLOATING, inplace=False, refuse=dtype_refusals.complex_numbers,
+           node=("SpecialXlog1PyBackward0", "SpecialXlog1PyBackward1", "SpecialXlog1PyBackward2"),
+           overload=_find_number)
 def xlog1py(input: Array | Number, other: Array | Number) -> Array:
     """Return input * log1p(other); 0 where input is 0, unless other is NaN.
 
@@ -61,7 +69,8 @@ def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
 
 
 @pointwise(ref=lambda x: -x * np.log(x), samples=positive, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers,
+           node="SpecialEntrBackward0")
 def entr(input: Array) -> Array:
     """Entropy term, -input * log(input); 0 at 0, -inf for negative input.
 

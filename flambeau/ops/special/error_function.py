@@ -167,7 +167,8 @@ def _scaled_erfc(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_scaled_erfc, samples=real_line, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers,
+           node="SpecialErfcxBackward0")
 def erfcx(input: Array) -> Array:
     """Scaled complementary error function, exp(input^2) * erfc(input).
 
@@ -214,7 +215,8 @@ def _normal_quantile(p: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_normal_quantile, samples=_probabilities, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers,
+           node="SpecialNdtriBackward0")
 def ndtri(input: Array) -> Array:
     """Quantile function of the standard normal distribution, the inverse of `ndtr`.
 
@@ -232,7 +234,8 @@ def _(g: Tensor, y: Tensor) -> Tensor:
 
 
 @pointwise(ref=lambda x: np.log(_normal(x)), samples=real_line, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers,
+           node="SpecialLogNdtrBackward0")
 def log_ndtr(input: Array) -> Array:
     """Logarithm of the standard normal cumulative distribution function.
 

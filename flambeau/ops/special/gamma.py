@@ -121,7 +121,7 @@ publish(_polygamma_method, ("polygamma",), ("Tensor",))
 publish(polygamma, ("polygamma",), ("special",))
 
 
-@composite(aliases=("special.multigammaln",), explains=True)
+@composite(aliases=("special.multigammaln",), explains=True, node="MvlgammaBackward0")
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the p-dimensional gamma function; RuntimeError below (p - 1) / 2.
 

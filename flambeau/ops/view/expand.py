@@ -38,7 +38,12 @@ def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return reshape(g, input_shape)
 
 
-@composite(numpy_names=True)
+def _find_overload(input: Tensor, dim: int | Sequence[int] | None = None, **_: Any) -> int:
+    return 0 if dim is None else 1 if isinstance(dim, int) else 2
+
+
+@composite(numpy_names=True, overload=_find_overload,
+           node=("SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2"))
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Return a view without axes of length 1: all of them, or only those listed in `dim`.
 

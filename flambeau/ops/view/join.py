@@ -255,7 +255,7 @@ column_stack = _declare_stack(
 )
 
 
-@composite(expose=("torch",), explains=True)
+@composite(expose=("torch",), explains=True, node="BlockDiagBackward0")
 def block_diag(*tensors: Tensor) -> Tensor:
     """Build a block-diagonal matrix, zero outside the blocks.
 
@@ -524,7 +524,7 @@ def _(g: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None) 
     return g.roll(back, dims)
 
 
-@composite(explains=True)
+@composite(explains=True, node="Rot90Backward0")
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Rotate k times by 90 degrees in the plane of two axes.
 
@@ -609,7 +609,7 @@ def tile(input: Tensor, *dims_: Any, dims: Sequence[int] | None = None) -> Tenso
     return repeat(input, *((1,) * short + tuple(wanted)))
 
 
-@composite(numpy_names=True)
+@composite(numpy_names=True, node="ViewBackward0")
 def repeat_interleave(
     input: Tensor, repeats: Tensor | int | None = None, dim: int | None = None, *,
     output_size: int | None = None

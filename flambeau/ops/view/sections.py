@@ -83,7 +83,12 @@ def _join(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> 
     return cat(pieces, at)
 
 
-@composite(expose=("torch",))
+def _has_one_length(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> bool:
+    return not isinstance(split_size_or_sections, (tuple, list))
+
+
+@composite(expose=("torch",), node=("SplitWithSizesBackward0", "SplitBackward0"),
+           overload=_has_one_length)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Split an axis into pieces of one length (the last may be shorter) or of listed lengths.
 
@@ -133,7 +138,7 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
     return split(input, list(split_sizes), dim)
 
 
-@composite(numpy_names=True)
+@composite(numpy_names=True, node="SplitBackward0")
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Split an axis into at most `chunks` pieces of equal length; the last may be shorter.
 
@@ -167,7 +172,7 @@ def _choose_bounds(name: str, *choices: Any) -> Any:
     return values[0]
 
 
-@composite(explains=True)
+@composite(explains=True, node="SliceBackward0")
 def tensor_split(
     input: Tensor, indices_or_sections: Any = None, dim: int = 0, *,
     indices: Sequence[int] | None = None, sections: int | None = None

@@ -19,7 +19,7 @@ def _check_spatial(name: str, shape: tuple[int, ...], factor: int, word: str) ->
         raise RuntimeError(f"{name} expects a positive {word}, but got {factor}")
 
 
-@composite(expose=_BOTH, explains=True)
+@composite(expose=_BOTH, explains=True, node="PixelShuffleBackward0")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Rearrange (..., c r r, h, w) into (..., c, h r, w r), where r is upscale_factor.
 
@@ -43,7 +43,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return in_suggested_format(y.reshape(*batch, c // (r * r), h * r, w * r), input)
 
 
-@composite(expose=_BOTH, explains=True)
+@composite(expose=_BOTH, explains=True, node="PixelUnshuffleBackward0")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Rearrange (..., c, h r, w r) into (..., c r r, h, w), the inverse of pixel_shuffle.
 
@@ -65,7 +65,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return in_suggested_format(y.reshape(*batch, c * r * r, h // r, w // r), input)
 
 
-@composite(expose=_BOTH, aliases=("native_channel_shuffle",), explains=True)
+@composite(expose=_BOTH, aliases=("native_channel_shuffle",), explains=True,
+           node="ChannelShuffleBackward0")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the channels of (n, c, ...) across `groups` groups.
 

@@ -46,7 +46,30 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: int) -> Tensor:
     return _placed(g, input_shape, (slice(None),) * (dim % len(input_shape)) + (index,))
 
 
-@view(name="_slice", node="SliceBackward0", expose=(), ref=lambda x, index: x[index],
+def _find_last_step(input: Tensor, index: Any) -> int:
+    """Return which of select, slice, unsqueeze and alias PyTorch does last for an index."""
+    items = index if index.__class__ is tuple else (index,)
+    if items[-1] is Ellipsis:  # which stands for the axes that the index leaves out
+        items = items[:-1]
+    if len(items) == 1 and items[0].__class__ is slice:
+        return 1
+    at, last = 0, 3  # several slices that take everything are an alias
+    for i, item in enumerate(items):
+        if item is None:
+            last = 2
+        elif item is Ellipsis:
+            at = input._array.ndim - sum(x is not None for x in items[i + 1 :])
+        elif item.__class__ is slice:
+            n = input._array.shape[at]
+            at, last = at + 1, last if item.indices(n) == (0, n, 1) else 1
+        else:
+            at, last = at + 1, 0
+    return last
+
+
+@view(name="_slice", expose=(), overload=_find_last_step,
+      node=("SelectBackward0", "SliceBackward0", "UnsqueezeBackward0", "AliasBackward0"),
+      ref=lambda x, index: x[index],
       samples=lambda rng: iter([((rng.normal(size=(4, 5)), (slice(1, 3), None, Ellipsis, 2)), {})]))
 def basic_index(input: Array, index: Tensor) -> Array:
     """Return a view selected by integers, slices, None and an ellipsis."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.node import name_node
 from ...native.foundation.user_frames import warn_once
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
@@ -140,6 +141,12 @@ _ONLY_MATRICES = (
 )
 
 
+def _of_scalars(name: str) -> str:
+    return f"Tensor.{name} is deprecated on 0-D tensors. " + (
+        "Consider using x.conj()." if name in ("H", "mH") else
+        "This function is the identity in these cases.")
+
+
 def _transpose(self: Tensor) -> Tensor:
     """Reverse all axes; for a matrix, transpose it.
 
@@ -147,9 +154,13 @@ def _transpose(self: Tensor) -> Tensor:
     torch.Size([3, 2])
     """
     n = self._array.ndim
-    if n not in (0, 2):
-        warn_once(_ONLY_MATRICES)
-    return t(self) if n <= 2 else permute(self, *range(n - 1, -1, -1))
+    if n != 2:
+        warn_once(_ONLY_MATRICES if n else _of_scalars("T"))
+    if n > 2:
+        return permute(self, *range(n - 1, -1, -1))
+    result = t(self)  # which costs less than permute
+    name_node(result, "PermuteBackward0")
+    return result
 
 
 def _matrix_transposed(self: Tensor) -> Tensor:
@@ -158,6 +169,9 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     >>> torch.zeros(5, 2, 3).mT.shape
     torch.Size([5, 3, 2])
     """
+    if not self._array.ndim:
+        warn_once(_of_scalars("mT"))
+        return self
     if self._array.ndim < 2:
         raise RuntimeError(
             "tensor.mT is only supported on matrices or batches of matrices. Got "
@@ -178,7 +192,13 @@ def _hermitian(self: Tensor) -> Tensor:
             "tensor.H is only supported on matrices (2-D tensors). Got "
             f"{self._array.ndim}-D tensor."
         )
-    return t(self).conj() if self._array.dtype.kind == "c" else t(self)
+    result = self
+    if not self._array.ndim:
+        warn_once(_of_scalars("H"))
+    else:
+        result = t(self)
+        name_node(result, "TransposeBackward0")
+    return result.conj() if self._array.dtype.kind == "c" else result
 
 
 @composite(explains=True)
@@ -189,7 +209,9 @@ def adjoint(input: Tensor) -> Tensor:
     tensor([[1.-2.j],
             [0.-3.j]])
     """
-    y = _matrix_transposed(input) if input._array.ndim else input[...]
+    if not input._array.ndim:
+        warn_once(_of_scalars("mH"))
+    y = _matrix_transposed(input) if input._array.ndim else input
     return y.conj() if y._array.dtype.kind == "c" else y
 
 

@@ -47,7 +47,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, Tensor]:
     return tuple(result)
 
 
-@composite(explains=True)
+@composite(explains=True, node="UnsafeSplitBackward0")
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Split an axis as `chunk` does.
 
@@ -57,7 +57,7 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
     return _as_own(chunk(input, chunks, dim))
 
 
-@composite(explains=True)
+@composite(explains=True, node="UnsafeSplitBackward0")
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Split an axis as `split` does.
 

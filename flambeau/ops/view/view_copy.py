@@ -116,7 +116,7 @@ def _scatter(input: Tensor, src: Tensor, window: Callable[[Tensor], Tensor]) -> 
     return result
 
 
-@composite(explains=True)
+@composite(explains=True, node="SelectScatterBackward0")
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """Return a copy with `src` written at one index of an axis.
 
@@ -127,7 +127,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _scatter(input, src, lambda x: select(x, dim, index))
 
 
-@composite(explains=True)
+@composite(explains=True, node="SliceScatterBackward0")
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1
@@ -140,7 +140,7 @@ def slice_scatter(
     return _scatter(input, src, lambda x: _slice(x, dim, start, end, step))
 
 
-@composite(explains=True)
+@composite(explains=True, node="DiagonalScatterBackward0")
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
@@ -153,7 +153,7 @@ def diagonal_scatter(
     return _scatter(input, src, lambda x: diagonal(x, offset, dim1, dim2))
 
 
-@composite(explains=True)
+@composite(explains=True, node="AsStridedScatterBackward0")
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int],
     storage_offset: int | None = None
