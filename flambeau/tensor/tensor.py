@@ -613,13 +613,18 @@ class Tensor(Methods, metaclass=_TensorType):
         return array.tolist()
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._only_element())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._only_element())
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._only_element())
+
+    def _only_element(self) -> Any:
+        if self._array.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return self.item()
 
     def __index__(self) -> int:
         if self._array.dtype.kind not in "iub" or self._array.size != 1:

@@ -103,6 +103,9 @@ def test_line_21_item_and_tolist(torch):
     for values in (torch.ones(2), torch.ones(0)):
         with pytest.raises(RuntimeError, match="cannot be converted to Scalar"):
             values.item()
+        for number in (float, int, complex):
+            with pytest.raises(ValueError, match="only one element tensors"):
+                number(values)
     assert torch.tensor([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
     assert torch.tensor(5).tolist() == 5
 
