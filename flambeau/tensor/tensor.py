@@ -591,9 +591,7 @@ class Tensor(Methods, metaclass=_TensorType):
                 raise RuntimeError("Tensor.item() cannot be called on meta tensors")
             array = array.resolved()
         if array.size != 1:
-            raise RuntimeError(
-                f"a Tensor with {array.size} elements cannot be converted to Scalar"
-            )
+            raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
         value = array.item()
         return value if array.dtype.kind != "V" else plain_number(value)
 
@@ -628,9 +626,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     def __index__(self) -> int:
         if self._array.dtype.kind not in "iub" or self._array.size != 1:
-            raise TypeError(
-                "only integer tensors of a single element can be converted to an index"
-            )
+            raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self.item())
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
