@@ -42,7 +42,8 @@ class MemoryMonitor:
 
     def on_epoch_end(self, run: Any) -> None:
         """Log, and warn."""
-        peak, size = self._peak.stop(), read_resident_bytes()
+        size = read_resident_bytes()
+        peak = max(self._peak.stop(), size)
         run.log(memory_mb=size / _MIB, memory_peak_mb=peak / _MIB)
         left = read_available_bytes() / _MIB
         if left < self.warn_below_mb:
