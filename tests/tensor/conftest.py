@@ -29,7 +29,7 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     asked = native.native
 
     def waited(name: str, dtype: np.dtype | None = None) -> int | None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while asked(name, dtype) is None:
             assert time.monotonic() < end, name
             time.sleep(0.001)

@@ -284,7 +284,7 @@ def test_a_worker_that_ends_raises_at_once(function, cause):
     with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid\(s\) \d+\) exited") as caught:
         list(iterator)
     assert cause in str(caught.value.__cause__)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60  # without it, the loader would wait for ever
     iterator._shutdown_workers()
     assert None not in end(iterator)
 

@@ -77,7 +77,7 @@ def freeze(value: Any) -> Any:
     return value
 
 
-def wait_for_program(step: Any, seconds: float = 10) -> None:
+def wait_for_program(step: Any, seconds: float = 60) -> None:
     """Waits until nothing is being built for a compiled step."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -42,7 +42,7 @@ def nothing_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(background_jit, "_compiling", {})
     monkeypatch.setattr(background_jit.KernelPolicy, "allowed", True)
     yield
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     # A thread that is still at work would look for its kernel elsewhere.
     while background_jit._active_threads:
         assert time.monotonic() < until

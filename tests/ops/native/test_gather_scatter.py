@@ -35,7 +35,7 @@ def settled() -> None:
         wanted.append((put_last, kind, True, True))
         for how in gather_scatter.OPERATIONS.values():
             wanted += [(put_last, kind, how), (put_middle, kind, how)]
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while missing := [job for job in wanted if job[0].address(*job[1:]) is None]:
         states = {job: background_jit._ready.get(job, "none yet") for job in missing}
         assert time.monotonic() < until, f"{states}, with {background_jit._active_threads} at work"

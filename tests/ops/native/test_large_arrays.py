@@ -50,7 +50,7 @@ def both(monkeypatch, function):
     monkeypatch.setattr(KernelPolicy, "allowed", True)
     for _ in range(5):  # some kernels are asked for when they come up again
         function()
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while background_jit._active_threads:
             assert time.monotonic() < until, "no kernel came"
             time.sleep(0.002)

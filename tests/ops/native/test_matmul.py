@@ -27,7 +27,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ready(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
     """The product by a kernel, once there is one."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while (result := matmul.try_product(a, b, bias)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.005)

@@ -46,7 +46,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ready(body, *operands):
     """The kernel's result, once there is one."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while (result := pointwise_native.try_kernel(body, *operands)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
@@ -371,7 +371,7 @@ def served(function, *arguments):
     """The function's result once kernels serve it."""
     function(*arguments)
     function(*arguments)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not any(v.__class__ is tuple for v in pointwise_native._ready.values()):
         function(*arguments)
         assert time.monotonic() < until, "no kernel came"

@@ -50,7 +50,7 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 
 def ready(function, *arguments):
     """What the function gives, once it does not give None."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while (result := function(*arguments)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)

@@ -29,7 +29,7 @@ def step(layer: Any, x: Any, states: list) -> list[np.ndarray]:
 
 def until_kernels(run: Any, count: int) -> list[np.ndarray]:
     """What `run` gives once so many shapes have their kernels."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while True:
         actual = run()
         if len(native._runners) >= count:
