@@ -43,6 +43,11 @@ class Listing:
         """A list for versions that is dropped: they are already exact."""
         return []
 
+    @property
+    def begun(self) -> set[int]:
+        """A set for state that optimizers write as steps begin; dropped, as versions are."""
+        return set()
+
     def silence(self) -> AbstractContextManager[None]:
         """List nothing inside the block."""
         silence: AbstractContextManager[None] = ACTIVE.session.silence()

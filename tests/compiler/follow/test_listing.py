@@ -1,0 +1,39 @@
+"""A listing has the interface of a recorder: both run the recorders of library functions."""
+
+import ast
+import inspect
+
+import pytest
+
+import flambeau as torch
+from flambeau.compiler.capture import record_library
+from flambeau.compiler.follow.listing import LISTING, NOTHING
+
+
+@pytest.mark.parametrize("listing", (LISTING, NOTHING), ids=("listing", "nothing"))
+def test_recorders_of_library_functions_use_what_a_listing_has(listing):
+    nodes = ast.walk(ast.parse(inspect.getsource(record_library)))
+    used = {node.attr for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+            and node.value.id in ("r", "recorder")}
+    assert "note_version" in used
+    assert used <= set(dir(listing))
+
+
+def test_a_followed_step_may_drop_the_state_of_its_optimizer():
+    """Its optimizer begins anew in each call, while the call is listed."""
+    def run(compiled):
+        p = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.Adam([p], 0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            (p * x).sum().backward()
+            optimizer.step()
+            optimizer.state.clear()
+            return p.detach().clone()
+
+        step = torch.compile(step, options={"mode": "now", "follow": True}) if compiled else step
+        return torch.stack([step(torch.ones(2)) for _ in range(8)])
+
+    torch.testing.assert_close(run(True), run(False))
