@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ...native.target.eager_costs import BLOCK_ELEMENTS
-from ...tensor.dtypes import FLOAT32
+from ...tensor.dtypes import BOOL, COMPLEX, FLOAT32, INTEGER
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
@@ -72,7 +72,8 @@ def _double_samples(
 
 @pointwise(ref=_gelu_ref, samples=_double_samples(real_line), expose=("nn.functional",),
            inplace=False,
-           refuse=dtype_refusals.integers)
+           refuse=dtype_refusals.Refusal(
+               BOOL, INTEGER, COMPLEX, error=dtype_refusals.as_kernel("GeluKernelImpl")))
 def gelu(input: Array, *, approximate: str = "none") -> Array:
     """Apply the Gaussian error linear unit: input times the standard normal CDF of input.
 

@@ -52,7 +52,8 @@ def fits(value: Any, kind: np.dtype) -> bool:
         limits = np.iinfo(kind)
         if not math.isfinite(value):
             return False
-        low = -int(limits.max) if kind.kind == "u" else int(limits.min)
+        wraps = kind.kind == "u" and isinstance(value, (int, np.integer))
+        low = -int(limits.max) if wraps else int(limits.min)
         return bool(low <= value <= int(limits.max))
     largest = ml_dtypes.finfo(kind).max  # type: ignore[no-untyped-call]
     return not math.isfinite(value) or abs(value) <= float(largest)

@@ -13,6 +13,7 @@ from ...tensor.dtypes import from_numpy_dtype
 from ...tensor.narrow_dtypes import NARROW, narrowed, widened
 from ...tensor.promotion import promote_types
 from ...tensor.tensor import Tensor
+from ..core.scalar_conversion import fits
 
 _PLAIN = {int, float, bool}
 
@@ -42,7 +43,7 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
     if not plain:
         _check_numbers(flat, dtype, bool(shape))
     if dtype.category == types.INTEGER:
-        flat = flat if float not in kinds and plain else [int(v) for v in flat]
+        flat = flat if float not in kinds and plain else _truncate(flat, kind)
         try:
             return np.array(flat, kind).reshape(shape)
         except OverflowError:
@@ -64,17 +65,27 @@ def _infer_dtype(kinds: set[type]) -> Dtype:
     return types.int64 if int in kinds else types.bool_
 
 
+def _truncate(flat: list[Any], kind: np.dtype) -> list[int]:
+    """Return numbers without their fractions. Raises RuntimeError if one does not fit."""
+    info, wide = np.iinfo(kind), np.array(flat, np.float64)
+    if not ((wide >= info.min) & (wide <= info.max)).all():
+        _check_fit(flat, kind)
+    return [int(v) for v in flat]
+
+
+def _check_fit(flat: list[Any], kind: np.dtype) -> None:
+    highest = 2**64 if kind == np.uint64 else 2**63
+    if any(isinstance(v, int) and not -(2**63) <= v < highest for v in flat):
+        raise ValueError("Overflow when unpacking long long")
+    if not all(fits(v, kind) for v in flat):
+        raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
+
+
 def _wrap_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
-    for v in flat:
-        if not -(2**63) <= v < 2**64 or (dtype is types.int64 and v >= 2**63):
-            raise ValueError("Overflow when unpacking long long")
-    info = np.iinfo(dtype.numpy)
-    for v in flat:
-        if not info.min <= v <= info.max and not (dtype is types.uint8 and v < 0):
-            raise RuntimeError(
-                f"value cannot be converted to type {dtype.numpy.name}_t without overflow"
-            )
-    return np.array([v % 256 for v in flat], dtype.numpy)
+    """Return integers of which not all lie between the limits: negative ones wrap around."""
+    _check_fit(flat, dtype.numpy)
+    size = 1 << 8 * dtype.numpy.itemsize
+    return np.array([v % size for v in flat], dtype.numpy)
 
 
 def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:

@@ -29,6 +29,7 @@ from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..core.scalar_conversion import convert_scalar
 from ..core.value_rules import INDEX_ALONG_AXIS, ValueRule
 from ..creation.creation import public
 from ..native import gather_scatter
@@ -319,7 +320,7 @@ def scatter_add(
 
 @shape_only
 def _scalar_source(input: Tensor, index: Tensor, value: Any) -> Tensor:
-    return wrap(np.asarray(value).astype(input._array.dtype))
+    return wrap(convert_scalar(value, input._array.dtype))
 
 
 def _writes_number(*args: Any, src: Any = None, reduce: str | None = None, **_: Any) -> bool:

@@ -23,7 +23,7 @@ from ...native.target.eager_costs import (
 )
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray, refuse_unknown_values
-from ...tensor.narrow_dtypes import NARROW, narrowed
+from ...tensor.narrow_dtypes import NARROW
 from ...tensor.overlap import check_no_internal_overlap, check_put
 from ...tensor.promotion import legacy_name
 from ...tensor.storage import version_of
@@ -34,6 +34,7 @@ from ..core.number_cache import ORDINARY
 from ..core.operator import Array, Positions
 from ..core.output_layout import Layout, select_axes
 from ..core.registry import opaque
+from ..core.scalar_conversion import convert_scalar
 from ..core.value_rules import ValueRule
 from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
@@ -643,17 +644,7 @@ def _as_value(self: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value.to(self.dtype) if self._array.dtype in NARROW else value
     if isinstance(value, (bool, int, float, complex, np.integer)):
-        dtype = self._array.dtype
-        if dtype in NARROW:
-            return wrap(narrowed(np.asarray(value), dtype))
-        if dtype.kind in "iu" and isinstance(value, float):
-            value = int(value)
-        if isinstance(value, complex) and dtype.kind != "c":
-            raise RuntimeError(
-                f"value cannot be converted to type {self.dtype.name} without overflow"
-            )
-        with np.errstate(all="ignore"):
-            return wrap(np.asarray(value).astype(dtype))
+        return wrap(convert_scalar(value, self._array.dtype))
     raise noted(TypeError(f"can't assign a {c_class_name(value)} to a {self.type()}"),
                 advise_on_array(value))
 

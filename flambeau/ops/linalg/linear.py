@@ -58,6 +58,8 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     >>> torch.nn.functional.linear(torch.ones(1, 2), torch.tensor([[1., 2.]]))
     tensor([[3.]])
     """
+    if weight.ndim != 2 or not input.ndim:
+        _check_ranks(input.ndim, weight.ndim, bias is not None)
     try:
         kind = input.dtype
         if kind is weight.dtype and kind in _BLAS and (bias is None or bias.dtype is kind):
@@ -81,6 +83,19 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     else:
         y = multiply_matrices(input, weight.T)
     return y if bias is None else (y + bias).astype(y.dtype, copy=False)
+
+
+def _check_ranks(rank: int, of_weight: int, has_bias: bool) -> None:
+    """Raise PyTorch's errors for inputs that are numbers, and weights that are no matrices. A
+    vector without a bias is the weight of one feature."""
+    if not rank or not of_weight:
+        raise RuntimeError("both arguments to linear need to be at least 1D, but they are "
+                           f"{rank}D and {of_weight}D")
+    if of_weight > 2:
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 dimensions, but self is {of_weight}D")
+    if has_bias:
+        raise RuntimeError(f"mat2 must be a matrix, got {of_weight}-D tensor")
 
 
 def _multiply_rows(input: Array, weight: Array, bias: Array | None) -> Array:

@@ -456,6 +456,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 4), dims=1).shape
     torch.Size([2, 4])
     """
+    if a._array.dtype != b._array.dtype:
+        raise RuntimeError("both inputs should have same dtype")
     first, second = _choose_contracted_axes(a, b, dims)
     shapes = a._array.shape, b._array.shape
     for i, j in zip(first, second, strict=True):

@@ -25,7 +25,8 @@ def _convert_value(value: Any, dtype: np.dtype) -> Any:
     return value if dtype.kind in "fc" else dtype.type(value)
 
 
-@pointwise(ref=lambda x, a, b, value=1: x + value * a * b, samples=_triples)
+@pointwise(ref=lambda x, a, b, value=1: x + value * a * b, samples=_triples,
+           refuse=dtype_refusals.Refusal(BOOL, error=dtype_refusals.as_kernel("addcmul_cpu_out")))
 def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Compute input + value * tensor1 * tensor2.
 

@@ -19,8 +19,8 @@ from ..creation.creation import zeros_like
 from .arithmetic import _div
 
 
-def _check_divisor(divisor: Any) -> None:
-    if divisor.dtype.kind in "iu" and not np.all(divisor):
+def _check_divisor(dividend: Any, divisor: Any) -> None:
+    if divisor.dtype.kind in "iu" and not np.all(divisor) and np.broadcast(dividend, divisor).size:
         raise noted(RuntimeError("ZeroDivisionError"), "an integer is divided by zero")
 
 
@@ -36,7 +36,7 @@ def floor_divide(input: Array | Number, other: Array | Number) -> Array:
     >>> torch.floor_divide(torch.tensor([5, -5]), 2)
     tensor([ 2, -3])
     """
-    _check_divisor(other)
+    _check_divisor(input, other)
     return np.floor_divide(input, other)
 
 
@@ -44,7 +44,7 @@ def floor_divide(input: Array | Number, other: Array | Number) -> Array:
            samples=pairs_nonzero, refuse=_floor)
 def div_floor(input: Array | Number, other: Array | Number) -> Array:
     """floor(input / other)."""
-    _check_divisor(other)
+    _check_divisor(input, other)
     return np.floor_divide(input, other)
 
 
@@ -57,7 +57,7 @@ def _(g: Tensor) -> Tensor:
            samples=pairs_nonzero, refuse=_trunc)
 def div_trunc(input: Array | Number, other: Array | Number) -> Array:
     """input / other rounded toward zero."""
-    _check_divisor(other)
+    _check_divisor(input, other)
     x: Any = input  # an array: numbers have been converted
     if x.dtype.kind == "f":
         return np.trunc(np.divide(x, other))
@@ -146,7 +146,7 @@ def remainder(input: Array | Number, other: Array | Number) -> Array:
     >>> torch.remainder(torch.tensor([5., -5.]), 3)
     tensor([2., 1.])
     """
-    _check_divisor(other)
+    _check_divisor(input, other)
     x: Any = input
     if x.dtype.kind != "f":
         return np.remainder(x, other)
@@ -173,7 +173,7 @@ def fmod(input: Array, other: Array | Number) -> Array:
     >>> torch.fmod(torch.tensor([5., -5.]), 3)
     tensor([ 2., -2.])
     """
-    _check_divisor(other)
+    _check_divisor(input, other)
     return np.fmod(input, other)
 
 

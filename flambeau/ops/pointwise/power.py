@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...tensor import dtypes as types
+from ...tensor.dtypes import BOOL
 from ...tensor.promotion import check_cast, result_dtype
 from ...tensor.tensor import Tensor, wrap
+from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
 from ..core.errors import no_overload
 from ..core.inplace import overwrite, python_in_place
@@ -114,7 +116,8 @@ def _raise_integers(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 @pointwise(name="_pow", node=("PowBackward1", "PowBackward2"),
            overload=lambda input, exponent: not isinstance(input, Tensor), ref=np.power,
-           samples=positive_pairs, expose=())
+           samples=positive_pairs, expose=(),
+           refuse=dtype_refusals.Refusal(BOOL, error=dtype_refusals.as_kernel("pow")))
 def pow_tensor(input: Array | Number, exponent: Array | Number) -> Array:
     """Raise input to the power exponent, element by element."""
     return _raise_arrays(input, exponent)
@@ -190,7 +193,7 @@ def _dispatch_pow(input: Any, exponent: Any) -> Tensor:
     if isinstance(input, np.ndarray):
         raise no_overload("pow", ("input", "exponent"), (input, exponent))
     if isinstance(exponent, Tensor):
-        if not isinstance(input, Tensor) and input == 1 and not exponent._tracked:
+        if not isinstance(input, (Tensor, bool)) and input == 1 and not exponent._tracked:
             return exponent.new_ones(exponent.shape, dtype=result_dtype((input, exponent)))
         return pow_tensor(input, exponent)
     if not isinstance(input, Tensor):

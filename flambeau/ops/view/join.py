@@ -343,6 +343,10 @@ def meshgrid(
         )
     if any(x.dtype is not coordinates[0].dtype for x in coordinates):
         raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    for x in coordinates:
+        if x._array.ndim > 1:
+            raise RuntimeError(
+                f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
     if indexing is None:
         warn(
             "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "

@@ -21,6 +21,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import matrices
+from ..core.scalar_conversion import convert_scalar
 from ..native.row_copies import fill
 
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
@@ -74,7 +75,7 @@ def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Arra
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
     result = _allocate(input, shape)
-    border = np.asarray(value).astype(input.dtype)
+    border = convert_scalar(value, input.dtype)
     if min(pad, default=0) >= 0 and result.size <= MAX_TWICE_WRITTEN_ELEMENTS \
             and input.__class__ is Array:
         result[...] = border  # in one go: each edge would be another NumPy call
@@ -204,6 +205,9 @@ def _(g: Tensor, pad: Any, mode: str) -> Tensor:
 # ------------------------------------------------------------------------------ nn.functional
 
 
+_KERNELS = {"reflect": "reflection", "replicate": "replication"}
+
+
 @composite(expose=("nn.functional",))
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """Pad each axis by (before, after) elements, listed from the last axis.
@@ -226,7 +230,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
             f"padding length {len(pad)} and input of dimension {len(shape)}"
         )
     if mode == "constant":
-        return constant_pad_nd(input, pad, 0 if value is None else value)
+        return constant_pad_nd(input, pad, 0 if value is None else float(value))
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in _MODES:
@@ -241,6 +245,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
             "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
         )
     _check_borders(input, pad, mode)
+    if input._array.dtype == np.bool_ and mode != "circular":
+        raise missing_kernel(f"{_KERNELS[mode]}_pad{axes}d", input.dtype)
     if AUTOCAST.count and (mode == "replicate" or (mode == "reflect" and axes < 3)):
         (input,) = cast_inputs(Policy.FULL, (input,))
     return _padded(input, pad, mode)

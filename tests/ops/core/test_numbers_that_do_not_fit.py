@@ -1,0 +1,68 @@
+"""Numbers that do not fit a dtype raise, with PyTorch's text, before anything is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+WRITES = {
+    "fill_": "x.fill_(v)", "full": "torch.full((2,), v, dtype=torch.uint8)",
+    "masked_fill": "x.masked_fill(x == 1, v)", "index": "x.__setitem__(0, v)",
+    "index of positions": "x.__setitem__([0, 1], v)", "index_fill_": "x.index_fill_(0, at, v)",
+    "scatter_": "x.scatter_(0, at, v)", "pad": "F.pad(x, (1, 0), value=v)",
+    "new_full": "x.new_full((2,), v)", "fill_diagonal_": "x.view(1, 3).fill_diagonal_(v)",
+    "tensor": "torch.tensor([1, v], dtype=torch.uint8)",
+}
+
+
+def _names(torch: Any, value: Any) -> dict[str, Any]:
+    return {"torch": torch, "F": torch.nn.functional, "v": value, "at": torch.tensor([0]),
+            "x": torch.ones(3, dtype=torch.uint8)}
+
+
+@pytest.mark.parametrize("value", (256, 255.5, -0.5, -256, float("nan")))
+@pytest.mark.parametrize("way", WRITES)
+def test_a_number_beyond_eight_bits_is_refused(torch: Any, way: str, value: Any) -> None:
+    names = _names(torch, value)
+    with pytest.raises(RuntimeError, match=r"cannot be converted to type uint8(_t)? without over"):
+        eval(WRITES[way], names)
+    assert names["x"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("way", WRITES.keys() - {"pad"})
+def test_negative_integers_wrap_around(torch: Any, way: str) -> None:
+    names = _names(torch, -1)
+    result = eval(WRITES[way], names)
+    assert 255 in (names["x"] if result is None else result).flatten().tolist()
+
+
+def test_fractions_are_cut_off(torch: Any) -> None:
+    assert torch.tensor([1.7, -1.7, 3], dtype=torch.int8).tolist() == [1, -1, 3]
+    with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+        torch.tensor([2**63], dtype=torch.int16)
+
+
+@pytest.mark.parametrize("text", (
+    "torch.meshgrid(m, m[0], indexing='ij')", "F.linear(m, m.sum())", "F.linear(m.sum(), m)",
+    "F.linear(m, m[None])", "F.linear(m, m[0], m[0])", "torch.tensordot(m.int(), m.long(), 1)"))
+def test_operands_of_a_wrong_rank_or_dtype_are_refused(torch: Any, text: str) -> None:
+    with pytest.raises(RuntimeError, match="Expected 0D|at least 1D|<= 2 dim|a matrix|same dtype"):
+        eval(text, {"torch": torch, "F": torch.nn.functional, "m": torch.ones(2, 2)})
+
+
+@pytest.mark.parametrize("text", (
+    "b ** b", "True ** b", "b.pow(b)", "torch.addcmul(b, b, b)", "F.gelu(c)",
+    "F.pad(b[None, None], (1, 1), mode='reflect')", "F.pad(b[None, None], (1, 1), mode='replicate')"))
+def test_dtypes_without_a_kernel_are_refused(torch: Any, text: str) -> None:
+    names = {"torch": torch, "F": torch.nn.functional, "b": torch.ones(3, dtype=torch.bool),
+             "c": torch.ones(3, dtype=torch.complex64)}
+    with pytest.raises(NotImplementedError, match="not implemented for '(Bool|ComplexFloat)'"):
+        eval(text, names)
+
+
+def test_nothing_is_divided_by_zero(torch: Any) -> None:
+    x, zero = torch.zeros(0, 1, dtype=torch.int32), torch.tensor(0)
+    assert (x % zero).shape == (x // zero).shape == x.fmod(zero).shape == (0, 1)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        torch.ones(1, dtype=torch.int32) % zero
