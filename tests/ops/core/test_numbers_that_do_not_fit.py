@@ -53,7 +53,8 @@ def test_operands_of_a_wrong_rank_or_dtype_are_refused(torch: Any, text: str) ->
 
 @pytest.mark.parametrize("text", (
     "b ** b", "True ** b", "b.pow(b)", "torch.addcmul(b, b, b)", "F.gelu(c)",
-    "F.pad(b[None, None], (1, 1), mode='reflect')", "F.pad(b[None, None], (1, 1), mode='replicate')"))
+    "F.pad(b[None, None], (1, 1), mode='reflect')",
+    "F.pad(b[None, None], (1, 1), mode='replicate')"))
 def test_dtypes_without_a_kernel_are_refused(torch: Any, text: str) -> None:
     names = {"torch": torch, "F": torch.nn.functional, "b": torch.ones(3, dtype=torch.bool),
              "c": torch.ones(3, dtype=torch.complex64)}
