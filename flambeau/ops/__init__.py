@@ -28,7 +28,7 @@ FAMILIES = {
         "extremes hashing histograms reduce scan sort statistics unique variance vector_norms"
     ),
     "view": (
-        "expand join padding reshape sections shuffle slices strided transpose triangles unravel "
+        "expand grids join padding reshape sections shuffle slices strided transpose triangles unravel "
         "view_copy view_inplace"
     ),
     "indexing": (
