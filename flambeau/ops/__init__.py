@@ -28,8 +28,8 @@ FAMILIES = {
         "extremes hashing histograms reduce scan sort statistics unique variance vector_norms"
     ),
     "view": (
-        "expand grids join padding reshape sections shuffle slices strided transpose triangles unravel "
-        "view_copy view_inplace"
+        "expand grids join padding reshape sections shuffle slices strided transpose triangles "
+        "unravel view_copy view_inplace"
     ),
     "indexing": (
         "batched_positions embedding embedding_bag gather index index_put index_select mask "
