@@ -18,6 +18,8 @@ CASES = {
     "torch.lu_solve is deprecated": lambda: torch.lu_solve(A, *torch.linalg.lu_factor(A)),
     "torch.chain_matmul is deprecated": lambda: torch.chain_matmul(A, A),
     "The use of `x.T` on tensors of dimension other than 2": lambda: A[0].T,
+    "Tensor.T is deprecated on 0-D tensors": lambda: torch.tensor(1.0).T,
+    "Tensor.mH is deprecated on 0-D tensors": lambda: torch.tensor(1.0).mH,
 }
 
 
@@ -53,7 +55,7 @@ def test_range_says_so_at_every_call():
     assert len(caught) == 2
 
 
-def test_matrices_and_numbers_are_transposed_without_a_word():
+def test_matrices_are_transposed_without_a_word():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert A.T.shape == (2, 2) and torch.tensor(1.0).T.shape == ()
+        assert A.T.shape == A.mT.shape == A.H.shape == (2, 2)
