@@ -30,7 +30,7 @@ def test_a_number_beyond_eight_bits_is_refused(torch: Any, way: str, value: Any)
     assert names["x"].tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("way", WRITES.keys() - {"pad"})
+@pytest.mark.parametrize("way", [way for way in WRITES if way != "pad"])
 def test_negative_integers_wrap_around(torch: Any, way: str) -> None:
     names = _names(torch, -1)
     result = eval(WRITES[way], names)
