@@ -284,10 +284,10 @@ special.gamma:mvlgamma,polygamma | Tensor | Of the shape of `input`.
 view.join:broadcast_shapes | Size | The common shape.
 view.join:atleast_1d,atleast_2d,atleast_3d | Tensor, or tuple of Tensors | One for each tensor.
 view.join:block_diag | Tensor | As many rows and columns as all matrices have.
-view.join:broadcast_tensors | tuple of Tensors | Views, one for each tensor.
-view.join:meshgrid | tuple of Tensors | Views, one for each vector, with an axis for each vector.
-view.join:cartesian_prod | Tensor | (combinations, vectors).
-view.join:combinations | Tensor | (combinations, r).
+view.grids:broadcast_tensors | tuple of Tensors | Views, one for each tensor.
+view.grids:meshgrid | tuple of Tensors | Views, one for each vector, with an axis for each vector.
+view.grids:cartesian_prod | Tensor | (combinations, vectors).
+view.grids:combinations | Tensor | (combinations, r).
 view.join:repeat_interleave | Tensor | Of the shape of `input`, longer along `dim`.
 view.join:repeat | Tensor | As long along each axis as the length times its `repeats`.
 view.join:tile | Tensor | As long along each axis as the length times its `dims`.

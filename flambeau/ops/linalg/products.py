@@ -468,7 +468,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
                 f"second has size {n} in dim {j}"
             )
         if m != n:  # length 1 on one side: sum the other side
-            a, b = (a.sum(i, True), b) if n == 1 else (a, b.sum(j, True))
+            kind = a.dtype
+            a, b = (a.sum(i, True, dtype=kind), b) if n == 1 else (a, b.sum(j, True, dtype=kind))
     shapes = a._array.shape, b._array.shape
     left = [i for i in range(len(shapes[0])) if i not in first]
     right = [j for j in range(len(shapes[1])) if j not in second]

@@ -62,6 +62,12 @@ def test_dtypes_without_a_kernel_are_refused(torch: Any, text: str) -> None:
         eval(text, names)
 
 
+def test_axes_of_length_one_are_contracted_in_the_operands_dtype(torch: Any) -> None:
+    x, y = torch.ones(1, 2, dtype=torch.int32), torch.ones(2, 3, dtype=torch.int32)
+    result = torch.tensordot(x, y, ([0], [1]))
+    assert result.dtype is torch.int32 and result.tolist() == [[3, 3], [3, 3]]
+
+
 def test_nothing_is_divided_by_zero(torch: Any) -> None:
     x, zero = torch.zeros(0, 1, dtype=torch.int32), torch.tensor(0)
     assert (x % zero).shape == (x // zero).shape == x.fmod(zero).shape == (0, 1)
