@@ -12,10 +12,12 @@ import numpy as np
 
 from ...native.foundation.user_frames import noted
 from ...native.target.eager_costs import MAX_TWICE_WRITTEN_ELEMENTS
+from ...tensor.dtypes import FLOATS
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import missing_kernel
 from ...tensor.tensor import Tensor
 from ..core.autocast import AUTOCAST, Policy, cast_inputs
+from ..core.number_cache import ORDINARY
 from ..core.operator import Array, Number
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -75,7 +77,9 @@ def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Arra
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
     result = _allocate(input, shape)
-    border = convert_scalar(value, input.dtype)
+    plain = value.__class__ in (int, float) and input.dtype in FLOATS
+    border = np.array(value, input.dtype) if plain and -ORDINARY < value < ORDINARY \
+        else convert_scalar(value, input.dtype)
     if min(pad, default=0) >= 0 and result.size <= MAX_TWICE_WRITTEN_ELEMENTS \
             and input.__class__ is Array:
         result[...] = border  # in one go: each edge would be another NumPy call
