@@ -77,9 +77,10 @@ def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Arra
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
     result = _allocate(input, shape)
-    plain = value.__class__ in (int, float) and input.dtype in FLOATS
-    border = np.array(value, input.dtype) if plain and -ORDINARY < value < ORDINARY \
-        else convert_scalar(value, input.dtype)
+    if isinstance(value, (int, float)) and -ORDINARY < value < ORDINARY and input.dtype in FLOATS:
+        border = np.array(value, input.dtype)
+    else:
+        border = convert_scalar(value, input.dtype)
     if min(pad, default=0) >= 0 and result.size <= MAX_TWICE_WRITTEN_ELEMENTS \
             and input.__class__ is Array:
         result[...] = border  # in one go: each edge would be another NumPy call
