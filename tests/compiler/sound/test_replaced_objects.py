@@ -165,17 +165,17 @@ def test_replaced_objects_die_at_the_next_call(name, follow):
 
 
 def _describe_referrers(value, depth=5):
-    """Two lines per object would not say which program or recording holds it: list the chain."""
+    """List what holds an object, and what holds that, up to the program or recording behind it."""
     seen, level, lines = {id(value)}, [value], []
     for distance in range(depth):
-        found = []
+        holders = []
         for referrer in gc.get_referrers(*level):
             if id(referrer) in seen or referrer is level or isinstance(referrer, types.FrameType):
                 continue
             seen.add(id(referrer))
-            found.append(referrer)
+            holders.append(referrer)
             lines.append(f"{distance}: {type(referrer).__qualname__} {repr(referrer)[:100]}")
-        level = found[:20]
+        level = holders[:20]
     return "\n".join(lines[:60])
 
 
