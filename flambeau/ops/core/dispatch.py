@@ -75,7 +75,8 @@ def build(operator: Operator) -> Callable:
 def _naming(function: Callable[..., Any], operator: Operator) -> Callable[..., Any]:
     """Wrap a composite that PyTorch differentiates as a whole, to name its results' nodes so. The
     nodes before them are those of the operators that compute the results here."""
-    names, overload = operator.node_names, operator.overload
+    names = operator.node_names
+    overload = operator.overload or (lambda *args, **kwargs: 0)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -83,7 +84,7 @@ def _naming(function: Callable[..., Any], operator: Operator) -> Callable[..., A
         for y in (result,) if isinstance(result, Tensor) else result:
             if y._node is not None and not any(isinstance(x, Tensor) and x._node is y._node
                                                for x in args):  # then y is an argument
-                name_node(y, names[0 if overload is None else overload(*args, **kwargs)])
+                name_node(y, names[overload(*args, **kwargs)])
         return result
 
     return call

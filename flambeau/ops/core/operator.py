@@ -96,7 +96,7 @@ class Operator:
         self.second_order: bool = options.pop("second_order", True)
         self._read_facts(options)
         self.node_names, overload = _read_node_names(self, options)
-        self.overload: Callable[..., int] | None = overload
+        self.overload: Callable[..., Any] | None = overload
         if options:
             raise TypeError(f"operator {name}: unknown options {sorted(options)}")
         self.vjps, self.plans = {}, {}
@@ -325,24 +325,26 @@ def _create_missing_vjp(operator: Operator, name: str) -> Callable:
 
 def _read_node_names(
     operator: Operator, options: dict[str, Any]
-) -> tuple[tuple[str, ...], Callable[..., int] | None]:
+) -> tuple[dict[Any, str], Callable[..., Any] | None]:
     """Read PyTorch's name for the node, or names, where its overloads have nodes of their own.
 
-    `overload` returns the position of a call's name, given all parameters in order. A composite
-    has a name if PyTorch differentiates it as a whole.
+    `overload` returns the key of a call's name, or its position if the names are a tuple, given all
+    parameters in order. A composite has a name if PyTorch differentiates it as a whole.
     """
     camel = _convert_to_camel(operator.name) + "Backward0"
     node = options.pop("node", () if operator.kind is Kind.COMPOSITE else camel)
-    return (node,) if isinstance(node, str) else node, options.pop("overload", None)
+    names = (node,) if isinstance(node, str) else node
+    keyed = names if isinstance(names, dict) else dict(enumerate(names))
+    return keyed, options.pop("overload", None)
 
 
 def _create_node_types(
     operator: Operator,
 ) -> tuple[type[Node], Callable[[tuple], type[Node]] | None]:
     attributes = {"operator": operator, "__slots__": (), "__module__": "builtins"}
-    kinds = [type(name, (Node,), attributes) for name in operator.node_names]
-    overload = operator.overload
-    return kinds[0], None if overload is None else lambda args: kinds[overload(*args)]
+    kinds = {key: type(name, (Node,), attributes) for key, name in operator.node_names.items()}
+    overload, first = operator.overload, next(iter(kinds.values()))
+    return first, None if overload is None else lambda args: kinds[overload(*args)]
 
 
 def _convert_to_camel(name: str) -> str:

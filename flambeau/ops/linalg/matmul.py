@@ -113,15 +113,15 @@ def _batches(rng: Rng) -> Iterator[Sample]:
 
 _NODES = {(1, 1): "DotBackward0", (2, 1): "MvBackward0", (2, 2): "MmBackward0",
           (1, 2): "SqueezeBackward4", (3, 3): "UnsafeViewBackward0"}  # (3, 3): all others
-_OVERLOADS = {ranks: i for i, ranks in enumerate(_NODES)}
 
 
-def _find_overload(input: Tensor, other: Tensor) -> int:
-    return _OVERLOADS.get((input._array.ndim, other._array.ndim), _OVERLOADS[3, 3])
+def _find_overload(input: Tensor, other: Tensor) -> tuple[int, int]:
+    ranks = input._array.ndim, other._array.ndim
+    return ranks if ranks in _NODES else (3, 3)
 
 
 @opaque(extents_follow=True, autocast=Policy.LOWER, linear_in="input * other",
-        node=tuple(_NODES.values()), overload=_find_overload,
+        node=_NODES, overload=_find_overload,
         ref=lambda a, b: np.einsum("...ij,...jk->...ik", a, b) if min(a.ndim, b.ndim) > 1
         else np.dot(a, b) if a.ndim > 1 or b.ndim == 1 else np.dot(b.swapaxes(-1, -2), a),
         samples=_batches, aliases=("linalg.matmul",))

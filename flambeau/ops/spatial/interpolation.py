@@ -177,18 +177,17 @@ def _name_nodes() -> dict[tuple[str, int, bool], str]:
 
 
 _NODES = _name_nodes()
-_OVERLOADS = {form: i for i, form in enumerate(_NODES)}
 
 
 def _find_overload(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> int:
-    return _OVERLOADS[mode, input._array.ndim - 2, antialias]
+) -> tuple[str, int, bool]:
+    return mode, input._array.ndim - 2, antialias
 
 
-@composite(expose=("nn.functional",), explains=True, node=tuple(_NODES.values()),
+@composite(expose=("nn.functional",), explains=True, node=_NODES,
            overload=_find_overload)
 def interpolate(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",

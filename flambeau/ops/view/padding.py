@@ -164,12 +164,11 @@ _NUMPY_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circ
 _NODES = {("reflect", n): f"ReflectionPad{n}DBackward0" for n in (1, 2, 3)}
 _NODES |= {("replicate", n): f"ReplicationPad{n}DBackward0" for n in (1, 2, 3)}
 _NODES |= {("circular", n): "CopySlices" for n in (1, 2, 3)}
-_OVERLOADS = {form: i for i, form in enumerate(_NODES)}
 
 
 @opaque(linear_in="input",
-        layout=Layout.CHANNELS_LAST, name="_padded", expose=(), node=tuple(_NODES.values()),
-        overload=lambda input, pad, mode: _OVERLOADS[mode, min(len(pad) // 2, 3)],
+        layout=Layout.CHANNELS_LAST, name="_padded", expose=(), node=_NODES,
+        overload=lambda input, pad, mode: (mode, min(len(pad) // 2, 3)),
         ref=lambda x, pad, mode: np.pad(
             x, [(0, 0), (pad[2], pad[3]), (pad[0], pad[1])], _NUMPY_MODES[mode]),
         samples=lambda rng: iter([((rng.normal(size=(2, 4, 3)), (1, 2, 3, 1), mode), {})
