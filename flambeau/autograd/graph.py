@@ -21,6 +21,8 @@ __all__ = [
     "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
 ]
 
+allow_mutation_on_saved_tensors: Any  # attached by the layer above, which sees all writes
+
 
 class Node(ABC):
     """Virtual base class of the nodes that `grad_fn` returns, and of a Function's context.
@@ -81,66 +83,6 @@ class save_on_cpu(saved_tensors_hooks):
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         super().__init__(lambda x: x, lambda x: x)
-
-
-class _MutationContext:
-    """The saved copies of a region; after `clear`, its graph cannot run backward."""
-
-    def __init__(self) -> None:
-        self.copies: dict[int, Tensor] = {}
-
-    def clear(self) -> None:
-        """Drop all copies."""
-        self.copies.clear()
-
-
-class allow_mutation_on_saved_tensors:
-    """Context in which saved tensors may be written in place: backward reads copies.
-
-    Tensors are copied when saved, which costs time and memory; PyTorch copies only when they are
-    written. Raises RuntimeError when nested, or for backward after the region has ended.
-    https://pytorch.org/docs/stable/autograd.html
-
-    >>> x = torch.ones(2, requires_grad=True)
-    >>> with torch.autograd.graph.allow_mutation_on_saved_tensors():
-    ...     y = x.clone()
-    ...     z = y.sin().sum()
-    ...     y.mul_(2)  # z's backward wants y as it was
-    ...     z.backward()
-    tensor([2., 2.], grad_fn=<MulBackward0>)
-    >>> x.grad
-    tensor([0.5403, 0.5403])
-    """
-
-    _inside = False
-
-    def __enter__(self) -> _MutationContext:
-        if allow_mutation_on_saved_tensors._inside:
-            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
-        self.context = _MutationContext()
-        self.hooks = saved_tensors_hooks(self._pack, self._unpack)
-        self.hooks.__enter__()
-        allow_mutation_on_saved_tensors._inside = True
-        return self.context
-
-    def __exit__(self, *exception: object) -> None:
-        allow_mutation_on_saved_tensors._inside = False
-        self.context.clear()
-        self.hooks.__exit__(*exception)
-
-    def _pack(self, tensor: Tensor) -> int:
-        copies = self.context.copies
-        copies[len(copies)] = tensor.detach().clone()
-        return len(copies) - 1
-
-    def _unpack(self, key: int) -> Tensor:
-        known = self.context.copies.get(key)
-        if known is None:
-            raise RuntimeError(
-                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context"
-                "in which the graph was originally recorded."
-            )
-        return known
 
 
 class disable_saved_tensors_hooks:

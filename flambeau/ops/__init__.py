@@ -51,7 +51,8 @@ FAMILIES = {
     "sparse": "entry",
     "quantized": "conversion dispatch fake learnable_fake parameter_search recurrent weight_only",
     "registration": "removed_functions",
-    "interception": "forward_mode operator_timing subclass torch_dispatch",
+    "interception":
+        "forward_mode mutation_of_saved_tensors operator_timing subclass torch_dispatch",
 }
 
 Packet.schemas_of = staticmethod(schemas)

@@ -35,9 +35,9 @@ def test_it_is_not_nested_and_ends():
             allow_mutation_on_saved_tensors().__enter__()
         y, z = (a.clone() ** 2).sum(), (a.clone() ** 2).sum()
         context.clear()
-        with pytest.raises(RuntimeError, match="outside of the 'allow_mutation"):
+        with pytest.raises(AssertionError, match="outside of the 'allow_mutation"):
             z.backward()
-    with pytest.raises(RuntimeError, match="outside of the 'allow_mutation"):
+    with pytest.raises(AssertionError, match="outside of the 'allow_mutation"):
         y.backward()
 
 
@@ -50,3 +50,21 @@ def test_second_derivatives():
         (first,) = torch.autograd.grad(y, a, create_graph=True)
         (second,) = torch.autograd.grad(first.sum(), a)
     assert torch.allclose(second, 6 * a)
+
+
+def test_a_tensor_is_copied_at_its_first_write_only():
+    a = torch.rand(3, requires_grad=True)
+    with allow_mutation_on_saved_tensors() as context:
+        b = a.clone()
+        first, second = b**2, b[:2] ** 2
+        assert len(context.cloned) == 0
+        b.sin_()
+        assert len(context.cloned) == 2
+        b.sin_()
+        torch.sin(a.detach(), out=b.detach())
+        assert len(context.cloned) == 2
+        del first
+        assert len(context.cloned) == 1
+        second.sum().backward()
+        assert len(context.cloned) == 0
+    assert torch.equal(a.grad, torch.cat([2 * a[:2], torch.zeros(1)]))

@@ -168,16 +168,17 @@ def _create_unary(operator: Operator) -> Callable:
 
 
 def _create_binary(
-    operator: Operator, unknown: Any = TypeError, takes_arrays: bool = False
+    operator: Operator, method: str | None = None, takes_arrays: bool = False
 ) -> Callable:
     """Return the function of two tensors, or of a tensor and a number.
 
-    `unknown`: what to do with an operand that is neither; Python's operators (`+`) return
-    NotImplemented. `takes_arrays`: whether NumPy arrays are operands as well.
+    `method`: the name of one of Python's operators (`__add__`), which returns NotImplemented for
+    an operand that is neither; "" if it swaps its operands, so that a number may come first.
+    `takes_arrays`: whether NumPy arrays are operands as well.
     """
     body = operator.ufunc or operator.body
     fast, differentiable = straight(operator), operator.differentiable
-    with_integer, with_number = _list_number_dtypes(operator, fast, unknown)
+    with_integer, with_number = _list_number_dtypes(operator, fast, method)
 
     def function(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
         try:
@@ -200,7 +201,7 @@ def _create_binary(
         except Exception:
             if (answer := Overriding.ask(operator, (input, other))) is not MISSING:
                 return answer if out is None else Overriding.into(out, answer)
-            y = _run_binary(operator, input, other, unknown, takes_arrays)
+            y = _run_binary(operator, input, other, method, takes_arrays)
             if y is NotImplemented:
                 return y
         result = _new(Tensor)
@@ -218,10 +219,10 @@ def _create_binary(
 
 
 def _list_number_dtypes(
-    operator: Operator, fast: frozenset[np.dtype], unknown: Any
+    operator: Operator, fast: frozenset[np.dtype], method: str | None
 ) -> tuple[frozenset[np.dtype], frozenset[np.dtype]]:
     """Return the dtypes of arrays that need no promotion with integers, and with floats."""
-    if unknown is not NotImplemented and "Number" not in str(operator.parameters[1].annotation):
+    if method is None and "Number" not in str(operator.parameters[1].annotation):
         return frozenset(), frozenset()
     floats = fast & FLOATS
     return frozenset(d for d in fast if d.kind in "iu") | floats, floats
@@ -239,16 +240,19 @@ def _record_mixed(operator: Operator, result: Tensor, input: Any, other: Any) ->
 
 
 def _run_binary(
-    operator: Operator, input: Any, other: Any, unknown: Any, takes_arrays: bool
+    operator: Operator, input: Any, other: Any, method: str | None, takes_arrays: bool
 ) -> Any:
+    if method and not isinstance(input, Tensor):
+        raise TypeError(f"descriptor '{method}' for 'torch._C.TensorBase' objects doesn't apply "
+                        f"to a '{type(input).__name__}' object")
     try:
         if takes_arrays and isinstance(other, _ndarray):
             other = wrap(other)
-        if unknown is NotImplemented and not (
+        if method is not None and not (
             isinstance(other, OPERANDS) and isinstance(input, OPERANDS)
         ):
             return NotImplemented
-        if unknown is not NotImplemented:
+        if method is None:
             _check_numbers(operator, input, other)
         y = compute_pointwise(operator, (input, other), ())
         arrays = [getattr(x, "_array", x) for x in (input, other)]
@@ -283,14 +287,14 @@ def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
     body = operator.ufunc or operator.body
     with_number = FLOATS
     with_integer = frozenset(d for d in straight(operator) if d.kind in "iu") | with_number
-    forward = _create_binary(operator, NotImplemented)
+    forward = _create_binary(operator, "")
     turned = swap_operands(body)
 
     def function(self: Tensor, other: Any) -> Any:
         try:
             a = self._array
-        except AttributeError:  # Tensor.__rsub__(2, x)
-            return forward(other, self)
+        except AttributeError:  # Tensor.__rpow__(2, x)
+            return _reflect_number(operator, forward, self, other)
         kind = a.dtype
         cls = other.__class__
         if not (kind in with_integer if cls is int else cls is float and kind in with_number):
@@ -322,13 +326,24 @@ def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
     return _copy_name(_mark(function, operator, swapped=True), operator)
 
 
-def python_operator(operator: Operator, takes_arrays: bool = False) -> Callable:
-    """Return `input op other`, which returns NotImplemented for operands that it does not know.
+def _reflect_number(operator: Operator, forward: Callable, number: Any, other: Any) -> Any:
+    """Return what PyTorch's reflected methods do if their `self` is a plain number."""
+    if operator.name == "_div":
+        raise AttributeError(f"'{type(number).__name__}' object has no attribute 'reciprocal'")
+    if operator.name == "_sub" or not isinstance(other, Tensor):
+        return NotImplemented
+    return forward(other, number)
+
+
+def python_operator(operator: Operator, name: str, takes_arrays: bool = False) -> Callable:
+    """Return Python's operator `name`, which returns NotImplemented for unknown operands.
 
     These include NumPy arrays unless `takes_arrays`: Python then calls the array's operator, which
     computes with NumPy.
     """
-    return _copy_name(_create_binary(operator, NotImplemented, takes_arrays), operator)
+    function = _copy_name(_create_binary(operator, name, takes_arrays), operator)
+    function.__name__ = function.__qualname__ = name
+    return function
 
 
 # ------------------------------------------------------------- functions written on first call

@@ -291,17 +291,11 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def _commute(name: str, operator: Any) -> Any:
-    """Return the reflected method of a commutative operator."""
-    function = python_operator(operator)
-    function.__name__ = function.__qualname__ = name
-    return function
-
-
-for _name, _operator in (("add", _add), ("sub", _sub), ("mul", mul), ("truediv", _div)):
-    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
-for _name, _operator in (("radd", _add), ("rmul", mul)):
-    setattr(Tensor, f"__{_name}__", _commute(f"__{_name}__", _operator.operator))
+for _name, _operator in (
+    ("__add__", _add), ("__radd__", _add), ("__sub__", _sub), ("__mul__", mul), ("__rmul__", mul),
+    ("__truediv__", _div),
+):
+    setattr(Tensor, _name, python_operator(_operator.operator, _name))
 _methods: Any = Tensor
 _methods.__rsub__ = reflect(_sub.operator)
 _methods.__rtruediv__ = reflect(

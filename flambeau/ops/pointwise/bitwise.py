@@ -115,6 +115,14 @@ for _name, _operator in (
     ("and", bitwise_and), ("or", bitwise_or), ("xor", bitwise_xor),
     ("lshift", bitwise_left_shift), ("rshift", bitwise_right_shift),
 ):
-    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
-    setattr(Tensor, f"__r{_name}__", reflect(_operator.operator))
+    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator, f"__{_name}__"))
     setattr(Tensor, f"__i{_name}__", python_in_place(_operator.operator.twin))
+for _name, _operator in (
+    ("__rand__", bitwise_and), ("__ror__", bitwise_or), ("__rxor__", bitwise_xor),
+):
+    setattr(Tensor, _name, python_operator(_operator.operator, _name))
+for _name, _operator in (
+    ("__rlshift__", bitwise_left_shift), ("__rrshift__", bitwise_right_shift),
+):
+    setattr(Tensor, _name, reflect(_operator.operator))
+

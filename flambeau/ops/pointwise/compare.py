@@ -288,4 +288,5 @@ def isin(
 
 
 for _name, _operator in (("eq", eq), ("ne", ne), ("lt", lt), ("le", le), ("gt", gt), ("ge", ge)):
-    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator, _name == "eq"))
+    _name = f"__{_name}__"
+    setattr(Tensor, _name, python_operator(_operator.operator, _name, _name == "__eq__"))

@@ -188,6 +188,6 @@ def _(g: Tensor, input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 for _name, _operator in (("floordiv", floor_divide), ("mod", remainder)):
-    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
+    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator, f"__{_name}__"))
     setattr(Tensor, f"__r{_name}__", reflect(_operator.operator))
     setattr(Tensor, f"__i{_name}__", python_in_place(_operator.operator.twin))
