@@ -19,6 +19,7 @@ from ..native.foundation.reference_counts import ARGUMENT_REFERENCES, PARAMETER_
 from ..native.foundation.user_frames import warn
 from ..tensor.layout import dense_order, empty_strided_array
 from ..tensor.meta import MetaArray
+from ..tensor.storage import version_of
 from ..tensor.tensor import Tensor, wrap
 from ..tensor.windows.batched_window import is_example
 from .hooks import run_leaf_hooks, run_node_hooks
@@ -175,8 +176,8 @@ class _Task:
     """One backward pass."""
 
     __slots__ = (
-        "accumulate", "callbacks", "captured", "captures", "depth", "heap", "keep", "needed",
-        "number", "partial", "paths", "pending", "running", "waiting",
+        "accumulate", "callbacks", "captured", "captures", "delivered", "depth", "heap", "keep",
+        "needed", "number", "partial", "paths", "pending", "running", "waiting",
     )
 
     def __init__(
@@ -194,6 +195,7 @@ class _Task:
         self.waiting: dict[int, tuple[Tensor, Tensor]] = {}
         self.paths: dict[int, int] | None = None
         self.running: Sequence[Any] = ()
+        self.delivered: dict[int, int] = {}  # by id of a leaf: what the first cotangent became
         self.callbacks: list[Callable[[], Any]] = []
 
     def deliver(self, target: Any, g: Tensor) -> None:
@@ -205,6 +207,13 @@ class _Task:
                 self.wait(target, g)
             elif self.captures is None:
                 if target._requires_grad:  # else frozen after the graph was built
+                    key = id(target)
+                    if key in self.delivered:
+                        self.add_again(target, g)
+                        return
+                    self.delivered[key] = (
+                        _EXISTING if target._grad is not None else
+                        _OWN if g._array.strides == target._array.strides else _COPY)
                     _add(target, g, self.keep and MODE.grad)
             else:
                 self.reach_leaf(target, g)
@@ -225,6 +234,23 @@ class _Task:
             return
         slots, index = pending[key], index or 0
         slots[index] = g if slots[index] is None else total(slots[index], g)
+
+    def add_again(self, leaf: Tensor, g: Tensor) -> None:
+        """Add a further cotangent to a leaf's grad.
+
+        Its version is as if all had been summed first: an existing grad has one write, a recorded
+        sum is copied, and what has not the leaf's strides cannot be added to in place.
+        """
+        before, first = version_of(leaf._grad), self.delivered[id(leaf)]
+        differentiable = self.keep and MODE.grad
+        _add(leaf, g, differentiable)
+        counter = leaf._grad._counter
+        if counter is not None and first == _EXISTING:
+            counter.value = before
+        elif counter is not None and first == _COPY:
+            counter.value, self.delivered[id(leaf)] = 0, _OWN
+        elif differentiable and first != _EXISTING:
+            leaf._grad._bump()
 
     def reach_leaf(self, leaf: Tensor, g: Tensor) -> None:
         """Accumulate a cotangent in a leaf's grad, or capture it for the caller."""
@@ -436,6 +462,9 @@ def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
         run_leaf_hooks(leaf, g, before=False)
 
 
+# What a leaf's first cotangent of a backward pass became: a part of the grad that was there before,
+# the grad, or its copy.
+_EXISTING, _OWN, _COPY = range(3)
 # Threads may share leaves, and NumPy releases the GIL while adding.
 _ADDING = threading.RLock()
 
@@ -444,7 +473,12 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     with _ADDING:
         stored = leaf._grad
         if stored is None:
-            leaf._grad = _copy_recorded(leaf, g) if differentiable else _own_cotangent(leaf, g)
+            if differentiable:
+                leaf._grad = _copy_recorded(leaf, g)
+                return
+            leaf._grad = grad = _own_cotangent(leaf, g)
+            if g._array.strides != leaf._array.strides and grad is not g:
+                grad._bump()  # the copy wrote to it
         elif differentiable or stored._requires_grad or (stored.__class__ is not Tensor and (
             stored._array.__class__ is MetaArray  # a wrapper, perhaps of an expanded tensor
             or stored.is_sparse and not g.is_sparse

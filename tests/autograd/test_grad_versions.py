@@ -1,0 +1,60 @@
+"""Versions of grads: one write per backward pass, and what PyTorch's sums and copies write."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+
+# (what a pass computes from a parameter of shape (2, 3), version of a new grad, and after another
+# pass into the same grad); the figures are PyTorch 2.13's
+PASSES = {
+    "one use": (lambda w: (w * 2).sum(), 0, 1),
+    "two uses": (lambda w: (w * 2 + w * 3).sum(), 1, 2),
+    "three uses": (lambda w: (w * 2 + w * 3 + w.exp()).sum(), 2, 3),
+    "an expanded cotangent": (lambda w: w.sum(), 1, 2),
+    "a transposed cotangent": (lambda w: w.t().contiguous().sum(), 1, 2),
+    "two expanded cotangents": (lambda w: (w - w).sum(), 0, 1),
+    "an expanded one first": (lambda w: (w * 2).sum() + w.sum(), 0, 1),
+    "parts": (lambda w: (w[0] * 2 + w[1] * 3).sum(), 1, 2),
+    "a product with itself": (lambda w: (w @ w.t()).sum(), 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", list(PASSES))
+def test_versions_of_new_and_existing_grads(name):
+    compute, new, existing = PASSES[name]
+    w = torch.ones(2, 3, requires_grad=True)
+    compute(w).backward()
+    first = w.grad
+    assert first._version == new
+    compute(w).backward()
+    assert w.grad is first and first._version == existing
+
+
+@pytest.mark.parametrize("name", list(PASSES))
+@pytest.mark.parametrize("follow", [None, True])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_compiled_passes_leave_the_same_versions(name, follow, keeps):
+    compute = PASSES[name][0]
+
+    def run(transform):
+        w = torch.ones(2, 3, requires_grad=True)
+
+        def step():
+            if not keeps:
+                w.grad = None
+            compute(w).backward()
+
+        step = transform(step)
+        return [(step(), w.grad._version)[1] for _ in range(6)]
+
+    options = {"mode": "now", "follow": follow}
+    assert run(lambda f: torch.compile(f, options=options)) == run(lambda f: f)
+
+
+def test_a_recorded_sum_is_copied_once():
+    w = torch.ones(3, requires_grad=True)
+    with pytest.warns(UserWarning, match="reference cycle"):
+        ((w * 2).exp() + w.exp()).sum().backward(create_graph=True)
+    assert w.grad._version == 1
