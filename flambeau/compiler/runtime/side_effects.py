@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from collections import deque
 from collections.abc import Callable
@@ -13,20 +14,26 @@ from ..trace.trace import Effect
 
 
 def performer(effects: list[Effect]) -> Callable[[tuple], None]:
-    """Return the function that stores a call's values. A single count, as most steps have, takes
-    half the time of the general way."""
-    if len(effects) == 1 and effects[0].place.is_attribute:
-        return functools.partial(_set, effects[0].place.owner, effects[0].place.key)
-    if len(effects) == 1 and effects[0].place.owner.__class__ is count:
-        return functools.partial(_advance, effects[0].place.owner)
+    """Return the function that stores a call's values. A single store, as most steps have, takes
+    a third of the time of the general way."""
+    if len(effects) == 1:
+        owner, key = effects[0].place.owner, effects[0].place.key
+        if effects[0].place.is_attribute:
+            return functools.partial(_set, setattr, owner, key)
+        if isinstance(owner, types.CellType):
+            return functools.partial(_set, setattr, owner, "cell_contents")
+        if owner.__class__ is count:
+            return functools.partial(_advance, owner)
+        if key is not None:
+            return functools.partial(_set, operator.setitem, owner, key)
     return functools.partial(perform, effects)
 
 
-def _set(owner: Any, key: str, values: tuple) -> None:
+def _set(store: Callable[[Any, Any, Any], None], owner: Any, key: Any, values: tuple) -> None:
     try:
-        setattr(owner, key, values[0])
+        store(owner, key, values[0])
     except BaseException:  # once more, in case an interrupt came first
-        setattr(owner, key, values[0])
+        store(owner, key, values[0])
         raise
 
 
